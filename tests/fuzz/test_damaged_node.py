@@ -98,7 +98,7 @@ def is_put_aside(directory: Path, name: str, caplog: pytest.LogCaptureFixture) -
     """partition.metadata has no checksum: with another topic id the log seems to be of a deleted topic, and is kept
     aside."""
     partition, _, file = name.partition("/")
-    reasons = "it is of topic id", "it has no partition.metadata"
+    reasons = "its topic id is", "it has no partition.metadata"
     told = any(f"/{partition}: {reason}" in line for line in caplog.messages for reason in reasons)
     kept = any(path.stat().st_size for path in directory.glob(f"{partition}.*-stray/*.log"))
     return file == "partition.metadata" and told and kept

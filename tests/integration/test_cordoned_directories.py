@@ -105,4 +105,4 @@ def test_broker_warns_when_the_metadata_version_is_too_old_for_cordoning(
         node.create("t", 2)
         assert {node.directory_of("t", index) for index in range(2)} == {"b"}
         assert (cordoned(node), shown(node)) == (None, {"a": False, "b": False})
-    assert "cordoned.log.dirs: the controller cannot be informed, because metadata.version is 4.2" in (caplog.text)
+    assert "cordoned.log.dirs: the controller cannot learn of it, because metadata.version is 4.2" in (caplog.text)

@@ -1,1 +1,1 @@
-"""A node: assembled by its roles from the rooms below, with one handler for each API."""
+"""A node: its roles, put together from the packages below, and one handler for each API."""

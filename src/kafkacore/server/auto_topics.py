@@ -17,7 +17,7 @@ from kafkacore.protocol.messages import CreateTopicsRequest
 from kafkacore.storage.names import OFFSETS_TOPIC
 
 LOG: Final = logging.getLogger("kafkacore.server")
-MAX_IN_FLIGHT: Final = 10_000  # topics; for more, a client learns that they do not exist, and asks again
+MAX_IN_FLIGHT: Final = 10_000  # topics; a client that names a further one learns that it does not exist
 
 
 class AutoTopics:
@@ -31,8 +31,8 @@ class AutoTopics:
         self._tasks: set[asyncio.Task[set[str]]] = set()
 
     def request(self, names: Iterable[str]) -> None:
-        """Asks the controller for the topics that are not under way; their names are known to be valid. Does nothing
-        after `close`."""
+        """Asks the controller for those of the topics that are not under way. The caller has checked their names. Does
+        nothing after `close`."""
         if self._closed:
             return
         wanted = [name for name in names if name not in self._in_flight][: MAX_IN_FLIGHT - len(self._in_flight)]
@@ -43,11 +43,11 @@ class AutoTopics:
             task.add_done_callback(self._tasks.discard)
 
     async def asked(self, name: str) -> bool:
-        """Waits until the controller has answered for a requested topic, and returns whether the topic exists now."""
+        """Waits for the controller's answer about a requested topic, and returns whether the topic exists now."""
         task = self._in_flight.get(name)
         if task is None:
             return False
-        await asyncio.wait({task})  # if it is cancelled, its waiters are not
+        await asyncio.wait({task})  # `wait`, so that cancelling the task does not cancel its waiters
         return not task.cancelled() and name in task.result()
 
     async def _send(self, names: list[str]) -> set[str]:
@@ -76,7 +76,8 @@ class AutoTopics:
 
 
 def _remedy(topic: Any) -> str:
-    """Kafka's defaults want three brokers for the topic of groups, so every user of one broker meets this refusal."""
+    """By Kafka's defaults the topic of groups has three replicas, so every user of a single broker meets this
+    refusal."""
     if topic.error_code != ErrorCode.INVALID_REPLICATION_FACTOR:
         return ""
     key = "offsets.topic.replication.factor" if topic.name == OFFSETS_TOPIC else "default.replication.factor"

@@ -55,12 +55,12 @@ if TYPE_CHECKING:
     from kafkacore.server.groups import Groups
 
 LOG: Final = logging.getLogger("kafkacore.server")
-SESSIONS_MEMORY_SHARE: Final = 64  # fetch sessions may use this fraction of the machine's memory: 1/64
-API_VERSIONS: Final = range(5)  # versions of ApiVersions that are published to the processors
+SESSIONS_MEMORY_SHARE: Final = 64  # fetch sessions may use 1/64 of the machine's memory
+API_VERSIONS: Final = range(5)  # the versions of ApiVersions whose answers are published to the processors
 
 
 class BrokerServer:
-    """Made, started and stopped on the data plane's loop. `publisher` is fed there, too.
+    """Made, started and stopped on the data plane's loop, which also feeds `publisher`.
 
     `cluster_id` and `directory_ids` come from the log directories; `previous_epoch` is -1 unless all of them were
     closed cleanly.
@@ -183,11 +183,12 @@ class BrokerServer:
         self.plane.native.publish_api_versions(made)
 
     def _set_gate(self) -> None:
-        """A request log that misses none needs the requests of the hot APIs as well."""
+        """The request log must have every request, so those of the hot APIs come to Python too."""
         self.plane.native.publish_gate(GatePolicy("punt") if request_log.enabled() else self._asked_gate)
 
     def _reconfigure(self, config: BrokerConfig) -> None:
-        """Applies settings that changed at run time, except those of logs, which come with their topics' settings."""
+        """Applies settings that changed at run time. Settings of logs come with the settings of their topics
+        instead."""
         self.plane.set_limits(limits_from(config))
         self._blocking.resize(config.num_io_threads)
         self._logs.recover_with(config.num_recovery_threads_per_data_dir)
@@ -196,7 +197,7 @@ class BrokerServer:
 
     def _make_groups(self, environment: Environment) -> Groups:
 
-        # Groups are made when a client first asks for one: a start does not pay for the coordinator.
+        # The coordinator is imported and made when a client first asks for a group, so a start does not pay for it.
         from kafkacore.server.groups import Groups  # noqa: PLC0415
 
         context, published_groups = self.context, PublishedGroups(environment)
@@ -223,7 +224,7 @@ class BrokerServer:
     async def start(self) -> None:
         """Returns when the broker serves. Raises RegistrationRefused, TimeoutError, LogDirectoryError."""
         lifecycle = self.registrar.lifecycle
-        # Before any handler can answer from an older root.
+        # This comes first, so that no handler answers from an older root.
         self._publisher.subscribe(self._forget_answers)
         self._publisher.subscribe(self._nudge)
         self.registrar.start()
@@ -259,7 +260,7 @@ class BrokerServer:
     async def stop(self, controlled_ms: int, drain_ms: int) -> None:
         """Hands its leaderships over for at most `controlled_ms` (controlled.shutdown.enable), answers the requests
         under way, and closes its partitions."""
-        # A topic that a client asked for moments ago is not created any more: this broker would not serve it.
+        # Topics that clients asked for moments ago are no longer created: this broker would not serve them.
         self.context.auto_topics.close()
         if self.config.controlled_shutdown_enable and self.registrar.lifecycle.want_shutdown():
             await self._leave(controlled_ms)
@@ -284,7 +285,8 @@ class BrokerServer:
             return
         self._leaving.cancel()
         LOG.warning(
-            "broker %d stops without its controller's consent: its leaderships move when its session ends", self.node_id
+            "broker %d stops although the controller has not agreed to it: its leaderships move when its session ends",
+            self.node_id,
         )
 
     def abandon(self) -> None:
@@ -332,10 +334,10 @@ class BrokerServer:
         self._deadlines.append(check)
 
     def _check_told(self, directory_id: Uuid) -> None:
-        """Without the controller's answer this broker would stay the leader of partitions that nobody can reach."""
+        """If the controller did not know, this broker would stay the leader of partitions that nobody can reach."""
         if not self.registrar.lifecycle.offline_log_dirs[directory_id]:
             limit_ms = self.config.log_dir_failure_timeout_ms
-            told = f"no controller took that log directory {directory_id} has failed"
+            told = f"no controller accepted the report that log directory {directory_id} has failed"
             self._on_fault(TimeoutError(f"{told} within log.dir.failure.timeout.ms={limit_ms}"))
 
     # --- the committed metadata ---
@@ -360,14 +362,14 @@ class BrokerServer:
             self._publish_api_versions()
 
     def _tell_cordoned(self, image: MetadataImage) -> None:
-        """Reports the cordoned directories to the controller once metadata.version has a place for them (KIP-1066)."""
+        """Reports the cordoned directories to the controller once metadata.version supports them (KIP-1066)."""
         lifecycle, cordoned = self.registrar.lifecycle, self._logs.cordoned_ids
         told = cordoned if image.metadata_version.cordoned_log_dirs_supported else None
         if told is None and cordoned:
             LOG.warning(
-                "cordoned.log.dirs: the controller cannot be informed, because metadata.version is %s and that takes "
-                "4.3-IV0; "
-                "new replicas go to this broker's other log directories, or to the first one if all are cordoned",
+                "cordoned.log.dirs: the controller cannot learn of it, because metadata.version is %s and "
+                "must be at least 4.3-IV0; new replicas go to this broker's other log directories, or to the first one "
+                "if all are cordoned",
                 image.metadata_version.name,
             )
         if told != lifecycle.cordoned_log_dirs:
@@ -375,7 +377,7 @@ class BrokerServer:
             self.registrar.nudge()
 
     def _forget_answers(self, image: MetadataImage, delta: MetadataDelta | None) -> None:
-        """Drops lasting answers about topics that changed; all of them when brokers did."""
+        """Drops the cached answers about topics that changed. When a broker changed, drops all of them."""
         if delta is None or delta.brokers:
             self.plane.forget(None)
             return
@@ -385,8 +387,8 @@ class BrokerServer:
             self.plane.forget(changed)
 
     def _nudge(self, image: MetadataImage, delta: MetadataDelta | None) -> None:
-        """The next heartbeat goes at once when the controller waits for this broker to catch up, or has fenced it or
-        lets it leave although it runs."""
+        """Sends the next heartbeat at once in three cases: the controller waits for this broker to catch up, it has
+        fenced this running broker, or it lets this running broker leave."""
         lifecycle = self.registrar.lifecycle
         if lifecycle.state is not BrokerState.RUNNING or not image.is_active(lifecycle.node_id):
             self.registrar.nudge()

@@ -1,4 +1,5 @@
-"""The broker's logs for its replica manager. They come from the log manager, which waits for disks, off the loop."""
+"""The broker's logs, for its replica manager. They come from the log manager, which waits for disks, so it runs off the
+loop."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from kafkacore.storage.managed_directory import Key
 from kafkacore.storage.names import Kind, partition_directory_name
 
 LOG: Final = logging.getLogger("kafkacore.server")
-# directories chosen for partitions that do not exist yet; beyond that the oldest are forgotten
+# choices of a directory for partitions that do not exist yet; a further choice replaces the oldest
 MAX_PREFERRED: Final = 100_000
 
 
@@ -41,7 +42,7 @@ class BrokerLogs:
         self._manager.recovery_threads = threads
 
     def load(self, image: MetadataImage, node_id: int) -> None:
-        """Opens the logs in the directories, and puts aside the ones that are not replicas of this broker. Waits for
+        """Opens the logs in the directories, and puts aside those that are not replicas of this broker. Waits for
         disks. Raises LogDirectoryError."""
 
         def place_of(name: str, index: int) -> str | None:
@@ -82,8 +83,8 @@ class BrokerLogs:
                 self._manager.create(topic, topic_id, [index], path, settings)
 
     def _path_of(self, directory: Uuid) -> str | None:
-        """The path of a directory; None where any directory will do. A replica of an unknown directory gets the path
-        of one that could not be opened, if there is one: a second log elsewhere would begin at 0."""
+        """The path of a directory; None where any directory will do. If the directory is unknown and one could not be
+        opened, returns the path of that one: a second log elsewhere would begin at 0."""
         known = self._paths.get(directory)
         if known is not None or directory == UNASSIGNED_DIRECTORY:
             return known
@@ -116,7 +117,7 @@ class BrokerLogs:
             self._cordoned = cordoned
 
     def is_cordoned(self, path: str) -> bool:
-        """Whether the directory takes no new replicas (cordoned.log.dirs)."""
+        """Whether the directory is cordoned, so that it takes no new replicas (cordoned.log.dirs)."""
         return os.path.abspath(path) in map(os.path.abspath, self._cordoned)
 
     @property
@@ -133,7 +134,7 @@ class BrokerLogs:
         return [(os.path.abspath(path), serves, held[path]) for path, serves in directories]
 
     def directory_path(self, absolute: str) -> str | None:
-        """The log directory as the configuration writes it; None where there is no such directory."""
+        """The log directory as the configuration spells it; None if the configuration names no such directory."""
         return next((path for path, _ in self._manager.directories() if os.path.abspath(path) == absolute), None)
 
     def serves(self, path: str) -> bool:
@@ -171,9 +172,9 @@ class BrokerLogs:
         return None if future is None else future.handle
 
     def _put_strays_aside(self, image: MetadataImage, node_id: int) -> None:
-        """Puts aside logs found at start that are not replicas of this broker (KAFKA-14616). A future log is judged
-        by itself: one of an earlier topic of the name, or one that a crash left without a topic id, says nothing
-        about the log in use."""
+        """Puts aside logs found at start that are not replicas of this broker (KAFKA-14616). Decides about a future log
+        apart from the log in use: the future log may be left from an earlier topic of that name, or a crash may have
+        left it without a topic id."""
 
         def why_stray(partition: PartitionHandle) -> str | None:
             topic = image.topic(partition.topic)
@@ -182,11 +183,11 @@ class BrokerLogs:
             if node_id not in image.replicas(topic, partition.index):
                 return "no replica of the partition is here"
             if partition.topic_id == ZERO:
-                # The topic id is on the disk before the first record is (KIP-516); as in Apache Kafka 4.3, nobody
-                # guesses it.
-                return f"it has no {partition_metadata.NAME}, which says of which topic it is"
+                # The topic id is on disk before the first record (KIP-516). As in Apache Kafka 4.3, a start does not
+                # guess it.
+                return f"it has no {partition_metadata.NAME}, the file that names its topic"
             if partition.topic_id != topic.topic_id:
-                return f"it is of topic id {partition.topic_id} and the topic's is {topic.topic_id}"
+                return f"its topic id is {partition.topic_id}, and the topic now has {topic.topic_id}"
             return None
 
         def tell(path: str, reason: str) -> None:
@@ -203,13 +204,13 @@ class BrokerLogs:
         self._manager.delete([(log.topic, log.index) for log, _ in strays], Kind.STRAY)
 
     def _promote_abandoned(self, place_of: Callable[[str, int], str | None]) -> None:
-        """Finishes a move that was interrupted just before the rename: the metadata says that the future log is the
-        replica, and there is no other."""
+        """Finishes a move that was interrupted just before the rename: the metadata names the future log as the
+        replica, and no other log exists."""
         for future in self._manager.futures.all():
             key = future.handle.topic, future.handle.index
             if self._manager.get(*key) is None and place_of(*key) == future.directory.path:
                 LOG.warning(
-                    "%s-%d: the future log in %s is the only log of the partition, and becomes its log",
+                    "%s-%d: the future log in %s is the only log of the partition, so the broker uses it from now on",
                     *key,
                     future.path,
                 )

@@ -39,7 +39,7 @@ from kafkacore.storage.errors import LogDirectoryError
 from kafkacore.storage.names import metadata_directory
 
 LOG: Final = logging.getLogger("kafkacore.server")
-# Called with each committed root and its changes; None: everything may have changed.
+# Called with each committed root and its changes; None means that everything may have changed.
 OnRoot = Callable[[MetadataImage, MetadataDelta | None], None]
 
 
@@ -112,7 +112,7 @@ class ControllerServer:
     # --- life, on the loop ---
 
     async def start(self) -> None:
-        """Takes part in the quorum from now on. The listeners of its replica learn whether it leads.
+        """From now on the controller takes part in the quorum. The listeners of its replica learn whether it leads.
 
         Raises LogDirectoryError when the quorum can never have a leader.
         """
@@ -124,11 +124,12 @@ class ControllerServer:
         watch(self._registering, self._on_fault)
 
     def _check_voters(self) -> None:
-        """A node that is not a voter waits for a voter; if it knows of no other node, it would wait for ever."""
+        """Refuses a start that can never succeed: a node that is not a voter waits for one, and for ever if it knows no
+        other node."""
         raft = self.replica.raft.raft
         others = [voter for voter in raft.voters.latest.voters() if voter.key.replica_id != self.node_id]
         here = {(host, port) for _, host, port in self.endpoints}
-        # A port 0 is the one that was bound here.
+        # `endpoints` has the port that was bound, where the configuration has port 0.
         elsewhere = [each for each in raft.config.bootstrap if each[1] and each not in here]
         if raft.is_voter or others or elsewhere:
             return

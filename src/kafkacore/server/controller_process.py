@@ -1,8 +1,8 @@
 """The controller of a node in a process of its own (`isolation=process`). The node starts, watches and ends it.
 
 The two talk through Kafka's protocol, with two exceptions. The node writes the configuration to the child's standard
-input, which stays open until the child is to end: so the child ends with its parent, however that ends. The child
-writes one line with the controller's address.
+input and keeps that open until the child should end. So the child also ends when its parent crashes. The child writes
+one line with the controller's address.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _STOP_SECONDS: Final = 30.0
 
 
 class ControllerProcess:
-    """Calls `on_end`, on a thread of its own, when the controller ends unasked."""
+    """Calls `on_end`, on a thread of its own, when the controller ends and the node did not ask for it."""
 
     def __init__(self, config: BrokerConfig, on_end: Callable[[BaseException], None]) -> None:
         self._node_id = config.node_id
         self._on_end = on_end
         self._stopping = False
-        # The child gets a session of its own: signals from a terminal go to the node, which answers them. And -P:
-        # nothing is imported from the directory in which the node was started.
+        # The child gets a session of its own, so that signals from a terminal reach only the node. With -P it imports
+        # nothing from the directory in which the node was started.
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", MODULE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
         )
@@ -68,7 +68,7 @@ class ControllerProcess:
         return host, port
 
     def close_inherited(self) -> None:
-        """Runs in a child after fork: that process must not keep the controller's input open."""
+        """Runs in a child process after a fork. That process must not keep the controller's input open."""
         self._input.close()
         self._output.close()
 
@@ -95,7 +95,7 @@ class ControllerProcess:
 
 
 def properties(config: BrokerConfig) -> dict[str, str]:
-    """The configuration of the controller alone, from a node with both roles."""
+    """The configuration of the controller alone, made from that of a node with both roles."""
     made = {
         **config.static,
         "process.roles": "controller",

@@ -1,7 +1,7 @@
-"""Reports to the controller in which log directory each replica lies (KIP-858): it must know what a failed disk takes
-along.
+"""Reports to the controller in which log directory each replica lies (KIP-858), so that it knows which replicas a
+failed disk takes offline.
 
-A broker of one directory has nothing to report: the controller knows already.
+A broker with one directory has nothing to report.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class DirectoryAssignments:
         self._task: asyncio.Task[None] | None = None
 
     def tell(self, placed: Mapping[Replica, Uuid]) -> None:
-        """Reports replicas that lie elsewhere than the committed metadata says, again and again until the controller
-        accepts."""
+        """Reports replicas that lie elsewhere than the committed metadata says. Repeats the report until the controller
+        accepts it."""
         self._untold.update(placed)
         if self._untold and (self._task is None or self._task.done()):
             self._task = asyncio.create_task(self._run())
@@ -68,18 +68,23 @@ class DirectoryAssignments:
                 taken = answer.error_code == ErrorCode.NONE
                 if not taken:
                     LOG.info(
-                        "the controller refused %d assignments to log directories, which are sent again: error %d",
+                        "the controller refused %d assignments to log directories: error %d; they are sent again",
                         len(part),
                         answer.error_code,
                     )
             except (KafkaError, OSError, TimeoutError) as error:
-                LOG.info("%d assignments to log directories could not be sent and are sent again: %s", len(part), error)
+                LOG.info(
+                    "%d assignments to log directories could not be sent: %s; the broker sends them again",
+                    len(part),
+                    error,
+                )
                 taken = False
             if not taken:
                 await asyncio.sleep(RETRY_S)
                 continue
             for replica, directory in part.items():
-                # The replica may have moved on meanwhile. One that the controller no longer knows is dropped.
+                # A replica may have moved again meanwhile: then its new directory is still to be reported. A replica
+                # that the controller no longer knows needs no report.
                 if self._untold.get(replica) == directory:
                     del self._untold[replica]
                     awaited = self._awaited.pop(replica, None)

@@ -27,12 +27,12 @@ from kafkacore.protocol.response_errors import error_response_steps
 from kafkacore.runtime.slices import Work, finish, finish_now, in_slices
 
 LOG: Final = logging.getLogger("kafkacore.server")
-UNSERVED: Final = "kafkacore.server.handlers.unserved"  # the handler of APIs that no table names
+UNSERVED: Final = "kafkacore.server.handlers.unserved"  # the module for APIs that no table names
 
-# Larger requests are decoded in slices, and what is made of them is encoded in slices.
+# A larger request is decoded in slices, and so is its answer encoded.
 SLICED_BYTES: Final = 16 << 10
-_SLICED_STRUCTS: Final = 500  # decoded or encoded between two looks at the clock
-# Their answers may wait for minutes, and must not keep the request's memory for so long.
+_SLICED_STRUCTS: Final = 500  # structs that are decoded or encoded between two looks at the clock
+# The answers of these APIs may wait for minutes. They must not keep the request's memory for so long.
 _PARKED_APIS: Final = frozenset({ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP})
 
 # A handler returns a message; a whole frame, when it keeps encoded answers; or None when there is no answer (acks=0).
@@ -40,8 +40,8 @@ Response = Message | bytes | None
 
 
 class Cacheable(NamedTuple):
-    """A response to every other request with the same bytes on the same listener, until one of the things it
-    `depends` on changes; with None, until anything changes."""
+    """A response that also answers any later request with the same bytes on the same listener. It is valid until one of
+    the things it `depends` on changes; with None, until anything changes."""
 
     response: Message | bytes
     depends: AbstractSet[object] | None
@@ -55,8 +55,8 @@ Reader = Callable[[bytes | memoryview, int], Any]
 
 
 class _Served(NamedTuple):
-    """The versions and the module of an API. A module may have a `read` of its own, which makes no object for each
-    part of a request; what it returns has the whole request as `message()`."""
+    """The versions and the module of an API. A module may have its own `read`, which avoids an object for each part of
+    a request. Its result must return the whole request from `message()`."""
 
     lowest: int
     highest: int
@@ -65,14 +65,14 @@ class _Served(NamedTuple):
     handle: Handler
 
 
-_AT_ONCE: Final = (bytes, Message)  # what most handlers return; a look for an awaitable costs more
+_AT_ONCE: Final = (bytes, Message)  # most handlers return these; checking for an awaitable costs more
 
 
 class Dispatcher:
     """`table` names a module for each API key. Its `handle` is called with `context`, the call, and the request's
     message or what the module's own `read` makes of the body and the version.
 
-    A handler that loops over what a client names is a generator (`runtime.slices`): it yields in each round.
+    A handler that loops over things a client names is a generator (`runtime.slices`): it yields in each round.
     """
 
     def __init__(self, listener_kind: str, context: Any, table: Mapping[int, str]) -> None:
@@ -86,12 +86,13 @@ class Dispatcher:
         return apis.api_versions_for(self.listener_kind, frozenset(self._table))
 
     def known_ranges(self) -> list[ApiRange]:
-        """The APIs that this kind of listener answers: those that Apache Kafka knows and this node does not serve are
-        answered with an error, as Kafka answers them where they are turned off."""
+        """The APIs that this kind of listener answers. If this node does not serve an API that Apache Kafka knows, its
+        answer is the error that Kafka gives where the feature is turned off."""
         return apis.api_versions_for(self.listener_kind)
 
     def answer(self, call: RequestContext, body: bytes | memoryview) -> Answered:
-        """The response's header and body, at once if the handler does not wait; None when there is no answer.
+        """Returns the response's header and body, at once if the handler does not wait; None if the request has no
+        answer.
 
         Raises ProtocolError when the connection must be closed: the bytes are not such a message, or Apache Kafka's
         listener of this kind has no such API or version.
@@ -124,7 +125,8 @@ class Dispatcher:
         return CachedAnswer(frame, depends) if lasts and frame is not None else frame
 
     async def ask(self, call: RequestContext, request: Message) -> Message:
-        """The same without bytes, for a caller in this process. Only for APIs that always answer with a message."""
+        """Like `answer`, but takes and returns a message, for a caller in this process. Only for APIs that always
+        answer with a message."""
         response = await self._handled(call, self._api(call.api_key), request)
         assert isinstance(response, Message)
         return response
@@ -160,7 +162,8 @@ class Dispatcher:
         api = apis.api(call.api_key)
         floor = apis.ADVERTISED_FLOORS.get(call.api_key, api.lowest)
         if floor <= version < api.lowest:
-            # Old librdkafka looks only at the range (KAFKA-18659): the version is advertised, and refused when used.
+            # Old librdkafka only compares the range (KAFKA-18659). So the version is advertised, and a request that
+            # uses it is refused.
             old = apis.request_class(call.api_key).decode_prefix(body, version)[0]
             refused = finish_now(error_response_steps(old, version, ErrorCode.UNSUPPORTED_VERSION))
             return apis.encode_response(call.api_key, version, call.correlation_id, refused)
@@ -188,8 +191,8 @@ def _reader(api_key: int) -> Reader:
     decode = apis.request_class(api_key).decode_prefix
 
     def read(body: bytes | memoryview, version: int) -> Message:
-        """Bytes behind the message are ignored, as in Apache Kafka: librdkafka leaves some behind a Metadata request
-        for all topics."""
+        """Ignores bytes after the message, as Apache Kafka does: librdkafka sends some after a Metadata request for all
+        topics."""
         message: Message = decode(body, version)[0]
         return message
 
@@ -205,13 +208,13 @@ def _decoding(call: RequestContext, body: bytes | memoryview) -> Work[Message]:
 
 
 def _let_go(body: bytes | memoryview) -> None:
-    """Gives back the request's memory before its answer is ready: a JoinGroup may be parked for minutes. A request
-    that points into its frame, as Produce's records do, keeps it."""
+    """Gives back the frame's memory before the answer is ready, because a JoinGroup may be parked for minutes. A
+    request that points into its frame, as Produce's records do, keeps the frame."""
     if isinstance(body, memoryview):
         try:
             body.release()
         except BufferError:
-            LOG.debug("a request keeps its frame")
+            LOG.debug("a request points into its frame and so keeps the frame's memory")
 
 
 def _parked_answer(call: RequestContext, request: Any, done: asyncio.Future[Response]) -> bytes | None:
@@ -274,7 +277,7 @@ def _failed(call: RequestContext, request: Any, error: Exception) -> Work[Messag
 
 
 def _unknown_api_versions(call: RequestContext) -> bytes:
-    """Version 0, with the one range that lets the client try again (KIP-511)."""
+    """The answer in version 0. Its one range says which versions the client may use when it tries again (KIP-511)."""
     api = apis.api(ApiKey.API_VERSIONS)
     response = apis.response_class(ApiKey.API_VERSIONS)
     body = response(

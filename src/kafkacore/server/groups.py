@@ -1,7 +1,8 @@
-"""This broker's part in coordinating groups: `__consumer_offsets`, the shards of the partitions that it leads, and the
-coordinator of each group.
+"""Coordinates groups on this broker: it creates `__consumer_offsets`, runs the shards of the partitions that this
+broker leads, and knows the coordinator of each group.
 
-The node makes it when the topic exists or a client first asks for a coordinator. A node without groups pays nothing.
+The broker makes it when the topic exists or a client first asks for a coordinator, so a broker without groups pays
+nothing.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from kafkacore.server.partition_waits import PartitionWaits
 from kafkacore.storage.names import OFFSETS_TOPIC
 
 LOG: Final = logging.getLogger("kafkacore.server")
-CREATION_PATIENCE_S: Final = 2.0  # a FindCoordinator waits this long for the topic; then the client asks again
+CREATION_PATIENCE_S: Final = 2.0  # a FindCoordinator waits at most this long for the topic; then the client asks again
 _LEAST: Final = -(1 << 31)  # the least int of Java, which has no absolute value
 
 Operation = Callable[[GroupShard, asyncio.Future[Any], int], Effects]
@@ -108,7 +109,7 @@ class Groups:
     # --- the committed metadata ---
 
     def apply(self, image: MetadataImage, delta: MetadataDelta | None) -> None:
-        """Runs after the replica manager, which gives partitions their roles."""
+        """Call it after the replica manager has given the partitions their roles."""
         if self._closed:
             return
         if delta is not None and delta.topics_deleted:
@@ -151,7 +152,7 @@ class Groups:
         return -1 if partition is None else partition.leader
 
     async def create_topic(self) -> None:
-        """Waits until the topic exists, was refused, or the client should ask again."""
+        """Waits until the topic exists, until the controller refuses it, or until the client should ask again."""
         self._auto_topics.request([OFFSETS_TOPIC])
         try:
             async with asyncio.timeout(CREATION_PATIENCE_S):
@@ -167,7 +168,7 @@ class Groups:
         try:
             await future
         finally:
-            self._awaiting.pop(future, None)  # a waiter that gave up leaves now, not when the metadata changes
+            self._awaiting.pop(future, None)  # a waiter that gave up must not stay until the metadata changes
 
     # --- requests ---
 
@@ -190,7 +191,7 @@ class Groups:
             raise error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
     async def close(self) -> None:
-        """Every waiter learns that it must look for another coordinator."""
+        """Answers every waiter: it must look for another coordinator."""
         self._closed = True
         await self.runtime.close()
 

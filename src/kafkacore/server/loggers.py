@@ -1,5 +1,5 @@
-"""Loggers as a broker's configuration shows and changes them (KIP-412). Changes last until the process ends, and
-hold for all its nodes."""
+"""Describes and changes the levels of loggers as a broker's configuration (KIP-412). A change lasts until the process
+ends, and all nodes of the process share it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kafkacore.protocol.errors import ErrorCode, error_for
 
 LOG: Final = logging.getLogger("kafkacore.server")
 ROOT: Final = "root"
-# Other loggers belong to other libraries.
+# Only loggers under this name are shown: the others belong to other libraries.
 OURS: Final = ("kafkacore", "kafka")
 TRACE: Final = 5
 LEVELS: Final = {
@@ -31,8 +31,8 @@ def levels() -> dict[str, str]:
 
 
 def alter(node_id: int, resource: Any, *, validate_only: bool) -> None:
-    """Applies one resource of an IncrementalAlterConfigs request: all of its changes or none. Raises
-    INVALID_REQUEST, INVALID_CONFIG."""
+    """Applies all changes of one resource of an IncrementalAlterConfigs request, or raises and applies no change.
+    Raises INVALID_REQUEST, INVALID_CONFIG."""
     _check_node(node_id, resource.resource_name)
     known = set(_names())
     for config in resource.configs:
@@ -42,7 +42,7 @@ def alter(node_id: int, resource: Any, *, validate_only: bool) -> None:
     for config in resource.configs:
         level = LEVELS[config.value] if config.config_operation == SET else logging.NOTSET
         logging.getLogger(config.name).setLevel(level)
-        LOG.warning("the level of logger %s is %s now", config.name, config.value if level else "its parent's")
+        LOG.warning("the level of logger %s is now %s", config.name, config.value if level else "its parent's")
 
 
 def _names() -> Sequence[str]:
@@ -56,7 +56,7 @@ def _below() -> Iterator[str]:
 
 
 def _level_name(level: int) -> str:
-    """The most verbose of Kafka's levels that shows no more than `level` does; OFF and ALL beyond them."""
+    """The most verbose of Kafka's levels that shows no more messages than `level`; OFF above all of them, ALL below."""
     found = [name for name, number in LEVELS.items() if number >= level]
     if level <= logging.NOTSET:
         return "ALL"

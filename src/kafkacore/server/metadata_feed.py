@@ -41,14 +41,14 @@ class MetadataFeed:
         self._loop.call(self._load, list(records), offset, epoch, timestamp_ms)
 
     def on_leading(self, epoch: int) -> None:
-        """A broker applies committed records under any leader."""
+        """A broker applies committed records, under any leader of the quorum."""
 
     def on_following(self, epoch: int) -> None:
         """Likewise."""
 
     def snapshot(self) -> Contents | None:
-        """The state that the broker has applied, for a replica without a controller. None before there is a
-        metadata.version."""
+        """The state that the broker has applied, for snapshots of a replica without a controller. None before the
+        metadata has a metadata.version."""
 
         image = self.publisher.image
         if METADATA_VERSION not in image.features:

@@ -1,4 +1,4 @@
-"""A node's replica of the metadata log: a controller's, which may vote and lead, or a broker's, which only follows."""
+"""A node's replica of the metadata log. A controller's replica may vote and lead; a broker's replica only follows."""
 
 from __future__ import annotations
 
@@ -105,10 +105,10 @@ class MetadataReplica:
         self._snapshotter: Snapshotter | None = None
         listener = config.controller_listener_names[0]
         timeout_ms = config.controller_quorum_request_timeout_ms
-        # A connection is answered in order, and a Fetch of the metadata log waits for half a second. So requests of the
-        # node and of its clients have other connections, and heartbeats do not wait behind forwarded requests. A
-        # request that changes something is not repeated while its answer may still come: the controller would refuse it
-        # as done already.
+        # Requests on one connection are answered in order, and a Fetch of the metadata log waits for half a second. So
+        # the node's own requests have a connection of their own, and forwarded requests another: heartbeats do not wait
+        # behind them. A request that changes something is not repeated while its answer may still come, because the
+        # controller would refuse the repetition.
         self._fetching, self.own_requests, self.forwarded = (
             QuorumClients(f"node-{config.node_id}", timeout_ms, each, world.random)
             for each in (timeout_ms, FORWARD_TIMEOUT_MS, FORWARD_TIMEOUT_MS)
@@ -149,8 +149,8 @@ class MetadataReplica:
         return self._environment.monotonic_ns() // 1_000_000
 
     def make_snapshots(self, log: CleanableLog, contents: Callable[[], Contents | None]) -> None:
-        """Writes snapshots of what `contents` returns, after the listeners that were added before; `log` is the
-        store's."""
+        """From now on writes snapshots of the state that `contents` returns, after the listeners that were added before
+        have seen it. `log` is the store's."""
         limits = SnapshotLimits(
             bytes_between=self._config.metadata_log_max_record_bytes_between_snapshots,
             interval_ms=self._config.metadata_log_max_snapshot_interval_ms,

@@ -1,4 +1,5 @@
-"""The place of a node's replica of the metadata log: on disk, or in memory beside a controller that has it on disk."""
+"""Where a node keeps its replica of the metadata log: on disk, or in memory if the node's controller is a process of
+its own and has it on disk."""
 
 from __future__ import annotations
 
@@ -62,7 +63,7 @@ class MetadataOnDisk:
 
 
 class MetadataInMemory:
-    """For an observer: the next run has no use for its votes and its knowledge of the quorum."""
+    """For an observer: its next run does not need what this run knows about votes and the quorum."""
 
     state: QuorumState | None = None
 
@@ -71,7 +72,7 @@ class MetadataInMemory:
         self.log = TailLog()
 
     def persist(self, state: QuorumState, version: int) -> None:
-        """Nothing outlives the process."""
+        """Stores nothing: this state ends with the process."""
 
     def close(self) -> None:
-        """No file is open."""
+        """Does nothing, because no file is open."""

@@ -10,7 +10,7 @@ from kafkacore.metadata.registrations import BrokerRegistration, Endpoint
 
 
 class MetadataView:
-    """One root through one listener. Cheap to make, and valid for one request: it caches lookups."""
+    """One root as seen through one listener. It caches look-ups, so make one for each request; that is cheap."""
 
     def __init__(self, image: MetadataImage, listener: str) -> None:
         self.image = image
@@ -41,8 +41,8 @@ class MetadataView:
         return alive
 
     def any_alive_broker(self, preferred: int) -> int:
-        """`preferred` if it is alive, else another broker; -1 when none is. Clients take it for the controller
-        (KIP-590)."""
+        """`preferred` if it is alive, else another live broker; -1 if no broker is alive. Clients take it for the
+        controller (KIP-590)."""
         alive = [broker_id for broker_id, broker in self.image.brokers.items() if not broker.fenced]
         return preferred if preferred in alive else min(alive, default=-1)
 

@@ -22,7 +22,7 @@ _GROUPS: Final = "group-coordinator-metrics"
 
 
 def broker_metrics(broker: BrokerServer) -> Iterator[Sample]:
-    """A source for a MetricRegistry. Runs on the thread that scrapes: every value is a snapshot of its own."""
+    """A source for a MetricRegistry. It runs on the thread that scrapes, so each value is read at its own moment."""
     state = broker.registrar.lifecycle.state
     yield Sample(_SERVER, "KafkaServer", "BrokerState", Kind.GAUGE, int(state))
     partitions = list(broker.replicas.hosted())
@@ -96,8 +96,8 @@ def _directory_metrics(broker: BrokerServer) -> Iterator[Sample]:
 
 
 def recovery_metrics(manager: LogManager) -> Iterator[Sample]:
-    """The rest of a start's recovery while it runs (KIP-831): logs of each directory, and segments of the log that each
-    of its threads recovers."""
+    """The rest that a start must recover (KIP-831): the logs of each directory, and the segments of the log that each
+    recovering thread is at."""
     for load in manager.loads:
         tags = (("dir", os.path.abspath(load.directory.path)),)
         yield Sample(_LOG, "LogManager", "remainingLogsToRecover", Kind.GAUGE, load.remaining, tags)

@@ -1,4 +1,4 @@
-"""Settings with which a node must not start, because it cannot keep their promise yet."""
+"""Settings with which a node must not start, because it cannot do yet what they promise."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from kafkacore.config.listeners import PLAINTEXT
 def refuse_what_is_missing(config: BrokerConfig) -> None:
     """Raises ConfigError.
 
-    A key without effect is a warning. But a node that was asked for encryption or access control and has none would be
-    open to everyone without showing it.
+    For most keys without effect a warning is enough. But a node that was configured for encryption or access control
+    and has neither would be open to everyone, and nobody would notice.
     """
     if config.zookeeper_mode:
         raise ConfigError("process.roles", None, "ZooKeeper mode is not supported yet: set it to broker,controller")
@@ -19,8 +19,8 @@ def refuse_what_is_missing(config: BrokerConfig) -> None:
             raise ConfigError(
                 "listeners",
                 endpoint,
-                f"{endpoint.security_protocol} is not supported yet, and this listener would serve it in the clear: "
-                f"only listeners of {PLAINTEXT} can be started",
+                f"{endpoint.security_protocol} is not supported yet, and this listener would serve in the clear: "
+                f"configure only {PLAINTEXT} listeners",
             )
     if authorizer := config.get("authorizer.class.name"):
         raise ConfigError(

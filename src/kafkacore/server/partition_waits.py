@@ -13,7 +13,7 @@ from kafkacore.runtime.slices import Slice
 
 
 class PartitionWaits:
-    """Belongs to the running loop, as `timers` does, which follows `clock`. Call `close` before the loop ends."""
+    """Belongs to the running loop, and so does `timers`, which follows `clock`. Call `close` before the loop ends."""
 
     def __init__(self, clock: Clock, timers: Scheduler) -> None:
         self._loop = asyncio.get_running_loop()
@@ -29,12 +29,12 @@ class PartitionWaits:
         return len(self._futures)
 
     def now_ms(self) -> float:
-        """The clock that deadlines are counted by."""
+        """The clock of the deadlines."""
         return self._clock.monotonic_ns() / 1e6
 
     async def any(self, waits: Iterable[tuple[PartitionHandle, int, int]], timeout_ms: float) -> bool:
-        """Waits until one of `(partition, kind, offset)` is satisfied or its partition changes hands. False: the
-        time is over."""
+        """Waits until one of `(partition, kind, offset)` is satisfied or its partition's role changes. Returns False
+        when the time is over."""
         future: asyncio.Future[bool] = self._loop.create_future()
         self._futures[future] = future
         try:

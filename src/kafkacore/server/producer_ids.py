@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
-# The next block is requested when this share of the present one is used, so that InitProducerId rarely waits for a
+# When this share of a block is used, the broker requests the next block, so that InitProducerId rarely waits for a
 # commit.
 PREFETCH_AT: Final = 0.9
 
@@ -28,7 +28,7 @@ class ProducerIds:
         self._following: asyncio.Task[ProducerIdBlock] | None = None
 
     async def generate(self) -> int:
-        """A new id. Raises what `allocate` raises; the next call then asks again."""
+        """Returns a new id. Raises what `allocate` raises; the next call then asks for a block again."""
         while self._next >= self._end:
             # One waiter that gives up must not cancel the request that the others wait for.
             await asyncio.shield(self._request())

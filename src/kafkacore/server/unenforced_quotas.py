@@ -1,4 +1,4 @@
-"""Client quotas (KIP-546) are stored and not enforced yet: the log says so, once for each quota."""
+"""Client quotas (KIP-546) are stored but not enforced yet. This module logs that, once for each quota."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class UnenforcedQuotas:
         self._named: set[tuple[Any, ...]] = set()
 
     def apply(self, image: MetadataImage, delta: MetadataDelta | None) -> None:
-        """Warns of the quotas that a newer root has. `delta` is None when everything may have changed."""
+        """Warns about the quotas that are new in this root. `delta` is None when everything may have changed."""
         changed: Iterable[tuple[Any, ...]] = image.kept if delta is None else delta.kept
         added = [key for key in changed if key[0] == RECORD and key in image.kept and key not in self._named]
         if not added:

@@ -209,7 +209,7 @@ def test_log_has_few_lines_when_one_request_changes_very_many_groups(asked: Aske
     assert asked.incremental(*groups) == [(0, None)] * 500
     assert len(caplog.messages) == 11
     assert caplog.messages[0].startswith("g0: share.isolation.level: valid, but without effect here")
-    assert caplog.messages[-1] == "490 more settings of the same request are not used here"
+    assert caplog.messages[-1] == "490 more settings of the same request have no effect on this node"
 
 
 def test_logger_levels_change_at_once_and_all_or_none(asked: Asked) -> None:

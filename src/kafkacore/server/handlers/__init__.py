@@ -1,6 +1,6 @@
 """One module for each API. Its `handle(context, call, request)` returns the response, a coroutine, or work in slices.
 
-`TABLES` lists the APIs of each kind of listener. A module is imported when its API is first asked for.
+The tables list the APIs of each kind of listener. A module is imported with the first request for its API.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 finalised.
 
 The answer changes only with the finalised features. A node publishes it to the processors, which then answer every
-well-formed request; this handler answers before there is metadata.
+well-formed request. This handler answers the others, and all requests before the node has metadata.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import ApiVersionsRequest, ApiVersionsResponse
 
 SOFTWARE_SINCE: Final = 3  # the client gives its name and version (KIP-511)
-ZERO_LEVELS_SINCE: Final = 4  # older clients fail on a feature whose least level is 0 (KAFKA-17011)
+ZERO_LEVELS_SINCE: Final = 4  # older clients fail on a feature whose lowest level is 0 (KAFKA-17011)
 
 
 class FeatureView(Protocol):
-    """The part of both kinds of context that this API shows."""
+    """The part that this API needs of a broker's and of a controller's context."""
 
     @property
     def api_ranges(self) -> Sequence[ApiRange]: ...
@@ -37,7 +37,7 @@ class FeatureView(Protocol):
 
 @cache
 def _software() -> re.Pattern[str]:
-    """The form of a client's name and version. Compiled on demand: processors answer most requests."""
+    """The pattern of a client's name and version. It is compiled on demand, because processors answer most requests."""
     return re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -50,7 +50,8 @@ def handle(context: FeatureView, call: RequestContext, request: ApiVersionsReque
 
 
 def bodies(context: FeatureView, api_versions: Iterable[int]) -> list[bytes]:
-    """The encoded responses of several versions. They have one content before ZERO_LEVELS_SINCE, another from it on."""
+    """The encoded responses for several versions. Versions before ZERO_LEVELS_SINCE share one content, the later ones
+    another."""
     older, newer = response(context, ZERO_LEVELS_SINCE - 1), response(context, ZERO_LEVELS_SINCE)
     return [(newer if version >= ZERO_LEVELS_SINCE else older).encode(version) for version in api_versions]
 

@@ -17,7 +17,7 @@ from kafkacore.runtime.slices import Work
 from kafkacore.server import loggers
 from kafkacore.storage.names import topic_name_problem
 
-BROKER_LOGGER: Final = 8  # a resource type that no record has: levels of loggers are not stored (KIP-412)
+BROKER_LOGGER: Final = 8  # a resource type that no record has, because levels of loggers are not stored (KIP-412)
 
 Resource = DescribeConfigsRequest.DescribeConfigsResource
 Result = DescribeConfigsResponse.DescribeConfigsResult
@@ -26,7 +26,7 @@ Synonym = DescribeConfigsResponse.DescribeConfigsSynonym
 
 
 class ConfigView(Protocol):
-    """The part of a broker's or controller's context that is described."""
+    """The part that this API needs of a broker's and of a controller's context."""
 
     @property
     def node_id(self) -> int: ...
@@ -36,7 +36,7 @@ class ConfigView(Protocol):
     def image(self) -> MetadataImage: ...
     @property
     def values_in_effect(self) -> Mapping[str, str]:
-        """Values of keys that nobody has set, where this node does not use Kafka's defaults."""
+        """Values of keys that nobody has set and for which this node does not use Kafka's default."""
 
     def topic_overrides(self, name: str) -> Mapping[str, str] | None:
         """The settings of a topic; None when there is no such topic."""
@@ -66,7 +66,7 @@ def handle(context: ConfigView, call: RequestContext, request: DescribeConfigsRe
 
 
 class _Description:
-    """The description of one request. Thousands of topics share all entries except their own settings, so an
+    """Makes the answer to one request. Thousands of topics share all entries except their own settings, so each
     inherited entry is made once."""
 
     def __init__(self, context: ConfigView, request: DescribeConfigsRequest) -> None:
@@ -93,7 +93,7 @@ class _Description:
             self._check_broker(name, "")
             return _logger_entries(resource)
         if kind == GROUP:
-            # Any name: a group can be configured before it exists.
+            # Accepts any name, because a group can be configured before it exists.
             _check_named(name, "Group name")
             return (
                 yield from self._inheriting(resource, GroupConfig(self._config, self._image.set_config(kind, name)))
@@ -154,7 +154,7 @@ class _Description:
         return described._replace(value=value, synonyms=synonyms)
 
     def _defaults_of_brokers(self, resource: Resource) -> list[Entry]:
-        """Only the keys that were changed for all brokers."""
+        """For the default of all brokers, only the keys that were changed."""
         config, entries = self._config, []
         source = Source.DYNAMIC_DEFAULT_BROKER_CONFIG
         for name in _wanted(config.dynamic_default, resource):

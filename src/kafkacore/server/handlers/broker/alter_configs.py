@@ -25,12 +25,12 @@ from kafkacore.server.context import BrokerContext
 from kafkacore.server.handlers.describe_configs import BROKER_LOGGER
 
 LOG: Final = logging.getLogger("kafkacore.server")
-# No log and no broker reads these, so nothing else would warn that they have no effect.
+# Neither a log nor a broker reads these, so only this module warns that they have no effect.
 _OF_OTHERS: Final = {GROUP: GROUP_KEYS, CLIENT_METRICS: CLIENT_METRICS_KEYS}
 NOTES_LOGGED: Final = 10  # warnings for one request, which may change 10,000 groups
 _STORED: Final = (TOPIC, BROKER, CLIENT_METRICS, GROUP)
 _UNTOLD: Final = (ErrorCode.UNKNOWN_SERVER_ERROR, "The controller's answer does not mention this resource.")
-Settled = dict[int, tuple[int, str | None]]  # error and message by the resource's place in the request
+Settled = dict[int, tuple[int, str | None]]  # error and message, by the resource's place in the request
 Told = dict[tuple[int, str], tuple[int, str | None]]  # the controller's answers, by type and name
 
 
@@ -64,7 +64,7 @@ def _response(call: RequestContext, request: Any, settled: Settled, told: Told) 
     for note in noted[:NOTES_LOGGED]:
         LOG.warning("%s", note)
     if len(noted) > NOTES_LOGGED:
-        LOG.warning("%d more settings of the same request are not used here", len(noted) - NOTES_LOGGED)
+        LOG.warning("%d more settings of the same request have no effect on this node", len(noted) - NOTES_LOGGED)
     made: Message = response
     return made
 
@@ -114,8 +114,8 @@ def _deletes(call: RequestContext, config: Any) -> bool:
 
 
 def _check_broker(broker: BrokerContext, call: RequestContext, resource: Any) -> None:
-    """Checks the settings of this broker or of all. Raises INVALID_REQUEST for values that contradict each other, as
-    Kafka does (KAFKA-13609), and INVALID_CONFIG for an operation on a list if the key is not one."""
+    """Checks settings of this broker, or of all brokers. Raises INVALID_REQUEST for values that contradict each other,
+    as Kafka does (KAFKA-13609), and INVALID_CONFIG for a list operation on a key that is not a list."""
 
     name = resource.resource_name
     if name:

@@ -35,7 +35,7 @@ async def handle(
 
 
 async def _alter(broker: BrokerContext, topic: str, index: int, absolute: str) -> ErrorCode:
-    """Refuses in the same order as Kafka; a move that it begins goes on after it returns."""
+    """Makes its checks in Kafka's order. A move that it begins goes on after it returns."""
     key, logs, moves = (topic, index), broker.logs, broker.moves
     path = logs.directory_path(absolute)
     if not future_name_fits(topic, index):
@@ -59,7 +59,7 @@ async def _alter(broker: BrokerContext, topic: str, index: int, absolute: str) -
     if path in (partition.directory.path, moves.destination(key)):
         return ErrorCode.NONE
     if not logs.all_serve:
-        # A move that began in the directory that is offline now must not begin again elsewhere.
+        # An offline directory may hold the future log of an earlier move, which must not begin again elsewhere.
         return ErrorCode.KAFKA_STORAGE_ERROR
     try:
         moves.begin(key, path)

@@ -12,7 +12,7 @@ from kafkacore.protocol.messages import DeleteGroupsRequest, DeleteGroupsRespons
 from kafkacore.runtime.slices import Slice, distinct, finish
 from kafkacore.server.context import BrokerContext
 
-BATCH: Final = 256  # groups that a shard decides about at once
+BATCH: Final = 256  # groups that a shard decides about in one turn
 BATCHES_AT_ONCE: Final = 64
 
 Result = DeleteGroupsResponse.DeletableGroupResult
@@ -29,7 +29,7 @@ async def handle(broker: BrokerContext, call: RequestContext, request: DeleteGro
 
 
 async def _batches(broker: BrokerContext, request: DeleteGroupsRequest) -> list[list[str]]:
-    """Each group once, in batches of one shard."""
+    """Puts each group once into batches; the groups of a batch have one shard."""
     filling: dict[int, list[str]] = {}
     batches: list[list[str]] = []
     slice_ = Slice()

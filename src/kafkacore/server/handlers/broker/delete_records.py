@@ -14,7 +14,7 @@ from kafkacore.server.context import BrokerContext
 from kafkacore.storage.names import INTERNAL_TOPICS
 
 NO_LOW_WATERMARK: Final = -1
-AT_ONCE: Final = 64  # partitions whose logs are cut at the same time
+AT_ONCE: Final = 64  # partitions whose logs are cut concurrently
 
 Asked = DeleteRecordsRequest.DeleteRecordsPartition
 Topic = DeleteRecordsResponse.DeleteRecordsTopicResult
@@ -39,7 +39,8 @@ async def handle(broker: BrokerContext, call: RequestContext, request: DeleteRec
 
 
 def _looked_up(broker: BrokerContext, topic: str, asked: Asked, cuts: list[_Cut]) -> Partition:
-    """The answer: complete where the partition is refused, else to be filled in by an entry of `cuts`."""
+    """Returns the partition's answer. It is complete if the partition is refused; otherwise an entry of `cuts` fills it
+    in later."""
     partition, error = broker.replicas.locate(broker.image, topic, asked.partition_index, -1)
     answer = Partition(partition_index=asked.partition_index, low_watermark=NO_LOW_WATERMARK, error_code=error)
     if topic in INTERNAL_TOPICS:

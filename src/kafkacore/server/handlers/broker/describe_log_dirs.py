@@ -32,7 +32,7 @@ async def handle(
         response.results.append(result)
         if serves:
             try:
-                # A file system may be slow, above all a network one.
+                # Off the loop: a file system may be slow, a network one above all.
                 space = await asyncio.get_running_loop().run_in_executor(broker.blocking, os.statvfs, path)
             except OSError:
                 continue
@@ -62,8 +62,8 @@ def _topics(
         name, index = each.topic, each.index
         if wanted is None or (name, index) in wanted:
             topic = topics.get(name) or topics.setdefault(name, Topic(name=name))
-            # The distance of the log's end from its high watermark, as a follower that catches up has it. A future
-            # log's distance is from the current log.
+            # How far the log's end is behind its high watermark, as in a follower that catches up. For a future log,
+            # how far its end is behind the end of the current log.
             is_future = broker.logs.future_of(each) is each
             current = broker.replicas.by_name(name, index) if is_future else None
             behind = each.high_watermark if current is None else current.end_offset

@@ -1,4 +1,4 @@
-"""DescribeTopicPartitions: as Metadata, page by page, with eligible leader replicas (KIP-966)."""
+"""DescribeTopicPartitions: like Metadata, but page by page and with eligible leader replicas (KIP-966)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def handle(
         names = yield from sorted_in_slices(_from_cursor(request, asked))
     else:
         _check_index(request)
-        # A topic has at least one partition, so a page has room for no more topics than partitions.
+        # Each topic has at least one partition, so a page cannot have more topics than partitions.
         names = yield from _first_names(view.image, request, limit + 1)
     response = DescribeTopicPartitionsResponse()
     left = limit
@@ -50,7 +50,8 @@ def handle(
                 response.topics.append(_absent(name))
             continue
         rows = [row for row in known.partition_rows if row >= 0]
-        # The topic under the cursor may have been deleted since: then the next one is shown from its start.
+        # The topic under the cursor may have been deleted since. Then the page begins with the next topic's first
+        # partition.
         cursor = request.cursor
         start = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
         shown = rows[start : start + left]
@@ -68,7 +69,7 @@ def handle(
 
 
 def _from_cursor(request: DescribeTopicPartitionsRequest, names: Mapping[str, None]) -> Iterable[str]:
-    """The requested names that this page goes on with. Raises INVALID_REQUEST."""
+    """The requested names from the cursor on. Raises INVALID_REQUEST."""
     cursor = request.cursor
     if cursor is None:
         return names

@@ -1,4 +1,4 @@
-"""DescribeUserScramCredentials: mechanisms and iterations of users, and nothing of their secrets (KIP-554)."""
+"""DescribeUserScramCredentials: the mechanisms and iterations of users, but not their secrets (KIP-554)."""
 
 from __future__ import annotations
 

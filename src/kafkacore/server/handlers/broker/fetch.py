@@ -1,10 +1,10 @@
-"""Fetch on the handler loop, for requests that the processors do not serve. It has the same native reads and waits,
-without the copy-free send.
+"""Fetch on the handler loop, for requests that the processors do not serve. It uses the same native reads and waits,
+but copies the records.
 
-It grants no fetch session and ends existing ones. Fetches come here when the request log is on, when a test has ordered
-faults or records requests, or when the client says that it is a follower. Such a client learns once that its session is
-unknown, as after an eviction, and then names all of its partitions each time until a processor serves it again
-(KIP-227).
+It grants no fetch session and ends the one that a request names. A Fetch comes here when the request log is on, when a
+test injects faults or records requests, or when the client says that it is a follower. The client learns once that its
+session is unknown, as after an eviction. From then on it names all of its partitions each time, until a processor
+serves it again (KIP-227).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kafkacore.runtime.slices import Work, finish
 from kafkacore.server.context import BrokerContext
 from kafkacore.server.handlers.broker import leaders
 
-STORAGE_ERROR_SINCE: Final = 6  # clients know KAFKA_STORAGE_ERROR (KIP-112)
+STORAGE_ERROR_SINCE: Final = 6  # from this version on clients know KAFKA_STORAGE_ERROR (KIP-112)
 TOPIC_IDS_SINCE: Final = 13
 LEADERS_SINCE: Final = 16
 MOVED: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
@@ -39,7 +39,8 @@ Aborted = FetchResponse.AbortedTransaction
 
 
 class Part:
-    """One partition of the request and what was read of it. `exists` says whether the committed metadata has it."""
+    """One partition of the request and the result of its read. `exists` says whether the committed metadata has the
+    partition."""
 
     __slots__ = ("asked", "error", "exists", "partition", "read", "topic")
 
@@ -53,14 +54,14 @@ class Part:
 
     @property
     def fails(self) -> bool:
-        """The client must act on the answer before it reads on."""
+        """Whether the client must act on the answer before it reads on."""
         return self.error != ErrorCode.NONE or (self.read is not None and self.read.diverging_end_offset >= 0)
 
     @property
     def answers_at_once(self) -> bool:
-        """A partition that does not exist does not end the wait: a consumer of several topics, one of them deleted,
-        would fetch without a pause. A read of an older segment ends it: it never reaches the bytes of the next one
-        (DelayedFetch, case F)."""
+        """Whether the partition ends the wait. One that does not exist must not: otherwise a consumer of several
+        topics, one of them deleted, would fetch without a pause. A read of an older segment does: it never includes
+        bytes of the next segment, however long it waits (DelayedFetch, case F)."""
         return self.exists and (self.fails or (self.read is not None and self.read.in_older_segment))
 
 
@@ -80,12 +81,12 @@ async def handle(broker: BrokerContext, call: RequestContext, request: FetchRequ
         if left_ms <= 0 or not some_exist or at_once or size_bytes >= least_bytes:
             break
         if not await broker.waits.any(_waits(request, parts), left_ms):
-            deadline_ms = broker.waits.now_ms()  # one last look
+            deadline_ms = broker.waits.now_ms()  # one last look, because the time is over
     return await finish(_answer(broker, call, parts, request.isolation_level == READ_COMMITTED))
 
 
 def _most_bytes(broker: BrokerContext, request: FetchRequest) -> int:
-    """The most bytes of the answer, except for its first batch."""
+    """The limit of the answer in bytes. Its first batch may be larger."""
     return min(request.max_bytes, broker.config.fetch_max_bytes)
 
 
@@ -110,13 +111,13 @@ def _parts(broker: BrokerContext, call: RequestContext, request: FetchRequest) -
                 unknown_id = by_id and known is None
                 error = ErrorCode.UNKNOWN_TOPIC_ID if unknown_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             elif from_follower:
-                # None of our partitions has another replica, so the request comes from no follower of it.
+                # No partition here has another replica, so the sender cannot be a follower of this one.
                 error = ErrorCode.NOT_LEADER_OR_FOLLOWER
-            # A partition that is named twice keeps its first place and its last values, as in Kafka's linked map.
+            # If a partition is named twice, its first place and its last values count, as in Kafka's linked map.
             if partition is not None and partition in named:
                 named[partition].asked = asked
                 continue
-            # A partition that is still here although its topic is gone may be read to its end.
+            # Clients may read a partition to its end while it is still here, even if its topic was deleted.
             parts.append(Part(topic, asked, partition, error, exists=exists or partition is not None))
             if partition is not None:
                 named[partition] = parts[-1]
@@ -124,8 +125,8 @@ def _parts(broker: BrokerContext, call: RequestContext, request: FetchRequest) -
 
 
 def _read(broker: BrokerContext, request: FetchRequest, parts: list[Part]) -> tuple[int, bool]:
-    """Reads at least one batch and then what fits. Returns the bytes in all, and whether a partition makes the
-    answer due at once. Runs on a thread that may wait for the disk."""
+    """Reads at least one batch, and more as long as it fits. Returns the sum of bytes, and whether a partition makes
+    the answer due at once. Runs on a thread that may wait for the disk."""
     room, total = _most_bytes(broker, request), 0
     for part in parts:
         if part.partition is None or (part.error != ErrorCode.NONE and part.read is None):
@@ -170,7 +171,8 @@ def _answer(broker: BrokerContext, call: RequestContext, parts: list[Part], comm
             response.responses.append(Topic(topic=topic.topic, topic_id=topic.topic_id))
         answer = _partition(part, committed)
         if part.error == ErrorCode.KAFKA_STORAGE_ERROR and call.api_version < STORAGE_ERROR_SINCE:
-            answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER  # an older client takes the other for a final error
+            # An older client takes KAFKA_STORAGE_ERROR for a final error.
+            answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
         if part.error in MOVED and part.partition is not None and call.api_version >= LEADERS_SINCE:
             leader = leaders.current_leader(broker, part.partition.topic, part.partition.index)
             answer.current_leader.leader_id, answer.current_leader.leader_epoch = leader

@@ -22,8 +22,8 @@ GROUP: Final = 0
 TRANSACTION: Final = 1
 LOG: Final = logging.getLogger("kafkacore.server")
 BATCHED_SINCE: Final = 4  # many keys in one request (KIP-699)
-# After any other error librdkafka looks for the coordinator again, for ever; all clients report this one at once.
-# Java's client has its own text for it, so the broker's log names the reason too.
+# All clients report this error at once. After any other error librdkafka looks for the coordinator again, for ever.
+# Java's client shows its own text for the error, so the broker logs the reason too.
 NO_TRANSACTIONS_ERROR: Final = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 NO_TRANSACTIONS: Final = (
     "Transactions are not supported by this broker: configure the producer without transactional.id"
@@ -46,7 +46,7 @@ def handle(
 async def _made_first(
     broker: BrokerContext, call: RequestContext, request: FindCoordinatorRequest
 ) -> FindCoordinatorResponse:
-    """The first client to look for a coordinator waits for the topic; otherwise it would ask again and again."""
+    """If the topic does not exist yet, the request waits for it; otherwise the client would ask again and again."""
     await broker.groups.create_topic()
     return await finish(_answer(broker, call, request))
 
@@ -65,7 +65,7 @@ def _answer(
             port=found.port,
         )
     response = FindCoordinatorResponse()
-    # Clients look for an answer by its key, and need one for each key.
+    # Clients look up an answer by its key, and need one for each key.
     for key in (yield from distinct(request.coordinator_keys)):
         response.coordinators.append(_find(broker, view, request.key_type, key))
         yield
@@ -78,7 +78,7 @@ def _find(broker: BrokerContext, view: MetadataView, key_type: int, key: str) ->
         endpoint: Endpoint | None = view.alive_endpoint(node_id)
         if endpoint is not None:
             return Coordinator(key=key, node_id=node_id, host=endpoint.host, port=endpoint.port)
-        error, message = ErrorCode.COORDINATOR_NOT_AVAILABLE, "The group's partition has no leader now."
+        error, message = ErrorCode.COORDINATOR_NOT_AVAILABLE, "The group's partition has no leader at the moment."
     elif key_type == TRANSACTION:
         error, message = NO_TRANSACTIONS_ERROR, NO_TRANSACTIONS
     else:

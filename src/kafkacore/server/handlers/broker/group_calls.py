@@ -1,4 +1,4 @@
-"""Code that the handlers of groups share: they ask one group's shard, and give its answer in the API's form."""
+"""Code that the handlers of groups share: it asks one group's shard and brings the answer into the API's form."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ M = TypeVar("M", bound=Message)
 
 # Any: the response of the request's API, which no type names.
 def ask(broker: BrokerContext, call: RequestContext, request: Any, operation: Operation) -> Any | Awaitable[Any]:
-    """For an API of one group that reports an error once for the whole request. The answer comes at once where nothing
-    is waited for; a JoinGroup may be parked for minutes, and costs a future meanwhile."""
+    """Asks the shard, for an API whose requests name one group and whose responses carry one error for the whole
+    request. Returns the answer itself if the shard has it at once, else a future: a JoinGroup may be parked for
+    minutes."""
     groups = broker.groups
     refused = answers.refusal(groups.settings, request, call.api_version)
     if refused is not None:
@@ -32,7 +33,7 @@ def ask(broker: BrokerContext, call: RequestContext, request: Any, operation: Op
 
 
 def then(answer: T | Awaitable[T], shape: Callable[[T], M]) -> M | Awaitable[M]:
-    """The answer in another form."""
+    """Applies `shape` to the answer, now or when it comes."""
     if isinstance(answer, Awaitable):
         return _later(answer, shape)
     return shape(answer)

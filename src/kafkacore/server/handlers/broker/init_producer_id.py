@@ -1,4 +1,4 @@
-"""InitProducerId: an id for an idempotent producer. Transactional ids wait for transactions."""
+"""InitProducerId: an id for an idempotent producer. Transactional ids are refused until the node has transactions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ async def handle(broker: BrokerContext, call: RequestContext, request: InitProdu
     if request.transactional_id is not None:
         return _refused(NO_TRANSACTIONS_ERROR if request.transactional_id else ErrorCode.INVALID_REQUEST)
     try:
-        # The producer's former id does not matter: without a transactional id, a new id fences nobody.
+        # The producer's former id plays no role: without a transactional id, a new producer id fences nobody.
         producer_id = await broker.producer_ids.generate()
     except KafkaError as error:
         return _refused(ErrorCode(error.code) if error.retriable else ErrorCode.COORDINATOR_NOT_AVAILABLE)

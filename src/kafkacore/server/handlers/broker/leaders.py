@@ -1,4 +1,4 @@
-"""The leader of a partition that another broker leads, and that leader's address (KIP-951)."""
+"""The current leader of a partition that this broker does not lead, and the leader's address (KIP-951)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def current_leader(broker: BrokerContext, topic_name: str, index: int) -> tuple[
 
 
 def endpoints(broker: BrokerContext, call: RequestContext, leaders: Iterable[int], node_class: Any) -> list[Any]:
-    """An entry for each leader that is alive and has the client's listener."""
+    """One entry for each leader that is alive and has the client's listener."""
     view = MetadataView(broker.image, call.listener)
     found = []
     for leader in sorted(set(leaders)):

@@ -13,7 +13,7 @@ from kafkacore.runtime.slices import Slice
 from kafkacore.server.context import BrokerContext
 from kafkacore.server.handlers.broker import group_calls
 
-BATCH: Final = 500  # members that the group loses at once
+BATCH: Final = 500  # members that the shard removes in one turn
 
 
 def handle(broker: BrokerContext, call: RequestContext, request: LeaveGroupRequest) -> Message | Awaitable[Message]:

@@ -1,4 +1,5 @@
-"""ListGroups: the groups of the partitions that this broker leads, by state and type if asked so (KIP-518, KIP-848)."""
+"""ListGroups: the groups of the partitions that this broker leads. A request may select states and types (KIP-518,
+KIP-848)."""
 
 from __future__ import annotations
 

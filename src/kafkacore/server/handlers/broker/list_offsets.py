@@ -21,11 +21,11 @@ MAX_TIMESTAMP: Final = -3
 EARLIEST_LOCAL: Final = -4
 LATEST_TIERED: Final = -5
 EARLIEST_PENDING_UPLOAD: Final = -6
-# The first version that knows each of them.
+# The first version of the API that has each of these special timestamps.
 SINCE: Final = {
     LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11,
 }  # fmt: skip
-CONSUMER: Final = -1  # replica ids that are not brokers
+CONSUMER: Final = -1  # replica ids that stand for no broker
 DEBUGGER: Final = -2
 READ_COMMITTED: Final = 1
 EPOCH_SINCE: Final = 4
@@ -72,7 +72,7 @@ async def _find(
     )
     if partition is None:
         return _refused(asked, error)
-    # An election may have come before the high watermark has caught up (KIP-207).
+    # After an election the high watermark may not have caught up yet (KIP-207).
     behind = request.replica_id == CONSUMER and partition.is_behind
     bound = _bound(partition, request)
     try:
@@ -89,7 +89,7 @@ async def _find(
 
 
 def _bound(partition: PartitionHandle, request: ListOffsetsRequest) -> int:
-    """The end of the log for a reader of this kind."""
+    """The end of the log for a reader with this isolation level."""
     if request.replica_id != CONSUMER:
         return partition.end_offset
     return partition.last_stable_offset if request.isolation_level == READ_COMMITTED else partition.high_watermark
@@ -105,7 +105,7 @@ async def _offset(
         return start, -1, next((epoch for epoch, begins in partition.leader_epochs()[:1] if begins <= start), -1)
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return -1, -1, -1
-    # An index on disk may have to be read, so not on this loop.
+    # Off the loop: the search may read an index from disk.
     loop = asyncio.get_running_loop()
     if timestamp == MAX_TIMESTAMP:
         found: tuple[int, int, int] = await loop.run_in_executor(broker.blocking, partition.offset_of_max_timestamp)

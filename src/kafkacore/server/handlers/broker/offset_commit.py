@@ -1,4 +1,4 @@
-"""OffsetCommit: stores how far a group has read. This handler refuses partitions that do not exist; the group
+"""OffsetCommit: stores how far a group has read. This handler refuses partitions that do not exist; the group's shard
 decides about the others."""
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from kafkacore.runtime.slices import Slice, Work, finish
 from kafkacore.server.context import BrokerContext
 from kafkacore.server.handlers.broker import group_calls
 
-BATCH: Final = 1_000  # partitions that the group's shard decides about at once
+BATCH: Final = 1_000  # partitions that the group's shard decides about in one turn
 
 AskedTopic = OffsetDeleteRequest.OffsetDeleteRequestTopic
 Topic = OffsetDeleteResponse.OffsetDeleteResponseTopic
@@ -25,7 +25,7 @@ async def handle(broker: BrokerContext, call: RequestContext, request: OffsetDel
     refused = await finish(_take_out_unknown(broker.image, request))
     answers: dict[str, Topic] = {}
     slice_ = Slice()
-    # The group is asked even when no partition is left: it may not exist.
+    # Asks the group even when no partition is left, because the group may not exist.
     for topics in list(_batches(request.topics)) or [[]]:
         await slice_.give_way()
         asked = OffsetDeleteRequest(group_id=request.group_id, topics=topics)
@@ -62,7 +62,7 @@ def _batches(topics: list[AskedTopic]) -> Iterator[list[AskedTopic]]:
 
 
 def _take_out_unknown(image: MetadataImage, request: OffsetDeleteRequest) -> Work[Refused]:
-    """Leaves the partitions that exist in the request, and returns the answers to the others."""
+    """Removes the partitions that do not exist from the request, and returns the answers for them."""
     refused: Refused = {}
     for topic in request.topics:
         found = image.topic(topic.name)

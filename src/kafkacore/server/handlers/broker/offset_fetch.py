@@ -1,4 +1,5 @@
-"""OffsetFetch: committed offsets of groups; from version 8 on of many groups at once (KIP-709), each from its shard."""
+"""OffsetFetch: committed offsets of groups. From version 8 on a request may name many groups (KIP-709); each group's
+shard answers for it."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from kafkacore.server.context import BrokerContext
 BATCHED_SINCE: Final = 8
 TOPIC_IDS_SINCE: Final = 10  # KIP-848
 NO_OFFSET: Final = -1
-BATCH: Final = 1_000  # partitions that a shard answers for at once
+BATCH: Final = 1_000  # partitions that a shard answers for in one turn
 GROUPS_AT_ONCE: Final = 500
 
 AskedGroup = OffsetFetchRequest.OffsetFetchRequestGroup
@@ -39,7 +40,7 @@ def handle(broker: BrokerContext, call: RequestContext, request: OffsetFetchRequ
 
 
 def _size(broker: BrokerContext, group: AskedGroup) -> int:
-    """How many offsets the answer holds."""
+    """The number of offsets in the answer."""
     if group.topics is not None:
         return 1 + sum(len(topic.partition_indexes) for topic in group.topics)
     try:
@@ -80,7 +81,8 @@ def _fetch(
 
 
 def _take_out_unknown(image: MetadataImage, group: AskedGroup) -> list[Topics]:
-    """Leaves the topics that exist in the request, with their names, and returns the answers to unknown ids."""
+    """Gives the topics of the request their names, removes those with unknown ids, and returns the answers for
+    these."""
     unknown, known = [], []
     for topic in group.topics or ():
         found = image.topic_by_id(topic.topic_id)
@@ -120,7 +122,7 @@ def _finished(
             if topic.topic_id == ZERO:
                 found = broker.image.topic(topic.name)
                 topic.topic_id = ZERO if found is None else found.topic_id
-        # Offsets of a deleted topic have no id to be shown under.
+        # Leaves out the offsets of deleted topics, because such a topic has no id.
         answer.topics = [topic for topic in answer.topics if topic.topic_id != ZERO] + unknown
     return answer
 
@@ -131,7 +133,8 @@ def _finished(
 async def _in_batches(
     broker: BrokerContext, call: RequestContext, groups: Sequence[AskedGroup], require_stable: bool
 ) -> Message:
-    """A group that waits for its commits does not hold up the other groups of its part of the request."""
+    """Fetches the groups concurrently: one that waits for its commits does not delay the others in its part of the
+    request."""
     found: list[Group] = []
     slice_ = Slice()
     for start in range(0, len(groups), GROUPS_AT_ONCE):
@@ -169,8 +172,8 @@ async def _fetch_in_batches(
 
 
 async def _batches(broker: BrokerContext, group: AskedGroup) -> list[list[AskedTopic]]:
-    """The topics of a group, in parts that are asked for at once. If nothing is asked for, one part is empty: the
-    group is asked all the same, because the member may not belong to it."""
+    """The topics of a group, in parts that its shard answers in one turn each. If the request names none, the result is
+    one empty part: the shard must still check whether the member belongs to the group."""
     topics = group.topics
     if topics is None:
         shard = broker.groups.shard_of(group.group_id)
@@ -196,7 +199,7 @@ async def _batches(broker: BrokerContext, group: AskedGroup) -> list[list[AskedT
 
 
 def _drop_absent(group: Group) -> None:
-    """Offsets that were removed after their partitions were listed."""
+    """Leaves out offsets that were removed after their partitions were listed."""
     for topic in group.topics:
         topic.partitions = [each for each in topic.partitions if each.committed_offset >= 0 or each.error_code]
 

@@ -1,5 +1,5 @@
-"""OffsetForLeaderEpoch: where an epoch ended, so that a client or follower finds where its log diverges (KIP-101,
-KIP-320).
+"""OffsetForLeaderEpoch: the offset at which an epoch ended. A client or follower finds with it where its log diverges
+(KIP-101, KIP-320).
 """
 
 from __future__ import annotations

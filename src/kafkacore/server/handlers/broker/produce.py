@@ -1,5 +1,5 @@
-"""Produce on the handler loop, for requests that the processors do not serve. It has the same native append, so the
-same checks and the same answers."""
+"""Produce on the handler loop, for requests that the processors do not serve. It calls the same native append, so its
+checks and answers are the same."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from kafkacore.storage.names import INTERNAL_TOPICS
 
 NO_ACKS: Final = 0
 ALL_ACKS: Final = -1
-MESSAGES_SINCE: Final = 8  # the record and the reason of an error (KIP-467)
+MESSAGES_SINCE: Final = 8  # from this version on the answer names the refused record and the reason (KIP-467)
 LEADERS_SINCE: Final = 10
 TOPIC_IDS_SINCE: Final = 13
-ADMIN_CLIENT_ID: Final = "__admin_client"  # a client of this name may write to Kafka's own topics
+ADMIN_CLIENT_ID: Final = "__admin_client"  # a client with this name may write to Kafka's internal topics
 
 AskedTopic = ProduceRequest.TopicProduceData
 Asked = ProduceRequest.PartitionProduceData
@@ -34,7 +34,7 @@ LOG: Final = logging.getLogger("kafkacore.server")
 
 
 class Part:
-    """One partition of the request, its answer, and what the answer waits for."""
+    """One partition of the request, its answer, and the offset that the answer waits for."""
 
     __slots__ = ("ack", "answer", "data", "partition")
 
@@ -48,17 +48,17 @@ async def handle(broker: BrokerContext, call: RequestContext, request: ProduceRe
     response = ProduceResponse()
     parts = await finish(_parts(broker, call, request, response))
     slice_ = Slice()
-    # One after the other: batches of one producer must not overtake each other.
+    # Appends one after the other, because batches of one producer must not overtake each other.
     failed = None
     for part in parts:
         await slice_.give_way()
         failed = await _append(broker, call, request.acks, part) or failed
     if failed is not None:
-        LOG.warning("a Produce of client %r could not be appended everywhere: %s", call.client_id, failed)
+        LOG.warning("a Produce of client %r failed for some partitions: %s", call.client_id, failed)
     if request.acks == NO_ACKS:
         errors = await finish(_errors(parts))
         if errors:
-            # A producer that asks for no answer learns of an error in no other way.
+            # The producer asked for no answer. A closed connection is the only sign of an error that it can get.
             names = ", ".join(sorted(error.name for error in errors))
             raise ProtocolError(f"Produce with acks=0 of client {call.client_id!r} met {names}")
         return None
@@ -71,7 +71,7 @@ async def handle(broker: BrokerContext, call: RequestContext, request: ProduceRe
 def _parts(
     broker: BrokerContext, call: RequestContext, request: ProduceRequest, response: ProduceResponse
 ) -> Work[list[Part]]:
-    """Lays out the answers of all partitions in `response`. A partition that is named twice is answered once, in its
+    """Puts an answer for each partition into `response`. If a partition is named twice, it is answered once, in its
     first place, and only its last batch is appended: Apache Kafka collects the batches of a request in a map."""
     parts: list[Part] = []
     named: dict[PartitionHandle, Part] = {}
@@ -96,7 +96,7 @@ def _parts(
 def _find(
     broker: BrokerContext, call: RequestContext, acks: int, topic: AskedTopic, index: int
 ) -> tuple[PartitionHandle | None, ErrorCode]:
-    """The partition, and the error that forbids an append to it."""
+    """Returns the partition, and the error that forbids an append to it."""
     if call.api_version >= TOPIC_IDS_SINCE:
         partition = broker.replicas.by_id(topic.topic_id, index)
     else:
@@ -117,11 +117,11 @@ async def _append(broker: BrokerContext, call: RequestContext, acks: int, part: 
     if partition is None or answer.error_code != ErrorCode.NONE:
         return None
     try:
-        # The append may wait for its log to be created or rolled, so not on this loop.
+        # Off the loop: the append may wait until its log is created or rolled.
         done = await asyncio.get_running_loop().run_in_executor(
             broker.blocking, partition.append, part.data.records or b"", acks, False
         )
-    except OSError as error:  # the producer must learn of the batches that are appended already
+    except OSError as error:  # the producer must still get the answers for batches that are appended already
         answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
         return error
     part.ack = done.ack
@@ -165,8 +165,7 @@ def _hint(broker: BrokerContext, call: RequestContext, partition: PartitionHandl
 
 
 async def _acknowledged(broker: BrokerContext, call: RequestContext, parts: list[Part], timeout_ms: int) -> None:
-    """Waits until every replica in sync has the records, and they are flushed where that was due, or the time is
-    over."""
+    """Waits until every in-sync replica has the records and a flush that was due is done, or until the time is over."""
     deadline_ms = broker.waits.now_ms() + timeout_ms
     slice_ = Slice()
     for part in parts:

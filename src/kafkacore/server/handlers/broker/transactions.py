@@ -1,7 +1,7 @@
 """ListTransactions and DescribeTransactions (KIP-664, KIP-994, KIP-1152) on a broker that coordinates no transaction.
 
-It answers as an Apache Kafka broker that leads no partition of __transaction_state. If a cluster of Apache Kafka has
-left such partitions here, their transactions have no coordinator, and the client gets COORDINATOR_NOT_AVAILABLE.
+It answers like an Apache Kafka broker that leads no partition of __transaction_state. If Apache Kafka has left such
+partitions in this directory, their transactions have no coordinator, and the client gets COORDINATOR_NOT_AVAILABLE.
 """
 
 from __future__ import annotations

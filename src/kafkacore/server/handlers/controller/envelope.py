@@ -33,7 +33,7 @@ FORWARDABLE: Final = frozenset(
         ApiKey.REMOVE_RAFT_VOTER,
     }
 )
-_VERSION_BYTES: Final = 2  # of a serialized principal
+_VERSION_BYTES: Final = 2  # the version of a serialized principal
 
 
 async def handle(controller: ControllerContext, call: RequestContext, request: EnvelopeRequest) -> EnvelopeResponse:
@@ -62,7 +62,7 @@ async def handle(controller: ControllerContext, call: RequestContext, request: E
         answer = await answer
     if isinstance(answer, CachedAnswer):
         answer = answer.frame
-    # A long answer comes in parts.
+    # A long answer comes in several parts.
     return EnvelopeResponse(response_data=answer if answer is None or isinstance(answer, bytes) else b"".join(answer))
 
 
@@ -70,7 +70,7 @@ def _principal(data: bytes | None) -> str:
     """`User:alice`. Raises PRINCIPAL_DESERIALIZATION_FAILURE."""
     try:
         if data is None:
-            raise ProtocolError("the request has none")
+            raise ProtocolError("the request has no principal")
         version = int.from_bytes(data[:_VERSION_BYTES], "big", signed=True)
         principal = DefaultPrincipalData.decode(data[_VERSION_BYTES:], version)
     except (ProtocolError, UnsupportedVersionError) as error:

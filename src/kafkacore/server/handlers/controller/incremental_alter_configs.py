@@ -1,4 +1,5 @@
-"""IncrementalAlterConfigs on a controller's listener (KIP-919): its own loggers, and changes of the metadata."""
+"""IncrementalAlterConfigs on a controller's listener (KIP-919): levels of its own loggers, and changes to the
+metadata."""
 
 from __future__ import annotations
 

@@ -24,6 +24,8 @@ from kafkacore.protocol.messages import (
 from kafkacore.protocol.uuid import Uuid
 from kafkacore.raft.control import control_batch
 from kafkacore.raft.core import Answer, Raft, RaftConfig, Send
+from kafkacore.raft.effects import Work
+from kafkacore.raft.election import NEVER
 from kafkacore.raft.log import MemoryLog, OffsetAndEpoch
 from kafkacore.raft.roles import Leader
 from kafkacore.raft.voters import ReplicaKey, Voter, VoterSet
@@ -58,6 +60,7 @@ class Node:
             bootstrap=self.bootstrap, endpoints=self.endpoints,
             auto_join=self.auto_join,
         )  # fmt: skip
+        self.log.cold_below = self.world.random.choice((0, 1 << 62))
         self.life += 1
         self.raft = Raft(config, self.log, self.state, self.world.random, self.world.now, lambda: self.world.now)
         self.highest = self.raft.high_watermark  # a restart forgets it
@@ -81,16 +84,23 @@ class Node:
         state = raft.take_state()
         if state is not None:
             world.later(world.disk_delay(), self, self.state_written, state)
+        for work in raft.take_work():
+            world.later(world.disk_delay(), self, self.work_done, work)
         sync = raft.take_sync()
         self.synced = min(self.synced, raft.durable_offset)
         if sync is not None:
             world.later(world.disk_delay(), self, self.log_synced, sync)
-        world.later(max(0, raft.next_tick_ms - world.now), self, self.ticked)
+        if raft.next_tick_ms < NEVER:
+            world.later(max(0, raft.next_tick_ms - world.now), self, self.ticked)
         world.check(self)
 
     def state_written(self, state: tuple[int, QuorumState]) -> None:
         self.state = state[1]
         self.raft.persisted(state[0], self.world.now)
+        self.settle()
+
+    def work_done(self, work: Work) -> None:
+        self.raft.done(work.number, work.effect.perform(self.log), self.world.now)
         self.settle()
 
     def log_synced(self, sync: tuple[int, int]) -> None:

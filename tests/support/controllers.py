@@ -14,6 +14,7 @@ from kafkacore.controller.quorum.controller import QuorumController
 from kafkacore.controller.quorum.decisions import Settings
 from kafkacore.metadata.publishing import MetadataPublisher
 from kafkacore.metadata.records import RecordWriter, decode_batch
+from kafkacore.metadata.snapshot import ImageLoad
 from kafkacore.protocol.features import FEATURES, metadata_version
 from kafkacore.protocol.messages import BrokerHeartbeatRequest, BrokerRegistrationRequest, FeatureLevelRecord
 from kafkacore.protocol.uuid import Uuid
@@ -81,8 +82,8 @@ class Applied:
         else:
             self.publisher.skip(batch.last_offset, batch.epoch, batch.timestamp_ms)
 
-    def on_snapshot(self, records: Any, offset: int, epoch: int, timestamp_ms: int) -> None:
-        self.publisher.load_snapshot(records, offset, epoch, timestamp_ms)
+    def begin_snapshot(self, offset: int, epoch: int, timestamp_ms: int) -> ImageLoad:
+        return ImageLoad(offset, epoch, timestamp_ms, self.publisher.replace)
 
     def on_leading(self, epoch: int) -> None:
         self.leading.append(epoch)
@@ -153,8 +154,8 @@ class Harness:
         self.driver.add_listener(self.controller)
         if self.with_broker:
             self.driver.add_listener(self.applied)
-        self.driver.start()
-        await self.until(lambda: self.controller.image.features)
+        await self.driver.start()
+        await self.until(lambda: self.controller.active and self.controller.image.features)
 
     def persist(self, state: Any, version: int) -> None:
         self.state = state

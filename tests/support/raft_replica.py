@@ -42,6 +42,11 @@ class Replica:
             self.states.append(state[1])
             self.raft.persisted(state[0], self.now)
             state = self.raft.take_state()
+        work = self.raft.take_work()
+        while work:
+            for each in work:
+                self.raft.done(each.number, each.effect.perform(self.log), self.now)
+            work = self.raft.take_work()
         sync = self.raft.take_sync()
         if sync is not None:
             getattr(self.log, "flush", bool)()
@@ -123,6 +128,7 @@ class Replica:
         leader = leader or (self.raft.leader_id, self.raft.epoch)
         response = messages.answer(send.request, leader, None, **values)
         self.raft.response(send.correlation, response, self.now)
+        self.settle()
         return send
 
 

@@ -64,6 +64,8 @@ class Replica:
     def do(self, line: str) -> list[str]:
         name, *words = line.split()
         getattr(self, name)(*words)
+        for work in self.raft.take_work():
+            self.raft.done(work.number, work.effect.perform(self.log), self.now)
         told = [self.say(output) for output in self.raft.take_outputs()]
         role = type(self.raft.role).__name__.lower()
         is_ = (

@@ -48,7 +48,11 @@ class MetadataPublisher:
 
     def load_snapshot(self, records: Iterable[Record], offset: int, epoch: int, timestamp_ms: int) -> None:
         """Replaces all applied metadata. `offset` is the last record in the snapshot."""
-        self._head = image_of(records, offset, epoch, timestamp_ms)
+        self.replace(image_of(records, offset, epoch, timestamp_ms))
+
+    def replace(self, image: MetadataImage) -> None:
+        """Takes the image of a snapshot."""
+        self._head = image
         self._unpublished = MetadataDelta()
         self._publish(None)
 

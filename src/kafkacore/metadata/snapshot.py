@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from kafkacore.metadata.edit import Edit
@@ -50,10 +50,27 @@ def records_of(image: MetadataImage) -> Iterator[Message]:
 
 def image_of(records: Iterable[Record], offset: int, epoch: int, timestamp_ms: int) -> MetadataImage:
     """The image after the records of a snapshot."""
-    edit = Edit(EMPTY_IMAGE)
-    for record in records:
-        edit.replay(record, offset)
-    return edit.freeze(offset, epoch, timestamp_ms)
+    made: list[MetadataImage] = []
+    load = ImageLoad(offset, epoch, timestamp_ms, made.append)
+    load.take(records)
+    load.finish()
+    return made[0]
+
+
+class ImageLoad:
+    """Builds an image from the records of a snapshot, which come in parts. `loaded` gets it at the end."""
+
+    def __init__(self, offset: int, epoch: int, timestamp_ms: int, loaded: Callable[[MetadataImage], None]) -> None:
+        self._edit = Edit(EMPTY_IMAGE)
+        self._place = offset, epoch, timestamp_ms
+        self._loaded = loaded
+
+    def take(self, records: Iterable[Record]) -> None:
+        for record in records:
+            self._edit.replay(record, self._place[0])
+
+    def finish(self) -> None:
+        self._loaded(self._edit.freeze(*self._place))
 
 
 def topic_records(image: MetadataImage, topic: Topic, elr: bool) -> Iterator[Message]:

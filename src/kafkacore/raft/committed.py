@@ -3,7 +3,7 @@ place."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from kafkacore.protocol.messages import Message
@@ -20,13 +20,34 @@ class CommittedBatch(NamedTuple):
     size_bytes: int
 
 
+class SnapshotLoad(Protocol):
+    """Takes the records of a snapshot in parts. No batch comes before `finish`; after an error nothing comes."""
+
+    def take(self, records: Sequence[Message]) -> None: ...
+    def finish(self) -> None:
+        """The records are complete."""
+
+
+class NothingToLoad:
+    """For a listener that does not need the records; `then` is called at the end."""
+
+    def __init__(self, then: Callable[[], None] = lambda: None) -> None:
+        self._then = then
+
+    def take(self, records: Sequence[Message]) -> None:
+        """Only the end counts."""
+
+    def finish(self) -> None:
+        self._then()
+
+
 class Listener(Protocol):
     """Called on the driver's loop. An error in a listener ends the node: it must not go on with metadata that it could
     not apply."""
 
     def on_batch(self, batch: CommittedBatch) -> None: ...
-    def on_snapshot(self, records: Iterable[Message], offset: int, epoch: int, timestamp_ms: int) -> None:
-        """All metadata up to `offset`; it replaces everything that came before."""
+    def begin_snapshot(self, offset: int, epoch: int, timestamp_ms: int) -> SnapshotLoad:
+        """All metadata up to `offset` follows; it replaces everything that came before."""
 
     def on_leading(self, epoch: int) -> None:
         """This replica leads, and the listener has every batch from before its epoch."""

@@ -1,7 +1,8 @@
 """The KRaft state machine. Messages, ticks and reports of durable writes go in; messages, answers and states to persist
 come out.
 
-It owns no clock, socket, file, thread or random source: the caller passes times and a `random.Random`. The outbox holds
+It owns no clock, socket, file, thread or random source: the caller passes times and a `random.Random`, and does the
+work on the disk that `take_work` asks for. The outbox holds
 back a message until the vote is on disk or the log is synced (Raft dissertation, 10.2.1): `take_outputs` returns only
 messages that may go now.
 
@@ -12,6 +13,7 @@ both sides, the high watermark), `transfer` (snapshots on both sides), `membersh
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, Final
@@ -19,7 +21,8 @@ from typing import Any, Final
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.raft import control, messages
 from kafkacore.raft.answer_checks import ImpossibleAnswerError
-from kafkacore.raft.election import Elections
+from kafkacore.raft.effects import Work
+from kafkacore.raft.election import NEVER, Elections
 from kafkacore.raft.log import OffsetAndEpoch, RaftLog
 from kafkacore.raft.membership import Membership
 from kafkacore.raft.outbox import Answer, Send
@@ -53,12 +56,15 @@ class Raft:
         random: Random,
         now_ms: int,
         wall_ms: Callable[[], int],
+        voters: VoterHistory | None = None,
     ) -> None:
         """`state` was persisted last; everything in the log is durable. `wall_ms` serves only the timestamps of batches
-        and of DescribeQuorum. Raises SnapshotError."""
+        and of DescribeQuorum. `voters` is what `voters_of` has read from the log; without it this call reads them, and
+        raises SnapshotError."""
         self.config, self.log = config, log
+        self._deferred: deque[Callable[[], None]] = deque()
         replica = self.replica = Replica(
-            config, log, voters_of(log, config.voters), Term(state, log.last_epoch), random, now_ms, wall_ms,
+            config, log, voters or voters_of(log, config.voters), Term(state, log.last_epoch), random, now_ms, wall_ms,
             on_role=self._role_changed, on_append=self._appended,
         )  # fmt: skip
         elections = self.elections = Elections(replica)
@@ -137,6 +143,8 @@ class Raft:
 
     def tick(self, now_ms: int) -> None:
         self._pass_time(now_ms)
+        if self.replica.effects.is_changing:
+            return
         for sent in self.replica.requests.take_expired(self.replica.now_ms):
             self._unanswered(sent)
         self.replication.expire_parked()
@@ -147,6 +155,9 @@ class Raft:
     def request(self, token: Any, request: Any, now_ms: int) -> None:
         """Takes a request of another replica or a client. Its answer comes out with `token`, now or later."""
         self._pass_time(now_ms)
+        if self.replica.effects.is_changing:
+            self._deferred.append(lambda: self.request(token, request, now_ms))
+            return
         cluster_id = getattr(request, "cluster_id", None)
         if cluster_id is not None and cluster_id != self.config.cluster_id:
             self.replica.answer(token, messages.refused(request, ErrorCode.INCONSISTENT_CLUSTER_ID))
@@ -157,6 +168,9 @@ class Raft:
     def response(self, correlation: int, response: Any | None, now_ms: int) -> None:
         """Takes the response to a Send; None when the connection failed or no response came."""
         self._pass_time(now_ms)
+        if self.replica.effects.is_changing:
+            self._deferred.append(lambda: self.response(correlation, response, now_ms))
+            return
         sent = self.replica.requests.finish(correlation)
         if sent is None:
             return
@@ -182,6 +196,16 @@ class Raft:
         self._pass_time(now_ms)
         self.replica.term.persisted(version)
         self.elections.vote_persisted()
+        self._send_what_is_due()
+
+    def done(self, number: int, result: Any, now_ms: int) -> None:
+        """The work that `take_work` returned with that number is done. Messages that came while the log changed are
+        handled now, in their order."""
+        self._pass_time(now_ms)
+        effects = self.replica.effects
+        effects.done(number, result)
+        while self._deferred and not effects.is_changing:
+            self._deferred.popleft()()
         self._send_what_is_due()
 
     def append(self, values: Sequence[control.Value]) -> int | None:
@@ -213,7 +237,12 @@ class Raft:
 
     def take_sync(self) -> Sync | None:
         """The sync that is due, for `durable`; None when all of the log is durable."""
-        return self.replica.syncs.take()
+        return None if self.replica.effects.is_changing else self.replica.syncs.take()
+
+    def take_work(self) -> list[Work]:
+        """Changes of the log and reads, for `done`. One change is under way at a time. Meanwhile the replica looks
+        neither at its log nor at messages, and nobody appends."""
+        return self.replica.effects.take()
 
     def is_moot(self, sync: Sync) -> bool:
         """The log was truncated after `take_sync` returned `sync`: the sync proves nothing any more."""
@@ -226,7 +255,9 @@ class Raft:
 
     @property
     def next_tick_ms(self) -> int:
-        """The time at which `tick` is due."""
+        """The time at which `tick` is due. While the log changes none is: `done` comes first."""
+        if self.replica.effects.is_changing:
+            return NEVER
         times = (
             self.elections.deadline(),
             self.replica.requests.next_ms(self.replica.now_ms),
@@ -272,6 +303,8 @@ class Raft:
 
     def _send_what_is_due(self) -> None:
         role = self.role
+        if self.replica.effects.is_changing:
+            return
         if isinstance(role, (Prospective, Candidate)):
             self.elections.ask_for_votes(role)
         elif isinstance(role, Leader):

@@ -8,25 +8,26 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import Executor
-from itertools import chain
 from typing import Any, Final, Protocol
 
-from kafkacore._fast.record.batch import Batch, Batches
+from kafkacore._fast.record.batch import Batch
 from kafkacore.protocol.errors import ErrorCode, KafkaError, UnsupportedVersionError, error_for
 from kafkacore.protocol.messages import Message
 from kafkacore.raft import messages, snapshots
-from kafkacore.raft.committed import CommittedBatch, Listener
+from kafkacore.raft.committed import Listener
 from kafkacore.raft.control import Value
 from kafkacore.raft.core import Answer, Raft, RaftConfig, Send
+from kafkacore.raft.delivery import Delivery
+from kafkacore.raft.effects import ReadRecords, ReadSnapshot, Work
 from kafkacore.raft.log import OffsetAndEpoch, RaftLog
 from kafkacore.raft.roles import Leader
+from kafkacore.raft.voter_log import voters_of
 from kafkacore.storage.quorum_state import QuorumState
 
 LOG: Final = logging.getLogger("kafkacore.raft")
 
-DELIVER_BYTES: Final = 1 << 20  # between two turns of the loop
 MAX_PENDING_REQUESTS: Final = 20_000
 
 
@@ -71,14 +72,12 @@ class RaftDriver:
         on_fault: Callable[[BaseException], None],
     ) -> None:
         self._config, self._log, self._state = config, log, state
-        self._decode = decode
         self._persist, self._network, self._executor = persist, network, executor
         self._random, self._now_ms, self._wall_ms, self._on_fault = random, now_ms, wall_ms, on_fault
-        self._listeners: list[Listener] = []
+        self._delivery = Delivery(log, decode, self._blocking, self._spawn, self._schedule)
+        self._changing = asyncio.Lock()  # one change of the log at a time
         self._pending: dict[int, asyncio.Future[Message]] = {}
         self._tokens = 0
-        self._delivered = 0
-        self._decoded: dict[int, Sequence[Any]] = {}
         self._told_epoch: tuple[int, bool] = (-1, False)
         self._tasks: set[asyncio.Task[None]] = set()
         self._persisting = self._scheduled = False
@@ -94,18 +93,19 @@ class RaftDriver:
 
     def add_listener(self, listener: Listener) -> None:
         """Before `start`."""
-        self._listeners.append(listener)
+        self._delivery.listeners.append(listener)
 
-    def start(self) -> None:
-        """On the loop. The listeners get the latest snapshot at once. An only voter leads as soon as its vote is on
-        disk."""
+    async def start(self) -> None:
+        """On the loop. The listeners get the latest snapshot before this returns. An only voter leads as soon as its
+        vote is on disk. Raises SnapshotError, OSError."""
         self._loop = asyncio.get_running_loop()
-        self.raft = Raft(self._config, self._log, self._state, self._random, self._now_ms(), self._wall_ms)
-        if self._config.can_vote and not self.raft.is_voter:
-            LOG.warning("%s", self.raft.voters.latest.why_not(self.raft.me))
+        voters = await self._blocking(voters_of, self._log, self._config.voters)
         ids = self._log.snapshots()
         if ids and ids[-1].offset > 0:
-            self._deliver_snapshot(ids[-1])
+            await self._delivery.load(ids[-1])
+        self.raft = Raft(self._config, self._log, self._state, self._random, self._now_ms(), self._wall_ms, voters)
+        if self._config.can_vote and not self.raft.is_voter:
+            LOG.warning("%s", self.raft.voters.latest.why_not(self.raft.me))
         self._schedule()
 
     async def stop(self) -> None:
@@ -127,7 +127,7 @@ class RaftDriver:
         for future in self._pending.values():
             if not future.done():
                 future.set_exception(error_for(ErrorCode.BROKER_NOT_AVAILABLE))
-        await self._loop.run_in_executor(self._executor, self._log.flush)
+        await self._blocking(self._log.flush)
 
     # --- requests ---
 
@@ -183,8 +183,7 @@ class RaftDriver:
             self._fail(error)  # a leader that cannot write must not go on as one
             raise
         if last is not None:
-            # The listeners here get these records, not decoded copies.
-            self._decoded[base] = records
+            self._delivery.keep(base, records)
             self._schedule()
         return last
 
@@ -207,10 +206,18 @@ class RaftDriver:
         voters = self.raft.voters.below(snapshot_id.offset)
         parts = snapshots.snapshot_parts(snapshot_id, values, voters, last_timestamp_ms, self._wall_ms())
         for part in parts:
-            await self._loop.run_in_executor(self._executor, self._log.write_snapshot, snapshot_id, position, part)
+            await self._blocking(self._log.write_snapshot, snapshot_id, position, part)
             position += len(part)
-        await self._loop.run_in_executor(self._executor, self._log.finish_snapshot, snapshot_id)
+        await self.change_log(lambda: self._log.finish_snapshot(snapshot_id))
         LOG.info("snapshot at offset %d, epoch %d: %d bytes", *snapshot_id, position)
+
+    async def change_log(self, change: Callable[[], Any]) -> Any:
+        """Runs a change of the log or its snapshots where it may block, and alone."""
+        async with self._changing:
+            return await self._blocking(change)
+
+    def _blocking(self, work: Callable[..., Any], *arguments: Any) -> Awaitable[Any]:
+        return self._loop.run_in_executor(self._executor, work, *arguments)
 
     # --- turns ---
 
@@ -248,7 +255,12 @@ class RaftDriver:
             sync = raft.take_sync()
             if sync is not None:
                 self._begin_sync(sync)
-        self._deliver()
+        for work in raft.take_work():
+            self._spawn(self._do(work))
+        loaded = raft.take_loaded_snapshot()
+        if loaded is not None:
+            self._delivery.begin_snapshot(loaded)
+        self._delivery.turn(raft.high_watermark)
         self._tell_leadership()
         self._set_timer()
 
@@ -285,10 +297,19 @@ class RaftDriver:
 
     async def _write_state(self, state: tuple[int, QuorumState]) -> None:
         version = 1 if self.raft.voters.kraft_version else 0
-        await self._loop.run_in_executor(self._executor, self._persist, state[1], version)
+        await self._blocking(self._persist, state[1], version)
         self._persisting = False
         self.raft.persisted(state[0], self._now_ms())
         self._schedule()
+
+    async def _do(self, work: Work) -> None:
+        effect = work.effect
+        if isinstance(effect, ReadRecords | ReadSnapshot):
+            result = await self._blocking(effect.perform, self._log)
+        else:
+            result = await self.change_log(lambda: effect.perform(self._log))
+        self.raft.done(work.number, result, self._now_ms())
+        self._pump()
 
     def _begin_sync(self, sync: tuple[int, int]) -> None:
         bell = self._log.begin_sync()
@@ -327,52 +348,17 @@ class RaftDriver:
         self.raft.response(send.correlation, response, self._now_ms())
         self._schedule()
 
-    # --- commits ---
-
-    def _deliver_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
-        timestamp = snapshots.read_timestamp(self._log, snapshot_id)
-        for listener in self._listeners:
-            records = chain.from_iterable(map(self._decode, snapshots.read_batches(self._log, snapshot_id)))
-            listener.on_snapshot(records, snapshot_id.offset - 1, snapshot_id.epoch, timestamp)
-        self._delivered = snapshot_id.offset
-        self._decoded.clear()
-
-    def _deliver(self) -> None:
-        raft = self.raft
-        loaded = raft.take_loaded_snapshot()
-        if loaded is not None:
-            self._deliver_snapshot(loaded)
-        if self._delivered >= raft.high_watermark:
-            return
-        for batch in Batches(self._log.read(self._delivered, DELIVER_BYTES)):
-            if batch.next_offset > raft.high_watermark:
-                break
-            if batch.base_offset < self._delivered:
-                continue
-            records = self._decoded.pop(batch.base_offset, None)
-            if batch.is_control:
-                records = ()
-            elif records is None:
-                records = self._decode(batch)
-            made = CommittedBatch(
-                batch.base_offset, batch.last_offset, batch.partition_leader_epoch, batch.max_timestamp, records,
-                batch.size_bytes,
-            )  # fmt: skip
-            for listener in self._listeners:
-                listener.on_batch(made)
-            self._delivered = batch.next_offset
-        if self._delivered < raft.high_watermark:
-            self._schedule()
+    # --- leadership ---
 
     def _tell_leadership(self) -> None:
         role = self.raft.role
         if isinstance(role, Leader):
-            if self._delivered > role.epoch_start_offset and self._told_epoch != (self.raft.epoch, True):
+            if self._delivery.offset > role.epoch_start_offset and self._told_epoch != (self.raft.epoch, True):
                 self._told_epoch = (self.raft.epoch, True)
-                for listener in self._listeners:
+                for listener in self._delivery.listeners:
                     listener.on_leading(self.raft.epoch)
         elif self._told_epoch != (self.raft.epoch, False):
             self._told_epoch = (self.raft.epoch, False)
-            self._decoded.clear()
-            for listener in self._listeners:
+            self._delivery.forget()
+            for listener in self._delivery.listeners:
                 listener.on_following(self.raft.epoch)

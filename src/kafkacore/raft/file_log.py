@@ -13,7 +13,7 @@ from kafkacore._fast.record.batch import Batches
 from kafkacore._fast.wait.io import LogDirectory
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.uuid import METADATA_TOPIC_ID
-from kafkacore.raft.log import LogEpochs, OffsetAndEpoch, replaces_log
+from kafkacore.raft.log import LogEpochs, OffsetAndEpoch, RecentBatches, replaces_log
 from kafkacore.raft.messages import PARTITION, TOPIC
 from kafkacore.raft.snapshots import SnapshotFiles
 from kafkacore.runtime.files import OS_FILES, Files
@@ -23,8 +23,8 @@ from kafkacore.storage.errors import MalformedFileError
 from kafkacore.storage.names import LOG as LOG_SUFFIX
 from kafkacore.storage.names import file_name, metadata_directory
 
+RECENT_BYTES: Final = 8 << 20  # one batch of the greatest size
 TO_THE_END: Final = 3  # an isolation of PartitionHandle.read: leader or not
-NOBODY: Final = -1
 ANY_EPOCH: Final = (1 << 31) - 1
 _UNCLEAN_RECOVERY_POINT: Final = 0
 _KEY: Final = "internal.metadata.log.segment.bytes"
@@ -40,8 +40,9 @@ class MetadataLogError(OSError):
 
 
 class FileLog(LogEpochs):
-    """Belongs to the driver's loop. It blocks that loop for a write into the page cache, and briefly when a segment
-    begins. `flush` is called on another thread. Raises OSError.
+    """Belongs to the driver's loop. `append` blocks that loop for a write into the page cache, and briefly when a
+    segment begins. `read`, `truncate`, `trim`, `flush` and what changes snapshots may block, and are called on other
+    threads: one change at a time, and nobody appends meanwhile to a log that loses its end. Raises OSError.
     """
 
     _SYNC: Final = "sync"  # the only key of the watch
@@ -68,6 +69,7 @@ class FileLog(LogEpochs):
         self._snapshots = SnapshotFiles(path, files)
         self._watch = PartitionWatch()
         self._sync_until = 0
+        self._recent = RecentBatches(RECENT_BYTES)
         log_loader.load(self._handle, path, clean=False, recovery_point=_UNCLEAN_RECOVERY_POINT, files=files)
         for epoch, start in self._handle.leader_epochs():
             if epoch >= ANY_EPOCH:
@@ -102,7 +104,8 @@ class FileLog(LogEpochs):
         return self._handle.size_bytes
 
     def append(self, data: bytes) -> None:
-        for batch in Batches(data):
+        batches = list(Batches(data))
+        for batch in batches:
             self.epochs.note(batch.partition_leader_epoch, batch.base_offset)
         result = self._handle.append_as_follower(data, ANY_EPOCH)
         if result.error == ErrorCode.RECORD_LIST_TOO_LARGE:
@@ -111,7 +114,12 @@ class FileLog(LogEpochs):
             )
         if result.error:
             raise MetadataLogError(f"the metadata log refused an append: {ErrorCode(result.error).name}")
+        for batch in batches:
+            self._recent.append(batch.base_offset, batch.next_offset, bytes(batch.data))
         self._end_offset = self._handle.end_offset
+
+    def read_recent(self, offset: int, max_bytes: int) -> bytes | None:
+        return self._recent.read(offset, max_bytes)
 
     def read(self, offset: int, max_bytes: int) -> bytes:
         result = self._handle.read(offset, max_bytes, TO_THE_END)
@@ -134,16 +142,12 @@ class FileLog(LogEpochs):
     def end_sync(self) -> bool:
         if self._SYNC not in self._watch.take():
             return False
-        if self._handle.synced_offset < self._sync_until and not self._directory.offline_errno:
-            # A trim changes the role of the partition, which wakes every watch. The sync goes on.
-            return self.begin_sync() is None
         self._check_synced(self._sync_until)
         return True
 
     def flush(self) -> None:
         until = self._handle.end_offset
-        while not self._handle.flush() and not self._directory.offline_errno:
-            continue  # a trim ended the flush early
+        self._handle.flush()
         self._check_synced(until)
 
     def _check_synced(self, until: int) -> None:
@@ -151,16 +155,13 @@ class FileLog(LogEpochs):
             raise MetadataLogError(f"the metadata log is not synced up to {until}: its directory is offline")
 
     def truncate(self, end_offset: int) -> None:
+        self._recent.truncate(end_offset)
         self._handle.truncate_to(end_offset)
         self._end_offset = self._handle.end_offset
         self.epochs.truncate(end_offset)
 
     def trim(self, start_offset: int) -> None:
-        # Only a leader deletes records. The partition leads for this call, in an epoch that the log has already.
-        epoch = self.last_epoch
-        self._handle.become_leader(NOBODY, epoch)
-        error, _ = self._handle.delete_records(start_offset)
-        self._handle.become_follower(NOBODY, epoch)
+        error = self._handle.drop_below(start_offset)
         if error:
             raise MetadataLogError(f"the metadata log cannot delete records below {start_offset}: error {error}")
 
@@ -183,6 +184,7 @@ class FileLog(LogEpochs):
         self._snapshots.delete(snapshot_id)
 
     def begin_at_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
+        self._recent.clear()
         self._handle.truncate_fully(snapshot_id.offset)
         self._end_offset = self._handle.end_offset
         self.epochs.clear()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from bisect import bisect_right
+from collections import deque
 from typing import NamedTuple, Protocol
 
 from kafkacore._fast.record.batch import Batches
@@ -37,6 +38,9 @@ class RaftLog(Protocol):
 
     def read(self, offset: int, max_bytes: int) -> bytes:
         """Whole batches, from the one that holds `offset`; at least one, unless `offset` is the end."""
+
+    def read_recent(self, offset: int, max_bytes: int) -> bytes | None:
+        """As `read`, and never waits for a disk: None when it would have to."""
 
     def truncate(self, end_offset: int) -> None:
         """Removes the records from `end_offset` on, which is where a batch begins."""
@@ -142,8 +146,49 @@ class LogEpochs(ABC):
         return before[-1] if before else OffsetAndEpoch(self.start_offset, 0)
 
 
+class RecentBatches:
+    """The last batches of a log, up to `max_bytes` of them, so that replicas that keep up are served from memory."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._bytes = 0
+        self._batches: deque[tuple[int, int, bytes]] = deque()  # base offset, next offset, bytes
+
+    def append(self, base_offset: int, next_offset: int, data: bytes) -> None:
+        self._batches.append((base_offset, next_offset, data))
+        self._bytes += len(data)
+        while self._bytes > self._max_bytes:
+            self._bytes -= len(self._batches.popleft()[2])
+
+    def read(self, offset: int, max_bytes: int) -> bytes | None:
+        """As `RaftLog.read_recent`."""
+        if not self._batches or offset < self._batches[0][0]:
+            return None
+        made: list[bytes] = []
+        size = 0
+        first = next((i for i, batch in enumerate(reversed(self._batches)) if batch[0] <= offset), 0)
+        for index in range(len(self._batches) - 1 - first, len(self._batches)):
+            data = self._batches[index][2]
+            if made and size + len(data) > max_bytes:
+                break
+            made.append(data)
+            size += len(data)
+        return b"".join(made)
+
+    def truncate(self, end_offset: int) -> None:
+        while self._batches and self._batches[-1][1] > end_offset:
+            self._bytes -= len(self._batches.pop()[2])
+
+    def clear(self) -> None:
+        self._batches.clear()
+        self._bytes = 0
+
+
 class MemoryLog(LogEpochs):
-    """A log for tests and simulations. `crash` does what a power loss does."""
+    """A log for tests and simulations. `crash` does what a power loss does. Only reads below `cold_below` wait for a
+    disk."""
+
+    cold_below = 0
 
     def __init__(self) -> None:
         super().__init__()
@@ -170,6 +215,9 @@ class MemoryLog(LogEpochs):
                 break
             made += data
         return bytes(made)
+
+    def read_recent(self, offset: int, max_bytes: int) -> bytes | None:
+        return None if offset < self.cold_below else self.read(offset, max_bytes)
 
     def truncate(self, end_offset: int) -> None:
         while self._batches and self._batches[-1][0] >= end_offset:

@@ -10,13 +10,13 @@ from typing import Any, Final, NamedTuple
 from kafkacore.protocol.messages import Message
 from kafkacore.raft import control, messages
 from kafkacore.raft.answer_checks import check_leader
+from kafkacore.raft.effects import Effects
 from kafkacore.raft.log import OffsetAndEpoch, RaftLog
 from kafkacore.raft.outbox import Outbox
 from kafkacore.raft.requests import InFlight, Requests
 from kafkacore.raft.roles import NOBODY, Destination, Follower, Leader, Prospective, Resigned, Role, Unattached
 from kafkacore.raft.syncs import Syncs
 from kafkacore.raft.term import Term
-from kafkacore.raft.voter_log import voters_of
 from kafkacore.raft.voters import NO_VOTERS, Endpoints, ReplicaKey, Voter, VoterHistory, VoterSet
 
 LOG: Final = logging.getLogger("kafkacore.raft")
@@ -68,6 +68,7 @@ class Replica:
         self.wall_ms = wall_ms
         self._on_role, self._on_append = on_role, on_append
         self.me = ReplicaKey(config.node_id, config.directory_id)
+        self.effects = Effects()
         self.requests = Requests(config.request_timeout_ms)
         self.syncs = Syncs(log)
         self.outbox = Outbox(term, self.syncs, self.requests)
@@ -156,12 +157,12 @@ class Replica:
         self.syncs.truncated()
         self.voters.truncate(self.log.end_offset)
 
-    def snapshot_loaded(self, snapshot_id: OffsetAndEpoch) -> None:
-        """A snapshot has taken the place of the log."""
+    def snapshot_loaded(self, snapshot_id: OffsetAndEpoch, voters: VoterHistory) -> None:
+        """A snapshot with these voters has taken the place of the log."""
         self.loaded_snapshot = snapshot_id
         self.syncs.restarted(snapshot_id.offset)
         self.high_watermark = max(self.high_watermark, snapshot_id.offset)
-        self.voters = voters_of(self.log, self.config.voters)
+        self.voters = voters
 
     # --- roles and epochs ---
 

@@ -10,6 +10,7 @@ from kafkacore.protocol.errors import ErrorCode
 from kafkacore.raft import control, messages
 from kafkacore.raft.answer_checks import check_divergence, check_snapshot_id, checked_records
 from kafkacore.raft.control import NO_OFFSET
+from kafkacore.raft.effects import ReadRecords, Truncate
 from kafkacore.raft.election import Elections
 from kafkacore.raft.log import OffsetAndEpoch
 from kafkacore.raft.replica import Replica
@@ -96,27 +97,47 @@ class Replication:
             return True
         role = replica.role
         assert isinstance(role, Leader)
-        values: dict[str, Any] = {"records": b""}
         place = self._place(asked.fetch_offset, asked.last_fetched_epoch)
-        if place is None:
-            if asked.fetch_offset < replica.log.end_offset:
-                values["records"] = replica.log.read(asked.fetch_offset, messages.bounded_bytes(request.max_bytes))
-            self._note_progress(role, _fetching(request, asked), asked.fetch_offset)
-        else:
-            values |= place
+        if place is not None:
+            self._reply_fetch(parked, role, {"records": b"", **place})
+            return True
+        records: bytes | None = b""
+        max_bytes = messages.bounded_bytes(request.max_bytes)
+        if asked.fetch_offset < replica.log.end_offset:
+            records = replica.log.read_recent(asked.fetch_offset, max_bytes)
+        self._note_progress(role, _fetching(request, asked), asked.fetch_offset)
+        if records is None:
+            read = ReadRecords(asked.fetch_offset, max_bytes)
+            replica.effects.read(read, lambda found: self._serve_read(parked, found))
+            return True
         committed = replica.high_watermark if self.is_known(role) else NO_OFFSET
-        if not (even_empty or values["records"] or place is not None or committed > parked.high_watermark):
+        if not (even_empty or records or committed > parked.high_watermark):
             return False
-        replica.reply(
+        self._reply_fetch(parked, role, {"records": records})
+        return True
+
+    def _serve_read(self, parked: Parked, records: bytes) -> None:
+        """Answers with records that a disk has read, if this replica still leads and still has them in its log."""
+        role = self._replica.role
+        asked = parked.request.topics[0].partitions[0]
+        error = self.leader_only_error(asked.current_leader_epoch)
+        if error or not isinstance(role, Leader):
+            self._reply_error(parked.token, parked.request, error)
+        else:
+            place = self._place(asked.fetch_offset, asked.last_fetched_epoch)
+            self._reply_fetch(parked, role, {"records": records} if place is None else {"records": b"", **place})
+
+    def _reply_fetch(self, parked: Parked, role: Leader, values: dict[str, Any]) -> None:
+        committed = self._replica.high_watermark if self.is_known(role) else NO_OFFSET
+        self._replica.reply(
             parked.token,
-            request,
+            parked.request,
             error_code=ErrorCode.NONE,
             high_watermark=committed,
             last_stable_offset=committed,
-            log_start_offset=replica.log.start_offset,
+            log_start_offset=self._replica.log.start_offset,
             **values,
         )
-        return True
 
     def _place(self, offset: int, epoch: int) -> dict[str, Any] | None:
         """None where the fetching log is a part of ours. Else the fields to answer in place of records: a snapshot, or
@@ -356,8 +377,13 @@ class Replication:
                 f"{replica.high_watermark} is committed: a majority of the voters has lost its disks"
             )
         if end < replica.log.end_offset:
-            replica.log.truncate(end)
-            replica.truncated()
+            replica.effects.change(Truncate(end), lambda _: self._truncated())
+
+    def _truncated(self) -> None:
+        replica = self._replica
+        replica.truncated()
+        if isinstance(replica.role, Follower):
+            replica.role.fetch_deadline_ms = replica.now_ms + replica.config.fetch_timeout_ms
 
     def _append(self, data: bytes) -> None:
         if data:

@@ -22,6 +22,7 @@ from kafkacore.storage.names import CHECKPOINT, PARTIAL, checkpoint_name, parse_
 
 BATCH_RECORDS: Final = 1000
 READ_BYTES: Final = 1 << 20
+PART_BYTES: Final = 1 << 18
 DELETED: Final = ".deleted"
 
 
@@ -90,6 +91,19 @@ def read_batches(log: RaftLog, snapshot_id: OffsetAndEpoch) -> Iterator[Batch]:
             yield batch
     if not complete:
         raise SnapshotError(snapshot_id, "has no footer: it is not complete")
+
+
+def read_parts(log: RaftLog, snapshot_id: OffsetAndEpoch) -> Iterator[list[Batch]]:
+    """As `read_batches`, PART_BYTES or more at a time. Each step blocks."""
+    part: list[Batch] = []
+    size = 0
+    for batch in read_batches(log, snapshot_id):
+        part.append(batch)
+        size += batch.size_bytes
+        if size >= PART_BYTES:
+            yield part
+            part, size = [], 0
+    yield part
 
 
 def read_timestamp(log: RaftLog, snapshot_id: OffsetAndEpoch) -> int:

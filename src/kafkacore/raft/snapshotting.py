@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Final, NamedTuple, Protocol
 
-from kafkacore.protocol.messages import Message
 from kafkacore.raft import snapshots
-from kafkacore.raft.committed import CommittedBatch
+from kafkacore.raft.committed import CommittedBatch, NothingToLoad
 from kafkacore.raft.log import OffsetAndEpoch, RaftLog
 
 LOG: Final = logging.getLogger("kafkacore.raft")
@@ -41,12 +40,13 @@ class CleanableLog(RaftLog, Protocol):
 
 
 Write = Callable[[OffsetAndEpoch, Iterator[bytes], int], Awaitable[None]]
+Change = Callable[[Callable[[], None]], Awaitable[None]]
 
 
 class Snapshotter:
     """A listener of the driver. It comes after the listener whose metadata `contents` returns; None: no metadata yet.
-    `write` is the driver's write_snapshot. The monotonic `now_ms` decides when the next snapshot is due, `wall_ms` how
-    old one is."""
+    `write` is the driver's write_snapshot, `change` its change_log. The monotonic `now_ms` decides when the next
+    snapshot is due, `wall_ms` how old one is."""
 
     def __init__(
         self,
@@ -54,10 +54,12 @@ class Snapshotter:
         limits: SnapshotLimits,
         contents: Callable[[], Contents | None],
         write: Write,
+        change: Change,
         now_ms: Callable[[], int],
         wall_ms: Callable[[], int],
     ) -> None:
-        self._log, self._limits, self._contents, self._write = log, limits, contents, write
+        self._log, self._limits, self._contents = log, limits, contents
+        self._write, self._change = write, change
         self._now_ms, self._wall_ms = now_ms, wall_ms
         self._bytes = 0
         self._last_ms = now_ms()
@@ -68,8 +70,8 @@ class Snapshotter:
         if self._is_due() and (self._task is None or self._task.done()):
             self._task = asyncio.get_running_loop().create_task(self._make())
 
-    def on_snapshot(self, records: Iterable[Message], offset: int, epoch: int, timestamp_ms: int) -> None:
-        self._reset()
+    def begin_snapshot(self, offset: int, epoch: int, timestamp_ms: int) -> NothingToLoad:
+        return NothingToLoad(self._reset)
 
     def on_leading(self, epoch: int) -> None:
         """Leaders and followers make snapshots alike."""
@@ -101,14 +103,14 @@ class Snapshotter:
             self._reset()
             snapshot_id = OffsetAndEpoch(contents.offset + 1, contents.epoch)
             await self._write(snapshot_id, contents.values, contents.timestamp_ms)
-            self.clean()
+            await self._change(self.clean)
         except OSError:
             LOG.exception(
                 "no snapshot could be made; the next try comes after %d more bytes", self._limits.bytes_between
             )
 
     def clean(self) -> None:
-        """Deletes the oldest snapshots, and the records below the next one, while retention asks for it."""
+        """Deletes the oldest snapshots, and the records below the next one, while retention asks for it. Blocking."""
         while True:
             ids = self._log.snapshots()
             if len(ids) < 2 or not self._is_too_much(ids):

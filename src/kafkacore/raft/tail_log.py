@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from kafkacore.protocol.messages import Message
-from kafkacore.raft.committed import CommittedBatch
-from kafkacore.raft.log import MemoryLog
+from kafkacore.raft.committed import CommittedBatch, NothingToLoad
+from kafkacore.raft.log import MemoryLog, OffsetAndEpoch
 
 
 class TailLog(MemoryLog):
@@ -25,10 +22,15 @@ class TailLog(MemoryLog):
     def on_batch(self, batch: CommittedBatch) -> None:
         self.trim(batch.last_offset + 1)
 
-    def on_snapshot(self, records: Iterable[Message], offset: int, epoch: int, timestamp_ms: int) -> None:
-        latest = self.snapshots()[-1]
-        self._snapshots = {latest: b""}  # only its id is needed: the listeners have its records
-        self._partial.clear()  # downloads that were given up
+    def begin_snapshot(self, offset: int, epoch: int, timestamp_ms: int) -> NothingToLoad:
+        return NothingToLoad(lambda: self._forget(OffsetAndEpoch(offset + 1, epoch)))
+
+    def _forget(self, loaded: OffsetAndEpoch) -> None:
+        """The listeners have the records of a snapshot: only its id is needed. Earlier downloads were given up."""
+        self._snapshots = {
+            each: b"" if each == loaded else data for each, data in self._snapshots.items() if each >= loaded
+        }
+        self._partial = {each: data for each, data in self._partial.items() if each > loaded}
 
     def on_leading(self, epoch: int) -> None:
         """Such a replica never leads."""

@@ -8,12 +8,14 @@ from kafkacore.protocol import messages as classes
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.raft import messages
 from kafkacore.raft.answer_checks import ImpossibleAnswerError
+from kafkacore.raft.effects import Adopt, ReadSnapshot, SnapshotPart, WritePart
 from kafkacore.raft.election import Elections
 from kafkacore.raft.log import OffsetAndEpoch
 from kafkacore.raft.replica import Replica
 from kafkacore.raft.replication import Replication
 from kafkacore.raft.requests import InFlight
 from kafkacore.raft.roles import Follower, Leader
+from kafkacore.raft.voters import VoterHistory
 
 
 class Transfers:
@@ -40,24 +42,33 @@ class Transfers:
         if wanted.offset == 0 or wanted not in replica.log.snapshots():
             replica.reply(token, request, error_code=ErrorCode.SNAPSHOT_NOT_FOUND)
             return
-        size = replica.log.snapshot_size(wanted)
-        if not 0 <= asked.position < size:
-            replica.reply(token, request, error_code=ErrorCode.POSITION_OUT_OF_RANGE)
-            return
         role = replica.role
         assert isinstance(role, Leader)
         if request.replica_id in role.voters:
             self._elections.heard_of_voter(role, request.replica_id)
+        read = ReadSnapshot(wanted, asked.position, messages.bounded_bytes(request.max_bytes))
+        replica.effects.read(read, lambda part: self._send_part(token, request, wanted, part))
+
+    def _send_part(self, token: Any, request: Any, wanted: OffsetAndEpoch, part: SnapshotPart | None) -> None:
+        replica = self._replica
+        asked = request.topics[0].partitions[0]
+        # This replica may have lost its leadership while it read.
+        error = self._replication.leader_only_error(asked.current_leader_epoch)
+        if not error and part is None:
+            error = ErrorCode.SNAPSHOT_NOT_FOUND
+        if not error and part is not None and not 0 <= asked.position < part.size:
+            error = ErrorCode.POSITION_OUT_OF_RANGE
+        if error or part is None:
+            replica.reply(token, request, error_code=error)
+            return
         replica.reply(
             token,
             request,
             error_code=ErrorCode.NONE,
             snapshot_id=classes.FetchSnapshotResponse.SnapshotId(end_offset=wanted.offset, epoch=wanted.epoch),
-            size=size,
+            size=part.size,
             position=asked.position,
-            unaligned_records=replica.log.read_snapshot(
-                wanted, asked.position, messages.bounded_bytes(request.max_bytes)
-            ),
+            unaligned_records=part.data,
         )
 
     def on_fetch_snapshot_response(self, sent: InFlight, response: Any) -> None:
@@ -76,15 +87,22 @@ class Transfers:
             replica.back_off(sent)
             return
         data = _checked_part(role, role.download, partition)
+        write = WritePart(role.download, role.download_position, data)
+        replica.effects.change(write, lambda _: self._part_written(role, write, partition.size))
+
+    def _part_written(self, role: Follower, written: WritePart, size: int) -> None:
+        replica = self._replica
         role.fetch_deadline_ms = replica.now_ms + replica.config.fetch_timeout_ms
-        replica.log.write_snapshot(role.download, role.download_position, data)
-        role.download_position += len(data)
-        if role.download_position == partition.size:
-            snapshot_id, role.download = role.download, None
-            # A crash between these two leaves a log that the next start empties (`replaces_log`).
-            replica.log.finish_snapshot(snapshot_id)
-            replica.log.begin_at_snapshot(snapshot_id)
-            replica.snapshot_loaded(snapshot_id)
+        role.download_position += len(written.data)
+        if role.download_position == size:
+            role.download = None
+            adopt = Adopt(written.snapshot_id, replica.config.voters)
+            replica.effects.change(adopt, lambda voters: self._adopted(role, written.snapshot_id, voters))
+
+    def _adopted(self, role: Follower, snapshot_id: OffsetAndEpoch, voters: VoterHistory) -> None:
+        replica = self._replica
+        role.fetch_deadline_ms = replica.now_ms + replica.config.fetch_timeout_ms
+        replica.snapshot_loaded(snapshot_id, voters)
 
 
 def _checked_part(role: Follower, wanted: OffsetAndEpoch, partition: Any) -> bytes:

@@ -3,32 +3,41 @@
 from __future__ import annotations
 
 from kafkacore.raft import control, messages
-from kafkacore.raft.log import RaftLog
+from kafkacore.raft.log import OffsetAndEpoch, RaftLog
 from kafkacore.raft.snapshots import SnapshotError, checked_batches
 from kafkacore.raft.voters import BEFORE_LOG, VoterHistory, VoterSet
 
 
 def voters_of(log: RaftLog, static: VoterSet) -> VoterHistory:
-    """Raises SnapshotError. The checkpoint at offset 0 may be damaged when the log has the voters too."""
+    """Reads the head of the latest snapshot and the records that follow it, blocking. Raises SnapshotError, OSError.
+    The checkpoint at offset 0 may be damaged when the log has the voters too."""
     history = VoterHistory(static)
     damage: SnapshotError | None = None
     snapshots = log.snapshots()
-    if snapshots:
-        last, empty = snapshots[-1].offset - 1, True
+    latest = snapshots[-1] if snapshots else None
+    if latest is not None:
         try:
-            for batch in checked_batches(log, snapshots[-1]):
-                empty = False
-                if batch.is_control:
-                    control.learn_voters(history, batch.data, BEFORE_LOG if last < 0 else last)
-            if empty:
-                raise SnapshotError(snapshots[-1], "is empty")
+            _learn_from_head(history, log, latest)
         except SnapshotError as error:
             damage = error
-    offset = log.start_offset
+    # The records below the snapshot's end have nothing that its head has not.
+    offset = max(log.start_offset, latest.offset if latest else 0)
     while offset < log.end_offset:
         data = log.read(offset, messages.FETCH_MAX_BYTES)
         control.learn_voters(history, data)
         offset = control.next_offset(data)
-    if damage is not None and (snapshots[-1].offset > 0 or not history.in_log):
+    if damage is not None and latest is not None and (latest.offset > 0 or not history.in_log):
         raise damage
     return history
+
+
+def _learn_from_head(history: VoterHistory, log: RaftLog, snapshot_id: OffsetAndEpoch) -> None:
+    """The control records with the voters come before every other record of a snapshot (KIP-853)."""
+    empty = True
+    for batch in checked_batches(log, snapshot_id):
+        empty = False
+        if not batch.is_control:
+            break
+        control.learn_voters(history, batch.data, snapshot_id.offset - 1 if snapshot_id.offset else BEFORE_LOG)
+    if empty:
+        raise SnapshotError(snapshot_id, "is empty")

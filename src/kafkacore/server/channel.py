@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import ipaddress
 import logging
-from collections.abc import Iterable
 from typing import Any, Final
 
 from kafkacore.network.request import RequestContext
@@ -14,7 +13,7 @@ from kafkacore.protocol import apis
 from kafkacore.protocol.errors import ErrorCode, KafkaError, ProtocolError, error_for
 from kafkacore.protocol.messages import DefaultPrincipalData, EnvelopeRequest, Message
 from kafkacore.protocol.response_errors import error_codes, error_of_peer
-from kafkacore.raft.committed import CommittedBatch
+from kafkacore.raft.committed import CommittedBatch, NothingToLoad
 from kafkacore.runtime.loops import LoopThread
 from kafkacore.server.dispatch import Dispatcher
 from kafkacore.server.metadata_replica import FORWARD_TIMEOUT_MS, MetadataReplica
@@ -90,8 +89,9 @@ class ActiveController:
     def on_batch(self, batch: CommittedBatch) -> None:
         """The controller answers those who wait for a commit."""
 
-    def on_snapshot(self, records: Iterable[Message], offset: int, epoch: int, timestamp_ms: int) -> None:
+    def begin_snapshot(self, offset: int, epoch: int, timestamp_ms: int) -> NothingToLoad:
         """Likewise."""
+        return NothingToLoad()
 
     def on_leading(self, epoch: int) -> None:
         self._lead(True)

@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 
 from kafkacore.metadata.delta import MetadataDelta
 from kafkacore.metadata.image import MetadataImage
 from kafkacore.metadata.publishing import MetadataPublisher
 from kafkacore.metadata.records import RecordWriter
-from kafkacore.metadata.snapshot import records_of
+from kafkacore.metadata.snapshot import ImageLoad, records_of
 from kafkacore.protocol.features import METADATA_VERSION
 from kafkacore.protocol.messages import Message
-from kafkacore.raft.committed import CommittedBatch
+from kafkacore.raft.committed import CommittedBatch, SnapshotLoad
 from kafkacore.raft.snapshotting import Contents
 from kafkacore.runtime.loops import LoopThread
+
+
+class _LoadElsewhere:
+    """Takes a snapshot on another loop, each part in a turn of its own."""
+
+    def __init__(self, load: ImageLoad, call: Callable[..., None]) -> None:
+        self._load, self._call = load, call
+
+    def take(self, records: Sequence[Message]) -> None:
+        self._call(self._load.take, records)
+
+    def finish(self) -> None:
+        self._call(self._load.finish)
 
 
 class MetadataFeed:
@@ -37,8 +50,11 @@ class MetadataFeed:
     def on_batch(self, batch: CommittedBatch) -> None:
         self._loop.call(self._apply, batch)
 
-    def on_snapshot(self, records: Iterable[Message], offset: int, epoch: int, timestamp_ms: int) -> None:
-        self._loop.call(self._load, list(records), offset, epoch, timestamp_ms)
+    def begin_snapshot(self, offset: int, epoch: int, timestamp_ms: int) -> SnapshotLoad:
+        return _LoadElsewhere(
+            ImageLoad(offset, epoch, timestamp_ms, self.publisher.replace),
+            lambda *work: self._loop.call(self._guarded, *work),
+        )
 
     def on_leading(self, epoch: int) -> None:
         """A broker applies committed records, under any leader of the quorum."""
@@ -61,9 +77,6 @@ class MetadataFeed:
             self._guarded(self.publisher.apply, batch.records, batch.base_offset, batch.epoch, batch.timestamp_ms)
         else:
             self._guarded(self.publisher.skip, batch.last_offset, batch.epoch, batch.timestamp_ms)
-
-    def _load(self, records: list[Message], offset: int, epoch: int, timestamp_ms: int) -> None:
-        self._guarded(self.publisher.load_snapshot, records, offset, epoch, timestamp_ms)
 
     def _guarded(self, work: Callable[..., None], *arguments: object) -> None:
         if self._failed:

@@ -158,13 +158,19 @@ class MetadataReplica:
             retention_ms=self._config.metadata_max_retention_ms,
         )
         self._snapshotter = Snapshotter(
-            log, limits, contents, self.raft.write_snapshot, self.now_ms, self._environment.wall_ms
+            log,
+            limits,
+            contents,
+            self.raft.write_snapshot,
+            self.raft.change_log,
+            self.now_ms,
+            self._environment.wall_ms,
         )
         self.raft.add_listener(self._snapshotter)
 
     async def start(self) -> None:
         """Takes part in the quorum from now on."""
-        self.raft.start()
+        await self.raft.start()
 
     async def stop(self) -> None:
         if self._snapshotter is not None:

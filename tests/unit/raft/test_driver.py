@@ -40,6 +40,7 @@ def limits(**values):
 def snapshotter(harness, **values):
     made = Snapshotter(
         harness.log, limits(**values), harness.controller.snapshot, harness.driver.write_snapshot,
+        harness.driver.change_log,
         lambda: harness.now, lambda: harness.wall)  # fmt: skip
     harness.driver.add_listener(made)
     return made

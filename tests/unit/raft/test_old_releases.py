@@ -54,7 +54,7 @@ def test_replica_stands_for_election_when_the_other_voter_knows_no_pre_votes():
             wall_ms=lambda: 0,
             on_fault=network.voted.set_exception,
         )
-        driver.start()
+        await driver.start()
         try:
             return network, await asyncio.wait_for(network.voted, 20)
         finally:

@@ -155,6 +155,7 @@ class PartitionHandle:
         """Deletes the records below `offset` (-1: below the high watermark). Returns error and low watermark.
         Blocking."""
 
+    def drop_below(self, offset: int) -> int: ...
     def delete_old_segments(self) -> int:
         """Applies the configured retention. Returns how many segments it deleted. Blocking. Raises OSError when the
         directory is offline."""

@@ -14,7 +14,7 @@ from kafkacore._fast.log.log cimport (
 from kafkacore._fast.log.aborted cimport log_aborted
 from kafkacore._fast.log.append cimport AppendInfo
 from kafkacore._fast.log.commit cimport log_commit_soon, log_recovery_point
-from kafkacore._fast.log.delete cimport log_delete_old
+from kafkacore._fast.log.delete cimport log_advance_start, log_delete_old
 from kafkacore._fast.log.shut cimport log_shut, log_stop
 from kafkacore._fast.log.truncate cimport log_truncate_fully, log_truncate_to
 from kafkacore._fast.log.read cimport ReadResult, log_offset_by_time, log_offset_of_max_timestamp
@@ -372,6 +372,14 @@ cdef class PartitionHandle:
         with nogil:
             error = partition_delete_records(self.partition, offset, &low_watermark)
         return error, low_watermark
+
+    def drop_below(self, int64_t offset):
+        """Deletes the records below `offset` in any role: its owner knows that they are not needed. Returns 0 or
+        Kafka's error code. Blocking."""
+        cdef int error
+        with nogil:
+            error = log_advance_start(&self.partition.log, offset)
+        return error
 
     def delete_old_segments(self):
         """Applies the configured retention. Returns how many segments it deleted. Raises OSError when the directory is

@@ -25,10 +25,10 @@ from kafkacore.metadata.edit import Edit, next_root
 from kafkacore.metadata.image import BROKER, EMPTY_IMAGE, MetadataImage
 from kafkacore.metadata.partition_records import Records, parted
 from kafkacore.metadata.records import RecordWriter, Value, decode_record
-from kafkacore.metadata.snapshot import image_of, records_of
+from kafkacore.metadata.snapshot import ImageLoad, records_of
 from kafkacore.protocol.errors import ErrorCode, error_for
 from kafkacore.protocol.features import METADATA_VERSION, metadata_version
-from kafkacore.protocol.messages import Message, NoOpRecord
+from kafkacore.protocol.messages import NoOpRecord
 from kafkacore.protocol.uuid import Uuid
 from kafkacore.raft.committed import CommittedBatch
 from kafkacore.raft.snapshotting import Contents
@@ -256,10 +256,13 @@ class QuorumController:
             if not future.done():
                 future.set_result(None)
 
-    def on_snapshot(self, records: Iterable[Message], offset: int, epoch: int, timestamp_ms: int) -> None:
+    def begin_snapshot(self, offset: int, epoch: int, timestamp_ms: int) -> ImageLoad:
         """Replaces all earlier metadata. `offset` is the last record in the snapshot."""
-        self._head = image_of(records, offset, epoch, timestamp_ms)
-        self._commit(self._head, None)
+        return ImageLoad(offset, epoch, timestamp_ms, self._snapshot_loaded)
+
+    def _snapshot_loaded(self, image: MetadataImage) -> None:
+        self._head = image
+        self._commit(image, None)
 
     def on_leading(self, epoch: int) -> None:
         """This replica leads, and all records from before its epoch are committed and applied."""

@@ -1,0 +1,149 @@
+"""Elections: one leader in each epoch, votes that are on disk, and epochs that never go back (Raft 5.2, 5.4.1)."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from kafkacore.simulation.checkers.observations import (
+    ActiveController,
+    EpochSeen,
+    Leads,
+    Started,
+    StateOnDisk,
+    VoteGranted,
+)
+from kafkacore.simulation.checkers.violation import Checker
+
+NOBODY = -1
+
+
+class ElectionSafety(Checker):
+    """An epoch has at most one leader, and no two nodes believe in different ones."""
+
+    def __init__(self) -> None:
+        self._leaders: dict[int, int] = {}
+
+    def leads(self, seen: Leads) -> None:
+        self._one(seen.node, seen.epoch, seen.node)
+
+    def epoch(self, seen: EpochSeen) -> None:
+        if seen.leader != NOBODY:
+            self._one(seen.node, seen.epoch, seen.leader)
+
+    def _one(self, node: int, epoch: int, leader: int) -> None:
+        known = self._leaders.setdefault(epoch, leader)
+        if known != leader:
+            raise self.broken(f"epoch {epoch} has leader {known}, and for node {node} leader {leader}")
+
+    sees: ClassVar = {Leads: leads, EpochSeen: epoch}
+
+
+class OneActiveController(Checker):
+    """In an epoch one controller decides at most."""
+
+    def __init__(self) -> None:
+        self._active: dict[int, int] = {}
+
+    def active(self, seen: ActiveController) -> None:
+        known = self._active.setdefault(seen.epoch, seen.node)
+        if known != seen.node:
+            raise self.broken(f"controllers {known} and {seen.node} were both active in epoch {seen.epoch}")
+
+    sees: ClassVar = {ActiveController: active}
+
+
+class EpochsGrow(Checker):
+    """A node never goes back to an earlier epoch; by a restart at most to the one on its disk."""
+
+    def __init__(self) -> None:
+        self._epochs: dict[int, int] = {}
+        self._disks: dict[int, int] = {}
+
+    def state(self, seen: StateOnDisk) -> None:
+        self._disks[seen.node] = seen.epoch
+
+    def started(self, seen: Started) -> None:
+        self._epochs[seen.node] = self._disks.get(seen.node, 0)
+
+    def epoch(self, seen: EpochSeen) -> None:
+        known = self._epochs.get(seen.node, 0)
+        if seen.epoch < known:
+            raise self.broken(f"node {seen.node} went back from epoch {known} to epoch {seen.epoch}")
+        self._epochs[seen.node] = seen.epoch
+
+    sees: ClassVar = {StateOnDisk: state, Started: started, EpochSeen: epoch}
+
+
+class VotesPersist(Checker):
+    """A vote is on the voter's disk before anybody hears of it, and a node votes for one candidate in an epoch. A
+    leader has its own vote on disk too. A vote on disk stays there until the epoch is over, or has a leader."""
+
+    def __init__(self) -> None:
+        self._disks: dict[int, tuple[int, int]] = {}
+        self._votes: dict[tuple[int, int], int] = {}
+
+    def state(self, seen: StateOnDisk) -> None:
+        epoch, voted = self._disks.get(seen.node, (0, NOBODY))
+        forgotten = seen.voted == NOBODY and seen.leader == NOBODY
+        changed = seen.voted not in (NOBODY, voted)
+        if seen.epoch < epoch or (seen.epoch == epoch and voted != NOBODY and (forgotten or changed)):
+            raise self.broken(
+                f"the disk of node {seen.node} had a vote for {voted} in epoch {epoch}, and has now epoch {seen.epoch} "
+                f"and vote {seen.voted}"
+            )
+        self._disks[seen.node] = (seen.epoch, seen.voted)
+
+    def granted(self, seen: VoteGranted) -> None:
+        known = self._votes.setdefault((seen.node, seen.epoch), seen.candidate)
+        if known != seen.candidate:
+            raise self.broken(f"node {seen.node} voted in epoch {seen.epoch} for {known} and for {seen.candidate}")
+        self._on_disk(seen.node, seen.epoch, seen.candidate)
+
+    def leads(self, seen: Leads) -> None:
+        known = self._votes.setdefault((seen.node, seen.epoch), seen.node)
+        if known != seen.node:
+            raise self.broken(f"node {seen.node} leads epoch {seen.epoch}, in which it voted for {known}")
+        self._on_disk(seen.node, seen.epoch, seen.node)
+
+    def _on_disk(self, node: int, epoch: int, candidate: int) -> None:
+        on_disk = self._disks.get(node, (0, NOBODY))
+        # A later epoch on the disk keeps this vote from being given again as well.
+        if on_disk < (epoch, NOBODY) or (on_disk[0] == epoch and on_disk[1] != candidate):
+            raise self.broken(
+                f"the vote of node {node} for {candidate} in epoch {epoch} counts, but its disk has epoch {on_disk[0]} "
+                f"and vote {on_disk[1]}"
+            )
+
+    sees: ClassVar = {StateOnDisk: state, VoteGranted: granted, Leads: leads}
+
+
+class VotesGoToCompleteLogs(Checker):
+    """A voter grants no vote to a candidate whose log ends before its own (the election restriction)."""
+
+    def granted(self, seen: VoteGranted) -> None:
+        # A voter with records of this epoch repeats a vote that the epoch's leader has won with already.
+        if seen.candidate_end < seen.voter_end and seen.voter_end[0] < seen.epoch:
+            raise self.broken(
+                f"node {seen.node}, whose log ends at (epoch, offset) {seen.voter_end}, voted in epoch {seen.epoch} "
+                f"for {seen.candidate}, whose log ends at {seen.candidate_end}"
+            )
+
+    sees: ClassVar = {VoteGranted: granted}
+
+
+class LeadersAreNew(Checker):
+    """A node that restarts does not go on leading its epoch: it may have lost what it sent in it (KIP-595)."""
+
+    def __init__(self) -> None:
+        self._led: dict[int, int] = {}
+        self._before: dict[int, int] = {}
+
+    def started(self, seen: Started) -> None:
+        self._before[seen.node] = self._led.get(seen.node, NOBODY)
+
+    def leads(self, seen: Leads) -> None:
+        if seen.epoch <= self._before.get(seen.node, NOBODY):
+            raise self.broken(f"node {seen.node} restarted, and leads epoch {seen.epoch} again")
+        self._led[seen.node] = max(seen.epoch, self._led.get(seen.node, NOBODY))
+
+    sees: ClassVar = {Started: started, Leads: leads}

@@ -1,0 +1,152 @@
+"""Metadata: equal images, committed changes that stay, and brokers that are fenced by their sessions."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from kafkacore.simulation.checkers.observations import (
+    BrokerAlive,
+    ControllersAlive,
+    HeartbeatAnswered,
+    ImageSeen,
+    MetadataAcknowledged,
+    MetadataMaybe,
+    MetadataSurvived,
+    Unfenced,
+)
+from kafkacore.simulation.checkers.violation import Checker
+
+
+class ImagesAreEqual(Checker):
+    """All images after one offset are the same: an active controller's, a standby's, the one that a broker adopted from
+    a controller in its process, and one replayed from the log or a snapshot."""
+
+    def __init__(self) -> None:
+        self._images: dict[int, tuple[int, str, dict[str, object]]] = {}
+
+    def image(self, seen: ImageSeen) -> None:
+        node, how, contents = self._images.setdefault(seen.offset, (seen.node, seen.how, seen.contents))
+        if contents != seen.contents:
+            parts = [
+                key for key in contents.keys() | seen.contents.keys() if contents.get(key) != seen.contents.get(key)
+            ]
+            raise self.broken(
+                f"after offset {seen.offset} node {node} ({how}) and node {seen.node} ({seen.how}) differ in "
+                + "; ".join(f"{key}: {contents.get(key)} / {seen.contents.get(key)}" for key in sorted(parts)[:3])
+            )
+
+    sees: ClassVar = {ImageSeen: image}
+
+
+class BrokersInImage(Checker):
+    """In every image: a fenced or unregistered broker leads no partition and is in no ISR of several, a leader is in
+    its ISR, the ISR is a part of the replicas, and the epoch of a broker's registration never goes back."""
+
+    def __init__(self) -> None:
+        self._epochs: dict[int, tuple[int, int]] = {}  # broker: offset and epoch
+
+    def image(self, seen: ImageSeen) -> None:
+        brokers = seen.contents.get("brokers", {})
+        assert isinstance(brokers, dict)
+        for broker, (epoch, _fenced) in brokers.items():
+            offset, known = self._epochs.get(broker, (-1, -1))
+            if (seen.offset > offset and epoch < known) or epoch > seen.offset:
+                raise self.broken(
+                    f"after offset {seen.offset} broker {broker} has epoch {epoch}; before it had {known}"
+                )
+            if seen.offset > offset:
+                self._epochs[broker] = (seen.offset, epoch)
+        unfenced = {broker for broker, (_, fenced) in brokers.items() if not fenced}
+        partitions = seen.contents.get("partitions", {})
+        assert isinstance(partitions, dict)
+        for name, (leader, _, replicas, isr) in partitions.items():
+            self._partition(seen.offset, name, leader, set(replicas), set(isr), unfenced)
+
+    def _partition(
+        self, offset: int, name: object, leader: int, replicas: set[int], isr: set[int], unfenced: set[int]
+    ) -> None:
+        if leader >= 0 and (leader not in unfenced or leader not in isr):
+            raise self.broken(f"after offset {offset} partition {name} is led by {leader}; ISR {isr}, alive {unfenced}")
+        if not isr <= replicas or (len(isr) > 1 and isr - unfenced):
+            raise self.broken(f"after offset {offset} partition {name} has ISR {isr}; replicas {replicas}, {unfenced}")
+
+    sees: ClassVar = {ImageSeen: image}
+
+
+class StaleBrokersAreRefused(Checker):
+    """A controller accepts no heartbeat of a registration after it has accepted one of a later registration."""
+
+    def __init__(self) -> None:
+        self._accepted: dict[tuple[int, int], int] = {}
+
+    def heartbeat(self, seen: HeartbeatAnswered) -> None:
+        if seen.accepted:
+            key = (seen.node, seen.broker)
+            latest = self._accepted.get(key, -1)
+            if seen.epoch < latest:
+                raise self.broken(
+                    f"controller {seen.node} accepted a heartbeat of broker {seen.broker} at epoch {seen.epoch}, after "
+                    f"one at {latest}"
+                )
+            self._accepted[key] = seen.epoch
+
+    sees: ClassVar = {HeartbeatAnswered: heartbeat}
+
+
+class SilentBrokersAreFenced(Checker):
+    """A broker that is gone is fenced within a bound, counted while a majority of the controllers runs."""
+
+    def __init__(self, bound_ms: int) -> None:
+        self._bound_ms = bound_ms
+        self._gone_since: dict[int, int] = {}
+        self._controllers_since: int | None = None
+
+    def broker(self, seen: BrokerAlive) -> None:
+        if seen.alive:
+            self._gone_since.pop(seen.broker, None)
+        else:
+            self._gone_since.setdefault(seen.broker, seen.at_ms)
+
+    def controllers(self, seen: ControllersAlive) -> None:
+        if not seen.alive:
+            self._controllers_since = None
+        elif self._controllers_since is None:
+            self._controllers_since = seen.at_ms
+
+    def unfenced(self, seen: Unfenced) -> None:
+        if self._controllers_since is None:
+            return
+        for broker in sorted(seen.brokers & self._gone_since.keys()):
+            silent_ms = seen.at_ms - max(self._gone_since[broker], self._controllers_since)
+            if silent_ms > self._bound_ms:
+                raise self.broken(f"broker {broker} has been gone for {silent_ms} ms, and is not fenced")
+
+    sees: ClassVar = {BrokerAlive: broker, ControllersAlive: controllers, Unfenced: unfenced}
+
+
+class AcknowledgedChangesStay(Checker):
+    """A change of the metadata that a client heard of is there at the end, unless the client has changed the same
+    resource again. A change without an answer may have happened or not."""
+
+    def __init__(self) -> None:
+        self._changes: dict[str, list[tuple[int, object, bool]]] = {}
+
+    def acknowledged(self, seen: MetadataAcknowledged) -> None:
+        self._changes.setdefault(seen.resource, []).append((seen.order, seen.value, True))
+
+    def maybe(self, seen: MetadataMaybe) -> None:
+        self._changes.setdefault(seen.resource, []).append((seen.order, seen.value, False))
+
+    def survived(self, seen: MetadataSurvived) -> None:
+        changes = sorted(self._changes.get(seen.resource, ()), key=lambda change: change[0])
+        last = max((order for order, _, sure in changes if sure), default=None)
+        if last is None:
+            return
+        # A change without an answer may also come after one that was sent later, when it waited on its way.
+        possible = [value for order, value, sure in changes if order >= last or not sure]
+        if seen.value not in possible:
+            raise self.broken(
+                f"{seen.resource} is {seen.value!r} at the end; by the acknowledged changes it is one of {possible!r}"
+            )
+
+    sees: ClassVar = {MetadataAcknowledged: acknowledged, MetadataMaybe: maybe, MetadataSurvived: survived}

@@ -1,0 +1,242 @@
+"""Facts about a cluster as plain data. The one who watches a cluster makes them; checkers take nothing else.
+
+Nodes are ids, times are milliseconds of the world's own clock, offsets are of records. A `life` is one run of a node
+from its start to its end. An `Entry` is one batch of a log, named by the offset after its last record.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Entry(NamedTuple):
+    """One batch: the records from `base` to below `end`, written in `epoch`. `digest` stands for its bytes."""
+
+    base: int
+    end: int
+    epoch: int
+    digest: int
+
+
+# --- the quorum ---
+
+
+class Started(NamedTuple):
+    """A node began a new life: what it had only in memory is gone. Its disk keeps its log below `end`."""
+
+    node: int
+    life: int
+    end: int
+
+
+class EpochSeen(NamedTuple):
+    """A node is in an epoch, and believes in a leader; -1 for nobody."""
+
+    node: int
+    epoch: int
+    leader: int
+
+
+class Leads(NamedTuple):
+    """A node took the role of the leader."""
+
+    node: int
+    epoch: int
+
+
+class VoteGranted(NamedTuple):
+    """An answer that grants a vote left a node. The ends are (epoch, offset): of the log that the candidate named, and
+    of the voter's when the request arrived."""
+
+    node: int
+    epoch: int
+    candidate: int
+    candidate_end: tuple[int, int]
+    voter_end: tuple[int, int]
+
+
+class StateOnDisk(NamedTuple):
+    """The epoch, the vote and the leader that a power cut at this moment leaves on a node's disk; -1 for nobody."""
+
+    node: int
+    epoch: int
+    voted: int
+    leader: int = -1
+
+
+class LogSeen(NamedTuple):
+    """All entries of a node's log from `start` on. `before` is the epoch of the record below `start`, where known."""
+
+    node: int
+    start: int
+    entries: tuple[Entry, ...]
+    before: int | None
+
+
+class OnDisk(NamedTuple):
+    """A power cut at this moment leaves the records below `end` on the disk of a node."""
+
+    node: int
+    end: int
+
+
+class VotersAre(NamedTuple):
+    """The nodes whose majority decides from now on; empty while that cannot be said from outside."""
+
+    nodes: frozenset[int]
+
+
+class HighWatermark(NamedTuple):
+    """A node holds the records below `offset` for committed. `epoch` is that of a leader, -1 for another role."""
+
+    node: int
+    life: int
+    offset: int
+    epoch: int
+
+
+class Delivered(NamedTuple):
+    """A node gave committed entries to its state machine."""
+
+    node: int
+    life: int
+    entries: tuple[Entry, ...]
+
+
+# --- controllers and brokers ---
+
+
+class ActiveController(NamedTuple):
+    """A controller decides in an epoch."""
+
+    node: int
+    epoch: int
+
+
+class ImageSeen(NamedTuple):
+    """The metadata of a node after the record at `offset`. `contents` is plain data; `how` says who made the image."""
+
+    node: int
+    how: str
+    offset: int
+    contents: dict[str, object]
+
+
+class HeartbeatAnswered(NamedTuple):
+    """A controller answered the heartbeat of a broker's registration. `accepted`: without an error."""
+
+    node: int
+    broker: int
+    epoch: int
+    accepted: bool
+
+
+class BrokerAlive(NamedTuple):
+    """Whether a broker runs, is not paused, and reaches the controllers; from the world, not from its messages."""
+
+    broker: int
+    alive: bool
+    at_ms: int
+
+
+class ControllersAlive(NamedTuple):
+    """Whether a majority of the controllers runs and is connected; from the world."""
+
+    alive: bool
+    at_ms: int
+
+
+class Unfenced(NamedTuple):
+    """The brokers that the newest committed metadata holds for alive."""
+
+    brokers: frozenset[int]
+    at_ms: int
+
+
+# --- clients ---
+
+
+class MetadataAcknowledged(NamedTuple):
+    """A client heard that its change is made: the resource now has this value, None for "is gone". `order` counts the
+    changes of a resource; a client changes one resource in one order."""
+
+    resource: str
+    value: object
+    order: int
+
+
+class MetadataMaybe(NamedTuple):
+    """A change of a resource that was sent, and whose answer never came or was an error: it may happen, even later."""
+
+    resource: str
+    value: object
+    order: int
+
+
+class MetadataSurvived(NamedTuple):
+    """The resource's value at the end of a run, after everybody has recovered."""
+
+    resource: str
+    value: object
+
+
+class RecordAcknowledged(NamedTuple):
+    """A client heard that a record is stored at an offset. `log` names topic id and partition."""
+
+    log: str
+    offset: int
+    value: bytes
+
+
+class RecordRead(NamedTuple):
+    """A client read a record below the high watermark."""
+
+    log: str
+    offset: int
+    value: bytes
+
+
+class LogSurvived(NamedTuple):
+    """All that the log of a partition holds at the end of a run."""
+
+    log: str
+    records: dict[int, bytes]
+
+
+class CommitAcknowledged(NamedTuple):
+    """A group's only committer heard that its commit is stored. It commits ever higher offsets."""
+
+    group: str
+    log: str
+    offset: int
+
+
+class CommitFetched(NamedTuple):
+    """A group's committed offset as a node named it; -1 for no commit. `floor` is the highest offset whose commit was
+    acknowledged before the request was sent, `ceiling` the highest that was ever sent."""
+
+    group: str
+    log: str
+    offset: int
+    floor: int
+    ceiling: int
+
+
+# --- progress ---
+
+
+class Healed(NamedTuple):
+    """From now on the world does no harm: everything runs and is connected."""
+
+    at_ms: int
+
+
+class Progressed(NamedTuple):
+    """A thing that must happen after the faults heal has happened."""
+
+    what: str
+    at_ms: int
+
+
+class TimePassed(NamedTuple):
+    at_ms: int

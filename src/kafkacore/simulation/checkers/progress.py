@@ -1,0 +1,37 @@
+"""Liveness: after the faults have healed, everything that must happen happens within a bound of the world's time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import ClassVar
+
+from kafkacore.simulation.checkers.observations import Healed, Progressed, TimePassed
+from kafkacore.simulation.checkers.violation import Checker
+
+
+class Progress(Checker):
+    """`expected` names the things that must happen after the faults heal."""
+
+    def __init__(self, expected: Iterable[str], bound_ms: int) -> None:
+        self._expected, self._bound_ms = tuple(expected), bound_ms
+        self._missing: set[str] = set()
+        self._healed_ms: int | None = None
+
+    @property
+    def waits_for(self) -> list[str]:
+        return sorted(self._missing)
+
+    def healed(self, seen: Healed) -> None:
+        self._healed_ms, self._missing = seen.at_ms, set(self._expected)
+
+    def progressed(self, seen: Progressed) -> None:
+        if self._healed_ms is not None and seen.at_ms >= self._healed_ms:
+            self._missing.discard(seen.what)
+
+    def time(self, seen: TimePassed) -> None:
+        if self._healed_ms is not None and self._missing and seen.at_ms - self._healed_ms > self._bound_ms:
+            raise self.broken(
+                f"{seen.at_ms - self._healed_ms} ms after the faults healed there was no {', '.join(self.waits_for)}"
+            )
+
+    sees: ClassVar = {Healed: healed, Progressed: progressed, TimePassed: time}

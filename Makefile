@@ -1,5 +1,5 @@
 # The two commands of the README come first. Each target makes what it needs: .venv, the extensions, the real peers.
-.PHONY: demo test build bench lint sanitize fuzz wheel peers peer-tests
+.PHONY: demo test build bench lint sanitize fuzz simulate wheel peers peer-tests
 
 PYTHON := .venv/bin/python
 
@@ -27,6 +27,10 @@ sanitize: ## the native tests with assertions: a debug build, AddressSanitizer w
 
 fuzz: ## every fuzzer, guided by coverage and under each sanitizer: an hour and a half; ci/fuzz.sh all SECONDS sets another budget
 	@ci/fuzz.sh all
+
+simulate: ## clusters from 2,000 new seeds on every core, with the coverage reached; SEEDS=N sets another number
+	@ci/build.sh test
+	@.venv/bin/kafkacore simulate --runs $(or $(SEEDS),2000)
 
 wheel: ## the source distribution and, from it, a manylinux wheel for each installed CPython, in dist/
 	@ci/wheel.sh

@@ -25,6 +25,7 @@ COMMANDS: Final = {
     "metadata-quorum": "describe the quorum of controllers, or change its voters",
     "metadata-shell": "look into the metadata of a cluster, live, in files, and at an offset",
     "features": "describe the features of a cluster, or change their levels",
+    "simulate": "run clusters in a simulated world from a seed, and check them",
     "cluster": "show a cluster's id and endpoints, or unregister a broker",
 }
 INTERRUPTED: Final = 130

@@ -1,0 +1,65 @@
+"""Faults in an order that a seed decides: what can go wrong, how often, and for how long."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Final, NamedTuple
+
+from kafkacore.simulation.judge import Judge
+
+Undo = Callable[[], None]
+
+
+class Fault(NamedTuple):
+    """`begin` does harm and returns what undoes it, or None where it finds nothing to harm. `least_ms` and `most_ms`
+    bound how long it lasts."""
+
+    kind: str
+    weight: float
+    least_ms: int
+    most_ms: int
+    begin: Callable[[Random], tuple[str, Undo] | None]
+
+
+MAX_AT_ONCE: Final = 4
+
+
+class Schedule:
+    """Begins faults at random times, and undoes each after a while. The same seed gives the same faults."""
+
+    def __init__(self, random: Random, judge: Judge, faults: Sequence[Fault], now_ms: Callable[[], int]) -> None:
+        self._random, self._judge, self._now_ms = random, judge, now_ms
+        self._faults = list(faults)
+        self._weights = [fault.weight for fault in faults]
+        self._under_way: list[tuple[int, int, str, str, Undo]] = []
+        self._count = 0
+
+    def step(self) -> None:
+        """Undoes what is over, and begins another fault unless enough is broken."""
+        while self._under_way and self._under_way[0][0] <= self._now_ms():
+            self._undo()
+        if len(self._under_way) >= MAX_AT_ONCE:
+            return
+        fault = self._random.choices(self._faults, self._weights)[0]
+        begun = fault.begin(self._random)
+        if begun is None:
+            return
+        what, undo = begun
+        self._judge.note(self._now_ms(), f"{fault.kind}: {what}")
+        self._judge.fault_begins(fault.kind)
+        self._count += 1
+        end_ms = self._now_ms() + self._random.randint(fault.least_ms, fault.most_ms)
+        heapq.heappush(self._under_way, (end_ms, self._count, fault.kind, what, undo))
+
+    def heal(self) -> None:
+        """Undoes everything."""
+        while self._under_way:
+            self._undo()
+
+    def _undo(self) -> None:
+        _, _, kind, what, undo = heapq.heappop(self._under_way)
+        undo()
+        self._judge.note(self._now_ms(), f"{kind} ends: {what}")
+        self._judge.fault_ends(kind)

@@ -1,0 +1,80 @@
+"""All checkers of a run, and the last events before one of them objects."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from kafkacore.simulation.checkers import elections, logs, metadata, records
+from kafkacore.simulation.checkers.progress import Progress
+from kafkacore.simulation.checkers.violation import Checker
+
+LAST_EVENTS: Final = 40
+FENCED_WITHIN_MS: Final = 60_000
+PROGRESS_WITHIN_MS: Final = 120_000
+
+
+class Judge:
+    """Gives each observation to the checkers that look at its kind. `progress` names what must happen after the faults
+    heal, within `progress_ms`."""
+
+    def __init__(self, progress: Iterable[str] = (), progress_ms: int = PROGRESS_WITHIN_MS) -> None:
+        self.progress = Progress(progress, progress_ms)
+        self.checkers: list[Checker] = [
+            elections.ElectionSafety(),
+            elections.OneActiveController(),
+            elections.EpochsGrow(),
+            elections.VotesPersist(),
+            elections.VotesGoToCompleteLogs(),
+            elections.LeadersAreNew(),
+            logs.LogMatching(),
+            logs.CommittedStays(),
+            logs.DeliveredInOrder(),
+            metadata.ImagesAreEqual(),
+            metadata.BrokersInImage(),
+            metadata.StaleBrokersAreRefused(),
+            metadata.SilentBrokersAreFenced(FENCED_WITHIN_MS),
+            metadata.AcknowledgedChangesStay(),
+            records.OneRecordForEachOffset(),
+            records.AcknowledgedRecordsStay(),
+            records.CommitsNeverGoBack(),
+            self.progress,
+        ]
+        self._by_kind: dict[type, list[Checker]] = {}
+        for checker in self.checkers:
+            for kind in checker.sees:
+                self._by_kind.setdefault(kind, []).append(checker)
+        self.on_event: Callable[[str], None] | None = None
+        self.seen: Counter[str] = Counter()
+        self.last: deque[str] = deque(maxlen=LAST_EVENTS)
+        self.under_faults: Counter[tuple[str, str]] = Counter()
+        self._faults: Counter[str] = Counter()
+
+    def see(self, observation: Any) -> None:
+        """Raises Violation."""
+        kind = type(observation)
+        name = kind.__name__
+        if self.on_event is not None:
+            self.on_event(repr(observation))
+        self.seen[name] += 1
+        for fault in self._faults or ("no fault",):
+            self.under_faults[fault, name] += 1
+        for checker in self._by_kind.get(kind, ()):
+            checker.see(observation)
+
+    def note(self, at_ms: int, text: str) -> None:
+        """An event for the report of a violation."""
+        line = f"{at_ms:>9} ms  {text}"
+        self.last.append(line)
+        if self.on_event is not None:
+            self.on_event(line)
+
+    def fault_begins(self, kind: str) -> None:
+        """From now on events count as seen under this kind of fault."""
+        self._faults[kind] += 1
+
+    def fault_ends(self, kind: str) -> None:
+        self._faults[kind] -= 1
+        if self._faults[kind] <= 0:
+            del self._faults[kind]

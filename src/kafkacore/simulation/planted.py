@@ -1,0 +1,241 @@
+"""Bugs that are planted on purpose: a simulator that does not find them proves nothing.
+
+Each replaces an attribute of a Python class or module while it is planted. No fault, client or checker knows of them.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, Final, NamedTuple
+from unittest import mock
+
+from kafkacore.raft.roles import NOBODY, Leader
+
+Wrong = Callable[..., Any]
+RAFT: Final = "kafkacore.raft"
+
+
+class Patch(NamedTuple):
+    """`wrong` makes the planted function from the right one that `owner` has as `name`."""
+
+    owner: str
+    name: str
+    wrong: Callable[[Wrong], Wrong]
+
+
+class PlantedBug(NamedTuple):
+    """`quorum`: it shows in a quorum of Raft cores too. Else only whole nodes have it."""
+
+    name: str
+    breaks: str
+    patches: tuple[Patch, ...]
+    quorum: bool = True
+
+
+def _owner(path: str) -> Any:
+    module, _, name = path.partition(":")
+    found = importlib.import_module(module)
+    return getattr(found, name) if name else found
+
+
+@contextmanager
+def planted(bug: PlantedBug | None) -> Iterator[None]:
+    """The bug is there until the end of the block. Raises AttributeError when the code that it breaks has moved."""
+    with ExitStack() as stack:
+        for patch in () if bug is None else bug.patches:
+            owner = _owner(patch.owner)
+            stack.enter_context(mock.patch.object(owner, patch.name, patch.wrong(getattr(owner, patch.name))))
+        yield
+
+
+# --- elections ---
+
+
+def _any_log_will_do(right: Wrong) -> Wrong:
+    def grants(self: Any, key: Any, up_to_date: bool, pre_vote: bool) -> Any:
+        return right(self, key, True, pre_vote)
+
+    return grants
+
+
+def _votes_again(right: Wrong) -> Wrong:
+    def grants(self: Any, key: Any, up_to_date: bool, pre_vote: bool) -> Any:
+        if pre_vote or isinstance(self._replica.role, Leader):
+            return right(self, key, up_to_date, pre_vote)
+        return up_to_date
+
+    return grants
+
+
+def _nobody_waits_for_the_state(right: Wrong) -> Wrong:
+    def enter(self: Any, *arguments: Any, **named: Any) -> None:
+        required = self.required
+        right(self, *arguments, **named)
+        self.required = required
+
+    return enter
+
+
+def _forgets_the_vote(right: Wrong) -> Wrong:
+    def start(self: Any, state: Any, last_epoch: int) -> None:
+        right(self, state, last_epoch)
+        self.voted, self.leader_id = None, NOBODY
+
+    return start
+
+
+def _forgets_the_epoch(right: Wrong) -> Wrong:
+    def start(self: Any, state: Any, last_epoch: int) -> None:
+        right(self, None, last_epoch)
+
+    return start
+
+
+# --- replication ---
+
+
+def _counts_earlier_epochs(right: Wrong) -> Wrong:
+    def advance(self: Any) -> None:
+        role = self._replica.role
+        if not isinstance(role, Leader):
+            return
+        start, role.epoch_start_offset = role.epoch_start_offset, -1
+        try:
+            right(self)
+        finally:
+            role.epoch_start_offset = start
+
+    return advance
+
+
+def _counts_itself_alone(right: Wrong) -> Wrong:
+    def advance(self: Any) -> None:
+        right(self)
+        replica = self._replica
+        role = replica.role
+        durable = replica.syncs.durable_offset
+        if isinstance(role, Leader) and durable > max(role.epoch_start_offset, replica.high_watermark):
+            replica.high_watermark = durable
+            self.wake_parked()
+
+    return advance
+
+
+def _syncs_nothing(right: Wrong) -> Wrong:
+    def take(self: Any) -> None:
+        self.durable_offset = self._log.end_offset
+
+    return take
+
+
+def _sends_before_the_sync(right: Wrong) -> Wrong:
+    def send(self: Any, to: Any, request: Any, after_sync: bool = False) -> None:
+        right(self, to, request)
+
+    return send
+
+
+def _overlooks_divergence(right: Wrong) -> Wrong:
+    def place(self: Any, offset: int, epoch: int) -> Any:
+        log = self._replica.log
+        return None if log.start_offset <= offset <= log.end_offset else right(self, offset, epoch)
+
+    return place
+
+
+def _keeps_one_batch(right: Wrong) -> Wrong:
+    def truncate(self: Any, end_offset: int) -> None:
+        kept = self.read(end_offset, 1) if end_offset < self.end_offset else b""
+        if len(kept) > _LAST_DELTA_AT + 4:
+            end_offset += int.from_bytes(kept[_LAST_DELTA_AT : _LAST_DELTA_AT + 4], "big") + 1
+        right(self, min(end_offset, self.end_offset))
+
+    return truncate
+
+
+def _keeps_the_tail(right: Wrong) -> Wrong:
+    def begin(self: Any, snapshot_id: Any) -> None:
+        if self.end_offset > snapshot_id.offset:
+            self.trim(snapshot_id.offset)
+        else:
+            right(self, snapshot_id)
+
+    return begin
+
+
+_LAST_DELTA_AT: Final = 23  # in a batch's header
+
+
+def _logs(name: str, wrong: Callable[[Wrong], Wrong]) -> tuple[Patch, ...]:
+    return Patch(f"{RAFT}.log:MemoryLog", name, wrong), Patch(f"{RAFT}.file_log:FileLog", name, wrong)
+
+
+def _one(owner: str, name: str, wrong: Callable[[Wrong], Wrong]) -> tuple[Patch, ...]:
+    return (Patch(owner, name, wrong),)
+
+
+BUGS: Final = (
+    PlantedBug(
+        "vote-to-a-shorter-log",
+        "A voter grants its vote whatever the candidate's log ends with.",
+        _one(f"{RAFT}.election:Elections", "_grants", _any_log_will_do),
+    ),
+    PlantedBug(
+        "two-votes-in-an-epoch",
+        "A voter grants its vote to everybody who asks in an epoch.",
+        _one(f"{RAFT}.election:Elections", "_grants", _votes_again),
+    ),
+    PlantedBug(
+        "vote-before-it-is-on-disk",
+        "Nothing waits until the epoch and the vote are on disk.",
+        _one(f"{RAFT}.term:Term", "enter", _nobody_waits_for_the_state),
+    ),
+    PlantedBug(
+        "vote-forgotten-at-restart",
+        "A restarted voter does not read its vote from quorum-state.",
+        _one(f"{RAFT}.term:Term", "__init__", _forgets_the_vote),
+    ),
+    PlantedBug(
+        "epoch-forgotten-at-restart",
+        "A restarted voter takes its epoch from the log alone.",
+        _one(f"{RAFT}.term:Term", "__init__", _forgets_the_epoch),
+    ),
+    PlantedBug(
+        "high-watermark-from-a-stale-epoch",
+        "A leader commits records of earlier epochs before one of its own.",
+        _one(f"{RAFT}.replication:Replication", "advance_high_watermark", _counts_earlier_epochs),
+    ),
+    PlantedBug(
+        "committed-before-the-majority",
+        "A leader commits what is on its own disk.",
+        _one(f"{RAFT}.replication:Replication", "advance_high_watermark", _counts_itself_alone),
+    ),
+    PlantedBug(
+        "lost-sync",
+        "A sync of the metadata log is reported and never done.",
+        _one(f"{RAFT}.syncs:Syncs", "take", _syncs_nothing),
+    ),
+    PlantedBug(
+        "fetch-before-the-sync",
+        "A follower asks for the next records before those that it has are on disk.",
+        _one(f"{RAFT}.replica:Replica", "send", _sends_before_the_sync),
+    ),
+    PlantedBug(
+        "divergence-overlooked",
+        "A leader does not compare the epoch of the follower's last record.",
+        _one(f"{RAFT}.replication:Replication", "_place", _overlooks_divergence),
+    ),
+    PlantedBug(
+        "truncation-keeps-a-batch",
+        "A follower that must cut its log keeps one batch too many.",
+        _logs("truncate", _keeps_one_batch),
+    ),
+    PlantedBug(
+        "snapshot-over-a-diverging-tail",
+        "A follower that takes a snapshot keeps the records that its log has above it.",
+        _logs("begin_at_snapshot", _keeps_the_tail),
+    ),
+)
+BY_NAME: Final = {bug.name: bug for bug in BUGS}

@@ -1,0 +1,110 @@
+"""One run of a cluster from its seed to a verdict, and the search through many runs."""
+
+from __future__ import annotations
+
+import re
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator
+from random import Random
+from typing import Final, NamedTuple, Protocol
+
+from kafkacore.simulation.checkers.violation import Violation
+from kafkacore.simulation.judge import Judge
+from kafkacore.simulation.planted import PlantedBug, planted
+from kafkacore.simulation.quorum_run import QuorumRun
+
+STEPS: Final = 40
+QUORUM: Final = "quorum:3+1"
+_QUORUM: Final = re.compile(r"quorum:(\d+)(?:\+(\d+))?")
+SEED_BITS: Final = 48
+
+
+class Run(Protocol):
+    judge: Judge
+
+    @property
+    def virtual_ms(self) -> int: ...
+    @property
+    def events(self) -> int:
+        """Messages delivered, timers that fired, and disk operations that finished."""
+
+    def run(self) -> None:
+        """Raises Violation, or whatever the code under test raises."""
+
+
+class Verdict(NamedTuple):
+    """`problem` is None when all is well; else it names the invariant, or the error that ended a node."""
+
+    seed: int
+    nodes: str
+    steps: int
+    problem: str | None
+    invariant: str | None
+    last: list[str]
+    virtual_ms: int
+    events: int
+    cpu_s: float
+    seen: Counter[str]
+    under_faults: Counter[tuple[str, str]]
+
+    def line(self) -> str:
+        """The text for a person, with the command that repeats the run."""
+        if self.problem is None:
+            return (
+                f"seed {self.seed}: all is well after {self.events} events in {self.virtual_ms / 1000:.0f} s of the "
+                f"cluster's time ({self.nodes}, {self.cpu_s:.1f} s of CPU)"
+            )
+        again = f"kafkacore simulate --seed {self.seed} --steps {self.steps} --nodes {self.nodes}"
+        return "\n".join([*self.last, f"seed {self.seed}: {self.problem}", f"again: {again}"])
+
+
+def make_run(seed: int, steps: int, nodes: str) -> Run:
+    """`nodes` is `quorum:VOTERS+OBSERVERS` for Raft cores alone. Raises ValueError."""
+    if match := _QUORUM.fullmatch(nodes):
+        return QuorumRun(seed, steps, int(match[1]), int(match[2] or 0))
+    raise ValueError(f"{nodes!r} names no cluster: write quorum:3+1 for three voters and an observer")
+
+
+def try_seed(
+    seed: int, steps: int = STEPS, nodes: str = QUORUM, on_event: Callable[[str], None] | None = None
+) -> Verdict:
+    """Runs a seed. `on_event` gets each line of the trace. Raises ValueError for impossible nodes."""
+    began = time.process_time()
+    run = make_run(seed, steps, nodes)
+    run.judge.on_event = on_event
+    problem = invariant = None
+    try:
+        run.run()
+    except Violation as violation:
+        problem, invariant = str(violation), violation.invariant
+    except Exception as error:  # noqa: BLE001 - an error of the code under test is a finding
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        invariant = type(error).__name__
+        problem = f"{invariant} at {place.filename.rpartition('/')[2]}:{place.lineno}: {error}"
+    judge = run.judge
+    return Verdict(
+        seed, nodes, steps, problem, invariant, list(judge.last), run.virtual_ms, run.events,
+        time.process_time() - began, judge.seen, judge.under_faults,
+    )  # fmt: skip
+
+
+def seeds_from(seed: int) -> Iterator[int]:
+    """The seeds of a search that begins with one."""
+    random = Random(seed)
+    while True:
+        yield random.getrandbits(SEED_BITS)
+
+
+def hunt(bug: PlantedBug, seed: int, cpu_s: float, nodes: str = QUORUM, steps: int = STEPS) -> Verdict | None:
+    """Runs one cluster after another with a planted bug until a checker objects; None when the CPU time is over."""
+    began = time.process_time()
+    with planted(bug):
+        for each in seeds_from(seed):
+            verdict = try_seed(each, steps, nodes)
+            if verdict.problem is not None:
+                return verdict
+            if time.process_time() - began > cpu_s:
+                return None
+    raise AssertionError("there is always another seed")

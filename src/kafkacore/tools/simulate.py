@@ -1,0 +1,121 @@
+"""`kafkacore simulate`: runs clusters from a seed while the world does harm, and checks them from outside."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import wait as wait_for
+from contextlib import ExitStack
+from itertools import islice
+from random import SystemRandom
+from typing import Final, TextIO
+
+from kafkacore.simulation.planted import BUGS, BY_NAME, planted
+from kafkacore.simulation.trial import QUORUM, SEED_BITS, STEPS, Verdict, seeds_from, try_seed
+
+DESCRIPTION: Final = (
+    "Runs a cluster in a simulated world, decided by a seed: messages are lost, late and repeated, links are cut, "
+    "nodes are killed, paused and lose power, clocks are wrong. Says that all is well, or which invariant broke."
+)
+BAR_WIDTH: Final = 30
+COVERAGE_EVENTS: Final = (
+    "Leads", "VoteGranted", "HighWatermark", "LogSeen", "ImageSeen", "RecordAcknowledged", "MetadataAcknowledged",
+    "HeartbeatAnswered", "CommitAcknowledged",
+)  # fmt: skip
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--seed", type=int, help="decides everything (default: a new one, which is printed)")
+    parser.add_argument("--steps", type=int, default=STEPS, help=f"how many faults begin (default {STEPS})")
+    parser.add_argument("--nodes", default=QUORUM, metavar="SPEC", help=f"the cluster (default {QUORUM})")
+    parser.add_argument("--trace", metavar="FILE", help="write every event to this file")
+    parser.add_argument("--runs", type=int, default=1, help="how many seeds to run, drawn from --seed when above 1")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="for --runs (default: one a core)")
+    parser.add_argument("--plant", choices=sorted(BY_NAME), metavar="BUG", help="plant a bug, see below")
+    parser.epilog = "Bugs to plant: " + ", ".join(bug.name for bug in BUGS)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    seed = SystemRandom().getrandbits(SEED_BITS) if arguments.seed is None else arguments.seed
+    try:
+        if arguments.runs > 1:
+            return _run_many(seed, arguments)
+        return _run_one(seed, arguments)
+    except ValueError as error:
+        print(f"kafkacore: {error}", file=sys.stderr)
+        return 1
+
+
+def _run_one(seed: int, arguments: argparse.Namespace) -> int:
+    with ExitStack() as stack:
+        trace: TextIO | None = None
+        if arguments.trace:
+            trace = stack.enter_context(open(arguments.trace, "w", encoding="utf-8"))
+        stack.enter_context(planted(BY_NAME.get(arguments.plant)))
+        write = None if trace is None else (lambda line: print(line, file=trace))
+        verdict = try_seed(seed, arguments.steps, arguments.nodes, write)
+    print(verdict.line())
+    return 0 if verdict.problem is None else 1
+
+
+def _run_many(seed: int, arguments: argparse.Namespace) -> int:
+    bad: list[Verdict] = []
+    events = 0
+    virtual_ms = 0
+    coverage: Counter[tuple[str, str]] = Counter()
+    began = time.monotonic()
+    seeds = islice(seeds_from(seed), arguments.runs)
+    for done, verdict in enumerate(_verdicts(seeds, arguments), 1):
+        events += verdict.events
+        virtual_ms += verdict.virtual_ms
+        coverage.update(verdict.under_faults)
+        if verdict.problem is not None:
+            bad.append(verdict)
+        _show(done, arguments.runs, len(bad), time.monotonic() - began)
+    print(file=sys.stderr)
+    for verdict in bad:
+        print(verdict.line())
+    print("\n".join(_table(coverage)))
+    print(
+        f"{arguments.runs} seeds from {seed}: {len(bad)} bad; {events} events in {virtual_ms / 3_600_000:.1f} hours "
+        f"of the clusters' time"
+    )
+    return 1 if bad else 0
+
+
+def _verdicts(seeds: Iterable[int], arguments: argparse.Namespace) -> Iterator[Verdict]:
+    """In the order in which they end."""
+    with ProcessPoolExecutor(arguments.processes) as pool:
+        jobs = {pool.submit(_in_process, seed, arguments) for seed in seeds}
+        while jobs:
+            done, jobs = wait_for(jobs, return_when="FIRST_COMPLETED")
+            for job in done:
+                yield job.result()
+
+
+def _in_process(seed: int, arguments: argparse.Namespace) -> Verdict:
+    with planted(BY_NAME.get(arguments.plant)):
+        return try_seed(seed, arguments.steps, arguments.nodes)
+
+
+def _show(done: int, total: int, bad: int, passed_s: float) -> None:
+    if sys.stderr.isatty() or done == total:
+        filled = BAR_WIDTH * done // total
+        bar = "#" * filled + "." * (BAR_WIDTH - filled)
+        print(f"\r[{bar}] {done}/{total} seeds, {bad} bad, {passed_s:.0f} s", end="", file=sys.stderr, flush=True)
+
+
+def _table(coverage: Counter[tuple[str, str]]) -> list[str]:
+    """Kinds of fault by kinds of event: how often each event was seen while each fault lasted."""
+    kinds = sorted({fault for fault, _ in coverage})
+    events = [each for each in COVERAGE_EVENTS if any(coverage[kind, each] for kind in kinds)]
+    width = max(map(len, kinds), default=0)
+    lines = [" " * width + "".join(f"  {each}" for each in events)]
+    for kind in kinds:
+        lines += [kind.ljust(width) + "".join(f"  {coverage[kind, each]:>{len(each)}}" for each in events)]
+    return lines

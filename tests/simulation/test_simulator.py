@@ -1,0 +1,91 @@
+"""The simulator: new seeds and once bad ones show nothing, the same seed repeats a run, and planted bugs are found.
+
+`make test` runs a part of the seeds: KAFKACORE_SIMULATED_SEEDS of each kind of cluster, and KAFKACORE_HUNTS random
+searches for each planted bug. An hour on both cores is `make simulate`.
+"""
+
+from __future__ import annotations
+
+import os
+from itertools import islice
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from kafkacore.simulation.planted import BUGS, PlantedBug, planted
+from kafkacore.simulation.trial import hunt, seeds_from, try_seed
+from kafkacore.tools.main import main
+from seeds import SEED
+
+QUORUMS = ("quorum:3+1", "quorum:1", "quorum:2", "quorum:5+1")
+SEEDS = int(os.environ.get("KAFKACORE_SIMULATED_SEEDS", "100"))
+HUNTS = int(os.environ.get("KAFKACORE_HUNTS", "1"))
+HUNT_CPU_S = 60.0
+BAD_LIST = Path(__file__).parent / "bad_seeds.txt"
+BAD_SEEDS = [line.split() for line in BAD_LIST.read_text().splitlines() if not line.startswith("#")]
+
+
+def test_seeds_that_were_bad_once_show_nothing_any_more() -> None:
+    for nodes, steps, seed in BAD_SEEDS:
+        verdict = try_seed(int(seed), int(steps), nodes)
+        assert verdict.problem is None, verdict.line()
+
+
+@pytest.mark.parametrize("nodes", QUORUMS)
+def test_quorum_breaks_no_invariant_when_the_world_does_harm(nodes: str) -> None:
+    for seed in islice(seeds_from(SEED), SEEDS // len(QUORUMS)):
+        verdict = try_seed(seed, nodes=nodes)
+        assert verdict.problem is None, verdict.line()
+        assert verdict.seen["RecordAcknowledged"], f"seed {seed} committed nothing"
+
+
+@pytest.mark.parametrize("bug", [bug for bug in BUGS if bug.quorum], ids=lambda bug: bug.name)
+def test_planted_bug_is_found_when_seeds_are_random(bug: PlantedBug) -> None:
+    for seed in islice(seeds_from(Random(f"{bug.name} {SEED}").getrandbits(32)), HUNTS):
+        found = hunt(bug, seed, HUNT_CPU_S)
+        assert found is not None, f"the search from seed {seed} did not find {bug.name}: {bug.breaks}"
+        # The same run without the bug finds nothing.
+        verdict = try_seed(found.seed, found.steps, found.nodes)
+        assert verdict.problem is None, verdict.line()
+
+
+def test_run_is_the_same_when_its_seed_is_the_same() -> None:
+    traces: list[list[str]] = [[], []]
+    for trace in traces:
+        try_seed(SEED, on_event=trace.append)
+    assert len(traces[0]) > 100
+    assert traces[0] == traces[1]
+
+
+def test_command_prints_one_line_when_all_is_well(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    trace = tmp_path / "trace"
+    assert main(["simulate", "--seed", "1", "--steps", "10", "--nodes", "quorum:3", "--trace", str(trace)]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("seed 1: all is well after ")
+    assert out.count("\n") == 1
+    assert "HighWatermark(" in trace.read_text()
+
+
+def test_command_prints_the_broken_invariant_and_the_last_events_when_a_bug_is_planted(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["simulate", "--seed", "5", "--plant", "committed-before-the-majority", "--nodes", "quorum:3"]) == 1
+    *events, problem, again = capsys.readouterr().out.splitlines()
+    assert problem.startswith("seed 5: CommittedStays: node ")
+    assert again == "again: kafkacore simulate --seed 5 --steps 40 --nodes quorum:3"
+    assert any("leads epoch" in event for event in events)
+
+
+def test_command_refuses_nodes_that_name_no_cluster(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", "--nodes", "three"]) == 1
+    assert "'three' names no cluster" in capsys.readouterr().err
+
+
+def test_planted_bug_is_gone_when_its_block_ends() -> None:
+    seed = next(seeds_from(SEED))
+    for bug in BUGS:
+        with planted(bug):
+            pass
+    verdict = try_seed(seed)
+    assert verdict.problem is None, verdict.line()

@@ -1,4 +1,4 @@
-"""Threads for work that waits. Their number can change while they work."""
+"""Threads for work that waits."""
 
 from __future__ import annotations
 
@@ -6,7 +6,20 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
-from typing import Any
+from typing import Any, Protocol
+
+
+class BackgroundThread(Protocol):
+    """As `threading.Thread`."""
+
+    def start(self) -> None: ...
+    def join(self) -> None: ...
+    def is_alive(self) -> bool: ...
+
+
+def daemon_thread(name: str, body: Callable[[], None]) -> BackgroundThread:
+    """A thread that is not started yet, and does not keep the process alive."""
+    return threading.Thread(target=body, name=name, daemon=True)
 
 
 class Workers(Executor):

@@ -6,6 +6,8 @@ the virtual time of its caller.
 
 from __future__ import annotations
 
+import asyncio
+import os
 import random
 import socket
 import threading
@@ -20,7 +22,7 @@ from kafkacore.runtime.files import OS_FILES, Files
 from kafkacore.runtime.loops import LoopThread
 from kafkacore.runtime.process import Runtime
 from kafkacore.runtime.randomness import randomness
-from kafkacore.runtime.workers import Workers
+from kafkacore.runtime.workers import BackgroundThread, Workers, daemon_thread
 
 T = TypeVar("T")
 
@@ -45,6 +47,9 @@ class World:
     def new_uuid(self) -> Uuid:
         return Uuid.random()
 
+    def random_bytes(self, count: int) -> bytes:
+        return os.urandom(count)
+
     def host_name(self) -> str:
         """The name by which other machines know this one."""
         return socket.getfqdn()
@@ -64,6 +69,17 @@ class World:
     def workers(self, threads: int, name: str) -> Workers:
         """Threads for handlers that wait for a disk."""
         return Workers(threads, name)
+
+    def pool(self, threads: int, name: str) -> Executor:
+        """Threads for one burst of work, such as the loading of logs."""
+        return ThreadPoolExecutor(threads, name)
+
+    def thread(self, name: str, body: Callable[[], None]) -> BackgroundThread:
+        """A thread that is not started yet, and does not keep the process alive."""
+        return daemon_thread(name, body)
+
+    def background_loop(self, name: str) -> asyncio.AbstractEventLoop | None:
+        """A loop in place of a thread that only waits and works. None: this world has such threads."""
 
     # --- starts and stops, which wait for loops ---
 

@@ -336,6 +336,8 @@ class Node:
             recovery_threads=config.num_recovery_threads_per_data_dir,
             failed=[path for path in config.log_dirs if path in directories.failed],
             files=self._files,
+            make_pool=self._world.pool,
+            new_uuid=self._world.new_uuid,
         )
 
         self._show_recovery(manager)
@@ -364,9 +366,12 @@ class Node:
 
     def _start_upkeep(self, manager: LogManager, environment: Environment, broker: BrokerServer) -> None:
 
-        cleaner = broker.cleaner = LogCleaner(manager, environment, cleaner_settings(broker.replicas.config))
+        world, settings = self._world, cleaner_settings(broker.replicas.config)
+        cleaner = broker.cleaner = LogCleaner(manager, environment, settings, world.thread, world.random_bytes)
         self._undo.append(cleaner.close)
-        upkeep = self._upkeep = LogUpkeep(manager, environment, intervals_from(self.config), cleaner)
+        upkeep = self._upkeep = LogUpkeep(
+            manager, environment, intervals_from(self.config), cleaner, world.background_loop("upkeep")
+        )
         upkeep.start()
         self._undo.append(upkeep.close)
 

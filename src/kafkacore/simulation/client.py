@@ -32,6 +32,17 @@ class SimulatedClient:
         """Runs a coroutine on this client's machine."""
         return self.loop.create_task(work)
 
+    def close(self) -> None:
+        """Ends the client where it is; nodes see its connections break."""
+        if self.machine.is_alive:
+            self.cluster.network.machine_died(self.machine, silent=False)
+            self.machine.kill()
+            self._connections.clear()
+
+    async def pause(self, seconds: float) -> None:
+        """Lets virtual time pass."""
+        await asyncio.sleep(seconds)
+
     async def send(
         self,
         node_id: int,

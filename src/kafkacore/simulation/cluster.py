@@ -17,7 +17,7 @@ from kafkacore.simulation.machine import Machine
 from kafkacore.simulation.network import End, SimulatedNetwork
 from kafkacore.simulation.node import SimulatedNode, State
 from kafkacore.simulation.schedule import NS_OF_A_S, Schedule
-from kafkacore.simulation.world import seeded_uuid
+from kafkacore.simulation.world import free_the_dead, seeded_uuid
 from kafkacore.storage.format import FormatOptions, format_directories
 
 T = TypeVar("T")
@@ -266,6 +266,11 @@ class SimulatedCluster:
         for node in self:
             if node.is_up:
                 node.kill()
+        for client in self._clients.values():
+            client.close()
+        self.schedule.clear()
+        self._clients.clear()
+        free_the_dead()
 
     def __enter__(self) -> Self:
         return self

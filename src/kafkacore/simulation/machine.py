@@ -122,5 +122,6 @@ class Machine:
     def kill(self) -> None:
         """SIGKILL, or the end of the power: no callback of this machine runs again."""
         self.is_alive = False
+        self._watched.clear()
         for loop in self._loops.values():
             loop.abandon()

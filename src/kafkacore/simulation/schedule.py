@@ -45,6 +45,11 @@ class Schedule:
             self._sweep_at = max(2 * len(self._timers), _LEAST_SWEPT)
         heapq.heappush(self._timers, (max(when_ns, self.now_ns), next(self._order), handle, loop))
 
+    def clear(self) -> None:
+        """Forgets everything that would happen."""
+        self._timers.clear()
+        self._ready.clear()
+
     def step(self, until_ns: int) -> bool:
         """Runs one turn of one loop, or lets time pass up to the next timer. False: nothing is left before
         `until_ns`, and it is that time now."""

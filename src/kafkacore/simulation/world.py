@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import gc
+import weakref
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import Executor, Future
 from random import Random
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 from kafkacore._fast.base.uuid import Uuid
 from kafkacore._fast.world.environment import Environment
@@ -15,7 +17,7 @@ from kafkacore._fast.world.simulated_disk import SimulatedDisk
 from kafkacore.raft.file_log import FileLog
 from kafkacore.runtime.loops import LoopThread
 from kafkacore.runtime.process import Runtime
-from kafkacore.runtime.workers import Workers
+from kafkacore.runtime.workers import BackgroundThread, Workers
 from kafkacore.runtime.world import World
 from kafkacore.simulation.loop import SimulatedLoopThread
 from kafkacore.simulation.machine import Machine
@@ -24,7 +26,19 @@ from kafkacore.simulation.plane import SimulatedPlane
 
 T = TypeVar("T")
 _SYNC_S = (0.000_1, 0.004)  # what a sync of the metadata log takes
+THREAD_S = (0.000_1, 0.01)  # how long a thread takes to begin
 _MINUS = 62
+
+
+# Native code closes the files of a partition when the last object that knows it goes, and needs the environment for
+# that. The collector frees a dead node in any order. So environments stay until everything of their nodes is gone.
+_LIVES: Final[list[tuple[weakref.ref[World], Environment]]] = []
+
+
+def free_the_dead() -> None:
+    """Frees the memory of nodes that nobody can reach any more."""
+    gc.collect()
+    _LIVES[:] = [life for life in _LIVES if life[0]() is not None]
 
 
 def seeded_uuid(random: Random) -> Uuid:
@@ -46,6 +60,7 @@ class SimulatedWorld(World):
         self.machine = machine
         self.environment = disk.environment(machine.clock)
         self.files = cast("Any", disk)
+        _LIVES.append((weakref.ref(self), self.environment))
         self.random = random
         self.make_plane = functools.partial(SimulatedPlane, network=network, host=machine.name)
         self.make_metadata_log = functools.partial(_TimedLog, machine, random)
@@ -64,6 +79,18 @@ class SimulatedWorld(World):
 
     def workers(self, threads: int, name: str) -> Workers:
         return cast("Workers", InlineExecutor(threads))
+
+    def random_bytes(self, count: int) -> bytes:
+        return self.random.randbytes(count)
+
+    def pool(self, threads: int, name: str) -> Executor:
+        return InlineExecutor(threads)
+
+    def thread(self, name: str, body: Callable[[], None]) -> BackgroundThread:
+        return _DelayedThread(self.machine, body)
+
+    def background_loop(self, name: str) -> asyncio.AbstractEventLoop:
+        return self.machine.loop(name)
 
     def drive(self, steps: Coroutine[Any, Any, T]) -> T:
         """Raises RuntimeError: the steps are a task of the machine's own loop."""
@@ -106,6 +133,26 @@ class InlineExecutor(Executor):
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Nothing is under way."""
+
+
+class _DelayedThread:
+    """Runs its body at once, some time after its start. It does not run beside others, so its body must end."""
+
+    def __init__(self, machine: Machine, body: Callable[[], None]) -> None:
+        self._machine, self._body = machine, body
+        self._waits = False
+
+    def start(self) -> None:
+        self._waits = True
+        self._machine.loop("work").call_later(self._machine.work_random(*THREAD_S), self.join)
+
+    def join(self) -> None:
+        if self._waits:
+            self._waits = False
+            self._body()
+
+    def is_alive(self) -> bool:
+        return self._waits
 
 
 class _SimulatedRuntime:

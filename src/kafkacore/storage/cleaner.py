@@ -11,7 +11,9 @@ import errno
 import logging
 import os
 import threading
+from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from typing import Final, NamedTuple
 
 from kafkacore._fast.compact.compaction import DONE, Compaction, CompactionCancelled, CompactionTotals, UncleanableLog
@@ -21,6 +23,7 @@ from kafkacore._fast.log.partition_handle import PartitionHandle
 from kafkacore._fast.wait.io import LogDirectory
 from kafkacore._fast.world.environment import Environment
 from kafkacore.config import BrokerConfig
+from kafkacore.runtime.workers import BackgroundThread, daemon_thread
 from kafkacore.storage.cleaner_choice import DirtySection, dirty_section
 from kafkacore.storage.log_manager import LogManager
 from kafkacore.storage.managed_directory import Key
@@ -79,12 +82,20 @@ class Work(NamedTuple):
 class LogCleaner:
     """Any thread that may wait for a disk calls `check` and `configure`. Call `close` before the logs are closed."""
 
-    def __init__(self, manager: LogManager, environment: Environment, settings: CleanerSettings) -> None:
+    def __init__(
+        self,
+        manager: LogManager,
+        environment: Environment,
+        settings: CleanerSettings,
+        new_thread: Callable[[str, Callable[[], None]], BackgroundThread] = daemon_thread,
+        random_bytes: Callable[[int], bytes] = os.urandom,
+    ) -> None:
         self._manager = manager
+        self._new_thread, self._random_bytes = new_thread, random_bytes
         self._environment = environment
         self._settings = settings
         self._changed = threading.Condition()
-        self._threads: dict[int, threading.Thread] = {}
+        self._threads: dict[int, BackgroundThread] = {}
         self._busy: set[Key] = set()
         self._uncleanable: dict[Key, PartitionHandle] = {}
         self._resting: dict[Key, int] = {}  # until when a log rests that could not be compacted
@@ -136,7 +147,7 @@ class LogCleaner:
             for number in range(self._settings.threads):
                 if len(self._threads) < wanted and number not in self._threads and not self._stopping:
                     name = f"kafkacore-cleaner-{number}"
-                    thread = threading.Thread(target=self._run, args=(number,), name=name, daemon=True)
+                    thread = self._new_thread(name, partial(self._run, number))
                     thread.start()  # may fail; the thread takes this lock when it ends
                     self._threads[number] = thread
 
@@ -191,7 +202,7 @@ class LogCleaner:
     def _clean_all(self, number: int) -> None:
         settings = self._settings
         budget = min(settings.dedupe_buffer_bytes // max(settings.threads, 1), MOST_MAP_BYTES)
-        keys = KeyOffsets(budget, settings.load_factor, os.urandom(16))
+        keys = KeyOffsets(budget, settings.load_factor, self._random_bytes(16))
         while settings is self._settings and (work := self._grab()) is not None:
             try:
                 self._clean(number, work, keys)

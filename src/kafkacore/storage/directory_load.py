@@ -8,7 +8,7 @@ import logging
 import os
 from collections import deque
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Executor, Future, wait
 from typing import Final
 
 from kafkacore._fast.log import move as log_move
@@ -160,14 +160,14 @@ class DirectoryLoad:
         )
 
 
-def run(loads: list[DirectoryLoad]) -> None:
+def run(loads: list[DirectoryLoad], make_pool: Callable[[int, str], Executor]) -> None:
     """Runs all loads at once, and logs the progress at intervals. Raises the errors of `work`."""
     parts = [(load, number) for load in loads for number in range(load.threads)]
     if not parts:
         return
     for load in loads:
         load.tell_begin()
-    with ThreadPoolExecutor(len(parts), "kafkacore-load") as pool:
+    with make_pool(len(parts), "kafkacore-load") as pool:
         futures = [pool.submit(load.work, number) for load, number in parts]
         waiting: set[Future[None]] = set(futures)
         while waiting:

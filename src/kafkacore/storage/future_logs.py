@@ -7,7 +7,7 @@ import errno
 import logging
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final, NamedTuple, Protocol
 
@@ -59,10 +59,11 @@ class FutureLog(NamedTuple):
 class FutureLogs:
     """Belongs to a log manager, whose `mutex` guards the dictionaries of both."""
 
-    def __init__(self, mutex: threading.Lock, files: Files, owner: Owner) -> None:
+    def __init__(self, mutex: threading.Lock, files: Files, owner: Owner, new_uuid: Callable[[], Uuid]) -> None:
         self._mutex = mutex
         self._files = files
         self._owner = owner
+        self._new_uuid = new_uuid
         self._futures: dict[Key, FutureLog] = {}
         self._busy: set[Key] = set()
         self._idle = threading.Condition(mutex)
@@ -100,7 +101,7 @@ class FutureLogs:
                     raise MoveCancelled(f"{key[0]}-{key[1]} is on its way to {known.directory.path}")
                 return known
             live = names.partition_directory_name(*key)
-            name = names.partition_directory_name(*key, names.Kind.FUTURE, Uuid.random().hex())
+            name = names.partition_directory_name(*key, names.Kind.FUTURE, self._new_uuid().hex())
             suffix = name.removeprefix(live)
             handle = log_move.new_future(directory.native, *key, topic_id, settings, suffix)
             made = self._futures[key] = FutureLog(handle, directory, name)

@@ -9,7 +9,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Final, NamedTuple
 
 from kafkacore._fast.base.uuid import ZERO, Uuid
@@ -60,18 +60,21 @@ class LogManager:
         io_threads: int = 8,
         failed: Iterable[str] = (),
         files: Files = OS_FILES,
+        make_pool: Callable[[int, str], Executor] = ThreadPoolExecutor,
+        new_uuid: Callable[[], Uuid] = Uuid.random,
     ) -> None:
-        """Raises OSError."""
+        """`make_pool` makes the threads that load and shut logs. Raises OSError."""
         self.loads: list[DirectoryLoad] = []  # while a start loads them
         self._environment = environment
         self._settings_of = settings_of
         self._on_failure = on_failure
         self.recovery_threads = recovery_threads  # for each directory, in the next load
         self._files = files
+        self._make_pool, self._new_uuid = make_pool, new_uuid
         self._mutex = threading.Lock()
         self._doomed: list[Doomed] = []
         owner: LogManager = weakref.proxy(self)  # a strong reference would keep the manager until the collector runs
-        self.futures = FutureLogs(self._mutex, files, owner)
+        self.futures = FutureLogs(self._mutex, files, owner, new_uuid)
         self.compactions = Compactions(self._mutex, owner, self.futures)
         broken = list(failed)
         self._directories = [
@@ -140,7 +143,7 @@ class LogManager:
             if not directory.failed
         ]
         try:
-            directory_load.run(self.loads)
+            directory_load.run(self.loads, self._make_pool)
         finally:
             loads, self.loads = self.loads, []
         self._settle_doubles(place_of)
@@ -350,7 +353,7 @@ class LogManager:
         path = os.path.join(directory.path, name)
         if not self._files.is_directory(path):
             return
-        unique = Uuid.random().hex()
+        unique = self._new_uuid().hex()
         aside = os.path.join(directory.path, names.partition_directory_name(handle.topic, handle.index, kind, unique))
         try:
             self._files.rename(path, aside)
@@ -535,7 +538,7 @@ class LogManager:
             # Syncs of many files at the same time share the file system's journal: far more threads than devices.
             some = len(handles) // (SHUT_THREADS * SHUT_TURNS) + 1
             parts = [handles[at : at + some] for at in range(0, len(handles), some)]
-            with ThreadPoolExecutor(SHUT_THREADS, "kafkacore-shut") as pool:
+            with self._make_pool(SHUT_THREADS, "kafkacore-shut") as pool:
                 shut = list(pool.map(_shut_all, parts))
             if not all(shut):
                 self.fail(directory)

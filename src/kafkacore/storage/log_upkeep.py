@@ -3,6 +3,7 @@ disks."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import select
 import threading
@@ -56,11 +57,14 @@ class LogUpkeep:
         environment: Environment,
         intervals: UpkeepIntervals = DEFAULTS,
         cleaner: LogCleaner | None = None,
+        loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
+        """With a `loop`, which may wait for disks, everything runs there instead of on a thread."""
         self._manager = manager
         self._cleaner = cleaner
         self._environment = environment
-        self._scheduler = Scheduler(environment)
+        self._loop = loop
+        self._scheduler = Scheduler(environment, None if loop is None else loop.call_later)
         self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._stopping = False
         self._mutex = threading.Lock()
@@ -97,7 +101,16 @@ class LogUpkeep:
             self._plan_compaction()
 
     def start(self) -> None:
-        self._thread.start()
+        if self._loop is None:
+            self._thread.start()
+            return
+        for directory in self._manager.native_directories:
+            self._loop.add_reader(directory.fileno(), self._directory_failed, directory.fileno())
+
+    def _directory_failed(self, file: int) -> None:
+        assert self._loop is not None
+        self._loop.remove_reader(file)
+        self._manager.check_directories()
 
     def _run(self) -> None:
         poll = select.poll()
@@ -146,6 +159,9 @@ class LogUpkeep:
                 return
             self._stopping = True
             os.write(self._wake_write, b"x")
+        if self._loop is not None:
+            for directory in self._manager.native_directories:
+                self._loop.remove_reader(directory.fileno())
         if self._thread.is_alive():
             self._thread.join()
         for done in self._asked:

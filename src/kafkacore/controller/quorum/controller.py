@@ -106,6 +106,8 @@ class QuorumController:
     def next_tick_ms(self) -> int:
         """Milliseconds until the next call of `tick`: when the next session may end, or the log has been idle for long
         enough."""
+        if not self._leads():
+            return self._liveness.pulse_ms  # sessions that end now end nothing: another controller counts them
         now = self._now_ms()
         wait_ms = self._liveness.wait_ms(now)
         idle = self._settings.config.metadata_max_idle_interval_ms

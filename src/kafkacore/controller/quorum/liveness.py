@@ -61,6 +61,11 @@ class Liveness:
         self._ends: list[tuple[int, int, Contact]] = []
         self._entries = 0
 
+    @property
+    def pulse_ms(self) -> int:
+        """The longest time between two calls of `expired` in which this controller hears."""
+        return self._time.pulse_ms
+
     def registered(self, broker_id: int, epoch: int, now_ms: int, leaving: bool = False) -> None:
         """A broker is in the image at `epoch`, and its session begins. `leaving`: it is in controlled shutdown."""
         known = self._contacts.get(broker_id)

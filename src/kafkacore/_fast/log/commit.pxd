@@ -8,7 +8,7 @@ from kafkacore._fast.log.segment cimport Segment
 cdef void log_commit_init(Log *log) noexcept nogil  # once, before the log is used
 
 # --- under the lock ---
-# The committer's next round syncs everything up to `offset`, once log_call_committer is called.
+# The committer's next round syncs everything up to `offset` or the log's end, once log_call_committer is called.
 cdef void log_want_synced(Log *log, int64_t offset) noexcept nogil
 # Where recovery after a crash must begin: at the synced offset, or before it at the first segment that was sealed since
 # its bytes were synced.

@@ -40,6 +40,10 @@ cdef void log_commit_soon(Log *log, int64_t offset) noexcept nogil:
 
 
 cdef void log_want_synced(Log *log, int64_t offset) noexcept nogil:
+    # A truncation may have moved the end below `offset` since the caller read it. Records that come later are not synced
+    # by a round that found nothing there.
+    if offset > log.end_offset:
+        offset = log.end_offset
     if log.commit_offset < offset:
         log.commit_offset = offset
 

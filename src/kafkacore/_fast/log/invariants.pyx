@@ -13,6 +13,7 @@ cdef void check_offsets(const Log *log) noexcept nogil:
     debug_assert(0 <= log.log_start_offset <= log.local_log_start_offset <= log.end_offset,
                  b"0 <= log start <= local log start <= log end")
     debug_assert(log.synced_offset <= log.end_offset, b"the synced offset is within the log")
+    debug_assert(log.commit_offset <= log.end_offset, b"the committer is to sync nothing beyond the log")
     # A truncation (LOG_ROLLING) moves the end first. Then it replaces segments and replays the producers, and each of
     # these can fail.
     if log.state == LOG_OPEN or log.state == LOG_LAZY:

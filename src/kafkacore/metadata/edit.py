@@ -14,21 +14,27 @@ from kafkacore.metadata import image as images
 from kafkacore.metadata.client_quotas import entity_of, kept_key
 from kafkacore.metadata.delta import MetadataDelta
 from kafkacore.metadata.image import FreeRow, MetadataImage, Topic, Transaction
-from kafkacore.metadata.partition_records import ChangeRun, PartitionRecords, PartitionRun, Record, Records
+from kafkacore.metadata.partition_records import ChangeRun, ColumnRun, PartitionRecords, PartitionRun, Record, Records
 from kafkacore.metadata.partitions import CHUNK_ROWS, PartitionChunk, consecutive, successive
 from kafkacore.metadata.records import MetadataError
 from kafkacore.metadata.registrations import BrokerRegistration, broker_of, controller_of
 from kafkacore.metadata.sharded import ShardedEdit
 from kafkacore.protocol.features import KRAFT_VERSION
 from kafkacore.protocol.messages import Message
+from kafkacore.protocol.uuid import Uuid
 
 Replayer = Callable[["Edit", Any, int], None]
 
 
 class Edit:
-    """Raises MetadataError for a record that does not fit what was replayed before it."""
+    """Raises MetadataError for a record that does not fit what was replayed before it.
 
-    def __init__(self, base: MetadataImage) -> None:
+    `decided_here`: the records were decided on `base`, or on a root that it was made from, so the rows that they name
+    are its rows.
+    """
+
+    def __init__(self, base: MetadataImage, *, decided_here: bool = False) -> None:
+        self._decided_here = decided_here
         self.aborted = False  # if True, `delta` is not complete
         self._load(base)
 
@@ -258,6 +264,9 @@ class Edit:
 
     def change_partitions(self, record: Any, offset: int) -> None:
         """A PartitionChangeRecord, or a run of them."""
+        if type(record) is ColumnRun:
+            self._change_columns(record)
+            return
         run = record if type(record) is ChangeRun else ChangeRun(record, array("i", (record.partition_id,)))
         _, topic = self._topic(run.record.topic_id, record)
         rows = topic.partition_rows
@@ -272,6 +281,42 @@ class Edit:
         except OverflowError:
             raise MetadataError(f"{record!r} is about a partition that has no epoch after its last") from None
         self.delta.partition_rows.update(changed)
+
+    def _change_columns(self, run: ColumnRun) -> None:
+        from kafkacore.metadata import change_columns as vectors  # noqa: PLC0415 - loads numpy: some 100 ms
+
+        columns = run.columns
+        if self._decided_here and columns.rows is not None:
+            rows = columns.rows[run.first : run.first + run.count]
+        else:
+            rows = vectors.located(run, self._row_of)
+        rows, order = vectors.ascending(rows)
+        if order is not None and (rows[1:] == rows[:-1]).any():
+            # One batch of another controller changes a partition twice: the order of the records counts.
+            for at in range(run.first, run.first + run.count):
+                self.change_partitions(columns.record(at), -1)
+            return
+        try:
+            for number, indexes, span in vectors.spans(rows):
+                told = (
+                    slice(run.first + span.start, run.first + span.stop) if order is None else order[span] + run.first
+                )
+                vectors.change_rows(self._partition_chunk(number), indexes, columns, told)
+        except OverflowError:
+            raise MetadataError(f"{run!r}: a partition has no epoch after its last") from None
+        self.delta.partition_rows.update(rows.tolist())
+
+    def _row_of(self, topic_id: Uuid, partition: int) -> int:
+        row = self._topics_by_id.get(topic_id)
+        if row is not None:
+            topic = self._topic_chunks[row // images.TOPIC_CHUNK_ROWS][row % images.TOPIC_CHUNK_ROWS]
+            assert topic is not None
+            rows = topic.partition_rows
+            if 0 <= partition < len(rows) and rows[partition] >= 0:
+                return rows[partition]
+        raise MetadataError(
+            f"a PartitionChangeRecord is about partition {partition} of {topic_id!r}: it does not exist"
+        )
 
     def clear_elr(self, record: Any, offset: int) -> None:
         """Clears the ELR of one topic, or of all when the name is empty (KIP-966)."""

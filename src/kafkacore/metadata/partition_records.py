@@ -3,6 +3,7 @@
 A PartitionRun replaces consecutive PartitionRecords of one topic in a sequence of records. The runs of one request, or
 of one batch, share their columns, which one native call writes. A ChangeRun replaces consecutive, equal
 PartitionChangeRecords of one topic: a broker that leaves or comes back causes one for each partition that it leads.
+A ColumnRun replaces PartitionChangeRecords of many topics.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from kafkacore.protocol.uuid import Uuid
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
+
+    from kafkacore.metadata.change_columns import ChangeColumns
 
 NAME: Final = "PartitionRecord"
 API_KEY: Final = 3  # its number in a frame
@@ -221,8 +224,24 @@ class ChangeRun:
         return prefix + (common + prefix).join(each) + common, array("q", range(size, size * self.count + 1, size))
 
 
+class ColumnRun:
+    """`count` rows of `columns` from `first` on, in place of as many PartitionChangeRecords."""
+
+    NAME, API_KEY = "PartitionChangeRecord", 5
+    __slots__ = ("columns", "count", "first")
+
+    def __init__(self, columns: ChangeColumns, first: int, count: int) -> None:
+        self.columns, self.first, self.count = columns, first, count
+
+    def part(self, first: int, end: int) -> ColumnRun:
+        return ColumnRun(self.columns, self.first + first, end - first)
+
+    def __repr__(self) -> str:
+        return f"{self.columns.record(self.first)!r}, the first of {self.count}"
+
+
 # The contents of a batch of metadata, in order.
-Record = Message | PartitionRun | ChangeRun
+Record = Message | PartitionRun | ChangeRun | ColumnRun
 Records = Sequence[Record]
 
 
@@ -232,18 +251,18 @@ def record_count(records: Iterable[Any]) -> int:
 
 
 def parted(records: Records, most: int) -> Iterator[list[Record]]:
-    """Splits records, in order, into parts of at most `most` log records. Only ChangeRuns are split inside."""
+    """Splits records, in order, into parts of at most `most` log records. Only runs of changes are split inside."""
     part: list[Record] = []
     room = most
     for record in records:
         taken, count = 0, record_count((record,))
         while taken < count:
-            whole = not isinstance(record, ChangeRun)
-            if room <= 0 or (whole and part and count > room):
+            splits = isinstance(record, ChangeRun | ColumnRun)
+            if room <= 0 or (not splits and part and count > room):
                 yield part
                 part, room = [], most
-            some = count if whole else min(room, count - taken)
-            part.append(record.part(taken, taken + some) if isinstance(record, ChangeRun) and some < count else record)
+            some = min(room, count - taken) if splits else count
+            part.append(record.part(taken, taken + some) if some < count else record)  # type: ignore[union-attr]
             taken += some
             room -= some
     if part:

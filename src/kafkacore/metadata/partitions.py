@@ -227,6 +227,10 @@ class PartitionChunk(PartitionColumns):
         if rare != _NO_CHANGE:
             self._change_rare(index, end, tuple([None if ids is None else tuple(ids) for ids in rare]))
 
+    def change_elr(self, index: int, elr: Ids | None, last_known_elr: Ids | None) -> None:
+        """None: as it was."""
+        self._change_rare(index, index + 1, (None, None, elr, last_known_elr))
+
     def _change_rare(self, index: int, end: int, told: tuple[Ids | None, ...]) -> None:
         before, after = None, NOTHING_RARE
         for each in range(index, end):
@@ -344,9 +348,15 @@ def rows_not_led_by_the_first(chunks: Chunks) -> Iterator[int]:
                     yield number * CHUNK_ROWS + index
 
 
-def rows_with_isr(chunks: Chunks, broker_id: int) -> Iterator[int]:
-    """Rows with a broker in their ISR."""
-    return _wide_matches(chunks, "isr", broker_id)
+def rows_with_isr(chunks: Chunks, *broker_ids: int) -> Sequence[int]:
+    """Rows with one of the brokers in their ISR, in order."""
+    if sum(map(len, chunks)) > VECTOR_ROWS:
+        from kafkacore.metadata.row_kinds import rows_with  # noqa: PLC0415 - loads numpy: some 100 ms
+
+        return rows_with(chunks, "isr", set(broker_ids))  # type: ignore[return-value]
+    if len(broker_ids) == 1:
+        return list(_wide_matches(chunks, "isr", broker_ids[0]))
+    return sorted({row for broker_id in broker_ids for row in _wide_matches(chunks, "isr", broker_id)})
 
 
 def rows_with_replica(chunks: Chunks, broker_id: int) -> Iterator[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, Generic, TypeVar
 
 K = TypeVar("K")
@@ -52,7 +52,7 @@ class ShardedEdit(Generic[K, V]):
 
     def __init__(self, base: ShardedMap[K, V]) -> None:
         self._base: ShardedMap[K, V] | None = base
-        self._shards = list(base._shards)
+        self._shards: Sequence[dict[K, V]] = base._shards  # a list of our own after the first change
         self._mask = base._mask
         self._size = base._size
         self._owned: set[int] = set()
@@ -66,9 +66,10 @@ class ShardedEdit(Generic[K, V]):
     def _own(self, key: K) -> dict[K, V]:
         index = hash(key) & self._mask
         if index not in self._owned:
+            if self._base is not None:
+                self._shards, self._base = list(self._shards), None
             self._owned.add(index)
-            self._shards[index] = self._shards[index].copy()
-        self._base = None
+            self._shards[index] = self._shards[index].copy()  # type: ignore[index]
         return self._shards[index]
 
     def __setitem__(self, key: K, value: V) -> None:
@@ -97,6 +98,7 @@ class ShardedEdit(Generic[K, V]):
     def freeze(self) -> ShardedMap[K, V]:
         """Returns the root. Later changes copy their shards again."""
         if self._base is None:
-            self._base = ShardedMap(tuple(self._shards), self._size)
+            self._shards = tuple(self._shards)
+            self._base = ShardedMap(self._shards, self._size)
             self._owned = set()
         return self._base

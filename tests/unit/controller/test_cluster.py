@@ -419,15 +419,47 @@ def test_unclean_election_is_allowed_in_any_accepted_spelling(run, text, allowed
     run(story)
 
 
+def test_sessions_that_expire_in_one_check_are_one_decision(run) -> None:
+    async def story(harness):
+        await harness.brokers(1, 2, 3, 4)
+        await create(harness, "a", [[1, 2, 3, 4], [1, 2, 3]])
+        harness.hear_nothing(SESSION_MS - 1)
+        harness.controller._liveness.heard(4, harness.epochs[4], harness.now)
+        harness.hear_nothing(1)
+        harness.controller.tick()
+        await harness.until(lambda: harness.controller.image.brokers[3].fenced)
+        one, other = (harness.partition("a", index) for index in (0, 1))
+        assert (one.leader, one.isr, one.leader_epoch, one.partition_epoch) == (4, (4,), 1, 1)
+        # The leader stays in the ISR, because it has the most records. Its return makes it the leader again.
+        assert (other.leader, other.isr, other.leader_epoch, other.partition_epoch) == (-1, (1,), 1, 1)
+        assert harness.controller.image.brokers[1].fenced
+        assert not harness.controller.image.brokers[4].fenced
+
+    run(story, level=21)
+
+
+def test_brokers_lost_together_stay_eligible_when_their_isr_had_its_minimum(run) -> None:
+    async def story(harness):
+        await harness.brokers(1, 2, 3)
+        await create(harness, "a", [[1, 2, 3]], **{KEY: "2"})
+        harness.hear_nothing(SESSION_MS)
+        harness.controller.tick()
+        await harness.until(lambda: harness.controller.image.brokers[3].fenced)
+        row = harness.partition("a", 0)
+        assert (row.leader, row.isr, row.elr, row.last_known_elr) == (-1, (), (1, 2, 3), (1,))
+
+    run(story)
+
+
 def test_failed_fencing_is_retried_and_does_not_delay_others(run, monkeypatch, caplog):
     async def story(harness):
         await harness.brokers(1, 2)
         fence, failing = cluster.fence, [1]
 
-        def fails(image, settings, broker):
-            if broker.broker_id in failing:
+        def fails(image, settings, *brokers):
+            if any(broker.broker_id in failing for broker in brokers):
                 raise ValueError("no decision")
-            return fence(image, settings, broker)
+            return fence(image, settings, *brokers)
 
         monkeypatch.setattr(cluster, "fence", fails)
         for _ in range(9):

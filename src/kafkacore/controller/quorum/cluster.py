@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from enum import Enum
 from typing import Any
 
@@ -12,7 +13,7 @@ from kafkacore.controller.quorum.leaders import LeaderChanges
 from kafkacore.controller.quorum.liveness import Liveness
 from kafkacore.metadata.image import MetadataImage
 from kafkacore.metadata.partition_records import Record
-from kafkacore.metadata.partitions import rows_in_directories, rows_led_by, rows_with_elr, rows_with_isr
+from kafkacore.metadata.partitions import NO_LEADER, rows_in_directories, rows_led_by, rows_with_elr, rows_with_isr
 from kafkacore.metadata.registrations import BrokerRegistration
 from kafkacore.protocol.errors import ErrorCode, error_for
 from kafkacore.protocol.features import METADATA_VERSION
@@ -170,9 +171,9 @@ def _after_shutdown(image: MetadataImage, settings: Settings, broker_id: int, cl
     """The last incarnation is over. Unless it ended clean, its replicas may have lost acknowledged records."""
     chunks = image.partition_chunks
     if image.elr_enabled and not clean:
-        rows = dict.fromkeys(rows_with_isr(chunks, broker_id)) | dict.fromkeys(rows_with_elr(chunks, broker_id))
-        return _led_anew(image, settings, rows, unclean=broker_id)
-    return _led_anew(image, settings, rows_with_isr(chunks, broker_id), removed=broker_id)
+        rows = sorted({*rows_with_isr(chunks, broker_id), *rows_with_elr(chunks, broker_id)})
+        return _led_anew(image, settings, rows, unclean={broker_id})
+    return _led_anew(image, settings, rows_with_isr(chunks, broker_id), removed={broker_id})
 
 
 def unregister_broker(image: MetadataImage, settings: Settings, request: Any) -> Decision:
@@ -183,10 +184,8 @@ def unregister_broker(image: MetadataImage, settings: Settings, request: Any) ->
             ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker ID {request.broker_id} is not currently registered"
         )
     chunks = image.partition_chunks
-    rows = dict.fromkeys(rows_with_isr(chunks, broker.broker_id)) | dict.fromkeys(
-        rows_with_elr(chunks, broker.broker_id)
-    )
-    records = _led_anew(image, settings, rows, removed=broker.broker_id)
+    rows = sorted({*rows_with_isr(chunks, broker.broker_id), *rows_with_elr(chunks, broker.broker_id)})
+    records = _led_anew(image, settings, rows, removed={broker.broker_id})
     records.append(UnregisterBrokerRecord(broker_id=broker.broker_id, broker_epoch=broker.epoch))
     return Decision(records, UnregisterBrokerResponse())
 
@@ -275,11 +274,13 @@ def _leads(image: MetadataImage, broker: BrokerRegistration) -> bool:
     return next(rows_led_by(image.partition_chunks, broker.broker_id), None) is not None
 
 
-def fence(image: MetadataImage, settings: Settings, broker: BrokerRegistration) -> list[Record]:
-    """Removes the broker from every ISR, then fences it."""
-    rows = rows_with_isr(image.partition_chunks, broker.broker_id)
-    records = _led_anew(image, settings, rows, removed=broker.broker_id)
-    records.append(BrokerRegistrationChangeRecord(broker_id=broker.broker_id, broker_epoch=broker.epoch, fenced=FENCE))
+def fence(image: MetadataImage, settings: Settings, *brokers: BrokerRegistration) -> list[Record]:
+    """Removes the brokers from every ISR in one decision, then fences them."""
+    removed = {broker.broker_id for broker in brokers}
+    records = _led_anew(image, settings, rows_with_isr(image.partition_chunks, *removed), removed=removed)
+    for broker in brokers:
+        record = BrokerRegistrationChangeRecord(broker_id=broker.broker_id, broker_epoch=broker.epoch, fenced=FENCE)
+        records.append(record)
     return records
 
 
@@ -292,8 +293,8 @@ def _unfence(image: MetadataImage, settings: Settings, broker: BrokerRegistratio
     if broker.in_controlled_shutdown:
         version = image.metadata_version.record_version(RegisterBrokerRecord.NAME)
         change = broker._replace(fenced=False, in_controlled_shutdown=False).to_record(version)
-    rows = rows_led_by(image.partition_chunks, -1)
-    return [change, *_led_anew(image, settings, rows, added=broker.broker_id)]
+    rows = list(rows_led_by(image.partition_chunks, NO_LEADER))
+    return [change, *_led_anew(image, settings, rows, added={broker.broker_id})]
 
 
 def _leave(image: MetadataImage, settings: Settings, broker: BrokerRegistration) -> list[Record]:
@@ -301,14 +302,16 @@ def _leave(image: MetadataImage, settings: Settings, broker: BrokerRegistration)
         broker_id=broker.broker_id, broker_epoch=broker.epoch, in_controlled_shutdown=IN_CONTROLLED_SHUTDOWN
     )
     rows = rows_with_isr(image.partition_chunks, broker.broker_id)
-    return [change, *_led_anew(image, settings, rows, removed=broker.broker_id)]
+    return [change, *_led_anew(image, settings, rows, removed={broker.broker_id})]
 
 
-def _led_anew(image: MetadataImage, settings: Settings, rows: Iterable[int], **broker: int) -> list[Record]:
-    """The changes of these partitions by LeaderChanges; `broker` names the broker that comes or goes."""
+def _led_anew(
+    image: MetadataImage, settings: Settings, rows: Sequence[int], **brokers: AbstractSet[int]
+) -> list[Record]:
+    """The changes of these partitions by LeaderChanges; `brokers` are those that come or go."""
     if not image.partition_chunks:
         return []
-    return LeaderChanges(image, settings, **broker).records(rows)
+    return LeaderChanges(image, settings, **brokers).records(rows)
 
 
 def _directories_offline(
@@ -317,8 +320,8 @@ def _directories_offline(
     failed = set(broker.directories).intersection(offline)
     if not failed:
         return []
-    rows = rows_in_directories(image.partition_chunks, broker.broker_id, failed)
-    records = _led_anew(image, settings, rows, removed=broker.broker_id)
+    rows = list(rows_in_directories(image.partition_chunks, broker.broker_id, failed))
+    records = _led_anew(image, settings, rows, removed={broker.broker_id})
     left = [each for each in broker.directories if each not in failed]
     records.append(BrokerRegistrationChangeRecord(broker_id=broker.broker_id, broker_epoch=broker.epoch, log_dirs=left))
     return records

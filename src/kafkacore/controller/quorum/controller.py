@@ -301,24 +301,39 @@ class QuorumController:
         if not self._leads():
             return
         now = self._now_ms()
-        for broker_id, epoch in self._liveness.expired(now):
-            try:
-                self._session_expired(broker_id, epoch)
-            except Exception:
-                # The other silent brokers are fenced all the same.
-                LOG.exception("broker %d sends no heartbeats and could not be fenced; the next tick retries", broker_id)
+        self._fence(self._liveness.expired(now))
         idle = self._settings.config.metadata_max_idle_interval_ms
         if idle > 0 and now - self._last_append_ms >= idle and METADATA_VERSION in self._head.features:
             self._append(Decision([NoOpRecord()], None))
 
-    def _session_expired(self, broker_id: int, epoch: int) -> None:
-        broker = self._head.brokers.get(broker_id)
-        if broker is not None and broker.epoch == epoch and not broker.fenced:
-            session_ms = self._liveness.session_timeout_ms
-            LOG.warning("broker %d at epoch %d sent no heartbeat for %d ms and is fenced", broker_id, epoch, session_ms)
-            self._append(Decision(cluster.fence(self._head, self._settings, broker), None, atomic=False))
+    def _fence(self, expired: Sequence[tuple[int, int]]) -> None:
+        try:
+            self._sessions_expired(expired)
+        except Exception:
+            if len(expired) == 1:
+                told = "broker %d sends no heartbeats and could not be fenced; the next tick retries"
+                LOG.exception(told, expired[0][0])
+                return
+            # The others are fenced all the same.
+            for each in expired:
+                self._fence([each])
+
+    def _sessions_expired(self, expired: Sequence[tuple[int, int]]) -> None:
+        """Fences all these brokers in one decision."""
+        brokers = []
+        for broker_id, epoch in expired:
+            broker = self._head.brokers.get(broker_id)
+            if broker is not None and broker.epoch == epoch and not broker.fenced:
+                session_ms = self._liveness.session_timeout_ms
+                LOG.warning(
+                    "broker %d at epoch %d sent no heartbeat for %d ms and is fenced", broker_id, epoch, session_ms
+                )
+                brokers.append(broker)
+        if brokers:
+            self._append(Decision(cluster.fence(self._head, self._settings, *brokers), None, atomic=False))
         # Only now: the next tick finds a broker again that an error left unfenced.
-        self._liveness.gone(broker_id)
+        for broker_id, _ in expired:
+            self._liveness.gone(broker_id)
 
     # --- snapshots ---
 
@@ -393,7 +408,7 @@ class QuorumController:
     def _append_batch(self, records: Records) -> None:
         base = self._quorum.end_offset
         # Replayed first: a record that does not fit the image never gets into the log.
-        edit = Edit(self._head)
+        edit = Edit(self._head, decided_here=True)
         edit.replay_batch(records, base)
         writer = self._writer_for(edit)
         last = self._quorum.append(records, writer.encode_all(records))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from functools import lru_cache
 from random import Random
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from kafkacore.config import BrokerConfig, ConfigError
 from kafkacore.config.values import Value, parse
@@ -18,6 +19,7 @@ MAX_RECORDS_PER_USER_OP: Final = 10_000
 MAX_PARTITIONS_PER_REQUEST: Final = 10_000
 MIN_IN_SYNC_REPLICAS: Final = "min.insync.replicas"
 UNCLEAN_ELECTION: Final = "unclean.leader.election.enable"
+T = TypeVar("T")
 _NOUNS: Final = {TOPIC: "topic", BROKER: "broker"}
 
 
@@ -69,11 +71,25 @@ def _tell_unusable(noun: str, name: str, problem: str) -> None:
 
 def min_isr(image: MetadataImage, settings: Settings, topic: Topic) -> int:
     """min.insync.replicas, at most the number of replicas of the topic's first partition (KIP-966)."""
-    first = image.partition(topic, 0)
+    first = len(image.replicas(topic, 0))
+    wanted = wanted_isr(image, settings, topic.name)
+    return min(wanted, first) if first else wanted
+
+
+def wanted_isr(image: MetadataImage, settings: Settings, topic: str) -> int:
+    """min.insync.replicas as it is set."""
     otherwise = settings.config.min_insync_replicas
-    wanted = topic_setting(image, settings, topic.name, MIN_IN_SYNC_REPLICAS, otherwise)
+    wanted = topic_setting(image, settings, topic, MIN_IN_SYNC_REPLICAS, otherwise)
     assert isinstance(wanted, int)
-    return wanted if first is None else min(wanted, len(first.replicas))
+    return wanted
+
+
+def topic_values(
+    image: MetadataImage, settings: Settings, value_of: Callable[[MetadataImage, Settings, str], T]
+) -> tuple[T, dict[str, T]]:
+    """The value for topics without settings of their own, and that of each topic with some."""
+    names = [name for kind, name in image.configs if kind == TOPIC]
+    return value_of(image, settings, ""), {name: value_of(image, settings, name) for name in names}
 
 
 def unclean_elections(image: MetadataImage, settings: Settings, topic: str) -> bool:

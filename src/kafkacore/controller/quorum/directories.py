@@ -38,7 +38,7 @@ def assign(image: MetadataImage, settings: Settings, request: Any) -> Decision:
         ]
         told.append(made.DirectoryData(id=directory.id, topics=topics))
     records = assignment.records
-    records += LeaderChanges(image, settings, removed=broker.broker_id).records(sorted(assignment.offline_rows))
+    records += LeaderChanges(image, settings, removed={broker.broker_id}).records(sorted(assignment.offline_rows))
     return Decision(records, made(directories=told), atomic=False)
 
 

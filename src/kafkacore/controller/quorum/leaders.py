@@ -3,50 +3,88 @@ partitions of a topic, one record for each change."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import groupby
 from typing import Any, Final
 
 from kafkacore.controller.common.partition_change import Election, Rules, Target, change
-from kafkacore.controller.quorum.decisions import Settings, min_isr, unclean_elections
+from kafkacore.controller.quorum.decisions import Settings, min_isr, topic_values, unclean_elections, wanted_isr
 from kafkacore.metadata.image import MetadataImage, Topic
-from kafkacore.metadata.partition_records import ChangeRun, Record
-from kafkacore.metadata.partitions import Partition, PartitionChunk, alike
+from kafkacore.metadata.partition_records import ChangeRun, ColumnRun, Record
+from kafkacore.metadata.partitions import VECTOR_ROWS, Partition, PartitionChunk, alike
+from kafkacore.metadata.registrations import BrokerRegistration
 from kafkacore.protocol.uuid import UNASSIGNED_DIRECTORY, Uuid
 
-NO_BROKER: Final = -1
+NO_BROKERS: Final[frozenset[int]] = frozenset()
+MAX_SINGLE_DECISIONS: Final = 512  # then importing numpy costs less than deciding about more partitions one by one
 
 
 class LeaderChanges:
-    """Elects for many partitions at once. `removed` is about to leave and `added` about to join (the image does not
-    have that yet). `unclean` came back without a clean shutdown and may have lost records."""
+    """Elects for many partitions at once. `removed` are about to leave and `added` about to join (the image does not
+    have that yet). `unclean` came back without a clean shutdown and may have lost records. Nobody is both removed and
+    unclean in one decision."""
 
     def __init__(
         self, image: MetadataImage, settings: Settings, *,
-        removed: int = NO_BROKER, added: int = NO_BROKER, unclean: int = NO_BROKER,
+        removed: AbstractSet[int] = NO_BROKERS, added: AbstractSet[int] = NO_BROKERS,
+        unclean: AbstractSet[int] = NO_BROKERS,
     ) -> None:  # fmt: skip
         self._image, self._settings = image, settings
-        self._removed, self._added, self._unclean = removed, added, unclean
+        self._added, self._unclean = added, frozenset(unclean)
+        self._gone = frozenset(removed | unclean)
         self._topic_rules: dict[int, tuple[int, bool]] = {}
 
-    def records(self, rows: Iterable[int]) -> list[Record]:
+    def records(self, rows: Sequence[int]) -> list[Record]:
+        """`rows` ascend. Partitions that a decision cannot tell apart are decided once."""
+        if len(rows) > VECTOR_ROWS:
+            return self._in_columns(rows)
         made: list[Record] = []
+        done = 0
         for chunk, at, count in alike(self._image.partition_chunks, rows):
+            if len(made) >= MAX_SINGLE_DECISIONS:
+                return made + self._in_columns(rows[done:])
+            done += count
             for first, same in _of_one_kind(chunk, at, count):
                 record = self._change(chunk.get(first))
                 if record is not None:
                     made.append(record if same == 1 else ChangeRun(record, chunk.partition[first : first + same]))
         return made
 
+    def _in_columns(self, rows: Sequence[int]) -> list[Record]:
+        from kafkacore.metadata import row_kinds  # noqa: PLC0415 - loads numpy: some 100 ms
+
+        leaders = {each.broker_id: each for each in self._image.brokers.values() if self._is_candidate(each)}
+        columns, odd = row_kinds.decide_by_kind(
+            self._image,
+            rows,
+            leaders=leaders,
+            gone=self._gone,
+            least_isr=row_kinds.by_topic(self._image, topic_values(self._image, self._settings, wanted_isr)),
+            unclean=row_kinds.by_topic(self._image, topic_values(self._image, self._settings, unclean_elections)),
+            decide=self._change,
+        )
+        made: list[Record] = [] if columns is None else [ColumnRun(columns, 0, len(columns))]
+        changes = map(self._change, map(self._image.partition_at, odd.tolist()))
+        return made + [record for record in changes if record is not None]
+
     def _change(self, partition: Partition) -> Any | None:
         topic = self._image.topic_at(partition.topic_row)
         least, unclean_allowed = self.rules_of(partition, topic)
         target = Target(
-            isr=[each for each in partition.isr if each not in (self._removed, self._unclean)],
-            unclean_shutdown=frozenset([self._unclean]) if self._unclean != NO_BROKER else frozenset(),
+            isr=self._isr(partition),
+            unclean_shutdown=self._unclean,
             election=Election.UNCLEAN if unclean_allowed else Election.ONLINE,
         )
         return change(partition, topic.topic_id, target, self.rules(partition, least))
+
+    def _isr(self, partition: Partition) -> list[int]:
+        left = [each for each in partition.isr if each not in self._gone]
+        if left or self._unclean or self._image.elr_enabled or len(partition.isr) < 2:
+            return left
+        # Several leave in one decision. The ISR keeps one of them, as if they had left one after another; the leader
+        # has the most records.
+        return [partition.leader if partition.leader in partition.isr else partition.isr[0]]
 
     def rules(self, partition: Partition, least_isr: int) -> Rules:
         def may_lead(broker_id: int) -> bool:
@@ -58,9 +96,10 @@ class LeaderChanges:
 
     def _may_lead(self, broker_id: int, directory: Uuid) -> bool:
         broker = self._image.brokers.get(broker_id)
-        if broker is None or broker_id in (self._removed, self._unclean):
-            return False
-        return (broker_id == self._added or broker.active) and broker.has_online_directory(directory)
+        return broker is not None and self._is_candidate(broker) and broker.has_online_directory(directory)
+
+    def _is_candidate(self, broker: BrokerRegistration) -> bool:
+        return broker.broker_id not in self._gone and (broker.broker_id in self._added or broker.active)
 
     def rules_of(self, partition: Partition, topic: Topic) -> tuple[int, bool]:
         """min.insync.replicas of a partition's topic, and whether it allows unclean elections."""

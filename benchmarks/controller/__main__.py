@@ -1,0 +1,222 @@
+"""`python -m benchmarks.controller`: what the controller's decisions and its image cost, from 1,000 partitions on.
+
+- zone: nine brokers in three racks, topics of one partition, RF 3, placed in stripes. The three sessions of one rack
+  end in one check. Measured from the check to the published root, with the batches built for the log; the commit takes
+  no time. "follow" is what another node needs to read those batches and to replay them.
+- snapshot: a snapshot of topics of ten partitions, RF 3, is read and becomes an image. The memory is that of the image
+  alone, by the growth of the process.
+
+Milliseconds of wall time, and of CPU in a second column: a machine with other work shows in the difference.
+"""
+
+import argparse
+import gc
+import logging
+import random
+import resource
+import statistics
+import time
+
+from kafkacore._fast.record.batch import Batches
+from kafkacore.config import BrokerConfig
+from kafkacore.controller.common.placement import UsableBroker, place
+from kafkacore.controller.quorum.controller import QuorumController
+from kafkacore.controller.quorum.decisions import Settings
+from kafkacore.metadata.partition_records import PartitionRecords, PartitionRun, record_count
+from kafkacore.metadata.publishing import MetadataPublisher
+from kafkacore.metadata.records import RecordWriter, decode_batch
+from kafkacore.metadata.snapshot import image_of, records_of
+from kafkacore.protocol.features import LATEST_METADATA_VERSION, honoured_levels
+from kafkacore.protocol.messages import FeatureLevelRecord, RegisterBrokerRecord, TopicRecord
+from kafkacore.protocol.uuid import Uuid
+from kafkacore.raft import control
+from kafkacore.raft.committed import CommittedBatch
+
+BROKERS, RACKS, FACTOR = 9, 3, 3
+COUNTS = (1_000, 10_000, 100_000, 1_000_000)
+PARTITIONS_OF_A_TOPIC = 10
+RECORDS_OF_A_BATCH = 10_000
+MAX_BATCH_BYTES = 8 << 20
+SESSION_MS = 9_000
+EPOCH = 1
+CONFIG = BrokerConfig(
+    {
+        "process.roles": "controller",
+        "node.id": "100",
+        "controller.quorum.voters": "100@localhost:9093",
+        "controller.listener.names": "CONTROLLER",
+        "listeners": "CONTROLLER://:9093",
+        "log.dirs": "/nowhere",
+        "min.insync.replicas": "2",
+        "metadata.max.idle.interval.ms": "0",
+    }
+)
+
+
+def cluster_records(topics, partitions):
+    """The records of a snapshot of the cluster."""
+    levels = honoured_levels(LATEST_METADATA_VERSION)
+    for name, level in levels.items():
+        if level and name != "kraft.version":
+            yield FeatureLevelRecord(name=name, feature_level=level)
+    for broker in range(1, BROKERS + 1):
+        yield RegisterBrokerRecord(
+            broker_id=broker, broker_epoch=broker, incarnation_id=uuid(broker), rack=f"rack{broker % RACKS}",
+            fenced=False, log_dirs=[directory(broker)],
+            end_points=[RegisterBrokerRecord.BrokerEndpoint(name="PLAINTEXT", host="h", port=9092)],
+        )  # fmt: skip
+    usable = [UsableBroker(each, f"rack{each % RACKS}", False) for each in range(1, BROKERS + 1)]
+    placed = iter(place(usable, topics * partitions, FACTOR, random.Random(1)))
+    for topic in range(topics):
+        columns = PartitionRecords()
+        yield TopicRecord(name=f"topic-{topic}", topic_id=uuid(1000 + topic))
+        columns.number(uuid(1000 + topic), 0, partitions)
+        for _ in range(partitions):
+            replicas = tuple(next(placed))
+            columns.place(1, replicas, replicas, replicas[0], [directory(each) for each in replicas])
+        yield PartitionRun(uuid(1000 + topic), columns, 0, partitions)
+
+
+def uuid(number):
+    return Uuid(number.to_bytes(16, "big"))
+
+
+def directory(broker):
+    return uuid(10**6 + broker)
+
+
+class Log:
+    """The quorum of a controller that commits at once: it builds the batches and keeps them."""
+
+    leader_id, kraft_version = 100, 1
+
+    def __init__(self):
+        self.end_offset = 1
+        self.batches = []
+
+    def leads(self, epoch):
+        return True
+
+    def append(self, records, values):
+        data = control.data_batch(values, self.end_offset, EPOCH, 0, MAX_BATCH_BYTES)
+        base, self.end_offset = self.end_offset, self.end_offset + record_count(records)
+        self.batches.append((CommittedBatch(base, self.end_offset - 1, EPOCH, 0, records, len(data)), data))
+        return self.end_offset - 1
+
+
+class Stopwatch:
+    def __enter__(self):
+        gc.collect()
+        gc.disable()
+        self.wall, self.cpu = time.perf_counter(), time.process_time()
+        return self
+
+    def __exit__(self, *_):
+        self.wall_ms = (time.perf_counter() - self.wall) * 1e3
+        self.cpu_ms = (time.process_time() - self.cpu) * 1e3
+        gc.enable()
+
+
+def lose_a_zone(image):
+    """One measurement: the decision and its root, then the replay by another node."""
+    log, now = Log(), [0]
+    log.end_offset = image.offset + 1
+    published = MetadataPublisher()
+    controller = QuorumController(
+        Settings("cluster", CONFIG, random.Random(1)), log, [], lambda: now[0], on_root=published.adopt
+    )
+    controller.image = image
+    controller.on_leading(EPOCH)
+    others = [each for each in image.brokers.values() if each.broker_id % RACKS]
+    while now[0] < SESSION_MS - 1:
+        now[0] += 1
+        for each in others if now[0] % 1000 == 0 else ():
+            controller._liveness.heard(each.broker_id, each.epoch, now[0])
+        controller.next_tick_ms  # noqa: B018 - looks at the clock, so that the time counts as silence
+    now[0] += 1
+    with Stopwatch() as decided:
+        controller.tick()
+        for batch, _ in log.batches:
+            controller.on_batch(batch)
+    lost = [each for each in published.image.brokers.values() if each.fenced]
+    assert len(lost) == BROKERS // RACKS
+    assert published.image is controller.image
+    follower = MetadataPublisher()
+    follower._head = image
+    with Stopwatch() as followed:
+        for _, data in log.batches:
+            for batch in Batches(data):
+                follower.apply(decode_batch(batch), batch.base_offset, EPOCH, 0)
+    return decided, followed, len(log.batches)
+
+
+def zone(counts, rounds):
+    print(
+        "| partitions | decided and published ms | CPU ms | follow ms | CPU ms | batches |\n|---|---|---|---|---|---|"
+    )
+    for count in counts:
+        image = image_of(cluster_records(count, 1), 0, EPOCH, 0)
+        runs = [lose_a_zone(image) for _ in range(rounds + 1)][1:]
+        told = [
+            statistics.median(getattr(run[part], name) for run in runs)
+            for part in (0, 1) for name in ("wall_ms", "cpu_ms")
+        ]  # fmt: skip
+        print(f"| {count:,} | " + " | ".join(f"{each:.1f}" for each in told) + f" | {runs[0][2]} |")
+
+
+def snapshot_batches(count):
+    """The batches of a snapshot, as they are on the disk."""
+    image = image_of(cluster_records(count // PARTITIONS_OF_A_TOPIC, PARTITIONS_OF_A_TOPIC), 0, EPOCH, 0)
+    writer, values, made = RecordWriter(LATEST_METADATA_VERSION), [], []
+    for record in records_of(image):
+        values.append(writer.encode(record))
+        if len(values) == RECORDS_OF_A_BATCH:
+            made.append(control.data_batch(values, 0, EPOCH, 0, MAX_BATCH_BYTES))
+            values = []
+    made.append(control.data_batch(values, 0, EPOCH, 0, MAX_BATCH_BYTES))
+    return made
+
+
+def snapshot(counts, rounds):
+    print("| partitions | loaded ms | CPU ms | image MiB |\n|---|---|---|---|")
+    for count in counts:
+        batches = snapshot_batches(count)
+        gc.collect()
+        runs, memory = [], []
+        for _ in range(rounds):
+            before = rss_mib()
+            with Stopwatch() as loaded:
+                image = image_of(
+                    (record for data in batches for batch in Batches(data) for record in decode_batch(batch)),
+                    0, EPOCH, 0,
+                )  # fmt: skip
+            runs.append(loaded)
+            memory.append(rss_mib() - before)
+            assert image.partition_count == count
+            del image
+            gc.collect()
+        wall, cpu = (statistics.median(getattr(run, name) for run in runs) for name in ("wall_ms", "cpu_ms"))
+        # The first round grows the process; later ones find the memory of the image before them.
+        print(f"| {count:,} | {wall:.0f} | {cpu:.0f} | {max(memory):.0f} |")
+
+
+def rss_mib():
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return int(file.read().split()[1]) * resource.getpagesize() / (1 << 20)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--rows", nargs="+", choices=("zone", "snapshot"), default=["zone", "snapshot"])
+    parser.add_argument("--counts", nargs="+", type=int, default=list(COUNTS))
+    parser.add_argument("--rounds", type=int, default=5)
+    arguments = parser.parse_args()
+    logging.disable(logging.WARNING)
+    if "zone" in arguments.rows:
+        zone([count for count in arguments.counts if count <= 100_000], arguments.rounds)
+    if "snapshot" in arguments.rows:
+        snapshot(arguments.counts, arguments.rounds)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,227 @@
+"""PartitionChangeRecords of many topics in columns: decided, written, read and replayed as vectors.
+
+A broker that fails changes one partition of each of 100,000 topics. Those changes have no bytes in common, as a
+ChangeRun needs it, but few fields: leader, ISR, recovery state and eligible replicas. This module and `bulk` import
+numpy; only large clusters import them.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from kafkacore._fast.schema.columns import RowCodec
+from kafkacore.metadata.partition_records import ColumnRun
+from kafkacore.metadata.partitions import CHUNK_ROWS, NO_LEADER_CHANGE, NO_RECOVERY_CHANGE, Ids, PartitionChunk
+from kafkacore.protocol.errors import ProtocolError
+from kafkacore.protocol.messages import PartitionChangeRecord
+from kafkacore.protocol.uuid import Uuid
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+NAME: Final = "PartitionChangeRecord"
+NULL: Final = -1  # the count of a list that a record leaves as it is
+UUID_BYTES: Final = 16
+_LAST_EPOCH: Final = np.iinfo(np.int32).max
+_NOT_IN_COLUMNS: Final = ("replicas", "removing_replicas", "adding_replicas", "directories")
+_LISTS: Final = {"isr": "isr", "elr": "eligible_leader_replicas", "last_known_elr": "last_known_elr"}
+
+Ints = npt.NDArray[np.int32]
+Rows = slice | npt.NDArray[np.intp]  # of columns
+
+
+class ListColumn:
+    """A list of broker ids in each row: `values[i, :counts[i]]`; behind them stands -1. The count of a list that does
+    not change is NULL."""
+
+    __slots__ = ("counts", "values")
+
+    def __init__(self, values: Ints, counts: Ints) -> None:
+        self.values, self.counts = values, counts
+
+    @classmethod
+    def unchanged(cls, rows: int, width: int = 1) -> ListColumn:
+        return cls(np.full((rows, width), -1, np.int32), np.full(rows, NULL, np.int32))
+
+    def get(self, row: int) -> list[int] | None:
+        count = int(self.counts[row])
+        return None if count < 0 else self.values[row, :count].tolist()
+
+    def lists(self, told: Rows, wanted: npt.NDArray[np.bool_]) -> list[Ids | None]:
+        """The lists of the wanted ones among the rows `told`."""
+        counts = self.counts[told][wanted].tolist()
+        values = self.values[told][wanted].tolist()
+        return [None if count < 0 else tuple(ids[:count]) for ids, count in zip(values, counts, strict=True)]
+
+
+class ChangeColumns:
+    """Row i changes partition `partition[i]` of the topic `topic_ids[i]`, 16 bytes each.
+
+    `rows[i]` is its row in the image that the change was decided on, or None for changes that were read from a log.
+    """
+
+    def __init__(self, partition: Ints, topic_ids: npt.NDArray[np.uint8], rows: npt.NDArray[np.int64] | None) -> None:
+        count = len(partition)
+        self.partition, self.topic_ids, self.rows = partition, topic_ids, rows
+        self.leader = np.full(count, NO_LEADER_CHANGE, np.int32)
+        self.recovery = np.full(count, NO_RECOVERY_CHANGE, np.int8)
+        self.isr = self.elr = self.last_known_elr = ListColumn.unchanged(count)
+        self._encoded: tuple[int, tuple[bytes, array[int]]] | None = None
+
+    def __len__(self) -> int:
+        return len(self.partition)
+
+    def topic_id(self, row: int) -> Uuid:
+        return Uuid(self.topic_ids[row].tobytes())
+
+    def record(self, row: int) -> Any:
+        """The record of one row."""
+        return PartitionChangeRecord(
+            partition_id=int(self.partition[row]),
+            topic_id=self.topic_id(row),
+            leader=int(self.leader[row]),
+            leader_recovery_state=int(self.recovery[row]),
+            **{field: getattr(self, name).get(row) for name, field in _LISTS.items()},
+        )
+
+    def encode(self, version: int, prefix: bytes) -> tuple[bytes, array[int]]:
+        """All rows as records, each after `prefix`, and the end of each record. Batches that share the columns share
+        one native call."""
+        if self._encoded is None or self._encoded[0] != version:
+            columns: dict[str, Any] = {
+                "partition_id": self.partition,
+                "topic_id": self.topic_ids,
+                "leader": self.leader,
+                "leader_recovery_state": self.recovery,
+            }
+            for name, field in _LISTS.items():
+                told: ListColumn = getattr(self, name)
+                if told.counts.max(initial=NULL) > NULL:
+                    columns[field] = np.ascontiguousarray(told.values), told.counts
+            self._encoded = version, _codec(version).encode(columns, prefix=prefix)
+        return self._encoded[1]
+
+    @classmethod
+    def decode(cls, version: int, data: Buffer, starts: array[int], ends: array[int]) -> ChangeColumns | None:
+        """Reads the record at `data[starts[i]:ends[i]]` into row i. None when a record has more replicas than others,
+        or changes what has no column here: then they are read one by one. Raises ProtocolError."""
+        count, width = len(starts), _width(version, memoryview(data), starts, ends)
+        made = cls(np.zeros(count, np.int32), np.zeros((count, UUID_BYTES), np.uint8), None)
+        lists = {field: ListColumn.unchanged(count, width) for field in _LISTS.values()}
+        others = {field: ListColumn.unchanged(count) for field in _NOT_IN_COLUMNS[:-1]}
+        directories = np.full(count, NULL, np.int32)
+        columns: dict[str, Any] = {
+            "partition_id": made.partition,
+            "topic_id": made.topic_ids,
+            "leader": made.leader,
+            "leader_recovery_state": made.recovery,
+            "directories": (np.zeros((count, 1, UUID_BYTES), np.uint8), directories),
+        }
+        columns |= {field: (each.values, each.counts) for field, each in (lists | others).items()}
+        try:
+            _codec(version).decode(data, starts, ends, columns)
+        except ProtocolError:
+            return None  # it is broken, or wider than the columns: the reader of single records tells
+        if directories.max() > NULL or any(each.counts.max() > NULL for each in others.values()):
+            return None
+        for name, field in _LISTS.items():
+            setattr(made, name, lists[field])
+        return made
+
+
+def located(run: ColumnRun, row_of: Callable[[Uuid, int], int]) -> npt.NDArray[np.int64]:
+    """The rows of a run's partitions in another image than the one it was decided on."""
+    partitions = run.columns.partition[run.first : run.first + run.count].tolist()
+    ids = run.columns.topic_ids[run.first : run.first + run.count].tobytes()
+    told = [Uuid(ids[at : at + UUID_BYTES]) for at in range(0, len(ids), UUID_BYTES)]
+    return np.fromiter(map(row_of, told, partitions), np.int64, run.count)
+
+
+def ascending(rows: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.intp] | None]:
+    """The rows in order, and their places before; None when they were in order. Equal rows stay in their order."""
+    if (rows[1:] > rows[:-1]).all():
+        return rows, None
+    order = np.argsort(rows, kind="stable")
+    return rows[order], order
+
+
+def spans(rows: npt.NDArray[np.int64]) -> Iterator[tuple[int, npt.NDArray[np.int64], slice]]:
+    """For each chunk that ascending rows touch: its number, their indexes in it, and their places in `rows`."""
+    if not len(rows):
+        return
+    first, last = int(rows[0]) // CHUNK_ROWS, int(rows[-1]) // CHUNK_ROWS
+    ends = np.searchsorted(rows, np.arange(first + 1, last + 2) * CHUNK_ROWS).tolist()
+    at = 0
+    for number, end in enumerate(ends, first):
+        if end > at:
+            yield number, rows[at:end] - number * CHUNK_ROWS, slice(at, end)
+        at = end
+
+
+def change_rows(chunk: PartitionChunk, indexes: npt.NDArray[np.int64], columns: ChangeColumns, told: Rows) -> None:
+    """Applies the rows `told` of the columns to the rows `indexes` of a chunk, each of which is there once. Raises
+    OverflowError for an epoch that has no successor."""
+    leader = columns.leader[told]
+    led = indexes[leader != NO_LEADER_CHANGE]
+    leaders, leader_epochs = _ints(chunk.leader), _ints(chunk.leader_epoch)
+    partition_epochs = _ints(chunk.partition_epoch)
+    if _LAST_EPOCH in partition_epochs[indexes] or _LAST_EPOCH in leader_epochs[led]:
+        raise OverflowError
+    leaders[led] = leader[leader != NO_LEADER_CHANGE]
+    leader_epochs[led] += 1
+    partition_epochs[indexes] += 1
+    recovery = columns.recovery[told]
+    recovers = recovery != NO_RECOVERY_CHANGE
+    np.frombuffer(chunk.recovery, np.int8)[indexes[recovers]] = recovery[recovers]
+    _change_isr(chunk, indexes, columns.isr, told)
+    rare = (columns.elr.counts[told] > NULL) | (columns.last_known_elr.counts[told] > NULL)
+    if rare.any():
+        _change_elr(
+            chunk, indexes[rare].tolist(), columns.elr.lists(told, rare), columns.last_known_elr.lists(told, rare)
+        )
+
+
+def _change_elr(
+    chunk: PartitionChunk, indexes: list[int], elr: list[Ids | None], last_known_elr: list[Ids | None]
+) -> None:
+    for index, eligible, last in zip(indexes, elr, last_known_elr, strict=True):
+        chunk.change_elr(index, eligible, last)
+
+
+def _change_isr(chunk: PartitionChunk, indexes: npt.NDArray[np.int64], isr: ListColumn, told: Rows) -> None:
+    counts, values = isr.counts[told], isr.values[told]
+    changed = counts > NULL
+    if not changed.all():
+        indexes, counts, values = indexes[changed], counts[changed], values[changed]
+    widest = int(counts.max(initial=0))
+    if widest > chunk.width:
+        chunk.widen(widest)
+    target = _ints(chunk.isr).reshape(-1, chunk.width)
+    width = min(chunk.width, values.shape[1])
+    if width < chunk.width:
+        target[indexes, width:] = -1
+        target[indexes, :width] = values
+    else:
+        target[indexes] = values[:, :width]
+
+
+def _ints(values: array[int]) -> Ints:
+    """A view that writes through."""
+    return np.frombuffer(values, np.int32)
+
+
+def _width(version: int, view: memoryview, starts: array[int], ends: array[int]) -> int:
+    """The room for the lists of a row: that of the first record, and a few more."""
+    first = PartitionChangeRecord.decode(view[starts[0] : ends[0]], version)
+    return 2 + max(2, *[len(getattr(first, field) or ()) for field in _LISTS.values()])
+
+
+@cache
+def _codec(version: int) -> RowCodec:
+    return RowCodec(NAME, version)

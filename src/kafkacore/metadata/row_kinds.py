@@ -1,0 +1,372 @@
+"""One decision for all partitions that it cannot tell apart, and the changes of all of them in columns.
+
+A decision sees a pattern of a partition: which places of the replica list are in the ISR and in which order,
+which of them may lead, which are gone, which one leads. Three lost brokers of nine, with 100,000 partitions in
+stripes, make some fifty patterns. `decide` makes the record of one partition of each pattern; its brokers become places
+in the replica list, and the places become the brokers of every other partition of the pattern.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from operator import itemgetter
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kafkacore.metadata.change_columns import NULL, ChangeColumns, Ints, ListColumn, spans
+from kafkacore.metadata.image import TOPIC_CHUNK_ROWS, MetadataImage, Topic
+from kafkacore.metadata.partitions import (
+    NO_LEADER,
+    NO_LEADER_CHANGE,
+    NOTHING_RARE,
+    Partition,
+    PartitionChunk,
+    Rare,
+)
+from kafkacore.metadata.registrations import BrokerRegistration
+from kafkacore.protocol.uuid import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY, ZERO
+
+Rows = npt.NDArray[np.int64]
+Bits = npt.NDArray[np.uint8]
+ByTopic = npt.NDArray[Any] | int | bool  # by topic row, or one value for all topics
+MAX_REPLICAS: Final = 7  # a place fits three bits, so that a pattern fits a number
+_PLACE_BITS: Final = 3
+_DIRECT_IDS: Final = 1 << 16  # brokers with smaller ids are looked up in a table
+_BUCKET_BITS: Final = 16
+_TOPIC_ID: Final = itemgetter(Topic._fields.index("topic_id"))
+_MIX: Final = np.uint64(0x9E3779B97F4A7C15)
+
+
+class Decided(NamedTuple):
+    """`columns` is None when nothing changes. `odd` has the rows that must be decided one by one."""
+
+    columns: ChangeColumns | None
+    odd: Rows
+
+
+def decide_by_kind(
+    image: MetadataImage,
+    rows: Sequence[int] | Rows,
+    *,
+    leaders: Mapping[int, BrokerRegistration],
+    gone: AbstractSet[int],
+    least_isr: ByTopic,
+    unclean: ByTopic,
+    decide: Callable[[Partition], Any | None],
+) -> Decided:
+    """`leaders` may lead, in their working directories; `gone` leave every ISR. `least_isr` is min.insync.replicas of
+    each topic, `unclean` says whether it allows unclean elections. `decide` returns a PartitionChangeRecord or None,
+    and depends on nothing else of a partition than its pattern. `rows` ascend."""
+    made = _Gathered(image, np.asarray(rows, np.int64))
+    least = _least_isr(image, made, least_isr)
+    pattern = _pattern(made, leaders, gone, least, _taken(unclean, made.topic))
+    ordinary = ~made.odd
+    kinds, examples = _kinds(pattern, ordinary)
+    plan = _Plan(len(examples), made.width)
+    for kind, example in enumerate(examples.tolist()):
+        partition = image.partition_at(int(made.rows[example]))
+        plan.put(kind, partition, decide(partition))
+    odd = made.odd | plan.odd[kinds]
+    changed = np.flatnonzero(plan.changes[kinds] & ~odd)
+    columns = plan.columns(image, made, kinds, changed) if len(changed) else None
+    return Decided(columns, made.rows[odd])
+
+
+class _Gathered:
+    """The selected rows as vectors: for each place of a replica list one vector of brokers."""
+
+    def __init__(self, image: MetadataImage, rows: Rows) -> None:
+        chunks = image.partition_chunks
+        self.rows, count = rows, len(rows)
+        parts = [(chunks[number], indexes, at) for number, indexes, at in spans(rows)]
+        self.width = max([chunk.width for chunk, _, _ in parts], default=1)
+        self.odd = np.zeros(count, bool)
+        self.topic, self.partition, self.leader = (np.empty(count, np.int32) for _ in range(3))
+        self.recovery = np.empty(count, np.uint8)
+        self.replicas = np.full((self.width, count), -1, np.int32)
+        self.isr = np.full((self.width, count), -1, np.int32)
+        self.directories = np.zeros((self.width, 2, count), np.uint64)  # the halves of each id apart
+        self.rare = np.zeros(count, np.int32)
+        self.rare_values: list[Rare] = [NOTHING_RARE]
+        codes: dict[Rare | None, int] = {None: 0}
+        for chunk, indexes, at in parts:
+            self._take(chunk, indexes, at, codes)
+        self.count = (self.replicas >= 0).sum(0, np.uint8)
+        if self.width > MAX_REPLICAS:
+            self.odd[:] = True
+
+    def _take(self, chunk: PartitionChunk, indexes: Rows, at: slice, codes: dict[Rare | None, int]) -> None:
+        width = chunk.width
+        self.topic[at] = np.frombuffer(chunk.topic, np.int32)[indexes]
+        self.partition[at] = np.frombuffer(chunk.partition, np.int32)[indexes]
+        self.leader[at] = np.frombuffer(chunk.leader, np.int32)[indexes]
+        self.recovery[at] = np.frombuffer(chunk.recovery, np.uint8)[indexes]
+        self.replicas[:width, at] = np.frombuffer(chunk.replicas, np.int32).reshape(-1, width)[indexes].T
+        self.isr[:width, at] = np.frombuffer(chunk.isr, np.int32).reshape(-1, width)[indexes].T
+        directories = np.frombuffer(chunk.directories, np.uint64).reshape(-1, width, 2)[indexes]
+        self.directories[:width, :, at] = directories.transpose(1, 2, 0)
+        if chunk.rare:
+            found = [codes.setdefault(rare, len(codes)) for rare in map(chunk.rare.get, indexes.tolist())]
+            self.rare[at] = found
+            self.rare_values += [rare for rare in list(codes)[len(self.rare_values) :] if rare is not None]
+
+    def places_of(self, brokers: Ints) -> Bits:
+        """The place of each broker in its row's replicas, from 1; 0 for one that is not there."""
+        found = np.zeros(len(brokers), np.uint8)
+        for place in range(self.width):
+            found += (brokers == self.replicas[place]).view(np.uint8) * np.uint8(place + 1)
+        # -1 fills the ends of short rows: it matched there, and perhaps several times.
+        found[brokers < 0] = 0
+        return found
+
+
+def _pattern(
+    made: _Gathered,
+    leaders: Mapping[int, BrokerRegistration],
+    gone: AbstractSet[int],
+    least_isr: Ints,
+    unclean: npt.NDArray[Any],
+) -> npt.NDArray[np.uint64]:
+    pattern = np.zeros(len(made.rows), np.uint64)
+    if made.width > MAX_REPLICAS:
+        return pattern
+
+    def add(values: npt.NDArray[Any], bits: int) -> None:
+        np.left_shift(pattern, np.uint64(bits), out=pattern)
+        np.bitwise_or(pattern, values.astype(np.uint64), out=pattern)
+
+    for place in range(made.width):
+        places = made.places_of(made.isr[place])
+        made.odd |= (places == 0) & (made.isr[place] >= 0)
+        add(places, _PLACE_BITS)
+        add(_may_lead(made.replicas[place], made.directories[place], leaders), 1)
+        add(_index_of(made.replicas[place], sorted(gone)) >= 0, 1)
+    leader = made.places_of(made.leader)
+    made.odd |= (leader == 0) & (made.leader != NO_LEADER)
+    add(leader, _PLACE_BITS)
+    add(made.count, _PLACE_BITS)
+    add(made.recovery & 1, 1)
+    add(unclean, 1)
+    add(least_isr, _PLACE_BITS)
+    _add_rare(made, add)
+    return pattern
+
+
+def by_topic(image: MetadataImage, told: tuple[int | bool, Mapping[str, int | bool]]) -> ByTopic:
+    """A value for each topic row, or one for all: from the usual value, and those of topics with one of their own."""
+    usual, own = told
+    different = {name: value for name, value in own.items() if value != usual}
+    if not different:
+        return usual
+    made = np.full(image.topic_rows, usual)
+    for name, value in different.items():
+        row = image.topics_by_name.get(name)
+        if row is not None:
+            made[row] = value
+    return made
+
+
+def _taken(values: ByTopic, topics: Ints) -> npt.NDArray[Any]:
+    return values[topics] if isinstance(values, np.ndarray) else np.full(len(topics), values)
+
+
+def _least_isr(image: MetadataImage, made: _Gathered, wanted: ByTopic) -> Ints:
+    """At most the number of replicas of the topic's first partition (KIP-966). Without ELR nothing depends on it."""
+    if not image.elr_enabled:
+        return np.zeros(len(made.rows), np.int32)
+    least = _taken(wanted, made.topic).astype(np.int32)
+    bound = made.count.astype(np.int32)
+    elsewhere = (made.partition != 0) & (least > 1)
+    topics, inverse = np.unique(made.topic[elsewhere], return_inverse=True)
+    bound[elsewhere] = np.array([_first_replicas(image, row) for row in topics.tolist()], np.int32)[inverse]
+    # Without a first partition there is no bound.
+    least = np.minimum(least, np.where(bound == 0, least, bound))
+    made.odd |= least > MAX_REPLICAS
+    return np.clip(least, 0, MAX_REPLICAS).astype(np.int32)
+
+
+def _first_replicas(image: MetadataImage, topic_row: int) -> int:
+    return len(image.replicas(image.topic_at(topic_row), 0))
+
+
+def _add_rare(made: _Gathered, add: Callable[[npt.NDArray[Any], int], None]) -> None:
+    """Eligible replicas as a bit for each place, and the place of the last known leader."""
+    elr, last = np.zeros(len(made.rows), np.uint8), np.zeros(len(made.rows), np.uint8)
+    if len(made.rare_values) > 1:
+        values, codes = made.rare_values, made.rare
+        moves = np.array([bool(each.removing or each.adding or len(each.last_known_elr) > 1) for each in values])
+        made.odd |= moves[codes]
+        for index in range(max(len(each.elr) for each in values)):
+            brokers = np.array([each.elr[index] if index < len(each.elr) else -1 for each in values], np.int32)[codes]
+            places = made.places_of(brokers)
+            made.odd |= (places == 0) & (brokers >= 0)
+            elr |= np.where(places > 0, 1 << (places.astype(np.int32) - 1).clip(0), 0).astype(np.uint8)
+        brokers = np.array([each.last_known_elr[0] if each.last_known_elr else -1 for each in values], np.int32)[codes]
+        last = made.places_of(brokers)
+        made.odd |= (last == 0) & (brokers >= 0)
+    add(elr, made.width)
+    add(last, _PLACE_BITS)
+
+
+def _may_lead(
+    brokers: Ints, directories: npt.NDArray[np.uint64], leaders: Mapping[int, BrokerRegistration]
+) -> npt.NDArray[np.bool_]:
+    """As BrokerRegistration.has_online_directory decides for each one."""
+    ids = sorted(leaders)
+    found = _index_of(brokers, ids)
+    online = _equal(directories, _halves(MIGRATING_DIRECTORY)) | _equal(directories, _halves(UNASSIGNED_DIRECTORY))
+    for at in range(max((len(leaders[each].directories) for each in ids), default=0)):
+        own = [leaders[each].directories for each in ids]
+        table = np.array([_halves(each[at] if at < len(each) else LOST_DIRECTORY) for each in own])
+        online |= _equal(directories, table[found].T)
+    online &= (directories[0] != _halves(LOST_DIRECTORY)[0]) | (directories[1] != _halves(LOST_DIRECTORY)[1])
+    able: npt.NDArray[np.bool_] = (found >= 0) & online
+    return able
+
+
+def _index_of(brokers: Ints, ids: list[int]) -> npt.NDArray[np.int64]:
+    """The index of each broker in `ids`, which ascend; -1 for one that is not there."""
+    if not ids:
+        return np.full(len(brokers), -1)
+    if ids[-1] < _DIRECT_IDS:
+        table = np.full(ids[-1] + 3, -1)  # the last two are for -1 and for larger ids
+        table[ids] = np.arange(len(ids))
+        return table[np.minimum(brokers, ids[-1] + 1)]
+    known = np.array(ids)
+    at = np.searchsorted(known, brokers).clip(0, len(ids) - 1)
+    return np.where(known[at] == brokers, at, -1)
+
+
+def _halves(directory: bytes) -> npt.NDArray[np.uint64]:
+    return np.frombuffer(directory, np.uint64)
+
+
+def _equal(directories: npt.NDArray[np.uint64], other: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
+    equal: npt.NDArray[np.bool_] = (directories[0] == other[0]) & (directories[1] == other[1])
+    return equal
+
+
+def _kinds(pattern: npt.NDArray[np.uint64], wanted: npt.NDArray[np.bool_]) -> tuple[npt.NDArray[np.intp], Rows]:
+    """The kind of each row, and a row of each kind. Rows that are not wanted get any kind."""
+    at = np.flatnonzero(wanted)
+    kinds = np.zeros(len(pattern), np.intp)
+    if not len(at):
+        return kinds, np.zeros(0, np.int64)
+    used = pattern[at]
+    # Sorting costs ten times as much as counting the few patterns in buckets.
+    buckets = ((used * _MIX) >> np.uint64(64 - _BUCKET_BITS)).astype(np.intp)
+    example = np.full(1 << _BUCKET_BITS, -1)
+    example[buckets] = np.arange(len(at))
+    if (used[example[buckets]] == used).all():
+        taken = np.flatnonzero(example >= 0)
+        number = np.zeros(1 << _BUCKET_BITS, np.intp)
+        number[taken] = np.arange(len(taken))
+        kinds[at] = number[buckets]
+        return kinds, at[example[taken]]
+    _, first, inverse = np.unique(used, return_index=True, return_inverse=True)
+    kinds[at] = inverse
+    return kinds, at[first]
+
+
+class _Plan:
+    """The record of each kind, with places in the replica list instead of brokers. Place `width` is no broker."""
+
+    def __init__(self, kinds: int, width: int) -> None:
+        kinds = max(kinds, 1)  # rows that are all odd have kind 0
+        self.width = width
+        self.odd, self.changes = np.zeros(kinds, bool), np.zeros(kinds, bool)
+        self.leader = np.full(kinds, NO_LEADER_CHANGE)
+        self.recovery = np.full(kinds, -1, np.int8)
+        self.lists = {
+            name: (np.full((kinds, width), width), np.full(kinds, NULL, np.int32))
+            for name in ("isr", "elr", "last_known_elr")
+        }
+
+    def put(self, kind: int, partition: Partition, record: Any | None) -> None:
+        if record is None:
+            return
+        self.changes[kind] = True
+        places = {broker: place for place, broker in enumerate(partition.replicas)}
+        told = {
+            "isr": record.isr,
+            "elr": record.eligible_leader_replicas,
+            "last_known_elr": record.last_known_elr,
+        }
+        brokers = [each for ids in told.values() for each in ids or ()]
+        brokers += [record.leader] if record.leader >= 0 else []
+        moved = (record.replicas, record.removing_replicas, record.adding_replicas, record.directories)
+        if moved != (None, None, None, None) or not places.keys() >= set(brokers):
+            self.odd[kind] = True
+            return
+        self.leader[kind] = places[record.leader] if record.leader >= 0 else record.leader
+        self.recovery[kind] = record.leader_recovery_state
+        for name, ids in told.items():
+            if ids is not None:
+                values, counts = self.lists[name]
+                values[kind, : len(ids)] = [places[each] for each in ids]
+                counts[kind] = len(ids)
+
+    def columns(
+        self, image: MetadataImage, made: _Gathered, kinds: npt.NDArray[np.intp], at: npt.NDArray[np.intp]
+    ) -> ChangeColumns:
+        """The changes of the gathered rows `at`."""
+        kinds = kinds[at]
+        topic_ids = _topic_ids(image, made.topic[at])
+        columns = ChangeColumns(made.partition[at], topic_ids, made.rows[at])
+        replicas = np.vstack([made.replicas, np.full(len(made.rows), -1, np.int32)])
+        leader = self.leader[kinds]
+        columns.leader = np.where(leader >= 0, replicas[leader, at], leader).astype(np.int32)
+        columns.recovery = self.recovery[kinds]
+        for name, (places, counts) in self.lists.items():
+            if counts.max() > NULL:
+                values = replicas[places[kinds], at[:, None]]
+                setattr(columns, name, ListColumn(values, counts[kinds]))
+        columns.elr = _sorted(columns.elr)
+        return columns
+
+
+def _sorted(column: ListColumn) -> ListColumn:
+    """Eligible replicas are a set; records list them in order of their ids."""
+    if column.values.shape[1] < 2:
+        return column
+    last = np.iinfo(np.int32).max
+    values = np.sort(np.where(column.values < 0, last, column.values), axis=1)
+    return ListColumn(np.where(values == last, -1, values).astype(np.int32), column.counts)
+
+
+def _topic_ids(image: MetadataImage, topics: Ints) -> npt.NDArray[np.uint8]:
+    numbers = topics // TOPIC_CHUNK_ROWS
+    used = np.unique(numbers)
+    ids = np.frombuffer(b"".join([_ids_of(image.topic_chunks[number]) for number in used.tolist()]), "V16")
+    first = np.zeros(len(image.topic_chunks), np.int64)
+    first[used] = np.arange(len(used)) * TOPIC_CHUNK_ROWS
+    made: npt.NDArray[np.uint8] = ids[first[numbers] + topics % TOPIC_CHUNK_ROWS].view(np.uint8).reshape(-1, 16)
+    return made
+
+
+def _ids_of(chunk: Sequence[Topic | None]) -> bytes:
+    try:
+        made = b"".join(map(_TOPIC_ID, chunk))  # type: ignore[arg-type]
+    except TypeError:
+        made = b"".join([ZERO if topic is None else topic.topic_id for topic in chunk])
+    return made.ljust(16 * TOPIC_CHUNK_ROWS, b"\0")
+
+
+def rows_with(chunks: Sequence[PartitionChunk], column: str, brokers: AbstractSet[int]) -> Rows:
+    """The rows that name one of the brokers in a wide column ("isr", "replicas"), in order."""
+    return np.concatenate([np.zeros(0, np.int64), *_found(chunks, column, sorted(brokers))])
+
+
+def _found(chunks: Sequence[PartitionChunk], column: str, brokers: list[int]) -> Iterator[Rows]:
+    first = 0
+    for chunk in chunks:
+        values = np.frombuffer(getattr(chunk, column), np.int32).reshape(-1, chunk.width)
+        matches = np.zeros(len(values), bool)
+        for broker in brokers:
+            for place in range(chunk.width):
+                matches |= values[:, place] == broker
+        yield np.flatnonzero(matches) + first
+        first += len(chunk)

@@ -22,6 +22,7 @@ from kafkacore.raft.core import Answer, Raft, RaftConfig, Send
 from kafkacore.raft.delivery import Delivery
 from kafkacore.raft.effects import ReadRecords, ReadSnapshot, Work
 from kafkacore.raft.log import OffsetAndEpoch, RaftLog
+from kafkacore.raft.measures import Measures
 from kafkacore.raft.roles import Leader
 from kafkacore.raft.voter_log import voters_of
 from kafkacore.storage.quorum_state import QuorumState
@@ -86,6 +87,7 @@ class RaftDriver:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
         self._stopped = False
+        self.measures = Measures(now_ms())
         self.raft: Raft
         self._loop: asyncio.AbstractEventLoop
 
@@ -102,6 +104,7 @@ class RaftDriver:
         voters = await self._blocking(voters_of, self._log, self._config.voters)
         ids = self._log.snapshots()
         if ids and ids[-1].offset > 0:
+            self.measures.loaded_snapshots += 1
             await self._delivery.load(ids[-1])
         self.raft = Raft(self._config, self._log, self._state, self._random, self._now_ms(), self._wall_ms, voters)
         if self._config.can_vote and not self.raft.is_voter:
@@ -184,6 +187,7 @@ class RaftDriver:
             raise
         if last is not None:
             self._delivery.keep(base, records)
+            self.measures.appended(last + 1 - base, last, self._now_ms())
             self._schedule()
         return last
 
@@ -209,6 +213,7 @@ class RaftDriver:
             await self._blocking(self._log.write_snapshot, snapshot_id, position, part)
             position += len(part)
         await self.change_log(lambda: self._log.finish_snapshot(snapshot_id))
+        self.measures.wrote_snapshot(position, self._now_ms())
         LOG.info("snapshot at offset %d, epoch %d: %d bytes", *snapshot_id, position)
 
     async def change_log(self, change: Callable[[], Any]) -> Any:
@@ -259,9 +264,11 @@ class RaftDriver:
             self._spawn(self._do(work))
         loaded = raft.take_loaded_snapshot()
         if loaded is not None:
+            self.measures.loaded_snapshots += 1
             self._delivery.begin_snapshot(loaded)
         self._delivery.turn(raft.high_watermark)
         self._tell_leadership()
+        self.measures.turned(raft.role, raft.epoch, raft.leader_id, raft.high_watermark, self._now_ms())
         self._set_timer()
 
     def _set_timer(self) -> None:
@@ -345,7 +352,10 @@ class RaftDriver:
                 response = messages.refused(send.request, ErrorCode.UNSUPPORTED_VERSION)
             except (OSError, TimeoutError, KafkaError) as error:
                 LOG.debug("no answer from %s:%d: %s", send.to.host, send.to.port, error)
+        end = self._log.end_offset
         self.raft.response(send.correlation, response, self._now_ms())
+        if send.request.NAME == "FetchRequest" and self._log.end_offset > end:
+            self.measures.fetched(self._log.end_offset - end, self._now_ms())
         self._schedule()
 
     # --- leadership ---

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final
 
@@ -13,6 +13,7 @@ from kafkacore.inspection.metadata_shell.files import UnreachableOffsetError
 from kafkacore.metadata.image import MetadataImage
 from kafkacore.metadata.publishing import MetadataPublisher
 from kafkacore.metadata.records import decode_batch
+from kafkacore.metadata.snapshot import ImageLoad
 from kafkacore.network.client import NodeClient
 from kafkacore.protocol.messages import Message
 from kafkacore.protocol.uuid import ZERO
@@ -91,7 +92,7 @@ class Observer:
             )  # fmt: skip
             driver.add_listener(self._applied)
             driver.add_listener(log)
-            driver.start()
+            await driver.start()
             while not self._ending.is_set():
                 self._look(driver)
                 await asyncio.sleep(POLL_S)
@@ -129,14 +130,18 @@ class _Applied:
         else:
             publisher.skip(batch.last_offset, batch.epoch, batch.timestamp_ms)
 
-    def on_snapshot(self, records: Iterable[Message], offset: int, epoch: int, timestamp_ms: int) -> None:
+    def begin_snapshot(self, offset: int, epoch: int, timestamp_ms: int) -> ImageLoad:
         if self._last is not None and offset > self._last:
             raise UnreachableOffsetError(
                 f"the quorum's oldest state is at offset {offset}, in the snapshot that the leader sends; look for an "
                 "older one in the directories of the controllers"
             )
-        self._publisher.load_snapshot(records, offset, epoch, timestamp_ms)
-        self.seen_offset = offset
+
+        def loaded(image: MetadataImage) -> None:
+            self._publisher.replace(image)
+            self.seen_offset = offset
+
+        return ImageLoad(offset, epoch, timestamp_ms, loaded)
 
     def on_leading(self, epoch: int) -> None:
         """An observer never leads."""

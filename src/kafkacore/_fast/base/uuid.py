@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Callable
 from typing import Final, Self
 
 _MINUS: Final = 62  # in base64
@@ -37,10 +38,11 @@ class Uuid(bytes):
         return cls(value)
 
     @classmethod
-    def random(cls) -> Self:
-        """A version 4 UUID, never with a leading `-`, which a command line takes for an option."""
+    def random(cls, random_bytes: Callable[[int], bytes] = os.urandom) -> Self:
+        """A version 4 UUID, never with a leading `-`, which a command line takes for an option. A simulated world gives
+        its own source (`Environment.random_bytes`)."""
         while True:
-            value = bytearray(os.urandom(16))
+            value = bytearray(random_bytes(16))
             value[6] = value[6] & 0x0F | 0x40
             value[8] = value[8] & 0x3F | 0x80
             # The first six bits are the first character.
@@ -63,14 +65,16 @@ class RandomUuids:
     """Version 4 UUIDs, as bytes. Generated together, each costs a tenth of a single one. They may begin with `-`.
     Belongs to one thread, and to the process that made it."""
 
-    def __init__(self) -> None:
+    def __init__(self, random_bytes: Callable[[int], bytes] = os.urandom) -> None:
+        self._random_bytes = random_bytes
         self._made = b""
         self._taken = 0
 
     def __call__(self) -> bytes:
         if self._taken >= len(self._made):
             size = 16 * _AT_ONCE
-            self._made = (int.from_bytes(os.urandom(size), "big") & _RANDOM_BITS | _VERSION_BITS).to_bytes(size, "big")
+            drawn = int.from_bytes(self._random_bytes(size), "big")
+            self._made = (drawn & _RANDOM_BITS | _VERSION_BITS).to_bytes(size, "big")
             self._taken = 0
         begin = self._taken
         self._taken = end = begin + 16

@@ -38,9 +38,9 @@ def test_watch_reports_its_token_when_the_high_watermark_passes(partition: Parti
     assert not readable(watching, 0)
     partition.append(batch())
     assert readable(watching, 10)
-    assert watching.take() == {"a"}
+    assert watching.take() == ["a"]
     assert len(watching) == 0
-    assert watching.take() == set()
+    assert watching.take() == []
     assert not readable(watching, 0)
 
 
@@ -58,7 +58,7 @@ def test_disarmed_watch_reports_nothing(partition: PartitionHandle) -> None:
     watching.disarm("a")
     partition.append(batch())
     assert readable(watching, 10)
-    assert watching.take() == {"b"}
+    assert watching.take() == ["b"]
 
 
 def test_watches_wake_when_their_partition_is_deleted(partition: PartitionHandle) -> None:
@@ -66,7 +66,7 @@ def test_watches_wake_when_their_partition_is_deleted(partition: PartitionHandle
     watching.arm("a", partition, watch.FETCH, 0)
     partition.close(gone=True)
     assert readable(watching, 10)
-    assert watching.take() == {"a"}
+    assert watching.take() == ["a"]
 
 
 def test_closing_frees_every_watch(partition: PartitionHandle) -> None:

@@ -24,4 +24,5 @@ cdef enum:
 cdef void lock_order_enter(const void *lock, int rank) noexcept nogil
 cdef void lock_order_leave(const void *lock) noexcept nogil
 cdef void lock_order_wait(const void *lock) noexcept nogil      # before a wait for a condition, which lets the lock go
+cdef void lock_order_pause() noexcept nogil                     # before a fiber lets others of its thread run
 cdef bint lock_is_mine(const void *lock) noexcept nogil

@@ -75,6 +75,11 @@ cdef void lock_order_wait(const void *lock) noexcept nogil:
                      b"a thread that waits for a condition may hold only its mutex")
 
 
+cdef void lock_order_pause() noexcept nogil:
+    if DEBUG:
+        debug_assert(held_count == 0, b"a fiber that pauses holds no lock")
+
+
 cdef bint lock_is_mine(const void *lock) noexcept nogil:
     cdef int i
     for i in range(held_count):

@@ -8,14 +8,11 @@ from libc.string cimport memset
 from kafkacore._fast.base.error_codes cimport KAFKA_STORAGE_ERROR, NOT_LEADER_OR_FOLLOWER
 from kafkacore._fast.base.sync cimport mutex_lock, mutex_unlock
 from kafkacore._fast.log.log cimport LOG_BLOCKED, LOG_OPENING, LOG_ROLLING, log_block, log_fail, log_wake_blocked
-from kafkacore._fast.wait.io cimport io_submit
+from kafkacore._fast.wait.io cimport io_pause, io_submit
 from kafkacore._fast.wait.park cimport WAKE_READY
 
-cdef extern from "<unistd.h>" nogil:
-    int usleep(unsigned microseconds)
-
 cdef enum:
-    FILES_WAIT_US = 20000
+    FILES_WAIT_NS = 20000000
 
 cdef int64_t REFUSAL_NS = 100000000  # how long a log refuses appends after a job found no file descriptor
 
@@ -28,7 +25,7 @@ cdef bint wait_for_files(int result, int *rounds_left) noexcept nogil:
     if not is_short_of_files(result) or rounds_left[0] <= 0:
         return False
     rounds_left[0] -= 1
-    usleep(FILES_WAIT_US)
+    io_pause(FILES_WAIT_NS)
     return True
 
 

@@ -322,7 +322,7 @@ def copy(PartitionHandle source not None, PartitionHandle into not None, int64_t
     """Copies about `max_bytes` that the future log `into` lacks. Returns how many bytes it copied: fewer than
     `max_bytes` when `into` has everything. Blocking. Raises OSError when one of the directories is offline, or when the
     records of the source cannot be copied."""
-    cdef Sleeper *sleeper = sleeper_new()
+    cdef Sleeper *sleeper = sleeper_new(into.directory.dir)
     cdef int64_t copied
     with nogil:
         copied = log_copy(source.partition, into.partition, max_bytes, sleeper)
@@ -342,7 +342,7 @@ def fail(PartitionHandle handle not None, LogDirectory directory not None, int e
 def hold_still(PartitionHandle handle not None):
     """Waits until no job works on the log. From then on appends wait until `go_on`. Blocking. Raises OSError when the
     log is closed or its directory is offline."""
-    cdef Sleeper *sleeper = sleeper_new()
+    cdef Sleeper *sleeper = sleeper_new(handle.directory.dir)
     cdef int result = LOG_BLOCKED
     with nogil:
         while result == LOG_BLOCKED:
@@ -369,7 +369,7 @@ def adopt(PartitionHandle handle not None, PartitionHandle fresh not None):
         raise OSError(f"{fresh.directory.path}: {handle.topic}-{handle.index} ends at {fresh.end_offset}, "
                       f"not at {handle.end_offset}")
     hold_still(fresh)
-    sleeper = sleeper_new()
+    sleeper = sleeper_new(handle.directory.dir)
     with nogil:
         while result == LOG_BLOCKED:
             result = log_adopt(&handle.partition.log, &fresh.partition.log, &sleeper.waiter)

@@ -424,7 +424,7 @@ cdef class PartitionHandle:
 
     def change(self, int what, int64_t offset):
         """Runs one of the changes above, and repeats it until the log is free for it."""
-        cdef Sleeper *sleeper = sleeper_new()
+        cdef Sleeper *sleeper = sleeper_new(self.directory.dir)
         cdef int result
         with nogil:
             result = change_log(self.partition, what, offset, sleeper)
@@ -447,7 +447,7 @@ cdef class PartitionHandle:
         node's own, and may be a transaction's marker."""
         cdef bytearray copy = bytearray(records)
         cdef Py_buffer view
-        cdef Sleeper *sleeper = sleeper_new()
+        cdef Sleeper *sleeper = sleeper_new(self.directory.dir)
         cdef AppendInfo info
         cdef Acknowledgement ack
         cdef int origin = ORIGIN_COORDINATOR if coordinator else ORIGIN_CLIENT
@@ -483,7 +483,7 @@ cdef class PartitionHandle:
     def append_as_follower(self, records, int32_t leader_epoch):
         """Appends whole batches that carry their offsets, of epochs up to `leader_epoch`. Blocking as `append`."""
         cdef Py_buffer view
-        cdef Sleeper *sleeper = sleeper_new()
+        cdef Sleeper *sleeper = sleeper_new(self.directory.dir)
         cdef AppendInfo info
         cdef WakeList wakes
         cdef int error
@@ -503,7 +503,7 @@ cdef class PartitionHandle:
 
     def flush(self, int timeout_ms=-1):
         """Returns True once everything appended so far is on the disk, False when `timeout_ms` pass first. Blocking."""
-        cdef Sleeper *sleeper = sleeper_new()
+        cdef Sleeper *sleeper = sleeper_new(self.directory.dir)
         cdef bint synced = True
         cdef int64_t end_offset
         with nogil:

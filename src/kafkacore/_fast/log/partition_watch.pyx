@@ -7,7 +7,7 @@ from libc.stdlib cimport calloc, free
 
 from kafkacore._fast.base.atomics cimport add32, load32
 from kafkacore._fast.wait.mail cimport (
-    Inbox, inbox_awake, inbox_close, inbox_deliver, inbox_init, inbox_may_sleep, silence_bell,
+    Inbox, inbox_awake, inbox_close, inbox_deliver, inbox_init_in, inbox_may_sleep, inbox_silence,
 )
 from kafkacore._fast.wait.park cimport Parked, Waiter, park_hold, park_init, park_release
 from kafkacore._fast.log.partition cimport (
@@ -15,6 +15,7 @@ from kafkacore._fast.log.partition cimport (
     partition_unwait, partition_wait,
 )
 from kafkacore._fast.log.partition_handle cimport PartitionHandle
+from kafkacore._fast.world.environment cimport Environment
 
 FETCH = WAIT_FETCH
 ACKS = WAIT_ACKS
@@ -37,7 +38,8 @@ ctypedef struct Watch:
 # The part of a PartitionWatch that lives on until the last wake-up under way is released.
 ctypedef struct Post:
     Inbox inbox
-    Watch *woken                 # delivered, not yet taken; each counted
+    Watch *woken                 # delivered, not yet taken, oldest first; each counted
+    Watch *last_woken
     int32_t refs                 # atomic: one for the PartitionWatch, one for each watch
 
 
@@ -53,8 +55,12 @@ cdef void resume_watch(Parked *parked, int why) noexcept nogil:
         return
     watch.woken = True
     park_hold(parked)
-    watch.next = watch.post.woken
-    watch.post.woken = watch
+    watch.next = NULL
+    if watch.post.woken != NULL:
+        watch.post.last_woken.next = watch
+    else:
+        watch.post.woken = watch
+    watch.post.last_woken = watch
 
 
 cdef void destroy_watch(Parked *parked) noexcept nogil:
@@ -68,21 +74,24 @@ cdef void destroy_watch(Parked *parked) noexcept nogil:
 
 @cython.no_gc  # `close` needs its members, and disarms tokens that refer back to it
 cdef class PartitionWatch:
-    """Any number of waits, named by tokens. `fileno` becomes readable when `take` has tokens to return."""
+    """Any number of waits, named by tokens, for partitions in the world of `environment` (by default the real one).
+    `fileno` becomes readable when `take` has tokens to return."""
     cdef Post *post
+    cdef Environment environment  # keeps what the world's bells are part of
     cdef dict armed              # token to addresses of its watches
     cdef dict tokens             # address to token
     cdef set directories         # directories of all partitions armed so far: a native count does not keep them
 
-    def __cinit__(self):
+    def __cinit__(self, Environment environment=None):
         cdef int error
+        self.environment = environment
         self.armed = {}
         self.tokens = {}
         self.directories = set()
         self.post = <Post *> calloc(1, sizeof(Post))
         if self.post == NULL:
             raise MemoryError
-        error = -inbox_init(&self.post.inbox)
+        error = -inbox_init_in(&self.post.inbox, environment.env.agenda if environment is not None else NULL)
         if error:
             free(self.post)
             self.post = NULL
@@ -150,12 +159,13 @@ cdef class PartitionWatch:
                 park_release(&watch.parked)
 
     def take(self):
-        """The tokens that were woken; each is disarmed. Afterwards `fileno` signals the next wake-up."""
+        """The tokens that were woken, in the order of their wake-ups; each is disarmed. Afterwards `fileno` signals the
+        next wake-up."""
         cdef Watch *watch
-        cdef set found = set()
+        cdef dict found = {}
         with nogil:
             inbox_awake(&self.post.inbox)
-            silence_bell(self.post.inbox.eventfd)
+            inbox_silence(&self.post.inbox)
             while True:
                 inbox_deliver(&self.post.inbox)
                 if inbox_may_sleep(&self.post.inbox):
@@ -164,11 +174,11 @@ cdef class PartitionWatch:
             watch = self.post.woken
             self.post.woken = watch.next
             if <size_t> watch in self.tokens:
-                found.add(self.tokens[<size_t> watch])
+                found[self.tokens[<size_t> watch]] = None
             park_release(&watch.parked)
         for token in found:
             self.disarm(token)
-        return found
+        return list(found)
 
 
 def live():

@@ -12,12 +12,15 @@ Commits of different files overlap: a journalling file system and the device's q
 one file never overlap: when two syncs run on one descriptor, the kernel reports a failed write to only one of them. A
 write or sync that fails takes the directory offline (`io_fail`) and is never retried.
 
-The pool starts a thread when there is work for one more, up to the limit. An idle directory has no threads.
+The pool starts a thread when there is work for one more, up to the limit. An idle directory has no threads. In a
+simulated world its threads are tasks of the world's agenda: they take jobs and dirty files from the same queues, let
+time pass where the simulated disk does, and end when their queue is empty.
 """
 
 from libc.stdint cimport int32_t, int64_t
 
-from kafkacore._fast.world.environment cimport Disk, Environment
+from kafkacore._fast.world.agenda cimport Agenda
+from kafkacore._fast.world.environment cimport Disk, Env, Environment
 from kafkacore._fast.wait.mail cimport Inbox, Mail
 from kafkacore._fast.base.sync cimport Condition
 
@@ -55,6 +58,8 @@ ctypedef struct LogDir:
     int32_t refs          # atomic
     char *path
     const Disk *disk
+    Agenda *agenda        # of its simulated world, counted; NULL: the real one
+    int64_t owner
     int32_t offline       # atomic: errno that took it offline, 0 while it serves
     int32_t queued_jobs   # atomic, for metrics
     void *pool            # threads, queue and lock; private to io.pyx
@@ -64,7 +69,7 @@ ctypedef struct LogDir:
     Inbox *on_offline_inbox
 
 # NULL with -errno in `error`
-cdef LogDir *io_open(const char *path, const Disk *disk, int threads, int *error) noexcept nogil
+cdef LogDir *io_open(const char *path, const Env *env, int threads, int *error) noexcept nogil
 cdef void io_hold(LogDir *dir) noexcept nogil
 cdef void io_release(LogDir *dir) noexcept nogil
 # Finishes queued jobs and joins the threads. The owner calls it before it releases its reference; never on a pool
@@ -75,6 +80,7 @@ cdef int io_submit(LogDir *dir, Job *job) noexcept nogil  # 0, or -ESHUTDOWN
 # begun, or the directory is closed; the caller keeps its reference.
 cdef bint io_dirty(LogDir *dir, Dirty *dirty) noexcept nogil
 cdef void io_fail(LogDir *dir, int error) noexcept nogil
+cdef void io_pause(int64_t ns) noexcept nogil  # for a job or a commit: lets time pass, of the clock that its world has
 
 
 cdef class LogDirectory:

@@ -9,8 +9,9 @@ from libc.string cimport strdup
 from kafkacore._fast.base.atomics cimport (
     add32, add64, cas32, fence, load32, load64, load_ptr, store32, store_ptr, swap32,
 )
-from kafkacore._fast.world.environment cimport Disk, Environment, disk_that_lasts
-from kafkacore._fast.wait.mail cimport Mail, inbox_close, inbox_init, inbox_may_sleep, inbox_post
+from kafkacore._fast.world.agenda cimport agenda_hold, agenda_pause, agenda_release, agenda_run_for, agenda_start
+from kafkacore._fast.world.environment cimport Env, Environment, disk_that_lasts
+from kafkacore._fast.wait.mail cimport Mail, inbox_close, inbox_init_in, inbox_may_sleep, inbox_post
 from kafkacore._fast.base.thread_priority cimport URGENT_SLICE_NS, ask_slice, lower_priority
 from kafkacore._fast.base.lock_order cimport RANK_CREW
 from kafkacore._fast.base.sync cimport (
@@ -30,7 +31,10 @@ cdef extern from * nogil:
         return (int64_t) now.tv_sec * 1000000000 + now.tv_nsec;
     }
     """
-    int64_t now_ns "kc_io_now_ns"() noexcept
+    int64_t real_now_ns "kc_io_now_ns"() noexcept
+
+cdef extern from "<unistd.h>" nogil:
+    int usleep(unsigned microseconds) noexcept
 
 cdef enum:
     COMMITTERS = 16       # concurrent syncs: the device's queue merges their flushes
@@ -50,7 +54,7 @@ ctypedef struct Crew:
     Thread threads[IO_MAX_THREADS]
     int started
     int limit
-    int waiting
+    int waiting           # threads without an entry, among them tasks before their first turn
     int queued            # entries that no thread has taken yet
     bint stopping
     void *oldest
@@ -64,6 +68,10 @@ ctypedef struct Pool:
     Crew commits
 
 cdef int32_t live_directories = 0  # atomic; tests compare it with zero
+
+
+cdef int64_t now_ns(const LogDir *dir) noexcept nogil:
+    return real_now_ns() if dir.agenda == NULL else dir.agenda.now_ns
 
 
 cdef int crew_init(Crew *crew, LogDir *dir, int limit) noexcept nogil:
@@ -81,12 +89,23 @@ cdef int crew_call(Crew *crew, void *(*body)(void *) noexcept nogil) noexcept no
     """
     cdef int error = 0
     if crew.queued >= crew.waiting and crew.started < crew.limit:
-        error = thread_start(&crew.threads[crew.started], b"kafkacore-io", body, crew)
+        if crew.dir.agenda != NULL:
+            error = start_task(crew, body)
+        else:
+            error = thread_start(&crew.threads[crew.started], b"kafkacore-io", body, crew)
         if error == 0:
             crew.started += 1
             return 0
     condition_signal(&crew.work)
     return 0 if crew.started > 0 else error
+
+
+cdef int start_task(Crew *crew, void *(*body)(void *) noexcept nogil) noexcept nogil:
+    """The task in place of a thread. 0 or an errno."""
+    cdef int error = -agenda_start(crew.dir.agenda, crew.dir.owner, work_task if body == work else commit_task, crew)
+    if error == 0:
+        crew.waiting += 1
+    return error
 
 
 cdef void crew_enter(Crew *crew) noexcept nogil:
@@ -102,6 +121,10 @@ cdef void crew_stop(Crew *crew) noexcept nogil:
     crew.stopping = True
     condition_broadcast(&crew.work)
     mutex_unlock(&crew.lock)
+    if crew.dir.agenda != NULL:
+        while crew.started > 0 and agenda_run_for(crew.dir.agenda, crew.dir.owner):
+            continue
+        return
     for i in range(crew.started):
         thread_join(crew.threads[i], NULL)
     crew.started = 0
@@ -133,9 +156,6 @@ cdef int take_jobs(Crew *crew, Job **first) noexcept nogil:
 
 cdef void *work(void *argument) noexcept nogil:
     cdef Crew *crew = <Crew *> argument
-    cdef Job *job
-    cdef Inbox *reply
-    cdef int count
     crew_enter(crew)
     mutex_lock(&crew.lock)
     while True:
@@ -145,19 +165,41 @@ cdef void *work(void *argument) noexcept nogil:
             crew.waiting -= 1
         if crew.oldest == NULL:
             break
-        count = take_jobs(crew, &job)
-        mutex_unlock(&crew.lock)
-        add32(&crew.dir.queued_jobs, -count)
-        reply = job.reply
-        if job.run_all != NULL:
-            job.run_all(job)
-        else:
-            job.run(job)
-        if reply != NULL:
-            inbox_post(reply, &job.done)
-        mutex_lock(&crew.lock)
+        run_oldest_jobs(crew)
     mutex_unlock(&crew.lock)
     return NULL
+
+
+cdef void run_oldest_jobs(Crew *crew) noexcept nogil:
+    """Called under the lock; releases it while it runs them."""
+    cdef Job *job
+    cdef Inbox *reply
+    cdef int count = take_jobs(crew, &job)
+    mutex_unlock(&crew.lock)
+    add32(&crew.dir.queued_jobs, -count)
+    reply = job.reply
+    if job.run_all != NULL:
+        job.run_all(job)
+    else:
+        job.run(job)
+    if reply != NULL:
+        inbox_post(reply, &job.done)
+    mutex_lock(&crew.lock)
+
+
+cdef void work_task(void *argument) noexcept nogil:
+    cdef Crew *crew = <Crew *> argument
+    mutex_lock(&crew.lock)
+    crew.waiting -= 1
+    while crew.oldest != NULL:
+        run_oldest_jobs(crew)
+    end_task(crew)
+
+
+cdef void end_task(Crew *crew) noexcept nogil:
+    """Called under the lock by a task that ends, and releases it."""
+    crew.started -= 1
+    mutex_unlock(&crew.lock)
 
 
 cdef int io_submit(LogDir *dir, Job *job) noexcept nogil:
@@ -165,7 +207,7 @@ cdef int io_submit(LogDir *dir, Job *job) noexcept nogil:
     cdef int error = ESHUTDOWN
     crew = &(<Pool *> dir.pool).jobs
     job.next = NULL
-    job.submitted_ns = now_ns()
+    job.submitted_ns = now_ns(dir)
     mutex_lock(&crew.lock)
     if not crew.stopping:
         error = crew_call(crew, work)
@@ -209,7 +251,7 @@ cdef void await_company(Crew *crew, Dirty *dirty, Condition *arrival) noexcept n
     store32(&dirty.awaited, dirty.company)
     while not crew.stopping:
         fence()  # stores `awaited` before it reads `asked`; a requester does both in the opposite order
-        wait_ns = company_wait_ns(load32(&dirty.asked), dirty.company, now_ns() - dirty.ended_ns, dirty.took_ns)
+        wait_ns = company_wait_ns(load32(&dirty.asked), dirty.company, real_now_ns() - dirty.ended_ns, dirty.took_ns)
         if wait_ns == 0:
             break
         condition_wait_ns(arrival, &crew.lock, wait_ns)
@@ -219,12 +261,12 @@ cdef void await_company(Crew *crew, Dirty *dirty, Condition *arrival) noexcept n
 
 cdef void run_commit(LogDir *dir, Dirty *dirty) noexcept nogil:
     cdef int32_t asked
-    cdef int64_t began_ns = now_ns()
+    cdef int64_t began_ns = now_ns(dir)
     cdef int result
     asked = swap32(&dirty.asked, 0)
     store32(&dirty.state, RUNNING)
     result = dirty.commit(dirty)
-    dirty.ended_ns = now_ns()
+    dirty.ended_ns = now_ns(dir)
     dirty.took_ns = dirty.ended_ns - began_ns
     dirty.company = asked + load32(&dirty.asked)
     add64(&dir.sync_ns, dirty.took_ns)
@@ -235,7 +277,6 @@ cdef void run_commit(LogDir *dir, Dirty *dirty) noexcept nogil:
 
 cdef void *commit(void *argument) noexcept nogil:
     cdef Crew *crew = <Crew *> argument
-    cdef Dirty *dirty
     cdef Condition arrival
     condition_init(&arrival)
     crew_enter(crew)
@@ -245,26 +286,41 @@ cdef void *commit(void *argument) noexcept nogil:
             crew.waiting += 1
             condition_wait(&crew.work, &crew.lock)
             crew.waiting -= 1
-        dirty = <Dirty *> crew.oldest
-        if dirty == NULL:
+        if crew.oldest == NULL:
             break
-        crew.oldest = dirty.next
-        if dirty.next == NULL:
-            crew.newest = NULL
-        crew.queued -= 1
-        await_company(crew, dirty, &arrival)
-        mutex_unlock(&crew.lock)
-        run_commit(crew.dir, dirty)
-        if cas32(&dirty.state, RUNNING, IDLE):
-            dirty.idle(dirty)
-            mutex_lock(&crew.lock)
-        else:  # bytes were written during this sync: one more round, with the reference already held
-            mutex_lock(&crew.lock)
-            store32(&dirty.state, QUEUED)
-            push_dirty(crew, dirty)
+        commit_oldest(crew, &arrival)
     mutex_unlock(&crew.lock)
     condition_destroy(&arrival)
     return NULL
+
+
+cdef void commit_oldest(Crew *crew, Condition *arrival) noexcept nogil:
+    """Called under the lock; releases it while it commits. With a NULL `arrival` it does not wait for company."""
+    cdef Dirty *dirty = <Dirty *> crew.oldest
+    crew.oldest = dirty.next
+    if dirty.next == NULL:
+        crew.newest = NULL
+    crew.queued -= 1
+    if arrival != NULL:
+        await_company(crew, dirty, arrival)
+    mutex_unlock(&crew.lock)
+    run_commit(crew.dir, dirty)
+    if cas32(&dirty.state, RUNNING, IDLE):
+        dirty.idle(dirty)
+        mutex_lock(&crew.lock)
+    else:  # bytes were written during this sync: one more round, with the reference already held
+        mutex_lock(&crew.lock)
+        store32(&dirty.state, QUEUED)
+        push_dirty(crew, dirty)
+
+
+cdef void commit_task(void *argument) noexcept nogil:
+    cdef Crew *crew = <Crew *> argument
+    mutex_lock(&crew.lock)
+    crew.waiting -= 1
+    while crew.oldest != NULL:
+        commit_oldest(crew, NULL)
+    end_task(crew)
 
 
 cdef bint ask(Dirty *dirty) noexcept nogil:
@@ -314,7 +370,7 @@ cdef bint io_dirty(LogDir *dir, Dirty *dirty) noexcept nogil:
 
 # --- life ---
 
-cdef LogDir *io_open(const char *path, const Disk *disk, int threads, int *error) noexcept nogil:
+cdef LogDir *io_open(const char *path, const Env *env, int threads, int *error) noexcept nogil:
     cdef LogDir *dir = <LogDir *> calloc(1, sizeof(LogDir))
     cdef Pool *pool = <Pool *> calloc(1, sizeof(Pool))
     error[0] = -ENOMEM
@@ -325,7 +381,9 @@ cdef LogDir *io_open(const char *path, const Disk *disk, int threads, int *error
         free(pool)
         return NULL
     dir.refs = 1
-    dir.disk = disk_that_lasts(disk)
+    dir.disk = disk_that_lasts(&env.disk)
+    dir.agenda = env.agenda
+    dir.owner = env.owner
     error[0] = crew_init(&pool.jobs, dir, threads if 1 <= threads <= IO_MAX_THREADS else IO_MAX_THREADS)
     if error[0] == 0:
         error[0] = crew_init(&pool.commits, dir, COMMITTERS)
@@ -335,6 +393,7 @@ cdef LogDir *io_open(const char *path, const Disk *disk, int threads, int *error
         free(pool)
         return NULL
     dir.pool = pool
+    agenda_hold(dir.agenda)
     add32(&live_directories, 1)
     return dir
 
@@ -351,6 +410,7 @@ cdef void io_release(LogDir *dir) noexcept nogil:
     crew_destroy(&pool.jobs)
     crew_destroy(&pool.commits)
     free(pool)
+    agenda_release(dir.agenda)
     free(dir.path)
     free(dir)
     add32(&live_directories, -1)
@@ -366,6 +426,11 @@ cdef void io_close(LogDir *dir) noexcept nogil:
 cdef void io_fail(LogDir *dir, int error) noexcept nogil:
     if cas32(&dir.offline, 0, error if error > 0 else 5) and dir.on_offline != NULL:
         inbox_post(dir.on_offline_inbox, dir.on_offline)
+
+
+cdef void io_pause(int64_t ns) noexcept nogil:
+    if not agenda_pause(ns):
+        usleep(<unsigned> (ns // 1000))
 
 
 cdef void hear_of_failure(Mail *mail) noexcept nogil:
@@ -388,10 +453,10 @@ cdef class LogDirectory:
             raise ValueError(f"a log directory has 1 to {IO_MAX_THREADS} threads, not {threads}")
         self.environment = environment
         self.inbox.eventfd = -1
-        self.dir = io_open(encoded, &environment.env.disk, threads, &error)
+        self.dir = io_open(encoded, &environment.env, threads, &error)
         if self.dir == NULL:
             raise OSError(-error, strerror(-error), path)
-        error = inbox_init(&self.inbox)
+        error = inbox_init_in(&self.inbox, environment.env.agenda)
         if error < 0:
             raise OSError(-error, strerror(-error), path)
         (<Pool *> self.dir.pool).jobs.nice = nice

@@ -4,6 +4,9 @@ from libc.errno cimport EINTR, errno
 from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport free, malloc
 
+from kafkacore._fast.world.agenda cimport (
+    Agenda, agenda_hold, agenda_release, bell_free, bell_new, bell_ring, bell_silence,
+)
 from kafkacore._fast.base.atomics cimport add64, cas32, cas_ptr, fence, load32, load64, load_ptr, store32, swap_ptr
 
 cdef extern from "<sys/eventfd.h>" nogil:
@@ -18,16 +21,44 @@ cdef extern from "<unistd.h>" nogil:
 
 
 cdef int inbox_init(Inbox *inbox) noexcept nogil:
+    return inbox_init_in(inbox, NULL)
+
+
+cdef int inbox_init_in(Inbox *inbox, Agenda *agenda) noexcept nogil:
     inbox.newest = NULL
     inbox.sleeping = 0
+    inbox.agenda = agenda
+    if agenda != NULL:
+        inbox.eventfd = bell_new(agenda)
+        if inbox.eventfd < 0:
+            return inbox.eventfd
+        agenda_hold(agenda)
+        return 0
     inbox.eventfd = c_eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)
     return 0 if inbox.eventfd >= 0 else -errno
 
 
 cdef void inbox_close(Inbox *inbox) noexcept nogil:
-    if inbox.eventfd >= 0:
+    if inbox.eventfd >= 0 and inbox.agenda != NULL:
+        bell_free(inbox.agenda, inbox.eventfd)
+        agenda_release(inbox.agenda)
+    elif inbox.eventfd >= 0:
         c_close(inbox.eventfd)
     inbox.eventfd = -1
+
+
+cdef void wake(Inbox *inbox) noexcept nogil:
+    if inbox.agenda != NULL:
+        bell_ring(inbox.agenda, inbox.eventfd)
+    else:
+        ring_bell(inbox.eventfd)
+
+
+cdef void inbox_silence(Inbox *inbox) noexcept nogil:
+    if inbox.agenda != NULL:
+        bell_silence(inbox.agenda, inbox.eventfd)
+    else:
+        silence_bell(inbox.eventfd)
 
 
 cdef void ring_bell(int eventfd) noexcept nogil:
@@ -55,7 +86,7 @@ cdef bint inbox_post(Inbox *inbox, Mail *mail) noexcept nogil:
     # Pushes before it reads `sleeping`; the receiver does both in the opposite order.
     fence()
     if load32(&inbox.sleeping) and cas32(&inbox.sleeping, 1, 0):
-        ring_bell(inbox.eventfd)
+        wake(inbox)
     return True
 
 

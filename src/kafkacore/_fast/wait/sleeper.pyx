@@ -1,11 +1,13 @@
 """Threads that wait for partitions. Contract in sleeper.pxd."""
 
 from libc.errno cimport EINTR, errno
-from libc.stdlib cimport calloc, free
+from libc.stdio cimport fprintf, stderr
+from libc.stdlib cimport abort, calloc, free
 from libc.string cimport strerror
 
-from kafkacore._fast.wait.mail cimport inbox_awake, inbox_close, inbox_deliver, inbox_init, inbox_may_sleep
+from kafkacore._fast.wait.mail cimport inbox_awake, inbox_close, inbox_deliver, inbox_init_in, inbox_may_sleep
 from kafkacore._fast.wait.park cimport park_init
+from kafkacore._fast.world.agenda cimport agenda_run_for
 
 cdef extern from "<poll.h>" nogil:
     ctypedef struct PollFile "struct pollfd":
@@ -25,12 +27,14 @@ cdef void destroy_sleeper(Parked *parked) noexcept nogil:
     free(parked)
 
 
-cdef Sleeper *sleeper_new() except NULL:
+cdef Sleeper *sleeper_new(const LogDir *dir) except NULL:
     cdef Sleeper *sleeper = <Sleeper *> calloc(1, sizeof(Sleeper))
     cdef int error
     if sleeper == NULL:
         raise MemoryError
-    error = -inbox_init(&sleeper.inbox)
+    sleeper.agenda = dir.agenda
+    sleeper.owner = dir.owner
+    error = -inbox_init_in(&sleeper.inbox, dir.agenda)
     if error:
         free(sleeper)
         raise OSError(error, strerror(error).decode())
@@ -52,6 +56,14 @@ cdef bint sleep_until_woken(Sleeper *sleeper, int timeout_ms) noexcept nogil:
         if sleeper.woken:
             sleeper.woken = 0
             return True
+        if sleeper.agenda != NULL:
+            if not agenda_run_for(sleeper.agenda, sleeper.owner):
+                if timeout_ms < 0:
+                    fprintf(stderr, b"node %lld of a simulated world waits for ever: no task of it is left that could "
+                            b"wake it\n", <long long> sleeper.owner)
+                    abort()
+                return False
+            continue
         if not inbox_may_sleep(&sleeper.inbox):
             continue
         ready = c_poll(&file, 1, timeout_ms)

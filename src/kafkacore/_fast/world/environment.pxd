@@ -5,8 +5,10 @@ parts. Any thread may call every function without the GIL. A result below zero i
 or logs.
 """
 
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint64_t
 from libc.stddef cimport size_t
+
+from kafkacore._fast.world.agenda cimport Agenda
 
 cdef extern from "<sys/uio.h>" nogil:
     ctypedef struct IoVec "struct iovec":
@@ -59,6 +61,10 @@ ctypedef struct Env:
     Clock clock
     Disk disk
     Transport transport
+    # The simulated world that the node lives in, and the node's number there: what would be a thread is a task of this
+    # agenda, and what would be an eventfd is one of its bells. NULL: the real world.
+    Agenda *agenda
+    int64_t owner
 
 
 cdef void env_real(Env *env) noexcept nogil  # fills in the real clock, disk and TCP transport
@@ -80,3 +86,6 @@ cdef class Environment:
     """Owns an Env; a node, its logs and its listeners keep a reference for as long as they use it."""
     cdef Env env
     cdef object keep  # the owners of the tables' `self` pointers
+    cdef uint64_t random  # the state of the seed's numbers, in a simulated world
+
+    cdef int join(self, object agenda, object seed) except -1

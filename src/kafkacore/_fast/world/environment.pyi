@@ -1,5 +1,7 @@
 from collections.abc import Sequence
 
+from kafkacore._fast.world.agenda import SimulatedAgenda
+
 def list_directory(path: str, only_directories: bool = False) -> list[str]:
     """The names in a directory, sorted, or those of the directories in it. Releases the GIL once. Raises OSError."""
 
@@ -19,6 +21,22 @@ class RunningClock(ManualClock):
     def __init__(self) -> None: ...
 
 class Environment:
-    def __init__(self, clock: ManualClock | None = None) -> None: ...
+    """The world of a node: the real one, the real one with another clock, or with an agenda a simulated one, where
+    native code starts no thread and makes no descriptor.
+
+    In a simulated world `seed` decides what `random_bytes` returns; without one the agenda's seed decides.
+    """
+
+    def __init__(
+        self, clock: ManualClock | None = None, agenda: SimulatedAgenda | None = None, seed: int | None = None
+    ) -> None: ...
+    @property
+    def is_simulated(self) -> bool: ...
+    @property
+    def owner(self) -> int:
+        """The node's number in its simulated world (`SimulatedAgenda.run_for`); 0 in the real one."""
+
+    def random_bytes(self, count: int) -> bytes:
+        """From the system, where nobody can predict them, or from the seed of a simulated world."""
     def monotonic_ns(self) -> int: ...
     def wall_ms(self) -> int: ...

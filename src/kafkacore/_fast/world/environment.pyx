@@ -3,12 +3,13 @@ a clock for tests."""
 
 cimport cython
 from libc.errno cimport EAGAIN, EINTR, EIO, ENOMEM, EOPNOTSUPP, errno
-from libc.stdint cimport int64_t, uint8_t
+from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.stddef cimport size_t
 from libc.string cimport memcpy, strcmp, strlen
 
 from kafkacore._fast.base.atomics cimport add64, load64
+from kafkacore._fast.world.agenda cimport SimulatedAgenda, agenda_draw
 
 cdef extern from * nogil:
     """
@@ -425,6 +426,8 @@ cdef void env_real(Env *env) noexcept nogil:
     env.transport.pending = tcp_pending
     env.transport.want = tcp_want
     env.transport.close = tcp_close
+    env.agenda = NULL
+    env.owner = 0
 
 
 cdef Env first
@@ -494,18 +497,45 @@ cdef class RunningClock(ManualClock):
 
 @cython.no_gc_clear  # native code uses it until it ends, so the collector must not clear its fields, even in a cycle
 cdef class Environment:
-    """The world of a node: the real one, or the real one with another clock."""
 
-    def __cinit__(self, clock: ManualClock | None = None):
+    def __cinit__(self, clock: ManualClock | None = None, agenda: SimulatedAgenda | None = None, seed=None):
         env_real(&self.env)
+        if agenda is not None:
+            self.join(agenda, seed)
+        elif seed is not None:
+            raise ValueError("the real world has no seed: give the environment an agenda too")
         if clock is not None:
-            self.keep = clock
             self.env.clock.self = &(<ManualClock> clock).time
             self.env.clock.monotonic_ns = manual_monotonic_ns
             self.env.clock.wall_ms = manual_wall_ms
             if isinstance(clock, RunningClock):
                 self.env.clock.monotonic_ns = running_monotonic_ns
                 self.env.clock.wall_ms = running_wall_ms
+        self.keep = (clock, agenda)
+
+    cdef int join(self, agenda, seed) except -1:
+        cdef SimulatedAgenda joined = agenda
+        self.env.agenda = joined.agenda
+        joined.agenda.owners += 1
+        self.env.owner = joined.agenda.owners
+        self.random = agenda_draw(&joined.agenda.random) if seed is None else <uint64_t> (seed & 0xFFFFFFFFFFFFFFFF)
+        return 0
+
+    @property
+    def is_simulated(self):
+        return self.env.agenda != NULL
+
+    @property
+    def owner(self):
+        return self.env.owner
+
+    def random_bytes(self, Py_ssize_t count) -> bytes:
+        cdef bytearray made = bytearray()
+        if self.env.agenda == NULL:
+            return os.urandom(count)
+        while len(made) < count:
+            made += agenda_draw(&self.random).to_bytes(8, "little")
+        return bytes(made[:count])
 
     def monotonic_ns(self) -> int:
         """The environment's monotonic clock, in ns."""

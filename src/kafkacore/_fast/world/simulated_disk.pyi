@@ -2,6 +2,7 @@
 
 from typing_extensions import Buffer
 
+from kafkacore._fast.world.agenda import SimulatedAgenda
 from kafkacore._fast.world.environment import Environment, ManualClock
 
 class HeldLock:
@@ -11,12 +12,17 @@ class HeldLock:
 class SimulatedDisk:
     """A disk in memory. `environment` gives native code a world with this disk; the object itself is `Files`.
 
-    Paths are plain names: there is no current directory. Raises OSError as the operating system does.
+    Paths are plain names: there is no current directory. Raises OSError as the operating system does. The seed decides
+    durations, faults and rot; that of `restart` decides what a power cut leaves.
     """
 
-    def __init__(self) -> None: ...
-    def environment(self, clock: ManualClock | None = None) -> Environment:
-        """The real world with this disk and, if given, this clock."""
+    def __init__(self, seed: int = 0) -> None: ...
+    def environment(
+        self, clock: ManualClock | None = None, agenda: SimulatedAgenda | None = None, seed: int | None = None
+    ) -> Environment:
+        """A world with this disk: the real one, or with an agenda a simulated one. Both may have this clock.
+
+        In a simulated world it is the environment of one process: the disk refuses it after `restart` and `kill`."""
 
     def cut_power_at(self, operation: int) -> None:
         """Cuts the power during the operation with this number (see `operations`); -1: never."""
@@ -28,21 +34,37 @@ class SimulatedDisk:
         """The power comes back, and the seed decides what is left of everything that was not synced: of names the first
         of the changes, as a journal keeps them, or any of them where they are not `ordered`, as POSIX allows."""
 
+    def kill(self) -> None:
+        """Ends the process that uses the disk. Its writes stay, as in the page cache; its locks are released. Its
+        handles and its environment in a simulated world get EIO from now on."""
+
     @property
     def operations(self) -> int:
         """The number of operations that changed something; `cut_power_at` counts them."""
 
     @property
     def is_dead(self) -> bool: ...
-    def fail(self, kind: str, error: int = ..., after: int = 0) -> None:
-        """Lets operations of a kind (read, write, sync, names) fail after `after` more successes. `error` 0
-        ends that."""
+    def fail(self, kind: str, error: int = ..., after: int = 0, share: float = 1.0) -> None:
+        """Lets operations of a kind (read, write, sync, names) fail after `after` more successes: all, or a `share`
+        (0 to 1) of them. `error` 0 ends that. A sync that fails may have written any part of what it had to, and no
+        later sync writes the rest."""
+
+    def pace(self, kind: str, least_us: int, most_us: int | None = None) -> None:
+        """Sets how long operations of a kind take: from `least_us` to `most_us`, all lengths equally likely. In a
+        simulated world that is virtual time."""
+
+    def take_spent_ns(self) -> int:
+        """The time of the operations in a simulated world that no native task waited for: those of Python, and of
+        native code on the thread of the world itself. Begins anew with 0."""
+
+    def rot(self, share: float) -> None:
+        """From now on this share (0 to 1) of the reads finds one bit of what it reads changed, for good."""
 
     def limit(self, capacity_bytes: int | None = None) -> None:
         """Sets the capacity. A write beyond it writes the part that fits and fails with ENOSPC; None: unlimited."""
 
     def slow_down(self, delay_us: int) -> None:
-        """Sets the duration of every operation."""
+        """Lets every operation take this much longer than its pace."""
 
     def cool(self, cold: bool = True) -> None:
         """Empties the page cache: a file is in it after its first read."""

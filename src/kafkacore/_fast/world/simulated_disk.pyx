@@ -1,20 +1,20 @@
-"""The simulated disk. Contract in simulated_disk.pxd."""
+"""The simulated disk for Python. Contract in simulated_disk.pxd."""
 
 cimport cython
-from libc.errno cimport EAGAIN, EBADF, EEXIST, EIO, EISDIR, ENOENT, ENOMEM, ENOSPC, ENOTEMPTY
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
-from libc.stdlib cimport free, malloc, realloc
-from libc.string cimport memcpy, memset, strchr, strcpy, strlen, strncmp
+from libc.errno cimport EEXIST, EISDIR, ENOENT, ENOTEMPTY
+from libc.stdint cimport int32_t, int64_t, uint64_t
+from libc.stdlib cimport free
+from libc.string cimport memset
 
-from kafkacore._fast.base.atomics cimport load64, store64
-from kafkacore._fast.world.environment cimport Environment, ManualClock
-from kafkacore._fast.world.fault_kinds cimport FAULT_NAMES, FAULT_READ, FAULT_SYNC, FAULT_WRITE
-from kafkacore._fast.world.simulated_store cimport (
-    inode_release, inode_sync, inode_truncate, inode_write, store_cut, store_find, store_free, store_link, store_rename,
-    store_sync_names, store_unlink,
-)
+from kafkacore._fast.base.atomics cimport store64
 from kafkacore._fast.base.lock_order cimport RANK_SIMULATED_DISK
 from kafkacore._fast.base.sync cimport mutex_destroy, mutex_init, mutex_lock, mutex_unlock
+from kafkacore._fast.world.agenda cimport SimulatedAgenda
+from kafkacore._fast.world.environment cimport Environment, ManualClock
+from kafkacore._fast.world.simulated_operations cimport (
+    ANY_LIFE, NAME_MAKE, NAME_RENAME, NAME_SYNC, NAME_UNLINK, NameChange, change_names, names_below, simulated_table,
+)
+from kafkacore._fast.world.simulated_store cimport Inode, inode_release, store_cut, store_find, store_free
 
 import errno as errors
 import os
@@ -22,250 +22,9 @@ import os
 from kafkacore._fast.world.fault_disk import FAULT_KINDS
 
 cdef extern from "<fcntl.h>" nogil:
-    int O_CREAT, O_EXCL, O_TRUNC
-
-cdef extern from "<unistd.h>" nogil:
-    int usleep(unsigned int us)
+    int O_CREAT, O_TRUNC
 
 cdef int64_t UNLIMITED = 0x7FFFFFFFFFFFFFFF
-
-
-# --- checks before every operation, under the lock ---
-
-cdef int begin(SimDisk *disk, int kind, bint *cut) noexcept nogil:
-    """0, or the ordered error. `cut`: the power is cut during this operation."""
-    cdef Fault *fault = &disk.faults[kind]
-    cut[0] = False
-    if disk.dead:
-        return -EIO
-    if kind != FAULT_READ:
-        # Another thread may have passed the number before it was set.
-        cut[0] = 0 <= disk.cut_at <= disk.operations
-        disk.operations += 1
-    if fault.error:
-        if fault.after <= 0:
-            return -fault.error
-        fault.after -= 1
-    return 0
-
-
-cdef int end(SimDisk *disk, int result, bint cut) noexcept nogil:
-    if cut:
-        disk.dead = True
-        return -EIO
-    return result
-
-
-cdef void enter(SimDisk *disk) noexcept nogil:
-    cdef int64_t delay_us = load64(&disk.delay_us)
-    if delay_us > 0:
-        usleep(<unsigned int> delay_us)
-    mutex_lock(&disk.lock)
-
-
-cdef Inode *inode_of(SimDisk *disk, int file) noexcept nogil:
-    """The inode; NULL for a handle that is closed or older than the last cut."""
-    if file < 0 or file >= disk.handle_count or disk.handles[file].life != disk.life:
-        return NULL
-    return disk.handles[file].inode
-
-
-# --- the table of functions ---
-
-cdef int take_handle(SimDisk *disk, Inode *inode) noexcept nogil:
-    cdef Handle *handles
-    cdef int32_t i
-    for i in range(disk.handle_count):
-        if disk.handles[i].inode == NULL:
-            break
-    else:
-        i = disk.handle_count
-        handles = <Handle *> realloc(disk.handles, (i + 1) * sizeof(Handle))
-        if handles == NULL:
-            return -ENOMEM
-        disk.handles = handles
-        disk.handle_count += 1
-    inode.refs += 1
-    disk.handles[i].inode = inode
-    disk.handles[i].life = disk.life
-    return i
-
-
-cdef int open_locked(SimDisk *disk, const char *path, int flags) noexcept nogil:
-    cdef Inode *inode = store_find(&disk.store, path)
-    cdef bint cut
-    cdef int result = begin(disk, FAULT_NAMES if flags & (O_CREAT | O_TRUNC) else FAULT_READ, &cut)
-    if result < 0:
-        return result
-    if inode == NULL and not flags & O_CREAT:
-        return end(disk, -ENOENT, cut)
-    if inode != NULL and inode.directory:
-        return end(disk, -EISDIR, cut)
-    if inode != NULL and flags & O_CREAT and flags & O_EXCL:
-        return end(disk, -EEXIST, cut)
-    if inode == NULL:
-        result = store_link(&disk.store, path, False, &inode)
-    elif flags & O_TRUNC and inode.size:
-        result = inode_truncate(&disk.store, inode, 0)
-    if result == 0:
-        result = end(disk, 0, cut)
-    return result if result < 0 else take_handle(disk, inode)
-
-
-cdef int sim_open(void *self, const char *path, int flags, int mode) noexcept nogil:
-    cdef SimDisk *disk = <SimDisk *> self
-    cdef int result
-    enter(disk)
-    result = open_locked(disk, path, flags)
-    mutex_unlock(&disk.lock)
-    return result
-
-
-cdef int sim_close(void *self, int file) noexcept nogil:
-    cdef SimDisk *disk = <SimDisk *> self
-    cdef int result = -EBADF
-    mutex_lock(&disk.lock)
-    if 0 <= file < disk.handle_count and disk.handles[file].inode != NULL:
-        inode_release(disk.handles[file].inode)
-        disk.handles[file].inode = NULL
-        result = 0
-    mutex_unlock(&disk.lock)
-    return result
-
-
-cdef int64_t read_locked(SimDisk *disk, int file, void *into, size_t size, int64_t offset, bint cached) noexcept nogil:
-    cdef Inode *inode = inode_of(disk, file)
-    cdef bint cut
-    cdef int64_t count
-    cdef int result = begin(disk, FAULT_READ, &cut)
-    if result < 0:
-        return result
-    if inode == NULL:
-        return -EIO
-    if cached and disk.cold and not inode.warm:
-        return -EAGAIN
-    inode.warm = True
-    count = inode.size - offset
-    if count <= 0:
-        return 0
-    if count > <int64_t> size:
-        count = <int64_t> size
-    memcpy(into, inode.data + offset, <size_t> count)
-    return count
-
-
-cdef int64_t sim_pread(void *self, int file, void *into, size_t size, int64_t offset) noexcept nogil:
-    cdef SimDisk *disk = <SimDisk *> self
-    cdef int64_t result
-    enter(disk)
-    result = read_locked(disk, file, into, size, offset, False)
-    mutex_unlock(&disk.lock)
-    return result
-
-
-cdef int64_t sim_pread_cached(void *self, int file, void *into, size_t size, int64_t offset) noexcept nogil:
-    cdef SimDisk *disk = <SimDisk *> self
-    cdef int64_t result
-    mutex_lock(&disk.lock)
-    result = read_locked(disk, file, into, size, offset, True)
-    mutex_unlock(&disk.lock)
-    return result
-
-
-cdef int64_t write_locked(SimDisk *disk, int file, const uint8_t *data, size_t size, int64_t offset) noexcept nogil:
-    cdef Inode *inode = inode_of(disk, file)
-    cdef int64_t room
-    cdef bint cut
-    cdef int result = begin(disk, FAULT_WRITE, &cut)
-    if result < 0:
-        return result
-    if inode == NULL:
-        return -EIO
-    room = disk.capacity_bytes - disk.store.bytes + (inode.size - offset if inode.size > offset else 0)
-    if <int64_t> size > room:
-        # A full disk writes the part that fits; the caller must not rely on it.
-        inode_write(&disk.store, inode, data, room if room > 0 else 0, offset)
-        return end(disk, -ENOSPC, cut)
-    result = end(disk, inode_write(&disk.store, inode, data, <int64_t> size, offset), cut)
-    return result if result < 0 else <int64_t> size
-
-
-cdef int64_t sim_pwrite(void *self, int file, const void *data, size_t size, int64_t offset) noexcept nogil:
-    cdef SimDisk *disk = <SimDisk *> self
-    cdef int64_t result
-    enter(disk)
-    result = write_locked(disk, file, <const uint8_t *> data, size, offset)
-    mutex_unlock(&disk.lock)
-    return result
-
-
-cdef int sim_sync(void *self, int file) noexcept nogil:
-    cdef SimDisk *disk = <SimDisk *> self
-    cdef Inode *inode
-    cdef bint cut
-    cdef int result
-    enter(disk)
-    inode = inode_of(disk, file)
-    result = begin(disk, FAULT_SYNC, &cut)
-    if result == 0 and inode == NULL:
-        result = -EIO
-    if result == 0 and not cut:
-        result = inode_sync(inode)
-    result = end(disk, result, cut)
-    mutex_unlock(&disk.lock)
-    return result
-
-
-cdef int sim_truncate(void *self, int file, int64_t size) noexcept nogil:
-    cdef SimDisk *disk = <SimDisk *> self
-    cdef Inode *inode
-    cdef bint cut
-    cdef int result
-    enter(disk)
-    inode = inode_of(disk, file)
-    result = begin(disk, FAULT_WRITE, &cut)
-    if result == 0:
-        result = inode_truncate(&disk.store, inode, size) if inode != NULL else -EIO
-    result = end(disk, result, cut)
-    mutex_unlock(&disk.lock)
-    return result
-
-
-cdef int64_t sim_size(void *self, int file) noexcept nogil:
-    cdef SimDisk *disk = <SimDisk *> self
-    cdef Inode *inode
-    cdef int64_t result
-    mutex_lock(&disk.lock)
-    inode = inode_of(disk, file)
-    result = -EIO if inode == NULL or disk.dead else inode.size
-    mutex_unlock(&disk.lock)
-    return result
-
-
-cdef int change_names(SimDisk *disk, int kind, const char *path, const char *other) noexcept nogil:
-    cdef Inode *inode
-    cdef bint cut
-    cdef int result
-    enter(disk)
-    result = begin(disk, FAULT_NAMES, &cut)
-    if result == 0 and kind == RENAME:
-        result = store_rename(&disk.store, path, other)
-    elif result == 0 and kind == UNLINK:
-        result = store_unlink(&disk.store, path)
-    elif result == 0 and kind == MAKE:
-        result = -EEXIST if store_find(&disk.store, path) != NULL else store_link(&disk.store, path, True, &inode)
-    elif result == 0 and not cut:
-        result = store_sync_names(&disk.store, path)
-    result = end(disk, result, cut)
-    mutex_unlock(&disk.lock)
-    return result
-
-
-cdef enum:
-    RENAME = 0
-    UNLINK = 1
-    MAKE = 2
-    SYNC = 3
 
 cdef enum:
     NOTHING = 0
@@ -273,50 +32,18 @@ cdef enum:
     DIRECTORY = 2
 
 
-cdef int sim_rename(void *self, const char *old, const char *new) noexcept nogil:
-    return change_names(<SimDisk *> self, RENAME, old, new)
+cdef uint64_t below(double share) except? 0:
+    """The numbers below it are this share of all."""
+    if not 0.0 <= share <= 1.0:
+        raise ValueError(f"a share is from 0 to 1, not {share}")
+    return <uint64_t> 0xFFFFFFFFFFFFFFFFu if share >= 1.0 else <uint64_t> (share * 18446744073709549568.0)
 
 
-cdef int sim_unlink(void *self, const char *path) noexcept nogil:
-    return change_names(<SimDisk *> self, UNLINK, path, NULL)
+cdef class DiskMount:
+    """Keeps the disk and the Mount for the environment of one process."""
+    cdef Mount mount
+    cdef SimulatedDisk of
 
-
-cdef int sim_make_directory(void *self, const char *path) noexcept nogil:
-    return change_names(<SimDisk *> self, MAKE, path, NULL)
-
-
-cdef int sim_sync_directory(void *self, const char *path) noexcept nogil:
-    return change_names(<SimDisk *> self, SYNC, path, NULL)
-
-
-cdef int sim_want(void *self, int file, int64_t offset, size_t size) noexcept nogil:
-    return 0
-
-
-cdef int sim_descriptor(void *self, int file) noexcept nogil:
-    return -1
-
-
-cdef int64_t names_below(SimDisk *disk, const char *prefix, size_t size, char **names) noexcept nogil:
-    """Copies the names directly below `prefix`, each with a null byte at its end. Returns their bytes, or -ENOMEM."""
-    cdef const char *name
-    cdef int64_t room = 1
-    cdef int64_t used = 0
-    cdef int i
-    mutex_lock(&disk.lock)
-    for i in range(disk.store.now.count):
-        room += <int64_t> strlen(disk.store.now.items[i].path) + 1
-    names[0] = <char *> malloc(<size_t> room)
-    for i in range(disk.store.now.count if names[0] != NULL else 0):
-        name = disk.store.now.items[i].path
-        if strncmp(name, prefix, size) == 0 and strchr(name + size, c"/") == NULL:
-            strcpy(names[0] + used, name + size)
-            used += <int64_t> strlen(name + size) + 1
-    mutex_unlock(&disk.lock)
-    return used if names[0] != NULL else -ENOMEM
-
-
-# --- Python: the power switch, and the disk as Files ---
 
 @cython.no_gc
 cdef class SimulatedDisk:
@@ -325,27 +52,16 @@ cdef class SimulatedDisk:
     Paths are plain names: there is no current directory. Raises OSError as the operating system does.
     """
 
-    def __cinit__(self):
+    def __cinit__(self, seed=0):
         memset(&self.disk, 0, sizeof(SimDisk))
         mutex_init(&self.disk.lock, RANK_SIMULATED_DISK)
+        self.disk.random = <uint64_t> (seed & 0xFFFFFFFFFFFFFFFF)
         self.disk.cut_at = -1
         self.disk.capacity_bytes = UNLIMITED
         self.locked = set()
-        self.table.self = &self.disk
-        self.table.open = sim_open
-        self.table.close = sim_close
-        self.table.pread = sim_pread
-        self.table.pread_cached = sim_pread_cached
-        self.table.pwrite = sim_pwrite
-        self.table.sync = sim_sync
-        self.table.truncate = sim_truncate
-        self.table.size = sim_size
-        self.table.rename = sim_rename
-        self.table.unlink = sim_unlink
-        self.table.make_directory = sim_make_directory
-        self.table.sync_directory = sim_sync_directory
-        self.table.want = sim_want
-        self.table.descriptor = sim_descriptor
+        self.mount.disk = &self.disk
+        self.mount.life = ANY_LIFE
+        simulated_table(&self.table, &self.mount)
 
     def __dealloc__(self):
         cdef int32_t i
@@ -355,31 +71,34 @@ cdef class SimulatedDisk:
         store_free(&self.disk.store)
         mutex_destroy(&self.disk.lock)
 
-    def environment(self, ManualClock clock=None):
-        """The real world with this disk and, if given, this clock."""
-        cdef Environment made = Environment(clock)
-        made.env.disk = self.table
-        made.keep = (made.keep, self)
+    def environment(self, ManualClock clock=None, SimulatedAgenda agenda=None, seed=None):
+        cdef Environment made = Environment(clock, agenda, seed)
+        cdef DiskMount mounted = DiskMount()
+        mounted.of = self
+        mounted.mount.disk = &self.disk
+        mounted.mount.simulated = agenda is not None
+        mounted.mount.life = self.disk.life if agenda is not None else ANY_LIFE
+        simulated_table(&made.env.disk, &mounted.mount)
+        made.keep = (made.keep, mounted)
+        if agenda is not None:
+            self.mount.simulated = True  # its Files too
         return made
 
     # --- the switch ---
 
     def cut_power_at(self, int64_t operation):
-        """Cuts the power during the operation with this number (see `operations`); -1: never."""
         with nogil:
             mutex_lock(&self.disk.lock)
             self.disk.cut_at = operation
             mutex_unlock(&self.disk.lock)
 
     def cut_power(self):
-        """Cuts the power now: every operation fails until `restart`."""
         with nogil:
             mutex_lock(&self.disk.lock)
             self.disk.dead = True
             mutex_unlock(&self.disk.lock)
 
     def restart(self, uint64_t seed=0, bint ordered=True):
-        """The power comes back, and the seed decides what is left of everything that was not synced."""
         cdef int result
         with nogil:
             mutex_lock(&self.disk.lock)
@@ -391,9 +110,15 @@ cdef class SimulatedDisk:
         self.locked.clear()
         check(result, "")
 
+    def kill(self):
+        with nogil:
+            mutex_lock(&self.disk.lock)
+            self.disk.life += 1
+            mutex_unlock(&self.disk.lock)
+        self.locked.clear()
+
     @property
     def operations(self):
-        """The number of operations that changed something; `cut_power_at` counts them."""
         cdef int64_t count
         with nogil:
             mutex_lock(&self.disk.lock)
@@ -410,18 +135,44 @@ cdef class SimulatedDisk:
             mutex_unlock(&self.disk.lock)
         return bool(dead)
 
-    def fail(self, str kind, int error=errors.EIO, int64_t after=0):
-        """Lets operations of a kind (read, write, sync, names) fail after `after` more successes. `error` 0
-        ends that."""
-        cdef int number = FAULT_KINDS.index(kind)
+    def fail(self, str kind, int error=errors.EIO, int64_t after=0, double share=1.0):
+        cdef int number = kind_number(kind)
+        cdef uint64_t limit = below(share)
         with nogil:
             mutex_lock(&self.disk.lock)
             self.disk.faults[number].error = error
             self.disk.faults[number].after = after
+            self.disk.faults[number].below = limit
+            mutex_unlock(&self.disk.lock)
+
+    def pace(self, str kind, int64_t least_us, most_us=None):
+        cdef int number = kind_number(kind)
+        cdef int64_t most = least_us if most_us is None else most_us
+        if not 0 <= least_us <= most:
+            raise ValueError(f"an operation takes 0 us or more, and at most {most} us, not at least {least_us}")
+        with nogil:
+            mutex_lock(&self.disk.lock)
+            self.disk.paces[number].least_ns = least_us * 1000
+            self.disk.paces[number].most_ns = most * 1000
+            mutex_unlock(&self.disk.lock)
+
+    def take_spent_ns(self):
+        cdef int64_t spent_ns
+        with nogil:
+            mutex_lock(&self.disk.lock)
+            spent_ns = self.disk.spent_ns
+            self.disk.spent_ns = 0
+            mutex_unlock(&self.disk.lock)
+        return spent_ns
+
+    def rot(self, double share):
+        cdef uint64_t limit = below(share)
+        with nogil:
+            mutex_lock(&self.disk.lock)
+            self.disk.rot_below = limit
             mutex_unlock(&self.disk.lock)
 
     def limit(self, capacity_bytes=None):
-        """Sets the capacity. A write beyond it writes the part that fits and fails with ENOSPC; None: unlimited."""
         cdef int64_t capacity = UNLIMITED if capacity_bytes is None else capacity_bytes
         with nogil:
             mutex_lock(&self.disk.lock)
@@ -429,11 +180,9 @@ cdef class SimulatedDisk:
             mutex_unlock(&self.disk.lock)
 
     def slow_down(self, int64_t delay_us):
-        """Sets the duration of every operation."""
         store64(&self.disk.delay_us, delay_us)
 
     def cool(self, bint cold=True):
-        """Empties the page cache: a file is in it after its first read."""
         cdef int i
         with nogil:
             mutex_lock(&self.disk.lock)
@@ -449,10 +198,10 @@ cdef class SimulatedDisk:
         cdef const char *name = encoded
         cdef int file
         with nogil:
-            file = sim_open(&self.disk, name, flags, 0o644)
+            file = self.table.open(&self.mount, name, flags, 0o644)
         return check(file, path)
 
-    cdef int change(self, int kind, str path, str other) except? -1:
+    cdef int change(self, NameChange kind, str path, str other) except? -1:
         """0 or minus errno."""
         cdef bytes encoded = path.encode()
         cdef bytes encoded_other = other.encode()
@@ -460,24 +209,30 @@ cdef class SimulatedDisk:
         cdef const char *other_name = encoded_other
         cdef int result
         with nogil:
-            result = change_names(&self.disk, kind, name, other_name)
+            result = change_names(&self.mount, kind, name, other_name)
         return result
 
     def read(self, str path):
+        return self.read_part(path, 0, self.size(path))
+
+    def read_part(self, str path, int64_t position, int64_t max_bytes):
         cdef int file = self.open_file(path, 0)
-        cdef int64_t size
+        cdef bytearray into = bytearray(min(max_bytes, max(self.size_of(file) - position, 0)))
+        cdef char *start = into
+        cdef size_t size = len(into)
         cdef int64_t got
-        cdef bytearray into
-        cdef char *start
         with nogil:
-            size = sim_size(&self.disk, file)
-        into = bytearray(max(size, 0))
-        start = into
-        with nogil:
-            got = sim_pread(&self.disk, file, start, <size_t> max(size, 0), 0)
-            sim_close(&self.disk, file)
+            got = self.table.pread(&self.mount, file, start, size, position)
+            self.table.close(&self.mount, file)
         check(<int> min(got, 0), path)
         return bytes(into[:got])
+
+    cdef int64_t size_of(self, int file):
+        """The size of an open file, or minus errno."""
+        cdef int64_t size
+        with nogil:
+            size = self.table.size(&self.mount, file)
+        return size
 
     def write(self, str path, data):
         cdef bytes content = bytes(data)
@@ -486,14 +241,11 @@ cdef class SimulatedDisk:
         cdef int file = self.open_file(path, O_CREAT | O_TRUNC)
         cdef int64_t result
         with nogil:
-            result = sim_pwrite(&self.disk, file, start, size, 0)
+            result = self.table.pwrite(&self.mount, file, start, size, 0)
             if result >= 0:
-                result = sim_sync(&self.disk, file)
-            sim_close(&self.disk, file)
+                result = self.table.sync(&self.mount, file)
+            self.table.close(&self.mount, file)
         check(<int> min(result, 0), path)
-
-    def read_part(self, str path, int64_t position, int64_t max_bytes):
-        return self.read(path)[position : position + max_bytes]
 
     def write_part(self, str path, int64_t position, data):
         cdef bytes content = bytes(data)
@@ -502,47 +254,52 @@ cdef class SimulatedDisk:
         cdef int file = self.open_file(path, 0 if position else O_CREAT | O_TRUNC)
         cdef int64_t result
         with nogil:
-            result = sim_truncate(&self.disk, file, position)
+            result = self.table.truncate(&self.mount, file, position)
             if result >= 0:
-                result = sim_pwrite(&self.disk, file, start, size, position)
-            sim_close(&self.disk, file)
+                result = self.table.pwrite(&self.mount, file, start, size, position)
+            self.table.close(&self.mount, file)
         check(<int> min(result, 0), path)
 
     def sync(self, str path):
         cdef int file = self.open_file(path, 0)
         cdef int result
         with nogil:
-            result = sim_sync(&self.disk, file)
-            sim_close(&self.disk, file)
+            result = self.table.sync(&self.mount, file)
+            self.table.close(&self.mount, file)
         check(result, path)
 
     def size(self, str path):
-        return len(self.read(path))
+        cdef int file = self.open_file(path, 0)
+        cdef int64_t size = self.size_of(file)
+        with nogil:
+            self.table.close(&self.mount, file)
+        check(<int> min(size, 0), path)
+        return size
 
     def rename(self, str old, str new):
-        check(self.change(RENAME, old, new), old)
+        check(self.change(NAME_RENAME, old, new), old)
 
     def unlink(self, str path):
         if self.is_directory(path):
             check(-EISDIR, path)
-        check(self.change(UNLINK, path, ""), path)
+        check(self.change(NAME_UNLINK, path, ""), path)
 
     def remove_directory(self, str path):
         if self.list(path):
             check(-ENOTEMPTY, path)
-        check(self.change(UNLINK, path, ""), path)
+        check(self.change(NAME_UNLINK, path, ""), path)
 
     def sync_directory(self, str path):
-        check(self.change(SYNC, path, ""), path)
+        check(self.change(NAME_SYNC, path, ""), path)
 
     def make_directories(self, str path):
         cdef int result
         head = os.path.dirname(path)
         if head not in ("", "/", path):
             self.make_directories(head)
-        result = self.change(MAKE, path, "")
+        result = self.change(NAME_MAKE, path, "")
         if result == 0:
-            result = self.change(SYNC, head or "/", "")
+            result = self.change(NAME_SYNC, head or "/", "")
         check(0 if result == -EEXIST else result, path)
 
     def list(self, str path):
@@ -603,6 +360,12 @@ class HeldLock:
 
     def close(self):
         self._locked.discard(self._path)
+
+
+cdef int kind_number(str kind) except -1:
+    if kind not in FAULT_KINDS:
+        raise ValueError(f"a disk has operations of the kinds {', '.join(FAULT_KINDS)}, not {kind!r}")
+    return FAULT_KINDS.index(kind)
 
 
 cdef int check(int result, path) except -1:

@@ -12,18 +12,23 @@ from libc.stddef cimport size_t
 # A write that no sync has covered; `size` -1: a truncation to `offset`.
 ctypedef struct Pending:
     Pending *next
+    int64_t number        # counts the changes of its file
     int64_t offset
     int64_t size
     uint8_t *data
+
+ctypedef struct Content:
+    uint8_t *data
+    int64_t size
+    int64_t room          # bytes that `data` has room for
 
 ctypedef struct Inode:
     int refs              # names (now and durable), open handles, waiting changes
     bint directory
     bint warm             # in the page cache
-    uint8_t *data
-    int64_t size
-    uint8_t *durable
-    int64_t durable_size
+    Content now
+    Content durable
+    int64_t changes       # the number of the newest
     Pending *oldest
     Pending *newest
 
@@ -66,6 +71,10 @@ cdef int store_sync_names(Store *store, const char *directory) noexcept nogil
 cdef void inode_release(Inode *inode) noexcept nogil
 cdef int inode_write(Store *store, Inode *inode, const uint8_t *data, int64_t size, int64_t offset) noexcept nogil
 cdef int inode_truncate(Store *store, Inode *inode, int64_t size) noexcept nogil
-cdef int inode_sync(Inode *inode) noexcept nogil
+# Makes the changes up to number `until` durable: those that came while the sync was under way are not its.
+cdef int inode_sync(Inode *inode, int64_t until) noexcept nogil
+# A sync that fails may have written any part of them. No later sync writes the rest: the kernel calls it clean.
+cdef int inode_fail_sync(Inode *inode, int64_t until, uint64_t *state) noexcept nogil
+cdef void inode_flip(Inode *inode, int64_t position, int bit) noexcept nogil  # on the disk and in the page cache
 # Cuts the power: what is left becomes the visible and durable state. `ordered`: names survive as a journal keeps them.
 cdef int store_cut(Store *store, uint64_t seed, bint ordered) noexcept nogil

@@ -5,6 +5,8 @@ from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy, memmove, memset, strcmp, strdup, strlen, strncmp, strrchr
 
+from kafkacore._fast.world.agenda cimport agenda_draw
+
 cdef enum:
     SECTOR_BYTES = 512    # the unit of a torn write
 
@@ -18,8 +20,8 @@ cdef void inode_release(Inode *inode) noexcept nogil:
     if inode.refs > 0:
         return
     forget_pending(inode)
-    free(inode.data)
-    free(inode.durable)
+    free(inode.now.data)
+    free(inode.durable.data)
     free(inode)
 
 
@@ -34,15 +36,26 @@ cdef void forget_pending(Inode *inode) noexcept nogil:
     inode.oldest = inode.newest = NULL
 
 
-cdef int resize(uint8_t **data, int64_t *size, int64_t wanted) noexcept nogil:
+cdef int resize(Content *content, int64_t wanted) noexcept nogil:
     """Makes the file larger or smaller; new bytes are zeros."""
-    cdef uint8_t *moved = <uint8_t *> realloc(data[0], <size_t> wanted + 1)
-    if moved == NULL:
+    cdef int64_t room = max(wanted + 1, 2 * content.room)
+    cdef uint8_t *moved
+    if wanted >= content.room:
+        moved = <uint8_t *> realloc(content.data, <size_t> room)
+        if moved == NULL:
+            return -ENOMEM
+        content.data = moved
+        content.room = room
+    if wanted > content.size:
+        memset(content.data + content.size, 0, <size_t> (wanted - content.size))
+    content.size = wanted
+    return 0
+
+
+cdef int put_bytes(Content *content, const uint8_t *data, int64_t size, int64_t offset) noexcept nogil:
+    if offset + size > content.size and resize(content, offset + size) < 0:
         return -ENOMEM
-    if wanted > size[0]:
-        memset(moved + size[0], 0, <size_t> (wanted - size[0]))
-    data[0] = moved
-    size[0] = wanted
+    memcpy(content.data + offset, data, <size_t> size)
     return 0
 
 
@@ -50,6 +63,8 @@ cdef int note_pending(Inode *inode, const uint8_t *data, int64_t size, int64_t o
     cdef Pending *one = <Pending *> calloc(1, sizeof(Pending))
     if one == NULL:
         return -ENOMEM
+    inode.changes += 1
+    one.number = inode.changes
     one.offset = offset
     one.size = size
     if size > 0:
@@ -67,34 +82,69 @@ cdef int note_pending(Inode *inode, const uint8_t *data, int64_t size, int64_t o
 
 
 cdef int inode_write(Store *store, Inode *inode, const uint8_t *data, int64_t size, int64_t offset) noexcept nogil:
-    cdef int64_t before = inode.size
+    cdef int64_t before = inode.now.size
     if size == 0:
         return 0
-    if note_pending(inode, data, size, offset) < 0:
+    if note_pending(inode, data, size, offset) < 0 or put_bytes(&inode.now, data, size, offset) < 0:
         return -ENOMEM
-    if offset + size > inode.size and resize(&inode.data, &inode.size, offset + size) < 0:
-        return -ENOMEM
-    memcpy(inode.data + offset, data, <size_t> size)
-    store.bytes += inode.size - before
+    store.bytes += inode.now.size - before
     inode.warm = True
     return 0
 
 
 cdef int inode_truncate(Store *store, Inode *inode, int64_t size) noexcept nogil:
-    cdef int64_t before = inode.size
-    if note_pending(inode, NULL, -1, size) < 0 or resize(&inode.data, &inode.size, size) < 0:
+    cdef int64_t before = inode.now.size
+    if note_pending(inode, NULL, -1, size) < 0 or resize(&inode.now, size) < 0:
         return -ENOMEM
-    store.bytes += inode.size - before
+    store.bytes += inode.now.size - before
     return 0
 
 
-cdef int inode_sync(Inode *inode) noexcept nogil:
-    if resize(&inode.durable, &inode.durable_size, inode.size) < 0:
-        return -ENOMEM
-    if inode.size:
-        memcpy(inode.durable, inode.data, <size_t> inode.size)
-    forget_pending(inode)
-    return 0
+cdef Pending *take_pending(Inode *inode, int64_t until) noexcept nogil:
+    """The oldest change, if its number is at most `until`; the caller frees it."""
+    cdef Pending *one = inode.oldest
+    if one == NULL or one.number > until:
+        return NULL
+    inode.oldest = one.next
+    if one.next == NULL:
+        inode.newest = NULL
+    return one
+
+
+cdef void free_pending(Pending *one) noexcept nogil:
+    free(one.data)
+    free(one)
+
+
+cdef int inode_sync(Inode *inode, int64_t until) noexcept nogil:
+    cdef Pending *one = take_pending(inode, until)
+    cdef int result = 0
+    while one != NULL:
+        if result == 0 and one.size < 0:
+            result = resize(&inode.durable, one.offset)
+        elif result == 0:
+            result = put_bytes(&inode.durable, one.data, one.size, one.offset)
+        free_pending(one)
+        one = take_pending(inode, until)
+    return result
+
+
+cdef int inode_fail_sync(Inode *inode, int64_t until, uint64_t *state) noexcept nogil:
+    cdef Pending *one = take_pending(inode, until)
+    cdef int result = 0
+    while one != NULL:
+        if result == 0:
+            result = survive(inode, one, state)
+        free_pending(one)
+        one = take_pending(inode, until)
+    return result
+
+
+cdef void inode_flip(Inode *inode, int64_t position, int bit) noexcept nogil:
+    if position < inode.now.size:
+        inode.now.data[position] ^= <uint8_t> (1 << bit)
+    if position < inode.durable.size:
+        inode.durable.data[position] ^= <uint8_t> (1 << bit)
 
 
 # --- names, sorted by path ---
@@ -262,7 +312,7 @@ cdef int store_unlink(Store *store, const char *path) noexcept nogil:
         return -ENOENT
     result = note_change(store, CHANGE_UNLINK, path, NULL, NULL)
     if result == 0:
-        store.bytes -= inode.size
+        store.bytes -= inode.now.size
         result = drop_name(&store.now, path)
     return result
 
@@ -273,7 +323,7 @@ cdef int store_rename(Store *store, const char *old, const char *new) noexcept n
     if store_find(store, old) == NULL:
         return -ENOENT
     if replaced != NULL:
-        store.bytes -= replaced.size
+        store.bytes -= replaced.now.size
     result = note_change(store, CHANGE_RENAME, old, new, NULL)
     if result == 0:
         result = apply(&store.now, store.newest)
@@ -312,33 +362,21 @@ cdef int store_sync_names(Store *store, const char *directory) noexcept nogil:
 
 # --- the cut ---
 
-cdef uint64_t draw(uint64_t *state) noexcept nogil:
-    """splitmix64."""
-    cdef uint64_t z
-    state[0] += <uint64_t> 0x9E3779B97F4A7C15u
-    z = state[0]
-    z = (z ^ (z >> 30)) * <uint64_t> 0xBF58476D1CE4E5B9u
-    z = (z ^ (z >> 27)) * <uint64_t> 0x94D049BB133111EBu
-    return z ^ (z >> 31)
-
-
 cdef int survive(Inode *inode, const Pending *one, uint64_t *state) noexcept nogil:
     """Decides which truncations and which sectors of writes survive."""
     cdef int64_t at = 0
     cdef int64_t size
-    cdef uint64_t fate = draw(state) % 4  # kept whole, lost, torn twice as often as either
+    cdef uint64_t fate = agenda_draw(state) % 4  # kept whole, lost, torn twice as often as either
     if fate == 1:
         return 0
     if one.size < 0:
-        return resize(&inode.durable, &inode.durable_size, one.offset)
+        return resize(&inode.durable, one.offset)
     while at < one.size:
         size = SECTOR_BYTES - (one.offset + at) % SECTOR_BYTES
         size = size if size < one.size - at else one.size - at
-        if fate == 0 or draw(state) % 2:
-            if one.offset + at + size > inode.durable_size:
-                if resize(&inode.durable, &inode.durable_size, one.offset + at + size) < 0:
-                    return -ENOMEM
-            memcpy(inode.durable + one.offset + at, one.data + at, <size_t> size)
+        if fate == 0 or agenda_draw(state) % 2:
+            if put_bytes(&inode.durable, one.data + at, size, one.offset + at) < 0:
+                return -ENOMEM
         at += size
     return 0
 
@@ -352,9 +390,9 @@ cdef int settle(Inode *inode, uint64_t *state) noexcept nogil:
     forget_pending(inode)
     inode.warm = False
     if result == 0:
-        result = resize(&inode.data, &inode.size, inode.durable_size)
-    if result == 0 and inode.size:
-        memcpy(inode.data, inode.durable, <size_t> inode.size)
+        result = resize(&inode.now, inode.durable.size)
+    if result == 0 and inode.now.size:
+        memcpy(inode.now.data, inode.durable.data, <size_t> inode.now.size)
     return result
 
 
@@ -393,7 +431,7 @@ cdef void choose_some(Store *store, uint64_t *state) noexcept nogil:
     cdef Change *before
     cdef bint grown = True
     while change != NULL:
-        change.kept = draw(state) % 2 != 0
+        change.kept = agenda_draw(state) % 2 != 0
         change = change.next
     while grown:
         grown = False
@@ -414,7 +452,7 @@ cdef void choose_first(Store *store, uint64_t *state) noexcept nogil:
     while change != NULL:
         count += 1
         change = change.next
-    keep = draw(state) % (count + 1)
+    keep = agenda_draw(state) % (count + 1)
     change = store.oldest
     while change != NULL:
         change.kept = keep > 0
@@ -449,7 +487,7 @@ cdef int store_cut(Store *store, uint64_t seed, bint ordered) noexcept nogil:
             result = settle(store.durable.items[i].inode, &state)
         if result == 0:
             result = put_name(&store.now, store.durable.items[i].path, store.durable.items[i].inode)
-        store.bytes += store.durable.items[i].inode.size
+        store.bytes += store.durable.items[i].inode.now.size
     return result
 
 

@@ -1,0 +1,1 @@
+"""Fibers; native only."""

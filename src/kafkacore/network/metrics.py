@@ -1,7 +1,8 @@
-"""The metrics of a plane, under Kafka's names. They are read from native counters on demand."""
+"""The measurements of a plane, by the names of Kafka's metrics. They are read from native counters on demand."""
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
@@ -9,10 +10,6 @@ from typing import Any, Final, NamedTuple
 from kafkacore.network.plane import Plane
 from kafkacore.protocol import apis
 from kafkacore.runtime.process import CONTROL, CONTROLLER
-
-COUNTER: Final = "counter"
-GAUGE: Final = "gauge"
-HISTOGRAM: Final = "histogram"
 
 # In the order of the native code.
 STAGES: Final = (
@@ -37,12 +34,10 @@ class Histogram(NamedTuple):
 
 
 class Measure(NamedTuple):
-    """One MBean attribute: JMX domain, type, name, COUNTER, GAUGE or HISTOGRAM, value, further tags."""
+    """The value of one metric, by the type and name of its MBean, with further tags."""
 
-    group: str
     type: str
     name: str
-    kind: str
     value: float | Histogram
     tags: tuple[tuple[str, str], ...] = ()
 
@@ -65,44 +60,24 @@ class PlaneMetrics:
     def _gauges(self) -> Iterator[Measure]:
         counters = self._plane.native.counters()
         idle_ns = sum(processor.idle_ns for processor in self._plane.processors)
-        prefix = self._prefix
-        for group, type_, name, kind, value in (
-            ("kafka.network", "RequestChannel", f"{prefix}RequestQueueSize", GAUGE, counters["request_queue_size"]),
-            ("kafka.network", "RequestChannel", f"{prefix}ResponseQueueSize", GAUGE, counters["response_queue_size"]),
-            (
-                "kafka.network",
-                "SocketServer",
-                f"{prefix}NetworkProcessorAvgIdlePercent",
-                GAUGE,
-                self._network_idle.read(idle_ns),
-            ),
-            (
-                "kafka.server",
-                "KafkaRequestHandlerPool",
-                f"{prefix}RequestHandlerAvgIdlePercent",
-                GAUGE,
-                self._plane.loop.idle_share(),
-            ),
-            (
-                "kafka.network",
-                "SocketServer",
-                f"{prefix}ExpiredConnectionsKilledCount",
-                GAUGE,
-                counters["expired_connections_killed"],
-            ),
-            ("kafka.network", "SocketServer", f"{prefix}MemoryPoolUsed", GAUGE, counters["memory_used_bytes"]),
-            (
-                "kafka.network",
-                "SocketServer",
-                f"{prefix}MemoryPoolAvailable",
-                GAUGE,
-                self._plane.limits.memory_bytes - counters["memory_used_bytes"],
-            ),
-            ("kafkacore.network", "SocketServer", f"{prefix}ConnectionCount", GAUGE, counters["connections"]),
-            ("kafkacore.network", "SocketServer", f"{prefix}Refused", COUNTER, counters["refused_connections"]),
-            ("kafkacore.network", "SocketServer", f"{prefix}MalformedFrames", COUNTER, counters["malformed_frames"]),
+        for type_, name, value in (
+            ("RequestChannel", "RequestQueueSize", counters["request_queue_size"]),
+            ("RequestChannel", "ResponseQueueSize", counters["response_queue_size"]),
+            ("SocketServer", "NetworkProcessorAvgIdlePercent", self._network_idle.read(idle_ns)),
+            ("KafkaRequestHandlerPool", "RequestHandlerAvgIdlePercent", self._plane.loop.idle_share()),
+            ("SocketServer", "ExpiredConnectionsKilledCount", counters["expired_connections_killed"]),
+            ("SocketServer", "MemoryPoolUsed", counters["memory_used_bytes"]),
+            ("SocketServer", "MemoryPoolAvailable", self._plane.limits.memory_bytes - counters["memory_used_bytes"]),
+            ("SocketServer", "ConnectionCount", counters["connections"]),
+            ("SocketServer", "Refused", counters["refused_connections"]),
+            ("SocketServer", "MalformedFrames", counters["malformed_frames"]),
         ):
-            yield Measure(group, type_, name, kind, value, self._tags)
+            yield Measure(type_, self._prefix + name, value, self._tags)
+
+    def queue_times(self) -> Histogram:
+        """How long all requests together have waited for the handlers."""
+        found = [measured["stages"][0] for measured in self._requests().values()]
+        return _histogram(functools.reduce(_add_histograms, found, (0, 0, [0] * _BUCKETS)))
 
     def _requests(self) -> dict[int, Any]:
         """The processors' figures added up, by API key."""
@@ -116,15 +91,15 @@ class PlaneMetrics:
     def _request(self, name: str, measured: Any) -> Iterator[Measure]:
         tags = (("request", name), *self._tags)
 
-        def row(metric: str, kind: str, value: float | Histogram) -> Measure:
-            return Measure("kafka.network", "RequestMetrics", metric, kind, value, tags)
+        def row(metric: str, value: float | Histogram) -> Measure:
+            return Measure("RequestMetrics", metric, value, tags)
 
-        yield row("RequestsPerSec", COUNTER, measured["requests"])
-        yield row("RequestBytes", COUNTER, measured["request_bytes"])
-        yield row("ResponseBytes", COUNTER, measured["response_bytes"])
+        yield row("RequestsPerSec", measured["requests"])
+        yield row("RequestBytes", measured["request_bytes"])
+        yield row("ResponseBytes", measured["response_bytes"])
         for stage, histogram in zip(STAGES, measured["stages"], strict=True):
-            yield row(stage, HISTOGRAM, _histogram(histogram))
-        yield row("TotalTimeMs", HISTOGRAM, _histogram(measured["total"]))
+            yield row(stage, _histogram(histogram))
+        yield row("TotalTimeMs", _histogram(measured["total"]))
 
     def _request_name(self, key: int) -> str:
         return "".join(word.capitalize() for word in self._names.get(key, str(key)).split("_"))

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from kafkacore.network.metrics import Histogram, PlaneMetrics
 from kafkacore.network.plane import Plane
-from kafkacore.observability.metrics import Buckets, Kind, Sample, Source
+from kafkacore.observability.catalogue import sample
+from kafkacore.observability.metrics import Buckets, Sample, Source
 
 
 def plane_source(plane: Plane) -> Source:
@@ -16,6 +17,6 @@ def plane_source(plane: Plane) -> Source:
     def read() -> Iterator[Sample]:
         for each in metrics():
             value = Buckets(*each.value) if isinstance(each.value, Histogram) else each.value
-            yield Sample(each.group, each.type, each.name, Kind(each.kind), value, each.tags)
+            yield sample(each.type, each.name, value, each.tags)
 
     return read

@@ -1,6 +1,6 @@
 """Prometheus exposition of a registry over HTTP, at `metrics.port`.
 
-Names follow the JMX exporter's published example for Kafka, so dashboards made for Apache Kafka work:
+Names follow the JMX exporter's published examples for Kafka, so dashboards made for Apache Kafka work:
 `kafka.server:type=BrokerTopicMetrics,name=BytesInPerSec` is `kafka_server_brokertopicmetrics_bytesin_total`. Importing
 prometheus-client takes longer than starting a node, so the first scrape imports it, off the loop.
 """
@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from kafkacore.network.listeners import Listener, listen
+from kafkacore.observability.catalogue import METRICS, prometheus_name
 from kafkacore.observability.metrics import Buckets, Kind, MetricRegistry, Sample
 
 if TYPE_CHECKING:
@@ -21,13 +22,6 @@ if TYPE_CHECKING:
 MAX_REQUEST_BYTES: Final = 8 << 10
 REQUEST_TIMEOUT_S: Final = 5.0
 BACKLOG: Final = 50
-
-
-def prometheus_name(sample: Sample) -> str:
-    name = sample.name.removesuffix("PerSec").removesuffix("Percent")
-    suffix = "_percent" if sample.name.endswith("Percent") else ""
-    text = f"{sample.group.replace('.', '_')}_{sample.type}_{name}{suffix}".lower()
-    return "".join(character if character.isalnum() else "_" for character in text)
 
 
 def families(samples: Iterable[Sample]) -> Iterator[Metric]:
@@ -52,7 +46,8 @@ def _family(name: str, labels: tuple[str, ...], group: list[Sample]) -> Metric:
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily  # noqa: PLC0415 - loads an HTTP server
 
     first = group[0]
-    text = first._replace(tags=()).mbean
+    known = METRICS.get((first.type, first.name))
+    text = first._replace(tags=()).mbean + ("" if known is None else f" [{known.unit}] {known.help}")
     if first.kind is Kind.HISTOGRAM:
         histogram = HistogramMetricFamily(name, text, labels=labels)
         for sample in group:

@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from kafkacore.observability.metrics import Kind, Sample
+from kafkacore.observability.catalogue import sample
+from kafkacore.observability.metrics import Sample
 
 if TYPE_CHECKING:
     from kafkacore.server.broker import BrokerServer
@@ -15,54 +16,44 @@ if TYPE_CHECKING:
     from kafkacore.storage.cleaner import LogCleaner
     from kafkacore.storage.log_manager import LogManager
 
-_SERVER: Final = "kafka.server"
-_LOG: Final = "kafka.log"
-_COORDINATOR: Final = "kafka.coordinator.group"
 _GROUPS: Final = "group-coordinator-metrics"
 
 
 def broker_metrics(broker: BrokerServer) -> Iterator[Sample]:
     """A source for a MetricRegistry. It runs on the thread that scrapes, so each value is read at its own moment."""
     state = broker.registrar.lifecycle.state
-    yield Sample(_SERVER, "KafkaServer", "BrokerState", Kind.GAUGE, int(state))
+    yield sample("KafkaServer", "BrokerState", int(state))
     partitions = list(broker.replicas.hosted())
     leading = sum(partition.role == "leader" for partition in partitions)
-    yield Sample(_SERVER, "ReplicaManager", "PartitionCount", Kind.GAUGE, len(partitions))
-    yield Sample(_SERVER, "ReplicaManager", "LeaderCount", Kind.GAUGE, leading)
+    yield sample("ReplicaManager", "PartitionCount", len(partitions))
+    yield sample("ReplicaManager", "LeaderCount", leading)
     offline = sum(partition.state == "failed" for partition in partitions)
-    yield Sample(_SERVER, "ReplicaManager", "OfflineReplicaCount", Kind.GAUGE, offline)
+    yield sample("ReplicaManager", "OfflineReplicaCount", offline)
     for partition in partitions:
         tags = (("topic", partition.topic), ("partition", str(partition.index)))
-        yield Sample(_LOG, "Log", "Size", Kind.GAUGE, partition.size_bytes, tags)
-        yield Sample(_LOG, "Log", "LogEndOffset", Kind.GAUGE, partition.end_offset, tags)
-        yield Sample(_LOG, "Log", "LogStartOffset", Kind.GAUGE, partition.log_start_offset, tags)
+        yield sample("Log", "Size", partition.size_bytes, tags)
+        yield sample("Log", "LogEndOffset", partition.end_offset, tags)
+        yield sample("Log", "LogStartOffset", partition.log_start_offset, tags)
     yield from _directory_metrics(broker)
     if broker.cleaner is not None:
         yield from cleaner_metrics(broker.cleaner)
     if broker.context.groups_made is not None:
         yield from group_metrics(broker.context.groups)
     image = broker.context.image
-    yield Sample(_SERVER, "broker-metadata-metrics", "last-applied-record-offset", Kind.GAUGE, image.offset)
-    yield Sample(
-        _SERVER, "FetchSessionCache", "NumIncrementalFetchSessions", Kind.GAUGE, len(broker.context.fetch_sessions)
-    )
-    yield Sample(
-        _SERVER,
-        "FetchSessionCache",
-        "NumIncrementalFetchPartitionsCached",
-        Kind.GAUGE,
-        broker.context.fetch_sessions.partition_count,
-    )
+    yield sample("broker-metadata-metrics", "last-applied-record-offset", image.offset)
+    yield sample("FetchSessionCache", "NumIncrementalFetchSessions", len(broker.context.fetch_sessions))
+    cached = broker.context.fetch_sessions.partition_count
+    yield sample("FetchSessionCache", "NumIncrementalFetchPartitionsCached", cached)
 
 
 def group_metrics(groups: Groups) -> Iterator[Sample]:
     """Metrics of the groups that this broker coordinates."""
     runtime = groups.runtime
     for state, count in runtime.states().items():
-        yield Sample(_SERVER, _GROUPS, "num-partitions", Kind.GAUGE, count, (("state", state.value),))
+        yield sample(_GROUPS, "num-partitions", count, (("state", state.value),))
     loads = runtime.metrics
-    yield Sample(_SERVER, _GROUPS, "partition-load-time-max", Kind.GAUGE, loads.longest_load_ms)
-    yield Sample(_SERVER, _GROUPS, "partition-load-time-avg", Kind.GAUGE, loads.load_ms / max(loads.loads, 1))
+    yield sample(_GROUPS, "partition-load-time-max", loads.longest_load_ms)
+    yield sample(_GROUPS, "partition-load-time-avg", loads.load_ms / max(loads.loads, 1))
     counts = groups.counts
     for name, value in (
         ("offset-commit-count", counts.offset_commits),
@@ -70,18 +61,18 @@ def group_metrics(groups: Groups) -> Iterator[Sample]:
         ("offset-deletion-count", counts.deleted_offsets),
         ("group-completed-rebalance-count", counts.completed_rebalances),
     ):
-        yield Sample(_SERVER, _GROUPS, name, Kind.COUNTER, value)
+        yield sample(_GROUPS, name, value)
     states: Counter[str] = Counter()
     offsets = 0
     for shard in runtime.active():
         here, committed = shard.census()
         states.update(here)
         offsets += committed
-    yield Sample(_SERVER, _GROUPS, "group-count", Kind.GAUGE, states.total(), (("protocol", "classic"),))
-    yield Sample(_COORDINATOR, "GroupMetadataManager", "NumOffsets", Kind.GAUGE, offsets)
-    yield Sample(_COORDINATOR, "GroupMetadataManager", "NumGroups", Kind.GAUGE, states.total())
+    yield sample(_GROUPS, "group-count", states.total(), (("protocol", "classic"),))
+    yield sample("GroupMetadataManager", "NumOffsets", offsets)
+    yield sample("GroupMetadataManager", "NumGroups", states.total())
     for name in ("PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty"):
-        yield Sample(_COORDINATOR, "GroupMetadataManager", f"NumGroups{name}", Kind.GAUGE, states[name])
+        yield sample("GroupMetadataManager", f"NumGroups{name}", states[name])
 
 
 def _directory_metrics(broker: BrokerServer) -> Iterator[Sample]:
@@ -89,10 +80,10 @@ def _directory_metrics(broker: BrokerServer) -> Iterator[Sample]:
     offline = {path: not serves for path, serves, _ in directories}
     cordoned = {path: broker.context.logs.is_cordoned(path) for path in offline}
     for what, found in (("Offline", offline), ("Cordoned", cordoned)):
-        yield Sample(_LOG, "LogManager", f"{what}LogDirectoryCount", Kind.GAUGE, sum(found.values()))
+        yield sample("LogManager", f"{what}LogDirectoryCount", sum(found.values()))
         for path, is_so in found.items():
             tags = (("logDirectory", path),)
-            yield Sample(_LOG, "LogManager", f"LogDirectory{what}", Kind.GAUGE, is_so, tags)
+            yield sample("LogManager", f"LogDirectory{what}", is_so, tags)
 
 
 def recovery_metrics(manager: LogManager) -> Iterator[Sample]:
@@ -100,10 +91,10 @@ def recovery_metrics(manager: LogManager) -> Iterator[Sample]:
     recovering thread is at."""
     for load in manager.loads:
         tags = (("dir", os.path.abspath(load.directory.path)),)
-        yield Sample(_LOG, "LogManager", "remainingLogsToRecover", Kind.GAUGE, load.remaining, tags)
+        yield sample("LogManager", "remainingLogsToRecover", load.remaining, tags)
         for number, segments in enumerate(load.segments_to_recover()):
             numbered = (*tags, ("threadNum", str(number)))
-            yield Sample(_LOG, "LogManager", "remainingSegmentsToRecover", Kind.GAUGE, segments, numbered)
+            yield sample("LogManager", "remainingSegmentsToRecover", segments, numbered)
 
 
 def cleaner_metrics(cleaner: LogCleaner) -> Iterator[Sample]:
@@ -117,10 +108,10 @@ def cleaner_metrics(cleaner: LogCleaner) -> Iterator[Sample]:
         ("max-compaction-delay-secs", cleaner.max_delay_ms // 1000),
         ("DeadThreadCount", cleaner.dead_threads),
     ):
-        yield Sample(_LOG, "LogCleaner", name, Kind.GAUGE, value)
-    yield Sample(_LOG, "LogCleanerManager", "max-dirty-percent", Kind.GAUGE, int(100 * cleaner.max_dirty_ratio))
-    yield Sample(_LOG, "LogCleanerManager", "time-since-last-run-ms", Kind.GAUGE, cleaner.since_last_check_ms)
+        yield sample("LogCleaner", name, value)
+    yield sample("LogCleanerManager", "max-dirty-percent", int(100 * cleaner.max_dirty_ratio))
+    yield sample("LogCleanerManager", "time-since-last-run-ms", cleaner.since_last_check_ms)
     for path, (logs, dirty_bytes) in cleaner.uncleanable().items():
         tags = (("logDirectory", path),)
-        yield Sample(_LOG, "LogCleanerManager", "uncleanable-partitions-count", Kind.GAUGE, logs, tags)
-        yield Sample(_LOG, "LogCleanerManager", "uncleanable-bytes", Kind.GAUGE, dirty_bytes, tags)
+        yield sample("LogCleanerManager", "uncleanable-partitions-count", logs, tags)
+        yield sample("LogCleanerManager", "uncleanable-bytes", dirty_bytes, tags)

@@ -2,8 +2,9 @@
 
 import asyncio
 
+from kafkacore.observability.catalogue import prometheus_name
 from kafkacore.observability.metrics import Buckets, Kind, MetricRegistry, Sample
-from kafkacore.observability.prometheus import MetricsServer, expose, prometheus_name
+from kafkacore.observability.prometheus import MetricsServer, expose
 
 
 def registry() -> MetricRegistry:
@@ -52,7 +53,10 @@ def test_name_has_one_header_for_all_labels() -> None:
     headers = [line for line in lines if line.startswith("# TYPE ")]
     assert len(headers) == len({line.split()[2] for line in headers}) == 3
     name = "kafka_network_requestchannel_requestqueuesize"
-    begin = lines.index(f"# HELP {name} kafka.network:type=RequestChannel,name=RequestQueueSize")
+    begin = lines.index(
+        f"# HELP {name} kafka.network:type=RequestChannel,name=RequestQueueSize "
+        "[requests] requests that wait for the handlers"
+    )
     assert lines[begin + 1 :][:3] == [f"# TYPE {name} gauge", f"{name} 3.0", f'{name}{{listener="controller"}} 4.0']
 
 

@@ -187,13 +187,13 @@ def _remove_controller(arguments: argparse.Namespace) -> None:
         raise AdminError(f"--controller-directory-id {arguments.controller_directory_id!r}: {error}") from None
     what = f"KRaft controller {arguments.controller_id} with directory id {directory_id}"
     if arguments.dry_run:
-        print(f"DRY RUN of removing {what}")
+        print(f"DRY RUN of removing  {what}")  # two spaces, as Kafka prints
         return
     request = apis.request_class(ApiKey.REMOVE_RAFT_VOTER)(
         cluster_id=None, voter_id=arguments.controller_id, voter_directory_id=directory_id
     )
     _change(arguments, request)
-    print(f"Removed {what}")
+    print(f"Removed  {what}")
 
 
 def _change(arguments: argparse.Namespace, request: Any) -> None:

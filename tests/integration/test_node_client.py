@@ -6,8 +6,8 @@ import asyncio
 import random
 import socket
 import time
-from collections.abc import Callable, Iterator
-from typing import Any, Self
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -25,8 +25,7 @@ from kafkacore.protocol.messages import (
     FindCoordinatorRequest,
 )
 from kafkacore.runtime.process import CONTROLLER, Runtime
-
-RANGES = [(ApiKey.API_VERSIONS, 0, 4), (ApiKey.DESCRIBE_CLUSTER, 0, 1)]
+from node_peer import RANGES, Peer, good_answer
 
 
 def controller() -> Any:
@@ -135,67 +134,6 @@ def test_invalid_bytes_break_the_connection() -> None:
         server.close()
 
     asyncio.run(story())
-
-
-class Peer:
-    """A node that this test plays: it answers ApiVersions, and every later frame with what `answer` makes of it."""
-
-    def __init__(self, answer: Callable[[int], bytes | None], versions: bytes | None = None) -> None:
-        self.answer = answer
-        self.versions = versions
-        self.connections = self.ended = 0
-
-    async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        self.port = self._server.sockets[0].getsockname()[1]
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.until(lambda: self.ended == self.connections)
-        self._server.close()
-
-    async def until(self, done: Callable[[], bool]) -> None:
-        async with asyncio.timeout(10):
-            while not done():  # noqa: ASYNC110 - streams and connections offer no event
-                await asyncio.sleep(0.001)
-
-    async def say(self, answer: bytes) -> None:
-        """Answers on the latest connection."""
-        self._writer.write(len(answer).to_bytes(4, "big") + answer)
-        await self._writer.drain()
-
-    async def hang_up(self) -> None:
-        self._writer.close()
-        await self._writer.wait_closed()
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.connections += 1
-        self._writer = writer
-        try:
-            while True:
-                size = int.from_bytes(await reader.readexactly(4), "big")
-                frame = await reader.readexactly(size)
-                correlation_id = int.from_bytes(frame[4:8], "big")
-                if int.from_bytes(frame[:2], "big") == ApiKey.API_VERSIONS:
-                    ranges = [
-                        ApiVersionsResponse.ApiVersion(api_key=k, min_version=a, max_version=b) for k, a, b in RANGES
-                    ]
-                    told = apis.encode_response(
-                        ApiKey.API_VERSIONS, 4, correlation_id, ApiVersionsResponse(api_keys=ranges)
-                    )
-                    answer: bytes | None = told if self.versions is None else self.versions
-                else:
-                    answer = self.answer(correlation_id)
-                if answer is not None:
-                    writer.write(len(answer).to_bytes(4, "big") + answer)
-        except (asyncio.IncompleteReadError, ConnectionError):
-            self.ended += 1
-        finally:
-            writer.close()
-
-
-def good_answer(correlation_id: int) -> bytes:
-    return apis.encode_response(ApiKey.DESCRIBE_CLUSTER, 1, correlation_id, DescribeClusterResponse(cluster_id="it"))
 
 
 def test_request_that_times_out_closes_its_connection() -> None:

@@ -108,18 +108,20 @@ class NodeClient:
 
     def disconnect(self) -> None:
         """Ends the connection; requests under way raise Disconnected, and the next one connects again."""
+        if self._connecting is not None:
+            self._connecting.cancel()
         if self._connection is not None:
             self._connection.close()
 
     async def close(self) -> None:
         """The same for ever."""
         self._closed = True
-        if self._connecting is not None:
-            self._connecting.cancel()
-            with contextlib.suppress(asyncio.CancelledError, OSError, TimeoutError):
-                await self._connecting
+        connecting = self._connecting
         self.disconnect()
         self._connection = None
+        if connecting is not None:
+            with contextlib.suppress(asyncio.CancelledError, OSError):
+                await connecting
 
     async def _connected(self) -> _Connection:
         if self._closed:
@@ -129,11 +131,19 @@ class NodeClient:
         if self._connecting is None:
             self._connecting = asyncio.get_running_loop().create_task(self._connect())
             self._connecting.add_done_callback(self._connect_ended)
-        # Shielded: the others still wait for this connection when one caller gives up.
-        return await asyncio.shield(self._connecting)
+        connecting = self._connecting
+        try:
+            # Shielded: the others still wait for this connection when one caller gives up.
+            return await asyncio.shield(connecting)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if not connecting.cancelled() or (task is not None and task.cancelling()):
+                raise
+            raise Disconnected(f"nobody connects to {self.host}:{self.port} any more") from None
 
     def _connect_ended(self, task: asyncio.Task[_Connection]) -> None:
-        self._connecting = None
+        if self._connecting is task:
+            self._connecting = None
         if not task.cancelled() and task.exception() is None:
             self._connection = task.result()
 

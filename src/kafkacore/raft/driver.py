@@ -80,6 +80,8 @@ class RaftDriver:
         self._pending: dict[int, asyncio.Future[Message]] = {}
         self._tokens = 0
         self._told_epoch: tuple[int, bool] = (-1, False)
+        self._leader_watchers: list[Callable[[], None]] = []
+        self._told_leader: tuple[str, int] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._persisting = self._scheduled = False
         self._syncing: tuple[int, int] | None = None
@@ -96,6 +98,10 @@ class RaftDriver:
     def add_listener(self, listener: Listener) -> None:
         """Before `start`."""
         self._delivery.listeners.append(listener)
+
+    def watch_leader(self, moved: Callable[[], None]) -> None:
+        """Before `start`. `moved` is called when `leader_elsewhere` has changed."""
+        self._leader_watchers.append(moved)
 
     async def start(self) -> None:
         """On the loop. The listeners get the latest snapshot before this returns. An only voter leads as soon as its
@@ -269,6 +275,11 @@ class RaftDriver:
         self._delivery.turn(raft.high_watermark)
         self._tell_leadership()
         self.measures.turned(raft.role, raft.epoch, raft.leader_id, raft.high_watermark, self._now_ms())
+        where = self.leader_elsewhere
+        if where != self._told_leader:
+            self._told_leader = where
+            for moved in self._leader_watchers:
+                moved()
         self._set_timer()
 
     def _set_timer(self) -> None:

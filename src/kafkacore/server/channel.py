@@ -6,83 +6,159 @@ import asyncio
 import contextlib
 import ipaddress
 import logging
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+from kafkacore.config import BrokerConfig
 from kafkacore.network.request import RequestContext
 from kafkacore.protocol import apis
-from kafkacore.protocol.errors import ErrorCode, KafkaError, ProtocolError, error_for
-from kafkacore.protocol.messages import DefaultPrincipalData, EnvelopeRequest, Message
+from kafkacore.protocol.apis import ApiKey
+from kafkacore.protocol.errors import ErrorCode, KafkaError, ProtocolError, UnsupportedVersionError, error_for
+from kafkacore.protocol.messages import DefaultPrincipalData, EnvelopeRequest, EnvelopeResponse, Message
 from kafkacore.protocol.response_errors import error_codes, error_of_peer
 from kafkacore.raft.committed import CommittedBatch, NothingToLoad
 from kafkacore.runtime.loops import LoopThread
 from kafkacore.server.dispatch import Dispatcher
-from kafkacore.server.metadata_replica import FORWARD_TIMEOUT_MS, MetadataReplica
+from kafkacore.server.lanes import FORWARDS, LIFE, OWN, life_timeout_ms
+from kafkacore.server.metadata_replica import MetadataReplica
+from kafkacore.server.turnstile import Turnstile
 
 LOG: Final = logging.getLogger("kafkacore.server")
 OWN_PRINCIPAL: Final = "User:ANONYMOUS"
-# Clients' requests at the controller; further ones wait on the broker's loop. So the controller's own listener waits
-# for one of them at most: with four at a time the p99 of a CreateTopics there doubles while hundreds of clients ask for
-# more.
-FORWARDED_AT_ONCE: Final = 1
+FORWARD_TIMEOUT_MS: Final = 30_000  # a client's own request.timeout.ms by default
+FORWARDS_AT_ONCE: Final = 64  # clients' requests at the controller; further ones wait on the broker's loop
+MAX_WAITING_FORWARDS: Final = 10_000
 _PRINCIPAL_VERSION: Final = 0
+# Asked twice, these answer that it is done already, or that there is nothing to do. They go to a new controller only
+# when the old one cannot answer any more.
+_ASKED_ONCE: Final = frozenset({
+    ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.CREATE_PARTITIONS, ApiKey.ELECT_LEADERS,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS, ApiKey.UNREGISTER_BROKER, ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER,
+})  # fmt: skip
+
+Address = tuple[str, int]
+_HERE: Final[Address] = ("", 0)  # the active controller is in this process
+
+
+class _Attempt(NamedTuple):
+    where: Address
+    repeatable: bool
 
 
 class ActiveController:
     """Belongs to the loop of the replica, and is one of its listeners. `local` answers when this node is the active
-    controller."""
+    controller.
 
-    def __init__(self, replica: MetadataReplica, local: Dispatcher | None, listener: str, retry_ms: int) -> None:
-        self._replica = replica
+    As soon as another controller is active, an attempt that is under way is given up and sent to that one. A request
+    that would be answered otherwise the second time waits for its connection to end, as it does in Apache Kafka. These
+    connections end a moment after the controller has changed.
+    """
+
+    def __init__(self, replica: MetadataReplica, local: Dispatcher | None, listener: str, config: BrokerConfig) -> None:
+        self._raft = replica.raft
+        self._lanes = replica.lanes
         self._local = local
         self._listener = listener
-        self._retry_s = retry_ms / 1000
+        self._retry_s = config.controller_quorum_retry_backoff_ms / 1000
+        self._grace_s = config.controller_quorum_request_timeout_ms / 1000
+        self._life_timeout_ms = life_timeout_ms(config)
         self._leads = False
+        self._last: Address | None = None  # the node that was the active controller last
         self._changed = asyncio.Event()  # set once: a waiter holds the event that was there when its attempt began
+        self._attempts: dict[asyncio.Timeout, _Attempt] = {}
+        self._turnstile = Turnstile()
+        replica.raft.watch_leader(self._leader_moved)
 
-    async def ask(self, call: RequestContext | None, request: Message, timeout_ms: int) -> Any:
+    async def live(self, request: Message) -> Any:
+        """Sends a broker's registration or heartbeat. Raises as `ask`."""
+        return await self.ask(LIFE, None, request, self._life_timeout_ms)
+
+    async def ask(self, lane: str, call: RequestContext | None, request: Message, timeout_ms: float) -> Any:
         """Asks until a controller is active. `call` is a client's, or None for a request of this node's own.
 
         Raises TimeoutError, and the KafkaError of an answer unless it only says that another node is active.
         """
-        async with asyncio.timeout(timeout_ms / 1000):
-            while True:
-                changed = self._changed
+        loop = asyncio.get_running_loop()
+        end = loop.time() + timeout_ms / 1000
+        repeatable = request.API_KEY not in _ASKED_ONCE
+        while True:
+            changed, where = self._changed, self._where()
+            if where is not None:
                 try:
-                    answer = await self._attempt(call, request)
-                    if answer is not None and not _is_not_controller(answer, call):
+                    answer = await self._attempt(lane, where, call, request, end, repeatable)
+                    if not _is_not_controller(answer, call):
                         return answer
-                except (OSError, TimeoutError):
-                    pass  # it is gone, or going: the quorum finds another one
+                except OSError:
+                    LOG.debug("the controller at %s:%d is gone, or going", *where)
                 except KafkaError as error:
                     if error.code != ErrorCode.NOT_CONTROLLER:
                         raise
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(changed.wait(), self._retry_s)
+            # Without an active controller the next event is its election.
+            until = end if where is None else min(loop.time() + self._retry_s, end)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(until):
+                    await changed.wait()
+            if loop.time() >= end:
+                raise TimeoutError("no controller is active, or it does not answer in time")
 
-    async def _attempt(self, call: RequestContext | None, request: Message) -> Any | None:
-        if self._leads and self._local is not None:
-            asked = self._own(request) if call is None else call._replace(forwarded=True)
-            return await self._local.ask(asked, request)
-        where = self._replica.raft.leader_elsewhere
-        if where is None or self._leads:
-            return None
+    async def _attempt(
+        self, lane: str, where: Address, call: RequestContext | None, request: Message, end: float, repeatable: bool
+    ) -> Any:
+        async with asyncio.timeout_at(end) as limit:
+            if where is _HERE:
+                return await self._ask_here(lane, call, request)
+            self._attempts[limit] = _Attempt(where, repeatable)
+            try:
+                if call is None:
+                    return await self._lanes[lane].send(*where, request)
+                return _opened(call, await self._lanes[lane].send(*where, _envelope(call, request)), where)
+            except UnsupportedVersionError:
+                if call is None:
+                    raise
+                LOG.warning("the active controller at %s:%d takes no forwarded requests", *where)
+                raise error_for(ErrorCode.UNKNOWN_SERVER_ERROR) from None
+            finally:
+                del self._attempts[limit]
+
+    async def _ask_here(self, lane: str, call: RequestContext | None, request: Message) -> Any:
+        local = self._local
+        assert local is not None
         if call is None:
-            return await self._replica.own_requests.send(*where, request)
-        enveloped = await self._replica.forwarded.send(*where, _envelope(call, request))
-        if enveloped.error_code:
-            raise error_for(error_of_peer(enveloped.error_code))
-        head = len(apis.response_header(call.api_key, call.api_version, call.correlation_id))
-        data = memoryview(enveloped.response_data or b"")[head:]
-        try:
-            return apis.response_class(call.api_key).decode(data, call.api_version)
-        except ProtocolError as error:
-            # The fault is the controller's: it must not close the client's connection.
-            LOG.warning("the active controller at %s:%d sent an envelope that holds no answer: %s", *where, error)
-            raise error_for(ErrorCode.UNKNOWN_SERVER_ERROR) from error
+            return await local.ask(self._own(request), request)
+        asked = call._replace(forwarded=True)
+        if lane != FORWARDS:
+            return await local.ask(asked, request)
+        return await self._turnstile.run(lambda: local.ask(asked, request))
+
+    def _where(self) -> Address | None:
+        if self._leads:
+            return _HERE if self._local is not None else None
+        return self._raft.leader_elsewhere
 
     def _own(self, request: Message) -> RequestContext:
         version = apis.api(request.API_KEY).highest
         return RequestContext(request.API_KEY, version, 0, None, self._listener, "", principal=OWN_PRINCIPAL)
+
+    # --- a change of the leader ---
+
+    def _leader_moved(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+        where, before = self._where(), self._last
+        if where is None or where == before:
+            return  # during an election the old one may still answer
+        self._last = where
+        loop = asyncio.get_running_loop()
+        for limit, attempt in self._attempts.items():
+            if attempt.repeatable and attempt.where != where and not limit.expired():
+                limit.reschedule(loop.time())
+        if before is not None and before is not _HERE:
+            loop.call_later(self._grace_s, self._let_go, before)
+
+    def _let_go(self, before: Address) -> None:
+        """Ends the connections to a node that has not become the active controller again."""
+        if before != self._last:
+            for lane in (LIFE, OWN, FORWARDS):
+                self._lanes[lane].disconnect(*before)
 
     # --- events of the metadata log ---
 
@@ -94,15 +170,12 @@ class ActiveController:
         return NothingToLoad()
 
     def on_leading(self, epoch: int) -> None:
-        self._lead(True)
+        self._leads = True
+        self._leader_moved()
 
     def on_following(self, epoch: int) -> None:
-        self._lead(False)
-
-    def _lead(self, leads: bool) -> None:
-        self._leads = leads
-        self._changed.set()
-        self._changed = asyncio.Event()
+        self._leads = False
+        self._leader_moved()
 
 
 class ControllerChannel:
@@ -113,23 +186,29 @@ class ControllerChannel:
     """
 
     def __init__(self, active: ActiveController, loop: LoopThread, timeout_ms: int) -> None:
-        self._active = active
-        self._loop = loop
+        self.active = active
+        self.loop = loop
         self._timeout_ms = timeout_ms
-        self._forwarding = asyncio.Semaphore(FORWARDED_AT_ONCE)
+        self._forwarding = asyncio.Semaphore(FORWARDS_AT_ONCE)
+        self._waiting = 0
 
     async def send(self, request: Message) -> Any:
         """Sends a request of the broker's own, at its newest version."""
-        return await asyncio.wrap_future(self._loop.submit(self._active.ask(None, request, self._timeout_ms)))
+        return await asyncio.wrap_future(self.loop.submit(self.active.ask(OWN, None, request, self._timeout_ms)))
 
     async def forward(self, call: RequestContext, request: Message) -> Message:
         """Forwards a client's request unchanged: with its version, its principal and its address (KIP-590)."""
+        if self._waiting >= MAX_WAITING_FORWARDS:
+            raise error_for(ErrorCode.REQUEST_TIMED_OUT, f"{self._waiting} requests already wait for the controller")
+        self._waiting += 1
         try:
             async with asyncio.timeout(FORWARD_TIMEOUT_MS / 1000), self._forwarding:
-                asked = self._active.ask(call, request, FORWARD_TIMEOUT_MS)
-                answer: Message = await asyncio.wrap_future(self._loop.submit(asked))
+                asked = self.active.ask(FORWARDS, call, request, FORWARD_TIMEOUT_MS)
+                answer: Message = await asyncio.wrap_future(self.loop.submit(asked))
         except TimeoutError:
             raise error_for(ErrorCode.REQUEST_TIMED_OUT, "no controller is active, or it has too much to do") from None
+        finally:
+            self._waiting -= 1
         return answer
 
 
@@ -139,8 +218,7 @@ def _is_not_controller(answer: Message, call: RequestContext | None) -> bool:
     return next(error_codes(answer, version), ErrorCode.NONE) == ErrorCode.NOT_CONTROLLER
 
 
-def _envelope(call: RequestContext, request: Message) -> Message:
-
+def _envelope(call: RequestContext, request: Message) -> EnvelopeRequest:
     kind, _, name = call.principal.partition(":")
     principal = DefaultPrincipalData(type=kind, name=name)
     return EnvelopeRequest(
@@ -148,3 +226,22 @@ def _envelope(call: RequestContext, request: Message) -> Message:
         request_principal=principal.encode(_PRINCIPAL_VERSION, _PRINCIPAL_VERSION.to_bytes(2, "big")),
         client_host_address=ipaddress.ip_address(call.client_host).packed,
     )
+
+
+def _opened(call: RequestContext, enveloped: EnvelopeResponse, where: Address) -> Message:
+    """The answer in an envelope. Raises NOT_CONTROLLER. Other errors of the envelope and an answer that cannot be read
+    are faults of the two nodes: the client learns of an unknown error, and keeps its connection."""
+    refused = error_of_peer(enveloped.error_code)
+    if refused == ErrorCode.NOT_CONTROLLER:
+        raise error_for(refused)
+    if refused != ErrorCode.NONE:
+        LOG.warning("the active controller at %s:%d refused an envelope: %s", *where, refused.name)
+        raise error_for(ErrorCode.UNKNOWN_SERVER_ERROR)
+    head = len(apis.response_header(call.api_key, call.api_version, call.correlation_id))
+    data = memoryview(enveloped.response_data or b"")[head:]
+    try:
+        answer: Message = apis.response_class(call.api_key).decode(data, call.api_version)
+    except ProtocolError as error:
+        LOG.warning("the active controller at %s:%d sent an envelope that holds no answer: %s", *where, error)
+        raise error_for(ErrorCode.UNKNOWN_SERVER_ERROR) from error
+    return answer

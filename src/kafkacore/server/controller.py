@@ -31,6 +31,7 @@ from kafkacore.server.controller_context import ControllerContext
 from kafkacore.server.dispatch import Answered, Dispatcher
 from kafkacore.server.features import supported_features
 from kafkacore.server.handlers import CONTROLLER as HANDLERS
+from kafkacore.server.lanes import OWN
 from kafkacore.server.metadata_replica import MetadataReplica, Quorum
 from kafkacore.server.metadata_store import MetadataOnDisk
 from kafkacore.server.values_in_effect import values_in_effect
@@ -85,8 +86,7 @@ class ControllerServer:
         self.dispatcher = self.context.dispatcher = Dispatcher("controller", self.context, HANDLERS)
         self.context.api_ranges = self.dispatcher.api_ranges()
         self.context.values_in_effect = values_in_effect(self.plane)
-        retry_ms = config.controller_quorum_retry_backoff_ms
-        self.active = ActiveController(self.replica, self.dispatcher, self.endpoints[0][0], retry_ms)
+        self.active = ActiveController(self.replica, self.dispatcher, self.endpoints[0][0], config)
         self.replica.raft.add_listener(self.quorum)
         self.replica.raft.add_listener(self.active)
         self.replica.make_snapshots(store.log, self.quorum.snapshot)
@@ -189,7 +189,7 @@ class ControllerServer:
         retry_ms = self.config.controller_quorum_request_timeout_ms
         while True:
             try:
-                answer = await self.active.ask(None, request, retry_ms)
+                answer = await self.active.ask(OWN, None, request, retry_ms)
                 if not answer.error_code:
                     return
                 LOG.info("controller %d is not registered yet: error %d", self.node_id, answer.error_code)

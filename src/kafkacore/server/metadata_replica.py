@@ -3,55 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from random import Random
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from kafkacore._fast.world.environment import Environment
 from kafkacore.config import BrokerConfig
 from kafkacore.metadata.records import decode_batch
-from kafkacore.network.client import ClientLimits, NodeClient
-from kafkacore.protocol.messages import Message
 from kafkacore.raft.core import RaftConfig
 from kafkacore.raft.driver import RaftDriver
 from kafkacore.raft.snapshotting import CleanableLog, Contents, SnapshotLimits, Snapshotter
 from kafkacore.raft.voters import Endpoints, ReplicaKey, Voter, VoterSet
 from kafkacore.runtime.world import World
+from kafkacore.server.lanes import RAFT, controller_lanes
 from kafkacore.server.metadata_store import MetadataStore
 
-FORWARD_TIMEOUT_MS: Final = 30_000  # a client's own request.timeout.ms by default
 THREADS: Final = 2  # one syncs the log, one writes votes and snapshots
-
-
-class QuorumClients:
-    """Connections to controllers by their address. Belongs to one loop."""
-
-    def __init__(
-        self, client_id: str, connection_setup_timeout_ms: float, request_timeout_ms: float, randomness: Random
-    ) -> None:
-        self._client_id = client_id
-        self._random = randomness
-        self._connection_setup_timeout_ms = connection_setup_timeout_ms
-        self._request_timeout_ms = request_timeout_ms
-        self._clients: dict[tuple[str, int], NodeClient] = {}
-
-    async def send(self, host: str, port: int, request: Message) -> Any:
-        """Raises OSError, TimeoutError, KafkaError."""
-        client = self._clients.get((host, port))
-        if client is None:
-            client = self._clients[host, port] = self._client(host, port)
-        return await client.request(request)
-
-    def _client(self, host: str, port: int) -> NodeClient:
-        # a node with the controller role alone needs no connection
-
-        limits = ClientLimits(
-            connection_setup_timeout_ms=self._connection_setup_timeout_ms, request_timeout_ms=self._request_timeout_ms
-        )
-        return NodeClient(host, port, self._client_id, limits=limits, randomness=self._random)
-
-    async def close(self) -> None:
-        for client in self._clients.values():
-            await client.close()
 
 
 class Quorum(NamedTuple):
@@ -104,15 +69,7 @@ class MetadataReplica:
         self._executor = world.executor(THREADS, "kc-raft")
         self._snapshotter: Snapshotter | None = None
         listener = config.controller_listener_names[0]
-        timeout_ms = config.controller_quorum_request_timeout_ms
-        # Requests on one connection are answered in order, and a Fetch of the metadata log waits for half a second. So
-        # the node's own requests have a connection of their own, and forwarded requests another: heartbeats do not wait
-        # behind them. A request that changes something is not repeated while its answer may still come, because the
-        # controller would refuse the repetition.
-        self._fetching, self.own_requests, self.forwarded = (
-            QuorumClients(f"node-{config.node_id}", timeout_ms, each, world.random)
-            for each in (timeout_ms, FORWARD_TIMEOUT_MS, FORWARD_TIMEOUT_MS)
-        )
+        self.lanes = controller_lanes(config, world.random)
         self.raft = RaftDriver(
             RaftConfig(
                 node_id=me.replica_id,
@@ -137,7 +94,7 @@ class MetadataReplica:
             store.state,
             decode=decode_batch,
             persist=store.persist,
-            network=self._fetching,
+            network=self.lanes[RAFT],
             executor=self._executor,
             random=world.random,
             now_ms=self.now_ms,
@@ -176,8 +133,7 @@ class MetadataReplica:
         if self._snapshotter is not None:
             await self._snapshotter.close()
         await self.raft.stop()
-        for clients in (self._fetching, self.own_requests, self.forwarded):
-            await clients.close()
+        await self.lanes.close()
 
     def close(self) -> None:
         """After `stop`, on a thread that may wait."""

@@ -308,7 +308,7 @@ class Node:
 
         async def join() -> None:
             listener = config.controller_listener_names[0]
-            active = ActiveController(replica, None, listener, config.controller_quorum_retry_backoff_ms)
+            active = ActiveController(replica, None, listener, config)
             self._channel = ControllerChannel(active, loop, config.controller_quorum_request_timeout_ms)
             replica.raft.add_listener(feed)
             replica.raft.add_listener(active)

@@ -1,54 +1,204 @@
-"""Every caller that waits for the active controller learns of it at once, however many wait."""
+"""Requests follow the active controller: at once where that is safe, and in any case before their time is over."""
+
+from __future__ import annotations
 
 import asyncio
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
-from kafkacore.protocol.messages import BrokerHeartbeatRequest, BrokerHeartbeatResponse
-from kafkacore.server.channel import ActiveController
+import pytest
 
-NEVER_MS = 60_000
+from controller_links import CALL, Links, active_controller, enveloped, topics
+from kafkacore.network.client import Disconnected
+from kafkacore.protocol.apis import ApiKey
+from kafkacore.protocol.errors import ErrorCode
+from kafkacore.protocol.messages import (
+    AlterConfigsRequest,
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+    CreateTopicsRequest,
+)
+from kafkacore.server.lanes import FORWARDS, LIFE
+
 LIMIT_S = 10
+LIMIT_MS = LIMIT_S * 1000
+OLD, NEW = ("old", 1), ("new", 2)
+ALTER = CALL._replace(api_key=ApiKey.ALTER_CONFIGS, api_version=2)
 
 
-class Unreachable:
-    """The other controllers. When `lost` is set, each request of the first caller is lost; the other callers do not
-    know."""
+def run(story: Any) -> Any:
+    return asyncio.run(asyncio.wait_for(story(), LIMIT_S))
+
+
+def test_requests_wait_for_an_election_and_learn_of_it_at_once() -> None:
+    async def story() -> None:
+        async def answered(call: object, request: object) -> object:
+            return BrokerHeartbeatResponse()
+
+        links = Links()
+        active = active_controller(links, SimpleNamespace(ask=answered))
+        asking = [asyncio.create_task(active.ask(LIFE, None, BrokerHeartbeatRequest(), LIMIT_MS)) for _ in range(3)]
+        await asyncio.sleep(0)
+        assert not links.sent
+        active.on_leading(1)
+        assert [each.error_code for each in await asyncio.gather(*asking)] == [0, 0, 0]
+        assert not links.sent
+
+    run(story)
+
+
+def test_heartbeat_that_waits_for_a_lost_controller_goes_to_the_new_one_at_once() -> None:
+    async def story() -> None:
+        links = Links()
+        links.elect(OLD)
+        active = active_controller(links, controller_quorum_request_timeout_ms="60000")
+        links.elect(OLD)
+        asking = asyncio.create_task(active.live(BrokerHeartbeatRequest()))
+        await links.until_sent(1)
+        links.elect(None)
+        await asyncio.sleep(0.01)
+        assert len(links.sent) == 1  # an election alone says nothing about the old one
+        links.answers = [BrokerHeartbeatResponse()]
+        links.elect(NEW)
+        assert (await asking).error_code == 0
+        assert [where for where, _ in links.sent] == [OLD, NEW]
+        assert links.ended == []
+
+    run(story)
+
+
+def test_request_that_must_not_be_repeated_waits_until_the_old_connection_ends() -> None:
+    """The old controller may have committed it. Apache Kafka repeats it when the connection ends, and so do we."""
+
+    async def story() -> None:
+        links = Links()
+        active = active_controller(links, controller_quorum_request_timeout_ms="100")
+        links.elect(OLD)
+        asking = asyncio.create_task(active.ask(FORWARDS, CALL, CreateTopicsRequest(), LIMIT_MS))
+        repeated = asyncio.create_task(active.ask(FORWARDS, ALTER, AlterConfigsRequest(), LIMIT_MS))
+        await links.until_sent(2)
+        links.elect(NEW)
+        await links.until_sent(3)
+        assert [where for where, _ in links.sent] == [OLD, OLD, NEW]
+        links.answers = [enveloped(topics(ErrorCode.NONE))]
+        assert (await asking).topics[0].error_code == ErrorCode.NONE
+        assert OLD in links.ended and NEW not in links.ended
+        assert [where for where, _ in links.sent] == [OLD, OLD, NEW, NEW]
+        repeated.cancel()
+
+    run(story)
+
+
+def test_connections_stay_when_the_old_controller_is_active_again_in_time() -> None:
+    async def story() -> None:
+        links = Links()
+        active = active_controller(links, controller_quorum_request_timeout_ms="20")
+        links.elect(OLD)
+        links.elect(NEW)
+        links.elect(OLD)
+        asking = asyncio.create_task(active.ask(FORWARDS, CALL, CreateTopicsRequest(), LIMIT_MS))
+        await asyncio.sleep(0.1)
+        assert OLD not in links.ended
+        asking.cancel()
+
+    run(story)
+
+
+@pytest.mark.parametrize("lost", [Disconnected("gone"), TimeoutError()])
+def test_request_is_repeated_when_its_connection_breaks(lost: Exception) -> None:
+    async def story() -> None:
+        links = Links([lost, lost, BrokerHeartbeatResponse()])
+        active = active_controller(links)
+        links.elect(OLD)
+        assert (await active.live(BrokerHeartbeatRequest())).error_code == 0
+        assert len(links.sent) == 3
+
+    run(story)
+
+
+def test_request_times_out_when_no_controller_answers() -> None:
+    async def story() -> None:
+        links = Links()
+        active = active_controller(links)
+        with pytest.raises(TimeoutError):
+            await active.ask(LIFE, None, BrokerHeartbeatRequest(), 20)
+        links.elect(OLD)
+        with pytest.raises(TimeoutError):
+            await active.ask(LIFE, None, BrokerHeartbeatRequest(), 20)
+        assert len(links.sent) == 1
+
+    run(story)
+
+
+# --- forwarded requests to the controller of this process ---
+
+
+class Deciding:
+    """A controller that decides in several turns, and then waits for a commit."""
 
     def __init__(self) -> None:
-        self.lost = asyncio.Event()
-        self.both_asked = asyncio.Event()
-        self.asked = 0
-        self.raft = self.own_requests = self.forwarded = self
+        self.deciding = self.most = self.decided = 0
+        self.committed = asyncio.Event()
 
-    @property
-    def leader_elsewhere(self) -> tuple[str, int] | None:
-        self.asked += 1
-        if self.asked == 2:
-            self.both_asked.set()
-        return ("127.0.0.1", 1) if self.asked == 1 else None
-
-    async def send(self, host: str, port: int, request: object) -> object:
-        await self.lost.wait()
-        raise OSError("nobody is there")
-
-
-async def ask_twice() -> list[Any]:
-    async def answered(call: object, request: object) -> object:
-        return BrokerHeartbeatResponse()
-
-    others = Unreachable()
-    local = SimpleNamespace(ask=answered)
-    active = ActiveController(cast(Any, others), cast(Any, local), "CONTROLLER", NEVER_MS)
-    asking = [asyncio.create_task(active.ask(None, BrokerHeartbeatRequest(), NEVER_MS)) for _ in range(2)]
-    await others.both_asked.wait()
-    active.on_leading(1)
-    # The second caller is answered while the first still waits for its lost request.
-    first_answer = await asking[1]
-    others.lost.set()
-    return [await asking[0], first_answer]
+    async def ask(self, call: object, request: object) -> object:
+        self.deciding += 1
+        self.most = max(self.most, self.deciding)
+        try:
+            for _ in range(3):
+                await asyncio.sleep(0)
+        finally:
+            self.deciding -= 1
+        self.decided += 1
+        await self.committed.wait()
+        return topics(ErrorCode.NONE)
 
 
-def test_request_is_repeated_when_a_controller_is_elected() -> None:
-    answers = asyncio.run(asyncio.wait_for(ask_twice(), LIMIT_S))
-    assert [answer.error_code for answer in answers] == [0, 0]
+def test_slow_commit_holds_no_other_forwarded_request_up() -> None:
+    async def story() -> None:
+        local = Deciding()
+        active = active_controller(Links(), local)
+        active.on_leading(1)
+        asking = [asyncio.create_task(active.ask(FORWARDS, CALL, CreateTopicsRequest(), LIMIT_MS)) for _ in range(20)]
+        while local.decided < 20:
+            assert local.most <= 1  # the controller's own listener waits for one decision at most
+            await asyncio.sleep(0)
+        local.committed.set()
+        assert len(await asyncio.gather(*asking)) == 20
+
+    run(story)
+
+
+def test_cancelled_request_lets_the_next_one_decide() -> None:
+    async def story() -> None:
+        local = Deciding()
+        local.committed.set()
+        active = active_controller(Links(), local)
+        active.on_leading(1)
+        asking = [asyncio.create_task(active.ask(FORWARDS, CALL, CreateTopicsRequest(), LIMIT_MS)) for _ in range(9)]
+        for turn, cancelled in ((1, 0), (2, 1), (4, 5)):
+            for _ in range(turn):
+                await asyncio.sleep(0)
+            asking[cancelled].cancel()
+        done = await asyncio.gather(*asking, return_exceptions=True)
+        assert sum(isinstance(each, asyncio.CancelledError) for each in done) == 3
+        assert local.most == 1
+        again = await active.ask(FORWARDS, CALL, CreateTopicsRequest(), LIMIT_MS)
+        assert again.topics[0].error_code == ErrorCode.NONE
+
+    run(story)
+
+
+def test_failed_decision_lets_the_next_one_decide() -> None:
+    async def story() -> None:
+        async def fails(call: object, request: object) -> object:
+            await asyncio.sleep(0)
+            raise ValueError("no decision")
+
+        active = active_controller(Links(), SimpleNamespace(ask=fails))
+        active.on_leading(1)
+        for _ in range(2):
+            asking = [active.ask(FORWARDS, CALL, CreateTopicsRequest(), LIMIT_MS) for _ in range(3)]
+            failed = await asyncio.gather(*asking, return_exceptions=True)
+            assert [str(each) for each in failed] == ["no decision"] * 3
+
+    run(story)

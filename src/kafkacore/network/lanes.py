@@ -1,0 +1,95 @@
+"""One client for everything that a node asks of other nodes, in lanes.
+
+A node answers the requests of a connection in their order, and a Fetch of the metadata log waits for half a second. So
+each kind of request has a lane with connections and limits of its own: a heartbeat never waits behind a forwarded
+request.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any, Final, NamedTuple
+
+from kafkacore.network.client import ClientLimits, Disconnected, NodeClient
+from kafkacore.protocol.messages import Message
+
+MOST_NODES: Final = 64  # a lane's connections to further nodes end those to nodes that it has not asked for longest
+
+
+class LaneLimits(NamedTuple):
+    """`connections` to each node at most; a further one begins when the others have requests under way. `client` has
+    the limits of each."""
+
+    client: ClientLimits
+    connections: int = 1
+
+
+class Lane:
+    """Requests of one kind to other nodes. Belongs to one loop."""
+
+    def __init__(self, client_id: str, limits: LaneLimits, randomness: random.Random) -> None:
+        self._client_id = client_id
+        self._limits = limits
+        self._random = randomness
+        self._nodes: dict[tuple[str, int], list[NodeClient]] = {}  # the one that was asked last is the last
+        self._closed = False
+
+    async def send(self, host: str, port: int, request: Message) -> Any:
+        """The response, in the highest version that both have. Raises OSError (Disconnected, TimeoutError), and
+        UnsupportedVersionError."""
+        if self._closed:
+            raise Disconnected("this node stops")
+        return await self._client(host, port).request(request)
+
+    def disconnect(self, host: str, port: int) -> None:
+        """Ends the connections to a node; requests under way raise Disconnected."""
+        for client in self._nodes.get((host, port), ()):
+            client.disconnect()
+
+    async def close(self) -> None:
+        self._closed = True
+        for clients in self._nodes.values():
+            for client in clients:
+                await client.close()
+
+    def _client(self, host: str, port: int) -> NodeClient:
+        address = host, port
+        clients = self._nodes.pop(address, None)
+        if clients is None:
+            clients = []
+            self._make_room()
+        self._nodes[address] = clients
+        least = min(clients, key=_load, default=None)
+        if least is not None and (not least.unanswered or len(clients) >= self._limits.connections):
+            return least
+        made = NodeClient(host, port, self._client_id, limits=self._limits.client, randomness=self._random)
+        clients.append(made)
+        return made
+
+    def _make_room(self) -> None:
+        """A peer may name any number of nodes. One that answers is kept."""
+        for address, clients in tuple(self._nodes.items()):
+            if len(self._nodes) < MOST_NODES:
+                return
+            if not any(client.unanswered for client in clients):
+                del self._nodes[address]
+                for client in clients:
+                    client.disconnect()
+
+
+def _load(client: NodeClient) -> int:
+    return client.unanswered
+
+
+class Lanes:
+    """The lanes of a node's client."""
+
+    def __init__(self, client_id: str, randomness: random.Random, **lanes: LaneLimits) -> None:
+        self._lanes = {name: Lane(client_id, limits, randomness) for name, limits in lanes.items()}
+
+    def __getitem__(self, name: str) -> Lane:
+        return self._lanes[name]
+
+    async def close(self) -> None:
+        for lane in self._lanes.values():
+            await lane.close()

@@ -338,14 +338,16 @@ def rows_led_by(chunks: Chunks, broker_id: int) -> Iterator[int]:
                 yield first + index
 
 
-def rows_not_led_by_the_first(chunks: Chunks) -> Iterator[int]:
-    """Rows whose leader is not the preferred one, or missing."""
-    for number, chunk in enumerate(chunks):
+def rows_not_led_by_the_first(chunks: Chunks, from_row: int = 0) -> Iterator[int]:
+    """Rows from `from_row` on whose leader is not the preferred one, or missing."""
+    for number in range(from_row // CHUNK_ROWS, len(chunks)):
+        chunk = chunks[number]
         preferred = chunk.replicas[:: chunk.width]
         if chunk.leader != preferred:
-            for index, (leader, first) in enumerate(zip(chunk.leader, preferred, strict=True)):
-                if leader != first:
-                    yield number * CHUNK_ROWS + index
+            first = number * CHUNK_ROWS
+            for index, (leader, wanted) in enumerate(zip(chunk.leader, preferred, strict=True)):
+                if leader != wanted and first + index >= from_row:
+                    yield first + index
 
 
 def rows_with_isr(chunks: Chunks, *broker_ids: int) -> Sequence[int]:

@@ -20,6 +20,7 @@ from kafkacore.controller import quorum as on_request
 from kafkacore.controller.quorum import activation, cluster
 from kafkacore.controller.quorum.decisions import Decision, Settings
 from kafkacore.controller.quorum.liveness import Liveness
+from kafkacore.controller.quorum.periodic_elections import PeriodicElections
 from kafkacore.metadata.delta import MetadataDelta
 from kafkacore.metadata.edit import Edit, next_root
 from kafkacore.metadata.image import BROKER, EMPTY_IMAGE, MetadataImage
@@ -94,6 +95,7 @@ class QuorumController:
         self._writer: RecordWriter | None = None
         self._active_epoch = -1
         self._liveness = Liveness(settings.config.broker_session_timeout_ms)
+        self._elections = PeriodicElections(settings.config, now_ms())
         self._last_append_ms = 0
 
     # --- state ---
@@ -104,12 +106,12 @@ class QuorumController:
 
     @property
     def next_tick_ms(self) -> int:
-        """Milliseconds until the next call of `tick`: when the next session may end, or the log has been idle for long
-        enough."""
+        """Milliseconds until the next call of `tick`: when the next session may end, an election is due, or the log has
+        been idle for long enough."""
         if not self._leads():
             return self._liveness.pulse_ms  # sessions that end now end nothing: another controller counts them
         now = self._now_ms()
-        wait_ms = self._liveness.wait_ms(now)
+        wait_ms = min(self._liveness.wait_ms(now), max(0, self._elections.next_ms - now))
         idle = self._settings.config.metadata_max_idle_interval_ms
         if idle > 0:
             since_ms = now - self._last_append_ms
@@ -275,6 +277,7 @@ class QuorumController:
         for broker in self._head.brokers.values():
             if not broker.fenced:
                 self._liveness.registered(broker.broker_id, broker.epoch, now)
+        self._elections = PeriodicElections(self._settings.config, now)
         self._last_append_ms = now
         records = activation.activation_records(self._head, self._settings, self._bootstrap)
         if records:
@@ -297,11 +300,13 @@ class QuorumController:
     # --- time ---
 
     def tick(self) -> None:
-        """Fences brokers whose session is over, and writes a NoOpRecord to an idle log."""
+        """Fences brokers whose session is over, elects where it is time to, and writes a NoOpRecord to an idle log."""
         if not self._leads():
             return
         now = self._now_ms()
         self._fence(self._liveness.expired(now))
+        if now >= self._elections.next_ms:
+            self._append(Decision(self._elections.due(self._head, self._settings, now), None, atomic=False))
         idle = self._settings.config.metadata_max_idle_interval_ms
         if idle > 0 and now - self._last_append_ms >= idle and METADATA_VERSION in self._head.features:
             self._append(Decision([NoOpRecord()], None))

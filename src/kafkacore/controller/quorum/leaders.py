@@ -23,16 +23,17 @@ MAX_SINGLE_DECISIONS: Final = 512  # then importing numpy costs less than decidi
 class LeaderChanges:
     """Elects for many partitions at once. `removed` are about to leave and `added` about to join (the image does not
     have that yet). `unclean` came back without a clean shutdown and may have lost records. Nobody is both removed and
-    unclean in one decision."""
+    unclean in one decision. Without an `election`, each topic says whether it may be unclean."""
 
     def __init__(
         self, image: MetadataImage, settings: Settings, *,
         removed: AbstractSet[int] = NO_BROKERS, added: AbstractSet[int] = NO_BROKERS,
-        unclean: AbstractSet[int] = NO_BROKERS,
+        unclean: AbstractSet[int] = NO_BROKERS, election: Election | None = None,
     ) -> None:  # fmt: skip
         self._image, self._settings = image, settings
         self._added, self._unclean = added, frozenset(unclean)
         self._gone = frozenset(removed | unclean)
+        self._election = election
         self._topic_rules: dict[int, tuple[int, bool]] = {}
 
     def records(self, rows: Sequence[int]) -> list[Record]:
@@ -74,7 +75,7 @@ class LeaderChanges:
         target = Target(
             isr=self._isr(partition),
             unclean_shutdown=self._unclean,
-            election=Election.UNCLEAN if unclean_allowed else Election.ONLINE,
+            election=self._election or (Election.UNCLEAN if unclean_allowed else Election.ONLINE),
         )
         return change(partition, topic.topic_id, target, self.rules(partition, least))
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -14,6 +17,11 @@ from kafkacore.simulation.cluster import SimulatedCluster, running
 from kafkacore.simulation.machine import WALL_MS
 from kafkacore.simulation.node import State
 from seeds import SEED
+
+STORY = """
+from test_cluster_brokers import story
+print(story({seed}))
+"""
 
 
 def batch(number: int) -> bytes:
@@ -104,6 +112,25 @@ def started(seed: int) -> SimulatedCluster:
     return cluster
 
 
+def story(seed: int) -> str:
+    """Records, offsets and faults of brokers, and the hash of the trace."""
+    with started(seed) as cluster:
+        client = cluster.client()
+        leader = cluster.run(client, create(client, 4, "t", flush_messages="1"))
+        for first in range(3):
+            cluster.run(client, produce(client, leader, "t", first))
+        assert cluster.run(client, commit_offset(client, "g", 2)) == 2
+        cluster[leader].cut_power()
+        cluster.run_for(2)
+        cluster.start()
+        assert len(cluster.run(client, fetch(client, leader, "t", least=3))) == 3
+        active = cluster.active_controller
+        assert active is not None
+        active.kill()
+        assert cluster.run(client, create(client, leader, "u")) in (4, 5, 6)
+        return cluster.trace_hash
+
+
 def test_brokers_register_and_serve_records_and_offsets() -> None:
     with started(SEED) as cluster:
         client, reader = cluster.client(), cluster.client("reader")
@@ -184,3 +211,17 @@ def test_combined_nodes_serve(combined: int) -> None:
         for node in cluster:
             node.stop()
         cluster.run_until(lambda: all(node.state is State.OFF for node in cluster), 60, "the end of all nodes")
+
+
+def test_seed_repeats_a_run_with_brokers_when_sets_have_another_order() -> None:
+    paths = os.pathsep.join(each for each in sys.path if each)
+    here = os.pathsep.join((os.path.dirname(__file__), paths))
+    hashes = [
+        subprocess.run(
+            [sys.executable, "-c", STORY.format(seed=SEED)],
+            env={**os.environ, "PYTHONHASHSEED": order, "PYTHONPATH": here},
+            capture_output=True, text=True, check=True, timeout=100,
+        ).stdout
+        for order in ("1", "2")
+    ]  # fmt: skip
+    assert hashes[0] == hashes[1] == f"{story(SEED)}\n"

@@ -67,7 +67,7 @@ class FileLog(LogEpochs):
         settings = LogSettings(segment_bytes=segment_bytes, segment_ms=segment_ms, delete_policy=False)
         self._handle = PartitionHandle(directory, TOPIC, PARTITION, METADATA_TOPIC_ID, settings)
         self._snapshots = SnapshotFiles(path, files)
-        self._watch = PartitionWatch()
+        self._watch = PartitionWatch(directory.environment)
         self._sync_until = 0
         self._recent = RecentBatches(RECENT_BYTES)
         log_loader.load(self._handle, path, clean=False, recovery_point=_UNCLEAN_RECOVERY_POINT, files=files)

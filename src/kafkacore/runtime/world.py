@@ -32,11 +32,9 @@ class World:
     a node with an environment of its own gets threads of its own, since they read its clock.
 
     `make_plane` makes the planes of this world, with the arguments of `network.plane.Plane`; None: that class does.
-    Likewise `make_metadata_log`, for `raft.file_log.FileLog`.
     """
 
     make_plane: Callable[..., Any] | None = None
-    make_metadata_log: Callable[..., Any] | None = None
 
     def __init__(self, environment: Environment | None = None, files: Files = OS_FILES) -> None:
         self.own_threads = environment is not None

@@ -113,7 +113,7 @@ class BrokerServer:
             channel=channel,
             producer_ids=ProducerIds(self._allocate_producer_ids),
             auto_topics=AutoTopics(channel.send, config),
-            waits=PartitionWaits(environment, self.timers),
+            waits=PartitionWaits(environment, self.timers, environment),
             timers=self.timers,
             fetch_sessions=sessions,
             blocking=blocking,
@@ -203,7 +203,7 @@ class BrokerServer:
         context, published_groups = self.context, PublishedGroups(environment)
         made = Groups(
             self.config, self.replicas, context.read_image, context.auto_topics, context.waits, environment,
-            self.timers, self._blocking, published_groups,
+            self.timers, self._blocking, published_groups, self._world.random_bytes,
         )  # fmt: skip
         self.plane.native.install(ApiKey.HEARTBEAT, published_groups.api())
         self.plane.native.install(ApiKey.SYNC_GROUP, published_groups.sync_group_api())

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from typing import Any, Final
@@ -55,6 +56,7 @@ class Groups:
         timers: Scheduler,
         blocking: Executor,
         published_groups: PublishedGroups | None = None,
+        random_bytes: Callable[[int], bytes] = os.urandom,
     ) -> None:
         self.settings: GroupSettings = group_settings(config)
         self.counts = Counts()
@@ -65,7 +67,7 @@ class Groups:
         self._waits = waits
         self._blocking = blocking
         self._published_groups = published_groups
-        self._new_uuid = RandomUuids()
+        self._new_uuid = RandomUuids(random_bytes)
         self._loop = asyncio.get_running_loop()
         self._led: set[int] = set()
         self._awaiting: dict[asyncio.Future[None], None] = {}

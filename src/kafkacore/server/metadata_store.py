@@ -4,7 +4,6 @@ its own and has it on disk."""
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import Final, Protocol
 
 from kafkacore._fast.wait.io import LogDirectory
@@ -38,15 +37,9 @@ class MetadataStore(Protocol):
 class MetadataOnDisk:
     """`__cluster_metadata-0` in metadata.log.dir. Made on a thread that may wait: it loads the log. Raises OSError."""
 
-    def __init__(
-        self,
-        config: BrokerConfig,
-        environment: Environment,
-        files: Files = OS_FILES,
-        make_log: Callable[..., FileLog] = FileLog,
-    ) -> None:
+    def __init__(self, config: BrokerConfig, environment: Environment, files: Files = OS_FILES) -> None:
         self._directory = LogDirectory(environment, config.metadata_log_dir, IO_THREADS, urgent=True)
-        self.log = make_log(
+        self.log = FileLog(
             self._directory,
             segment_bytes=config.metadata_log_segment_size_bytes,
             segment_ms=config.metadata_log_segment_ms,

@@ -21,7 +21,6 @@ from kafkacore.observability.metrics import MetricRegistry, Sample, Source
 from kafkacore.observability.planes import plane_source
 from kafkacore.observability.prometheus import MetricsServer
 from kafkacore.protocol.uuid import Uuid
-from kafkacore.raft.file_log import FileLog
 from kafkacore.raft.roles import NOBODY
 from kafkacore.raft.voters import ReplicaKey
 from kafkacore.runtime.files import OS_FILES
@@ -78,7 +77,7 @@ class Node:
         real one, unless a test or a simulation hands in another."""
         self.config = config
         self._lent_locks = lent_locks
-        self._world = world = world or World()
+        self.world = world = world or World()
         self._files = world.files
         # The clock and the disk of the quorum and its log. A test that moves the clock of a node with real files lets
         # no time pass for the heartbeats.
@@ -101,12 +100,12 @@ class Node:
 
     def start(self) -> None:
         with self._mutex:
-            self._world.drive(self.begin())
+            self.world.drive(self.begin())
 
     def stop(self) -> None:
         """Hands over its leaderships, answers the requests under way, and marks its directories clean. Idempotent."""
         with self._mutex:
-            self._world.drive(self.end())
+            self.world.drive(self.end())
 
     async def begin(self) -> None:
         """The steps of `start`, for its world to run."""
@@ -205,7 +204,7 @@ class Node:
     # --- the start, in order; the stop undoes it in the opposite order ---
 
     async def _start(self) -> None:
-        config, world, files = self.config, self._world, self._files
+        config, world, files = self.config, self.world, self._files
         refuse_what_is_missing(config)
         directories = open_directories(config, world.environment.wall_ms(), files, world.new_uuid)
         data_dirs = [path for path in directories.directory_ids if path != config.metadata_log_dir]
@@ -245,7 +244,7 @@ class Node:
             config,
             directories.cluster_id,
             directories.directory_ids[config.metadata_log_dir],
-            world=self._world,
+            world=self.world,
             runtime=runtime,
             environment=self._quorum_environment,
             store=store,
@@ -255,12 +254,11 @@ class Node:
         self._replica = controller.replica
         self._undo.append(controller.close)
         self._channel = ControllerChannel(controller.active, loop, config.controller_quorum_request_timeout_ms)
-        self._undo.append(lambda: self._world.on(loop, controller.stop(DRAIN_MS), _STOP_SECONDS))
+        self._undo.append(lambda: self.world.on(loop, controller.stop(DRAIN_MS), _STOP_SECONDS))
         await self._run_start(loop, controller.start())
 
     def _open_metadata(self) -> MetadataOnDisk:
-        make_log = self._world.make_metadata_log or FileLog
-        store = MetadataOnDisk(self.config, self._quorum_environment, self._files, make_log)
+        store = MetadataOnDisk(self.config, self._quorum_environment, self._files)
         self._undo.append(store.close)
         return store
 
@@ -301,7 +299,7 @@ class Node:
         config, loop = self.config, runtime.loop(CONTROLLER)
         feed = self._feed = MetadataFeed(MetadataPublisher(), runtime.loop(DATA), self._failed)
         replica = self._replica = MetadataReplica(
-            config, directories.cluster_id, me, store, quorum, self._quorum_environment, world=self._world,
+            config, directories.cluster_id, me, store, quorum, self._quorum_environment, world=self.world,
             endpoints=(), on_fault=self._failed,
         )  # fmt: skip
         self._undo.append(replica.close)
@@ -313,15 +311,15 @@ class Node:
             replica.raft.add_listener(feed)
             replica.raft.add_listener(active)
 
-        await self._world.on(loop, join())
-        self._undo.append(lambda: self._world.on(loop, replica.stop(), _STOP_SECONDS))
+        await self.world.on(loop, join())
+        self._undo.append(lambda: self.world.on(loop, replica.stop(), _STOP_SECONDS))
         return replica
 
     async def _start_broker(self, runtime: Runtime, directories: NodeDirectories) -> None:
-        config, loop, environment = self.config, runtime.loop(DATA), self._world.environment
+        config, loop, environment = self.config, runtime.loop(DATA), self.world.environment
         publisher = self._feed.publisher
         # For handlers that wait for a disk; further ones wait for a free thread.
-        blocking = self._world.workers(config.num_io_threads, "kafkacore-io")
+        blocking = self.world.workers(config.num_io_threads, "kafkacore-io")
         self._undo.append(lambda: blocking.shutdown(cancel_futures=True))
         ids = {directories.directory_ids[path]: path for path in directories.serving(config.log_dirs)}
         # A missing directory may not have been closed cleanly.
@@ -336,8 +334,8 @@ class Node:
             recovery_threads=config.num_recovery_threads_per_data_dir,
             failed=[path for path in config.log_dirs if path in directories.failed],
             files=self._files,
-            make_pool=self._world.pool,
-            new_uuid=self._world.new_uuid,
+            make_pool=self.world.pool,
+            new_uuid=self.world.new_uuid,
         )
 
         self._show_recovery(manager)
@@ -347,7 +345,7 @@ class Node:
                 config,
                 directories.cluster_id,
                 list(ids),
-                world=self._world,
+                world=self.world,
                 runtime=runtime,
                 publisher=publisher,
                 channel=self._channel,
@@ -358,15 +356,15 @@ class Node:
                 on_fault=self._failed,
             )
 
-        broker = self._broker = await self._world.on(loop, make())
+        broker = self._broker = await self.world.on(loop, make())
         self._undo.append(lambda: self._close_logs(manager, broker, previous_epoch))
-        self._undo.append(lambda: self._world.on(loop, broker.stop(self._hand_over_ms(), DRAIN_MS), _STOP_SECONDS))
+        self._undo.append(lambda: self.world.on(loop, broker.stop(self._hand_over_ms(), DRAIN_MS), _STOP_SECONDS))
         await self._run_start(loop, broker.start())
         self._start_upkeep(manager, environment, broker)
 
     def _start_upkeep(self, manager: LogManager, environment: Environment, broker: BrokerServer) -> None:
 
-        world, settings = self._world, cleaner_settings(broker.replicas.config)
+        world, settings = self.world, cleaner_settings(broker.replicas.config)
         cleaner = broker.cleaner = LogCleaner(manager, environment, settings, world.thread, world.random_bytes)
         self._undo.append(cleaner.close)
         upkeep = self._upkeep = LogUpkeep(
@@ -383,7 +381,7 @@ class Node:
         """Waits as long as server.max.startup.time.ms allows: the recovery of many logs may take long. A fault ends
         the wait."""
         limit_ms = self.config.server_max_startup_time_ms
-        if not await self._world.first(loop, start, self._faulted, limit_ms / 1000):
+        if not await self.world.first(loop, start, self._faulted, limit_ms / 1000):
             self.raise_fault()
             raise TimeoutError(
                 f"node {self.config.node_id} was not ready within server.max.startup.time.ms={limit_ms}: "
@@ -425,8 +423,8 @@ class Node:
         # On the address of the first listener: a client that may connect there may read the metrics.
         host = self.config.listeners[0].host
         server = MetricsServer(self._metrics)
-        await self._world.on(loop, server.start(host, self.config.metrics_port))
-        self._undo.append(lambda: self._world.on(loop, server.stop(), _STOP_SECONDS))
+        await self.world.on(loop, server.start(host, self.config.metrics_port))
+        self._undo.append(lambda: self.world.on(loop, server.stop(), _STOP_SECONDS))
         self.metrics_address = f"http://{host or 'localhost'}:{server.port}/metrics"
 
     def _show(self, source: Source) -> None:

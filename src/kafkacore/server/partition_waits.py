@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from kafkacore._fast.log.partition_handle import PartitionHandle
 from kafkacore._fast.log.partition_watch import PartitionWatch
+from kafkacore._fast.world.environment import Environment
 from kafkacore.runtime.clock import Clock
 from kafkacore.runtime.scheduler import Scheduler
 from kafkacore.runtime.slices import Slice
@@ -15,11 +16,12 @@ from kafkacore.runtime.slices import Slice
 class PartitionWaits:
     """Belongs to the running loop, and so does `timers`, which follows `clock`. Call `close` before the loop ends."""
 
-    def __init__(self, clock: Clock, timers: Scheduler) -> None:
+    def __init__(self, clock: Clock, timers: Scheduler, environment: Environment | None = None) -> None:
+        """`environment` is the world of the partitions; None: the real one."""
         self._loop = asyncio.get_running_loop()
         self._clock = clock
         self._timers = timers
-        self._watch = PartitionWatch()
+        self._watch = PartitionWatch(environment)
         self._futures: dict[object, asyncio.Future[bool]] = {}
         self._loop.add_reader(self._watch.fileno(), self._deliver)
 

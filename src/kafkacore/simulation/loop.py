@@ -24,8 +24,8 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
     """A loop with everything that the tasks of a node need. Work for executors runs on the machine's loop "work",
     after a delay that the seed chooses.
 
-    A bell of native code is a descriptor: the machine looks at all of them after each of its turns. One that
-    `Machine.new_bell` made is a number, which `Machine.ring` rings.
+    Native code rings bells of the schedule's agenda in place of descriptors. A turn that waits for a disk keeps the
+    loop busy for that time.
     """
 
     def __init__(self, machine: Machine, kind: str) -> None:
@@ -34,6 +34,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self._schedule = machine.schedule
         self._ready: deque[asyncio.Handle] = deque()
         self._is_listed = False  # among the loops that are ready
+        self._answer: asyncio.Handle | None = None  # comes when the disk has answered a turn
         self._closed = False
         self._looks = 0
         self._tasks: dict[asyncio.Task[Any], None] = {}
@@ -45,6 +46,10 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
 
     def put(self, handle: asyncio.Handle) -> None:
         """The handle runs in the next turn."""
+        if handle is self._answer:
+            self._answer, self._is_listed = None, False
+            self.wake()
+            return
         self._ready.append(handle)
         if not self._is_listed:
             self.wake()
@@ -72,8 +77,13 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
                     handle._run()
         finally:
             events._set_running_loop(None)
-        machine.look_at_bells()
-        self.wake()
+        spent_ns = machine.take_spent_ns()
+        if spent_ns:
+            self._is_listed = True  # nothing lists it before the disk has answered
+            self._answer = asyncio.Handle(self.wake, (), self)
+            self._schedule.at(self._schedule.now_ns + spent_ns, self._answer, self)
+        else:
+            self.wake()
 
     def abandon(self) -> None:
         """Drops everything: the machine is off. Coroutines end where they are, and reach nobody any more."""
@@ -169,10 +179,10 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
     def add_reader(  # type: ignore[override]
         self, fd: Any, callback: Callable[..., Any], *arguments: Any
     ) -> None:
-        self.machine.watch_bell(fd, self, callback, arguments)
+        self._schedule.watch(fd, self, callback, arguments)
 
     def remove_reader(self, fd: Any) -> bool:
-        return self.machine.forget_bell(fd)
+        return self._schedule.unwatch(fd)
 
     def create_connection(self, factory: Any, host: Any = None, port: Any = None, **_: Any) -> Awaitable[Any]:  # type: ignore[override]
         network = self.machine.network

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import select
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kafkacore._fast.world.environment import ManualClock
 from kafkacore.simulation.loop import SimulatedLoop
@@ -34,6 +33,7 @@ class Machine:
     ) -> None:
         """`network` is where its connections go; `work_random` chooses how long work for executors takes."""
         self.schedule = schedule
+        self.take_spent_ns: Callable[[], int] = int  # what blocking operations of the disk took since the last call
         self.network = network
         self.work_random = work_random
         self.name = name
@@ -43,9 +43,6 @@ class Machine:
         self._rate = rate
         self._seen_ns = schedule.now_ns
         self._loops: dict[str, SimulatedLoop] = {}
-        self._bells_made = 0
-        self._watched: dict[int, tuple[SimulatedLoop, Callable[..., Any], tuple[Any, ...]]] = {}
-        self._poll = select.poll()
 
     def loop(self, kind: str) -> SimulatedLoop:
         """The loop of a kind; the first call makes it."""
@@ -74,38 +71,6 @@ class Machine:
         """The virtual time at which this machine's clock has moved on by the delay, in ns."""
         return self.schedule.now_ns + max(int(delay_s * 1e9 / self._rate), 0)
 
-    # --- bells ---
-
-    def new_bell(self) -> int:
-        """A bell of this machine, which no descriptor has as its number."""
-        self._bells_made += 1
-        return -self._bells_made
-
-    def watch_bell(
-        self, bell: int, loop: SimulatedLoop, callback: Callable[..., Any], arguments: tuple[Any, ...]
-    ) -> None:
-        self._watched[bell] = loop, callback, arguments
-        if bell >= 0:
-            self._poll.register(bell, select.POLLIN)
-
-    def forget_bell(self, bell: int) -> bool:
-        known = self._watched.pop(bell, None) is not None
-        if known and bell >= 0:
-            self._poll.unregister(bell)
-        return known
-
-    def ring(self, bell: int) -> None:
-        watched = self._watched.get(bell)
-        if watched is not None:
-            loop, callback, arguments = watched
-            loop.call_soon(callback, *arguments)
-
-    def look_at_bells(self) -> None:
-        """Rings the descriptors that native code has made readable, in this turn."""
-        if self._watched:
-            for bell, _ in sorted(self._poll.poll(0)):
-                self.ring(bell)
-
     # --- faults ---
 
     def pause(self) -> None:
@@ -122,6 +87,5 @@ class Machine:
     def kill(self) -> None:
         """SIGKILL, or the end of the power: no callback of this machine runs again."""
         self.is_alive = False
-        self._watched.clear()
         for loop in self._loops.values():
             loop.abandon()

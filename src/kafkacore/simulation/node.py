@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 LOG: Final = logging.getLogger("kafkacore.simulation")
 
 
+# How long the operations of a disk take, from and to.
+PACE_US: Final = {"write": (2, 20), "sync": (100, 4_000), "read": (2, 100), "names": (10, 100)}
+
+
 class State(Enum):
     """The states of a node's life."""
 
@@ -41,7 +45,9 @@ class SimulatedNode:
         self.config = config
         self.node_id = config.node_id
         self.name = f"node-{config.node_id}"
-        self.disk = SimulatedDisk()
+        self.disk = SimulatedDisk(cluster.random_of(self.name, "disk").getrandbits(63))
+        for kind, (least_us, most_us) in PACE_US.items():
+            self.disk.pace(kind, least_us, most_us)
         self.state = State.OFF
         self.lives = 0
         self.error: BaseException | None = None
@@ -116,8 +122,9 @@ class SimulatedNode:
 
     def cut_power(self) -> None:
         """The machine goes off: the seed decides what is left of everything that was not synced."""
-        self.disk.cut_power()
-        self._die(silent=True)
+        if self.is_up:
+            self.disk.cut_power()
+            self._die(silent=True)
 
     def pause(self) -> None:
         """SIGSTOP."""
@@ -187,7 +194,11 @@ class SimulatedNode:
     def _end_life(self, machine: Machine, *, silent: bool) -> None:
         self.cluster.network.machine_died(machine, silent=silent)
         machine.kill()
-        self.server = None
+        server, self.server = self.server, None
+        if not self.disk.is_dead:
+            self.disk.kill()
+        if server is not None:
+            self.cluster.schedule.agenda.run_for(server.world.environment.owner)
 
     def _become(self, state: State) -> None:
         self.state = state

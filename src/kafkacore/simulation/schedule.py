@@ -5,8 +5,12 @@ from __future__ import annotations
 import heapq
 import itertools
 from asyncio import Handle
+from collections.abc import Callable
+from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkacore._fast.world.agenda import SimulatedAgenda
 
 if TYPE_CHECKING:
     from kafkacore.simulation.loop import SimulatedLoop
@@ -21,12 +25,15 @@ class Schedule:
     the next timer when no loop has anything to run.
 
     Threads of different machines, and of different planes of one machine, run in any order. So `random` chooses among
-    the loops that are ready. The callbacks of one loop keep their order.
+    the loops that are ready. The callbacks of one loop keep their order. `agenda` holds the tasks of native code.
     """
 
     def __init__(self, random: Random) -> None:
         self.now_ns = 0
         self.turns = 0
+        self.agenda = SimulatedAgenda(random.getrandbits(63))
+        self._bells: dict[int, tuple[SimulatedLoop, Callable[[], object]]] = {}
+        self._announced: dict[int, None] = {}  # bells whose callbacks will run
         self._random = random.random
         self._timers: list[tuple[int, int, Handle, SimulatedLoop]] = []
         self._order = itertools.count()
@@ -45,9 +52,39 @@ class Schedule:
             self._sweep_at = max(2 * len(self._timers), _LEAST_SWEPT)
         heapq.heappush(self._timers, (max(when_ns, self.now_ns), next(self._order), handle, loop))
 
+    # --- bells ---
+
+    def watch(
+        self, bell: int, loop: SimulatedLoop, callback: Callable[..., object], arguments: tuple[Any, ...]
+    ) -> None:
+        """Calls back on the loop whenever native code has rung the bell, and until its news is read."""
+        self._bells[bell] = loop, partial(callback, *arguments)
+        self._hear()
+
+    def unwatch(self, bell: int) -> bool:
+        self._announced.pop(bell, None)
+        return self._bells.pop(bell, None) is not None
+
+    def _hear(self) -> None:
+        for bell in self.agenda.rung():
+            watched = self._bells.get(bell)
+            if watched is not None and bell not in self._announced:
+                self._announced[bell] = None
+                watched[0].call_soon(self._answer, bell)
+
+    def _answer(self, bell: int) -> None:
+        if self._announced.pop(bell, self) is None and bell in self._bells:
+            self._bells[bell][1]()
+
+    def _go_to(self, now_ns: int) -> None:
+        self.now_ns = self.agenda.now_ns = max(self.now_ns, now_ns)
+
+    # --- steps ---
+
     def clear(self) -> None:
         """Forgets everything that would happen."""
         self._timers.clear()
+        self._bells.clear()
         self._ready.clear()
 
     def step(self, until_ns: int) -> bool:
@@ -59,17 +96,24 @@ class Schedule:
             chosen = int(self._random() * len(ready))
             loop, ready[chosen] = ready[chosen], ready[-1]
             ready.pop()
-            self.now_ns += TURN_NS
+            self._go_to(self.now_ns + TURN_NS)
             self.turns += 1
             loop.run_turn()
+            self._hear()
             return True
         timers = self._timers
         while timers and timers[0][2].cancelled():
             heapq.heappop(timers)
+        task_ns = self.agenda.next_ns
+        if task_ns >= 0 and task_ns <= until_ns and (not timers or task_ns <= timers[0][0]):
+            self._go_to(task_ns)
+            self.turns += self.agenda.run_due()
+            self._hear()
+            return True
         if not timers or timers[0][0] > until_ns:
-            self.now_ns = max(self.now_ns, until_ns)
+            self._go_to(until_ns)
             return False
-        self.now_ns = max(self.now_ns, timers[0][0])
+        self._go_to(timers[0][0])
         while timers and timers[0][0] <= self.now_ns:
             _, _, handle, loop = heapq.heappop(timers)
             if not handle.cancelled():

@@ -14,7 +14,6 @@ from typing import Any, Final, TypeVar, cast
 from kafkacore._fast.base.uuid import Uuid
 from kafkacore._fast.world.environment import Environment
 from kafkacore._fast.world.simulated_disk import SimulatedDisk
-from kafkacore.raft.file_log import FileLog
 from kafkacore.runtime.loops import LoopThread
 from kafkacore.runtime.process import Runtime
 from kafkacore.runtime.workers import BackgroundThread, Workers
@@ -25,9 +24,7 @@ from kafkacore.simulation.network import SimulatedNetwork
 from kafkacore.simulation.plane import SimulatedPlane
 
 T = TypeVar("T")
-_SYNC_S = (0.000_1, 0.004)  # what a sync of the metadata log takes
 THREAD_S = (0.000_1, 0.01)  # how long a thread takes to begin
-_MINUS = 62
 
 
 # Native code closes the files of a partition when the last object that knows it goes, and needs the environment for
@@ -43,12 +40,7 @@ def free_the_dead() -> None:
 
 def seeded_uuid(random: Random) -> Uuid:
     """A version 4 UUID without a leading `-`, as `Uuid.random` makes them."""
-    while True:
-        value = bytearray(random.randbytes(16))
-        value[6] = value[6] & 0x0F | 0x40
-        value[8] = value[8] & 0x3F | 0x80
-        if value[0] >> 2 != _MINUS:
-            return Uuid(bytes(value))
+    return Uuid.random(random.randbytes)
 
 
 class SimulatedWorld(World):
@@ -58,12 +50,12 @@ class SimulatedWorld(World):
         # Not the real world's: that would take threads.
         self.own_threads = True
         self.machine = machine
-        self.environment = disk.environment(machine.clock)
+        self.environment = disk.environment(machine.clock, machine.schedule.agenda, random.getrandbits(63))
+        machine.take_spent_ns = disk.take_spent_ns
         self.files = cast("Any", disk)
         _LIVES.append((weakref.ref(self), self.environment))
         self.random = random
         self.make_plane = functools.partial(SimulatedPlane, network=network, host=machine.name)
-        self.make_metadata_log = functools.partial(_TimedLog, machine, random)
 
     def new_uuid(self) -> Uuid:
         return seeded_uuid(self.random)
@@ -181,36 +173,3 @@ class _SimulatedRuntime:
 
     def release(self) -> None:
         """The loops are the machine's."""
-
-
-class _TimedLog(FileLog):
-    """A metadata log whose syncs take virtual time, as long as the seed says."""
-
-    def __init__(self, machine: Machine, random: Random, *arguments: Any, **named: Any) -> None:
-        super().__init__(*arguments, **named)
-        self._machine, self._random = machine, random
-        self._bell = machine.new_bell()
-        self._done = False
-        self._failure: OSError | None = None
-
-    def begin_sync(self) -> int | None:
-        self._done = False
-        until = self._sync_until = self._end_offset
-        self._machine.loop("work").call_later(self._random.uniform(*_SYNC_S), self._sync, until)
-        return self._bell
-
-    def _sync(self, until: int) -> None:
-        if until != self._sync_until:
-            return  # a truncation has made it moot, and another one is under way
-        try:
-            self.flush()
-        except OSError as error:
-            self._failure = error
-        self._done = True
-        self._machine.ring(self._bell)
-
-    def end_sync(self) -> bool:
-        if self._failure is not None:
-            raise self._failure
-        done, self._done = self._done, False
-        return done

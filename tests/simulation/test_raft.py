@@ -58,7 +58,7 @@ class Node:
             node_id=self.node_id, directory_id=self.directory_id, cluster_id=CLUSTER, voters=self.world.voters,
             can_vote=not self.observer, fetch_max_bytes=self.world.random.choice((1, 150, 1 << 20)),
             bootstrap=self.bootstrap, endpoints=self.endpoints,
-            auto_join=self.auto_join,
+            auto_join=self.auto_join, append_linger_ms=self.world.random.choice((0, 25)),
         )  # fmt: skip
         self.log.cold_below = self.world.random.choice((0, 1 << 62))
         self.life += 1

@@ -26,13 +26,13 @@ def voters(*node_ids: int) -> VoterSet:
 class Replica:
     """Node 1 with an instant disk. `states` holds every quorum state that it wrote."""
 
-    def __init__(self, *node_ids: int, state: QuorumState | None = None, log: Any = None) -> None:
+    def __init__(self, *node_ids: int, state: QuorumState | None = None, log: Any = None, **config: Any) -> None:
         self.log = MemoryLog() if log is None else log
         self.states: list[QuorumState] = []
         self.now = 0
         self._peeked: Send | None = None
-        config = RaftConfig(1, Uuid(b"d" * 16), CLUSTER, voters=voters(*node_ids))
-        self.raft = Raft(config, self.log, state, Random(1), 0, lambda: 0)
+        values = RaftConfig(1, Uuid(b"d" * 16), CLUSTER, voters=voters(*node_ids), **config)
+        self.raft = Raft(values, self.log, state, Random(1), 0, lambda: 0)
         self.settle()
 
     def settle(self) -> None:

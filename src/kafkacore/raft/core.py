@@ -124,6 +124,11 @@ class Raft:
         return self.replica.term.leader_endpoint
 
     @property
+    def end_offset(self) -> int:
+        """Where the next append begins, with the batches that wait for their turn."""
+        return self.replica.collector.end_offset
+
+    @property
     def high_watermark(self) -> int:
         return self.replica.high_watermark
 
@@ -147,6 +152,9 @@ class Raft:
             return
         for sent in self.replica.requests.take_expired(self.replica.now_ms):
             self._unanswered(sent)
+        due_ms = self.replica.collector.due_ms
+        if due_ms is not None and due_ms <= self.replica.now_ms:
+            self.replica.flush()
         self.replication.expire_parked()
         self.membership.expire()
         self.elections.tick()
@@ -213,15 +221,17 @@ class Raft:
         would be over `max_batch_bytes`. The batch is committed when the high watermark is above that offset in the
         same epoch."""
         limit = self.config.max_batch_bytes
-        data = control.data_batch(values, self.log.end_offset, self.epoch, self.replica.wall_ms(), limit)
+        data = control.data_batch(values, self.end_offset, self.epoch, self.replica.wall_ms(), limit)
         if data is None:
             return None
-        self.replica.append(data)
-        return self.log.end_offset - 1
+        end_offset = control.next_offset(data)
+        self.replica.collect(data, end_offset)
+        return end_offset - 1
 
     def resign(self) -> None:
         """Gives the leadership up if this replica leads: the node shuts down."""
         if self.is_leader:
+            self.replica.flush()
             self.elections.resign()
             self._send_what_is_due()
 
@@ -263,6 +273,7 @@ class Raft:
             self.replica.requests.next_ms(self.replica.now_ms),
             self.replication.next_ms(),
             self.membership.deadline(),
+            self.replica.collector.due_ms,
         )
         return min([each for each in times if each is not None])
 
@@ -275,6 +286,7 @@ class Raft:
         if not self.is_leader:
             self.replication.refuse_parked()
         if isinstance(was, Leader):
+            self.replica.collector.take()  # they are in no log yet
             self.membership.abandon(was)
 
     def _appended(self) -> None:
@@ -282,6 +294,8 @@ class Raft:
 
     def _committed(self, role: Leader) -> None:
         self.membership.high_watermark_moved(role)
+        if self.is_leader and self.replica.high_watermark >= self.log.end_offset:
+            self.replica.flush()
 
     def _unanswered(self, sent: InFlight) -> None:
         self.replica.back_off(sent)

@@ -153,7 +153,8 @@ class RaftDriver:
 
     @property
     def end_offset(self) -> int:
-        return self._log.end_offset
+        """Where the next append begins."""
+        return self.raft.end_offset
 
     @property
     def high_watermark(self) -> int:
@@ -185,7 +186,7 @@ class RaftDriver:
         when the batch is too large. Raises NOT_CONTROLLER, OSError."""
         if not self.raft.is_leader:
             raise error_for(ErrorCode.NOT_CONTROLLER)
-        base = self._log.end_offset
+        base = self.raft.end_offset
         try:
             last = self.raft.append(values)
         except OSError as error:

@@ -239,6 +239,7 @@ class Membership:
 
     def _append_voters(self, role: Leader, voters: VoterSet, change: VoterChange | None) -> None:
         replica = self._replica
+        replica.flush()
         offset = replica.log.end_offset
         data = control.control_batch([voters.to_record()], offset, replica.epoch, replica.wall_ms())
         control.learn_voters(replica.voters, data)

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 from kafkacore.protocol.messages import Message
 from kafkacore.raft import control, messages
 from kafkacore.raft.answer_checks import check_leader
+from kafkacore.raft.collector import Collector
 from kafkacore.raft.effects import Effects
 from kafkacore.raft.log import OffsetAndEpoch, RaftLog
 from kafkacore.raft.outbox import Outbox
@@ -43,6 +44,7 @@ class RaftConfig(NamedTuple):
     fetch_max_bytes: int = messages.FETCH_MAX_BYTES
     fetch_snapshot_max_bytes: int = messages.FETCH_MAX_BYTES
     max_batch_bytes: int = control.MAX_BATCH_BYTES
+    append_linger_ms: int = 0
 
 
 class Replica:
@@ -69,6 +71,7 @@ class Replica:
         self._on_role, self._on_append = on_role, on_append
         self.me = ReplicaKey(config.node_id, config.directory_id)
         self.effects = Effects()
+        self.collector = Collector(log, config.append_linger_ms, config.max_batch_bytes)
         self.requests = Requests(config.request_timeout_ms)
         self.syncs = Syncs(log)
         self.outbox = Outbox(term, self.syncs, self.requests)
@@ -148,9 +151,22 @@ class Replica:
     # --- the log ---
 
     def append(self, data: bytes) -> None:
-        """As leader: appends whole batches."""
+        """As leader: appends a batch that begins at the end of the log, where `flush` has put all that waited."""
         self.log.append(data)
         self._on_append()
+
+    def collect(self, data: bytes, end_offset: int) -> None:
+        """As leader: appends a batch that begins at the collector's end, now or when its turn comes."""
+        if self.collector.add(data, end_offset, self.high_watermark, self.now_ms):
+            self.flush()
+
+    def flush(self) -> None:
+        """Appends the batches that wait in the collector."""
+        batches = self.collector.take()
+        for data in batches:
+            self.log.append(data)
+        if batches:
+            self._on_append()
 
     def truncated(self) -> None:
         """The log lost its end. A sync that is under way proves nothing about the records that come now."""

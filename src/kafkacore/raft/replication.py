@@ -101,11 +101,12 @@ class Replication:
         if place is not None:
             self._reply_fetch(parked, role, {"records": b"", **place})
             return True
+        # First: what this Fetch commits lets the batches go that wait for it, and they are part of the answer.
+        self._note_progress(role, _fetching(request, asked), asked.fetch_offset)
         records: bytes | None = b""
         max_bytes = messages.bounded_bytes(request.max_bytes)
         if asked.fetch_offset < replica.log.end_offset:
             records = replica.log.read_recent(asked.fetch_offset, max_bytes)
-        self._note_progress(role, _fetching(request, asked), asked.fetch_offset)
         if records is None:
             read = ReadRecords(asked.fetch_offset, max_bytes)
             replica.effects.read(read, lambda found: self._serve_read(parked, found))

@@ -83,6 +83,7 @@ class MetadataReplica:
                 endpoints=endpoints,
                 election_timeout_ms=config.controller_quorum_election_timeout_ms,
                 election_backoff_max_ms=config.controller_quorum_election_backoff_max_ms,
+                append_linger_ms=config.controller_quorum_append_linger_ms,
                 fetch_timeout_ms=config.controller_quorum_fetch_timeout_ms,
                 request_timeout_ms=config.controller_quorum_request_timeout_ms,
                 retry_backoff_ms=config.controller_quorum_retry_backoff_ms,

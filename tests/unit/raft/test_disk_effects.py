@@ -237,7 +237,7 @@ class Counting:
 def driver_of(log: Any, executor: Any, *node_ids: int) -> RaftDriver:
     return RaftDriver(
         RaftConfig(1, Uuid(b"d" * 16), CLUSTER, voters=voters(*node_ids)), log, None,
-        decode=lambda batch: list(batch), persist=lambda state, version: None, network=None, executor=executor,
+        decode=list, persist=lambda state, version: None, network=None, executor=executor,
         random=Random(1), now_ms=lambda: 0, wall_ms=lambda: 0, on_fault=lambda error: pytest.fail(repr(error)),
     )  # fmt: skip
 
@@ -272,7 +272,7 @@ def test_no_loop_waits_for_a_disk_when_a_controller_makes_keeps_and_deletes_snap
         log = StrictLog()
         log.barred = threading.get_ident()
         log.size_bytes = 1 << 40
-        log.delete_snapshot = lambda snapshot_id: log._snapshots.pop(snapshot_id)
+        log.delete_snapshot = log._snapshots.pop
         harness = controllers.Harness(log=log)
         with ThreadPoolExecutor(2) as pool:
             harness.executor = pool

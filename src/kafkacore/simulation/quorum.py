@@ -15,6 +15,7 @@ from kafkacore.protocol.messages import SnapshotFooterRecord, SnapshotHeaderReco
 from kafkacore.protocol.uuid import Uuid
 from kafkacore.raft.control import control_batch, data_batch
 from kafkacore.raft.core import Answer, Raft, RaftConfig, Send
+from kafkacore.raft.effects import Work
 from kafkacore.raft.log import MemoryLog, OffsetAndEpoch
 from kafkacore.raft.roles import Leader
 from kafkacore.raft.voters import ReplicaKey, Voter, VoterSet
@@ -102,6 +103,7 @@ class Replica:
     def __init__(self, world: QuorumWorld, node: int, votes: bool) -> None:
         self.world, self.node, self.votes = world, node, votes
         self.disk = Disk()
+        self.disk.cold_below = 1 << 62 if node % 2 else 0
         self.state: QuorumState | None = None
         self.raft: Raft | None = None
         self.life = 0
@@ -143,6 +145,7 @@ class Replica:
             node_id=self.node, directory_id=directory(self.node), cluster_id=CLUSTER, voters=world.voters,
             can_vote=self.votes, fetch_max_bytes=world.random.choice((1, 150, 1 << 20)),
             fetch_snapshot_max_bytes=world.random.choice((200, 1 << 20)),
+            append_linger_ms=world.random.choice((0, 25)),
         )  # fmt: skip
         self.raft = Raft(config, self.disk, self.state, world.random, self.now_ms, lambda: world.now_ms)
         self.settle()
@@ -167,6 +170,8 @@ class Replica:
         if state is not None:
             self._persisting = True
             world.later(world.disk_delay(self), self, self._state_written, state)
+        for work in raft.take_work():
+            world.later(world.disk_delay(self), self, self._worked, work)
         sync = raft.take_sync()
         if sync is not None:
             world.later(world.disk_delay(self), self, self._log_synced, sync, self.disk.end_offset)
@@ -187,6 +192,12 @@ class Replica:
         self.state, self._persisting = state[1], False
         self.world.see(StateOnDisk(self.node, state[1].leader_epoch, state[1].voted_id, state[1].leader_id))
         raft.persisted(state[0], self.now_ms)
+        self.settle()
+
+    def _worked(self, work: Work) -> None:
+        raft = self.raft
+        assert raft is not None
+        raft.done(work.number, work.effect.perform(self.disk), self.now_ms)
         self.settle()
 
     def _log_synced(self, sync: tuple[int, int], end: int) -> None:

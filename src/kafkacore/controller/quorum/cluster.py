@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Any
 
 from kafkacore.controller.quorum.decisions import Decision, Settings
-from kafkacore.controller.quorum.leaders import LeaderChanges
+from kafkacore.controller.quorum.leaders import NO_BROKERS, LeaderChanges
 from kafkacore.controller.quorum.liveness import Liveness
 from kafkacore.metadata.image import MetadataImage
 from kafkacore.metadata.partition_records import Record
@@ -306,12 +306,18 @@ def _leave(image: MetadataImage, settings: Settings, broker: BrokerRegistration)
 
 
 def _led_anew(
-    image: MetadataImage, settings: Settings, rows: Sequence[int], **brokers: AbstractSet[int]
+    image: MetadataImage,
+    settings: Settings,
+    rows: Sequence[int],
+    *,
+    removed: AbstractSet[int] = NO_BROKERS,
+    added: AbstractSet[int] = NO_BROKERS,
+    unclean: AbstractSet[int] = NO_BROKERS,
 ) -> list[Record]:
-    """The changes of these partitions by LeaderChanges; `brokers` are those that come or go."""
+    """The changes of these partitions by LeaderChanges."""
     if not image.partition_chunks:
         return []
-    return LeaderChanges(image, settings, **brokers).records(rows)
+    return LeaderChanges(image, settings, removed=removed, added=added, unclean=unclean).records(rows)
 
 
 def _directories_offline(

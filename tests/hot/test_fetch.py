@@ -194,7 +194,7 @@ def test_fetch_answers_at_once_when_a_known_partition_fails(frozen):
 
 
 @pytest.mark.parametrize(("version", "error"), [(4, 6), (5, 6), (6, 56), (12, 56)])
-def test_fetch_reports_an_offline_directory_in_the_words_of_its_version(data_plane, filled, version, error):
+def test_fetch_reports_an_offline_directory_with_the_error_of_its_version(data_plane, filled, version, error):
     """Clients of version 5 and older take KAFKA_STORAGE_ERROR for a final error (KIP-112)."""
     data_plane.directory.fail(errno.EIO)
     found = parts(filled.fetch(data_plane.fetch_request({0: 0}, version, max_wait_ms=60_000), version))

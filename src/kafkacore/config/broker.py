@@ -170,11 +170,11 @@ class BrokerConfig(BrokerKeys):
         elif key.generation == "3.9" and not self.zookeeper_mode:
             yield f"{name}: removed in Kafka 4.0, has no effect in KRaft mode"
         elif not key.honoured:
-            yield f"{name}: valid, but without effect here: {self.keys.reason(key.name)}"
+            yield f"{name}: valid, but has no effect here: {self.keys.reason(key.name)}"
         elif name != key.name and key.name not in _OF_EACH_LISTENER:
-            yield f"{name}: valid, but without effect here: {_of_no_listener(key.name)}"
+            yield f"{name}: valid, but has no effect here: {_of_no_listener(key.name)}"
         elif name != key.name and not any(name == _of_listener(each.listener, key.name) for each in self.listeners):
-            yield f"{name}: without effect: no listener of `listeners` is called so (in lower case)"
+            yield f"{name}: has no effect: `listeners` has no listener of that name (a key has it in lower case)"
 
     # -- what several keys say together
 
@@ -463,7 +463,7 @@ def _of_listener(listener: str, name: str) -> str:
 def _of_no_listener(name: str) -> str:
     if name == "num.network.threads":
         return "the processors of a process serve all of its listeners"
-    return f"{name} is of the broker as a whole"
+    return f"{name} applies to the whole broker"
 
 
 def _base_name(name: str) -> str:

@@ -90,7 +90,7 @@ def adopted(
         made = config.with_dynamic(default=usable_default, broker=usable_broker)
     except ValueError as error:  # any error of a parser: the node must start nevertheless
         if tell:
-            LOG.warning("dynamic configuration is not applied, the node goes on with the one before: %s", error)
+            LOG.warning("the dynamic configuration is not applied, and the node keeps the one before: %s", error)
         return config
     if tell:
         _tell(config, made)
@@ -105,11 +105,11 @@ def _tell(was: BrokerConfig, made: BrokerConfig) -> None:
             continue
         key = made.key(name)
         shown = HIDDEN if text is not None and (key is None or key.type == "password") else text
-        LOG.info("%s is %s now", name, "what it is by default" if shown is None else shown)
+        LOG.info("%s is now %s", name, "its default" if shown is None else shown)
         for note in made.note(name) if text is not None else ():
             LOG.warning("%s", note)
         if name in _AT_A_START:
-            LOG.warning("%s is without effect: %s", name, _AT_A_START[name])
+            LOG.warning("%s has no effect: %s", name, _AT_A_START[name])
 
 
 def _usable(config: BrokerConfig, values: Mapping[str, str], *, of_one: bool, tell: bool) -> dict[str, str]:

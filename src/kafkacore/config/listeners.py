@@ -99,7 +99,8 @@ def _check_ports(key: str, text: str, endpoints: Iterable[Endpoint]) -> None:
             raise ConfigError(
                 key,
                 text,
-                f"each listener must have a different port, but for one IPv4 and one IPv6 address; {port} is shared",
+                f"each listener must have a port of its own, but {port} is used twice; only one IPv4 and one IPv6 "
+                "address may share a port",
             )
 
 

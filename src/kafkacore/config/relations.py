@@ -190,7 +190,7 @@ def _check_advertised(config: BrokerConfig) -> None:
     for endpoint in (*config.advertised_listeners, *config.advertised_controller_listeners):
         if endpoint.host == "0.0.0.0":
             key = "advertised.listeners" if config.is_set("advertised.listeners") else "listeners"
-            raise _refuse(config, key, "0.0.0.0 cannot be connected to: advertise an address that clients can reach")
+            raise _refuse(config, key, "clients cannot connect to 0.0.0.0: advertise an address that they can reach")
     if not config.zookeeper_mode and "broker" not in config.process_roles:
         return
     advertised = [endpoint.listener for endpoint in config.advertised_listeners]

@@ -109,7 +109,7 @@ def notes(keys: Keys, values: Mapping[str, str]) -> Iterator[str]:
         elif (problem := stored(key, values)[1]) is not None:
             yield f"{problem}; it is kept and not used"
         elif not key.honoured:
-            yield f"{name}: valid, but without effect here: {keys.reason(name)}"
+            yield f"{name}: valid, but has no effect here: {keys.reason(name)}"
 
 
 def _known(key: Key, broker: BrokerConfig) -> bool:

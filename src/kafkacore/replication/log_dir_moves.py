@@ -104,9 +104,9 @@ class LogDirMoves:
                 await asyncio.sleep(self._backoff_ms / 1000)
                 self._manager.create_future(key, move.path)  # makes the copy again unless it is still there
         except MoveCancelled as error:
-            LOG.info("the move to %s ends: %s", move.path, error)
+            LOG.info("the move to %s was cancelled: %s", move.path, error)
         except Exception:
-            LOG.exception("the move of %s-%d to %s has failed; ask for it again", *key, move.path)
+            LOG.exception("the move of %s-%d to %s has failed; request it again", *key, move.path)
         finally:
             self._moves.pop(key, None)
 
@@ -128,7 +128,7 @@ class LogDirMoves:
             await self._off(self._manager.check_directories)
             self._revert(key, move)
             goes_on = not move.ending and self._may_move(key, move)
-            again = f"it is tried again after {self._backoff_ms} ms" if goes_on else "it is given up"
+            again = f"the broker tries again after {self._backoff_ms} ms" if goes_on else "the broker gives the move up"
             LOG.warning("%s-%d cannot move to %s: %s; %s", *key, move.path, reason(error), again)
             return not goes_on
         return True

@@ -64,7 +64,7 @@ class LeaderEpochCheckpoint:
                 raise MalformedFileError(self.path, f"line {line!r} is not an epoch and an offset")
             epoch, offset = _numbers(self.path, line, fields)
             if not (0 <= epoch <= _MAX_EPOCH and 0 <= offset <= _MAX_OFFSET):
-                raise MalformedFileError(self.path, f"line {line!r} is no epoch and no offset that there can be")
+                raise MalformedFileError(self.path, f"line {line!r} has an epoch or an offset out of range")
             entries.append((epoch, offset))
         return entries
 

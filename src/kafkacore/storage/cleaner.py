@@ -228,10 +228,10 @@ class LogCleaner:
         try:
             self._compact(number, work, keys)
         except CompactionCancelled as error:
-            LOG.info("%s-%d: its compaction is given up: %s", *key, error)
+            LOG.info("%s-%d: its compaction was cancelled: %s", *key, error)
             self._rest(key)
         except UncleanableLog as error:
-            LOG.warning("%s-%d is not compacted any more until the node starts again: %s", *key, error)
+            LOG.warning("%s-%d will not be compacted until the node restarts: %s", *key, error)
             with self._changed:
                 self._uncleanable[key] = handle
         except MemoryError:
@@ -250,10 +250,10 @@ class LogCleaner:
         if directory.offline_errno:
             self._manager.check_directories()
         elif error.errno in _RETRIED:
-            LOG.warning("%s-%d could not be compacted, and is tried again: %s", *key, error)
+            LOG.warning("%s-%d could not be compacted; the cleaner tries again: %s", *key, error)
             self._rest(key)
         else:
-            LOG.warning("%s-%d is not compacted any more until the node starts again: %s", *key, error)
+            LOG.warning("%s-%d will not be compacted until the node restarts: %s", *key, error)
             with self._changed:
                 self._uncleanable[key] = handle
 
@@ -292,7 +292,7 @@ class LogCleaner:
     def _prepare(self, key: Key, handle: PartitionHandle, upper_bound: int) -> None:
         """Raises CompactionCancelled, OSError."""
         if not self._manager.compactions.begin(key, handle):
-            raise CompactionCancelled("the log is moved, or gone")
+            raise CompactionCancelled("the log moves to another directory, or was deleted")
         # A compacted log has gaps. A start after a crash would take them for damage, unless the recovery point says
         # that everything there was synced; the topic's policy may be another one by then.
         if handle.recovery_point < upper_bound:
@@ -301,7 +301,7 @@ class LogCleaner:
 
     def _tell(self, work: Work, end_offset: int, totals: CompactionTotals, elapsed_s: float) -> None:
         LOG.info(
-            "%s-%d is compacted from %d to %d in %.1f s: %d records of %d KiB are left of %d records of %d KiB",
+            "%s-%d was compacted from offset %d to %d in %.1f s: %d records (%d KiB) are left of %d (%d KiB)",
             *work.key,
             work.section.first_dirty,
             end_offset,
@@ -312,7 +312,7 @@ class LogCleaner:
             totals.read_bytes >> 10,
         )
         if totals.keyless_records:
-            LOG.warning("%s-%d: %d records without a key went", *work.key, totals.keyless_records)
+            LOG.warning("%s-%d: compaction removed %d records without a key", *work.key, totals.keyless_records)
 
     def _keep_to_the_rate(self, key: Key, handle: PartitionHandle, moved_bytes: int) -> None:
         """Waits until the rate allows `moved_bytes` more. Raises CompactionCancelled."""
@@ -327,9 +327,11 @@ class LogCleaner:
             if self._stopping:
                 raise CompactionCancelled("the cleaner is closed")
         if self._manager.get(*key) is not handle:
-            raise CompactionCancelled("the log is gone")
+            raise CompactionCancelled("the log was deleted")
         if not self._manager.compactions.may_go_on(key, handle):
-            raise CompactionCancelled("the log is moved, was cut, or is not to be compacted any more")
+            raise CompactionCancelled(
+                "the log moves to another directory, was truncated, or its cleanup.policy has changed"
+            )
 
     def _is_slow_enough(self, now_ns: int) -> bool:
         return int(self._rate_bytes / self._rate * _NS) <= now_ns - self._rate_since_ns

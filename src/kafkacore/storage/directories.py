@@ -159,6 +159,6 @@ def misplaced_metadata(metadata_dir: str, directory: str, files: Files = OS_FILE
     if directory == metadata_dir or not files.exists(misplaced):
         return None
     return (
-        f"{misplaced}: the metadata log is in a data directory; "
-        f"metadata.log.dir={metadata_dir} is where it should be: move it there, or change metadata.log.dir"
+        f"{misplaced}: the metadata log is not in metadata.log.dir={metadata_dir}; "
+        "move it there, or change metadata.log.dir"
     )

@@ -71,14 +71,16 @@ class DirectoryLoad:
 
     def tell_begin(self) -> None:
         if self.total and self.directory.clean:
-            LOG.info("%s was left in order: its %d logs need no recovery", self.directory.path, self.total)
+            LOG.info("%s was shut down cleanly: its %d logs need no recovery", self.directory.path, self.total)
         elif self.total:
-            LOG.info("%s has no %s: its %d logs are recovered", self.directory.path, clean_shutdown.NAME, self.total)
+            LOG.info(
+                "%s has no %s: the node recovers its %d logs", self.directory.path, clean_shutdown.NAME, self.total
+            )
 
     def tell_progress(self) -> None:
         if self.remaining:
             LOG.info(
-                "%s: %d of %d logs remain, and of those under way %d segments; %d segments are done, %d MiB checked",
+                "%s: %d of %d logs remain, with %d segments in those under way; %d segments are done, %d MiB checked",
                 self.directory.path,
                 self.remaining,
                 self.total,

@@ -98,7 +98,7 @@ class FutureLogs:
             known = self._futures.get(key)
             if known is not None:
                 if known.directory is not directory:
-                    raise MoveCancelled(f"{key[0]}-{key[1]} is on its way to {known.directory.path}")
+                    raise MoveCancelled(f"{key[0]}-{key[1]} is being moved to {known.directory.path}")
                 return known
             live = names.partition_directory_name(*key)
             name = names.partition_directory_name(*key, names.Kind.FUTURE, self._new_uuid().hex())

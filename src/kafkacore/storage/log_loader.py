@@ -87,7 +87,7 @@ def _named(path: str, error: OSError, files: Files) -> Exception:
     if error.errno == errno.EINVAL:
         return MalformedFileError(
             os.path.join(path, LEADER_EPOCH),
-            "is malformed; restore it, or remove it: the epochs of the next records are noted again",
+            "is malformed; restore it, or remove it: the node then notes epochs from the next records on",
         )
     if error.errno == errno.EOVERFLOW:
         return MalformedFileError(

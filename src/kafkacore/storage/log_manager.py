@@ -168,7 +168,7 @@ class LogManager:
                 raise LogDirectoryError(f"{second}: the partition is in {first} too; move the older of the two away")
             for one in holders:
                 if one.path != place:
-                    LOG.warning("%s-%d lies in %s, its log in %s is put aside", *key, place, one.path)
+                    LOG.warning("%s-%d is in %s; its log in %s is put aside", *key, place, one.path)
                     one.cleaned.pop(key, None)
                     self._put_aside(one, one.partitions.pop(key), names.Kind.STRAY)
 
@@ -221,7 +221,9 @@ class LogManager:
                 other = self.futures.add(FutureLog(handle, directory, name))
                 if other is not None:
                     path = os.path.join(directory.path, name)
-                    raise LogDirectoryError(f"{path}: {other.path} is on its way too; move the older of the two away")
+                    raise LogDirectoryError(
+                        f"{path}: {other.path} is a future log of the same partition; move the older of the two away"
+                    )
                 continue
             key = (parsed.topic, parsed.partition)
             handle.restore_high_watermark(directory.high_watermarks.get(key, 0))
@@ -292,9 +294,7 @@ class LogManager:
             if handle.topic_id == ZERO:
                 handle.assign_topic_id(topic_id)
             elif handle.topic_id != topic_id:
-                LOG.warning(
-                    "%s-%d: its log is of topic id %s, not %s, and is put aside", *key, handle.topic_id, topic_id
-                )
+                LOG.warning("%s-%d: its log has topic id %s, not %s, and is put aside", *key, handle.topic_id, topic_id)
                 self.delete([key], names.Kind.STRAY)
                 continue
             settled[key] = handle
@@ -498,7 +498,7 @@ class LogManager:
                 except OSError as error:
                     if error.errno in (errno.EMFILE, errno.ENFILE):  # the disk is sound; the next interval tries again
                         LOG.warning(
-                            "%s in %s is not written: %s; it is tried again%s",
+                            "%s in %s could not be written: %s; the node tries again%s",
                             name, directory.path, error.strerror, open_files.explain(error.errno),
                         )  # fmt: skip
                         continue
@@ -555,7 +555,7 @@ class LogManager:
         try:
             clean_shutdown.write(directory.path, broker_epoch, self._files)
         except OSError:
-            LOG.exception("%s was shut in order and cannot be marked so", directory.path)
+            LOG.exception("%s was shut down cleanly, but could not be marked as clean", directory.path)
             self.fail(directory)
 
 
@@ -574,6 +574,6 @@ def _shut(handle: PartitionHandle) -> bool:
     try:
         handle.shut()
     except OSError:
-        LOG.exception("%s-%d could not be shut in order", handle.topic, handle.index)
+        LOG.exception("%s-%d could not be shut down cleanly", handle.topic, handle.index)
         return False
     return handle.state != "failed"

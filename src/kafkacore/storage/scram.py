@@ -40,13 +40,13 @@ def parse_credential(text: str, random_bytes: Callable[[int], bytes] = os.urando
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise ScramError("--add-scram is not UTF-8, as names and passwords are stored: give it so") from None
+        raise ScramError("--add-scram is not valid UTF-8; names and passwords must be UTF-8") from None
     name, equals, rest = text.strip().partition("=")
     mechanism = MECHANISMS.get(name)
     if not equals or mechanism is None:
         raise ScramError(f"--add-scram must begin with {' or '.join(f'{each}=' for each in MECHANISMS)}")
     if not (rest.startswith("[") and rest.endswith("]")):
-        raise ScramError(f"--add-scram {name}= must go on with what is known of a user, in [ and ]")
+        raise ScramError(f"--add-scram {name}= must be followed by the fields of a user, in [ and ]")
     given = dict(_component(name, each) for each in rest[1:-1].split(","))
     user, iterations = given.pop("name", None), _iterations(name, given.pop("iterations", None))
     if not user:
@@ -54,7 +54,7 @@ def parse_credential(text: str, random_bytes: Callable[[int], bytes] = os.urando
     salt = _base64(name, "salt", given.pop("salt", None))
     password, salted = given.pop("password", None), _base64(name, "saltedpassword", given.pop("saltedpassword", None))
     if given:
-        raise ScramError(f"--add-scram {name} does not know {', '.join(sorted(given))}")
+        raise ScramError(f"--add-scram {name} has unknown fields: {', '.join(sorted(given))}")
     if password is not None:
         salt = random_bytes(SALT_BYTES) if salt is None else salt
         salted = hashlib.pbkdf2_hmac(mechanism.digest, password.encode(), salt, iterations)
@@ -89,7 +89,7 @@ def _iterations(mechanism: str, text: str | None) -> int:
         return MIN_ITERATIONS
     if not (text.isascii() and text.isdigit() and MIN_ITERATIONS <= int(text) <= MAX_ITERATIONS):
         raise ScramError(
-            f"--add-scram {mechanism} iterations={text}: there may be {MIN_ITERATIONS} to {MAX_ITERATIONS}"
+            f"--add-scram {mechanism} iterations={text}: must be from {MIN_ITERATIONS} to {MAX_ITERATIONS}"
         )
     return int(text)
 

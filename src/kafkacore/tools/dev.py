@@ -42,7 +42,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="create a topic unless it exists (NAME alone: with one partition); repeatable",
     )
     parser.add_argument("--port", type=int, default=0, metavar="N", help="the port for clients (default: a free one)")
-    parser.add_argument("--dir", metavar="D", help="keep the files of the node there, or continue the node found there")
+    parser.add_argument(
+        "--dir", metavar="D", help="keep the node's files in this directory; continues a node whose files are there"
+    )
     parser.add_argument(
         "--override",
         action="append",
@@ -50,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="KEY=VALUE",
         help="set a configuration key; repeatable",
     )
-    parser.add_argument("--json", action="store_true", help="print where the node is as one line of JSON")
+    parser.add_argument("--json", action="store_true", help="print the node's addresses as one line of JSON")
     parser.add_argument("--with-parent", action="store_true", help="stop when the process that started this one ends")
 
 

@@ -266,10 +266,10 @@ def test_keys_without_effect_are_kept_and_reported(tmp_path, caplog):
         "my.plugin.key: unknown key, kept but not used",
         "log.segment.byte: unknown key, kept but not used; do you mean log.segment.bytes?",
         "zookeeper.set.acl: removed in Kafka 4.0, has no effect in KRaft mode",
-        "quota.window.num: valid, but without effect here: quotas are stored and not enforced yet",
-        f"{of_one}: valid, but without effect here: max.connections.per.ip is of the broker as a whole",
-        f"{misspelt}: without effect: no listener of `listeners` is called so (in lower case)",
-        f"{threads}: valid, but without effect here: the processors of a process serve all of its listeners",
+        "quota.window.num: valid, but has no effect here: quotas are stored and not enforced yet",
+        f"{of_one}: valid, but has no effect here: max.connections.per.ip applies to the whole broker",
+        f"{misspelt}: has no effect: `listeners` has no listener of that name (a key has it in lower case)",
+        f"{threads}: valid, but has no effect here: the processors of a process serve all of its listeners",
     }
 
 

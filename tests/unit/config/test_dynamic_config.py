@@ -83,7 +83,7 @@ def test_unusable_stored_values_are_ignored_and_logged(caplog):
     assert config.dynamic_broker == {"message.max.bytes": "5000"}
     assert config.dynamic_default == {}
     told = "\n".join(caplog.messages)
-    assert "message.max.bytes is 5000 now" in told
+    assert "message.max.bytes is now 5000" in told
     for name in (*stored, "principal.builder.class"):
         assert name in told
 
@@ -115,13 +115,13 @@ def test_node_starts_when_a_parser_raises_an_unexpected_error(place, caplog, mon
 
 def test_setting_of_one_listener_is_logged_when_it_applies_to_the_broker_only(caplog):
     adopted(CONFIG, {}, {"listener.name.plaintext.max.connections.per.ip": "4"})
-    assert "without effect here: max.connections.per.ip is of the broker as a whole" in caplog.text
+    assert "has no effect here: max.connections.per.ip applies to the whole broker" in caplog.text
     caplog.clear()
     adopted(CONFIG, {"listener.name.plaintext.num.network.threads": "4"}, {})
-    assert "without effect here: the processors of a process serve all of its listeners" in caplog.text
+    assert "has no effect here: the processors of a process serve all of its listeners" in caplog.text
     caplog.clear()
     adopted(CONFIG, {"max.connections": "4", "listener.name.plaintext.max.connections": "4"}, {})
-    assert "without effect" not in caplog.text
+    assert "has no effect" not in caplog.text
 
 
 @pytest.mark.parametrize("name", ["max.connections", "listener.name.plaintext.max.connection.creation.rate"])
@@ -138,12 +138,12 @@ def test_secret_is_not_logged(caplog):
         config = adopted(CONFIG, {}, {"listener.name.plaintext.ssl.key.password": "topsecret", "custom": "topsecret"})
     assert config.get("custom") == "topsecret"
     assert "topsecret" not in caplog.text
-    assert "without effect here: encryption is not there yet" in caplog.text
+    assert "has no effect here: encryption is not there yet" in caplog.text
 
 
 def test_key_that_needs_a_restart_is_logged(caplog):
     adopted(CONFIG, {"num.network.threads": "5"}, {})
-    assert "num.network.threads is without effect" in caplog.text
+    assert "num.network.threads has no effect" in caplog.text
 
 
 def test_removed_setting_returns_to_its_default(caplog):
@@ -151,7 +151,7 @@ def test_removed_setting_returns_to_its_default(caplog):
     with caplog.at_level(logging.INFO, "kafkacore.config"):
         without = adopted(with_it, {}, {})
     assert without.message_max_bytes == 1_048_588
-    assert "message.max.bytes is what it is by default now" in caplog.text
+    assert "message.max.bytes is now its default" in caplog.text
     assert adopted(without, {}, {}) is without
 
 

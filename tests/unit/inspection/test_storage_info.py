@@ -224,7 +224,7 @@ def test_missing_or_torn_metadata_log_is_reported(node):
     os.rename(metadata, node.root / "b" / "__cluster_metadata-0")
     missing, *_ = sorted(node.info()[0])
     assert missing.startswith("a/__cluster_metadata-0: the metadata log is missing, though the node has run")
-    assert any("is in a data directory" in problem for problem in node.info()[0])
+    assert any("is not in metadata.log.dir" in problem for problem in node.info()[0])
 
 
 def test_torn_bootstrap_checkpoint_is_reported(node):

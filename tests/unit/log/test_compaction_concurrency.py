@@ -78,8 +78,8 @@ def log_of_two_segments(disk: SimulatedDisk, settings: LogSettings) -> tuple[Log
     return manager, handle
 
 
-def test_compaction_gives_up_undamaged_a_log_that_is_truncated_while_it_is_read() -> None:
-    """The file then holds half of its batches, and later records."""
+def test_compaction_leaves_the_log_undamaged_when_it_is_truncated_meanwhile() -> None:
+    """After the truncation the file has half of its batches, and later other records."""
     cancelled = 0
     for number in range(CUTS):
         disk = SimulatedDisk()
@@ -102,8 +102,8 @@ def test_compaction_gives_up_undamaged_a_log_that_is_truncated_while_it_is_read(
     assert cancelled
 
 
-def test_compaction_gives_up_without_a_disk_failure_when_the_log_is_being_truncated() -> None:
-    """Its first look at an index is as long as the index was."""
+def test_compaction_ends_without_a_disk_failure_when_the_log_is_being_truncated() -> None:
+    """The compaction's first look at an index uses the length that the index had before the truncation."""
     for number in range(CUTS):
         disk = SimulatedDisk()
         settings = LogSettings(segment_bytes=200_000, index_interval_bytes=100, compact_policy=True)
@@ -126,7 +126,7 @@ def of_size(value_bytes: int) -> bytes:
     return builder.build()
 
 
-def test_no_reader_sees_an_aborted_record() -> None:
+def test_compaction_never_shows_an_aborted_record_to_a_reader() -> None:
     disk = SimulatedDisk()
     disk.make_directories("/data")
     manager = LogManager(disk.environment(), ["/data"], lambda topic: SETTINGS, files=disk)

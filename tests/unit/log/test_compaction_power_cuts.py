@@ -90,7 +90,7 @@ def reference() -> tuple[int, int, list[object]]:
 
 
 @pytest.mark.parametrize("ordered", [True, False], ids=["a journal of names", "names in any order"])
-def test_group_is_whole_before_or_after_compaction_when_the_power_goes_out(
+def test_compaction_changes_a_group_of_segments_wholly_or_not_at_all_when_the_power_is_cut(
     reference: tuple[int, int, list[object]], ordered: bool
 ) -> None:
     first, last, states = reference
@@ -145,7 +145,7 @@ def test_compaction_ends_without_loss_when_the_disk_is_full(reference: tuple[int
     manager.close()
 
 
-def test_first_empty_segments_are_deleted_first() -> None:
+def test_compaction_deletes_the_first_empty_segments_first() -> None:
     """The compacted segment ends before these, so a start cannot know that it replaced them. A later record of a key
     is never deleted before the earlier ones."""
 
@@ -208,7 +208,7 @@ FORMER = {0: b"first", 2: b"second"}
     ],
     ids=["a swap", "names on their way", "names under way, the records last"],
 )
-def test_start_ends_like_the_next_one_when_it_loses_its_power_too(left: dict[str, str], taken_back: bool) -> None:
+def test_start_gives_the_same_log_when_an_earlier_start_lost_its_power(left: dict[str, str], taken_back: bool) -> None:
     fresh = {part: batch(1, 0, False) if part == LOG else b"new" + part.encode() for part in left}
 
     def left_by_a_crash() -> SimulatedDisk:

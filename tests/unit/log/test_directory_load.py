@@ -156,7 +156,7 @@ def test_metrics_report_the_remaining_logs_and_segments_during_recovery(caplog: 
     disk.slow_down(0)
     loading.join()
     assert shown(manager) == {}
-    assert "/data has no .kafka_cleanshutdown: its 2 logs are recovered" in caplog.text
+    assert "/data has no .kafka_cleanshutdown: the node recovers its 2 logs" in caplog.text
     assert "2 logs are loaded after" in caplog.text
     manager.close()
 

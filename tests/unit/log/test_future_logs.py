@@ -332,7 +332,7 @@ def test_cancelled_move_leaves_the_log_in_its_directory(paths: tuple[str, str]) 
     manager = manager_of(paths)
     handle = led(manager, paths[0])
     manager.create_future(KEY, paths[1])
-    with pytest.raises(MoveCancelled, match="on its way to"):
+    with pytest.raises(MoveCancelled, match="is being moved to"):
         manager.create_future(KEY, paths[0])
     manager.futures.copy(KEY, 8192)
     manager.drop_future(KEY)

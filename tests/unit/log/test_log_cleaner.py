@@ -479,7 +479,7 @@ def test_records_without_a_key_are_removed(node: Node, caplog: pytest.LogCapture
     fill(handle)
     node.clean()
     assert None not in keys_of(handle)
-    assert "1 records without a key went" in caplog.text
+    assert "compaction removed 1 records without a key" in caplog.text
 
 
 # --- limits ---

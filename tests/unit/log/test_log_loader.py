@@ -307,7 +307,7 @@ def test_abort_marker_adds_to_the_transaction_index(tmp_path: Path) -> None:
     assert (tmp_path / "t-0" / f"{0:020d}.txnindex").stat().st_size == ABORTED_ENTRY_BYTES
 
 
-def test_deleted_segment_takes_its_transaction_index_along_even_when_that_cannot_be_opened(tmp_path: Path) -> None:
+def test_deletion_of_a_segment_removes_its_transaction_index_when_that_cannot_be_opened(tmp_path: Path) -> None:
     disk, begun, aborted = FaultDisk(), records(0, 7), marker(0, 7, ABORT)
     settings = LogSettings(segment_bytes=len(begun) + len(aborted), retention_bytes=0)
     handle = PartitionHandle(LogDirectory(disk.environment(), str(tmp_path)), "t", 0, Uuid.random(), settings)

@@ -89,7 +89,7 @@ def test_load_checks_every_batch_behind_the_recovery_point_after_a_crash(
     with log.open("ab") as file:
         file.write(batch()[:70])
     manager = manager_of(tmp_path)
-    assert "its 2 logs are recovered" in caplog.text
+    assert "the node recovers its 2 logs" in caplog.text
     checked = sum(each.size_bytes for each in manager.get("orders", 0).segments())  # type: ignore[union-attr]
     assert f"orders-0: 3 segments, {checked} bytes are recovered" in caplog.text
     assert manager.get("orders", 0).end_offset == 90  # type: ignore[union-attr]

@@ -29,7 +29,7 @@ def record() -> bytes:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
-def test_start_makes_a_whole_log_of_every_row(tmp_path: Path, row: Row) -> None:
+def test_start_repairs_the_log_of_every_row(tmp_path: Path, row: Row) -> None:
     now_ms = int(time.time() * 1000)
     base = tmp_path / "data"
     damaged_logs.prepare(base, now_ms, row)

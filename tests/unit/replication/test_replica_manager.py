@@ -278,7 +278,7 @@ def test_setting_without_effect_is_logged_once_for_equal_topics(world: World, ca
         setting = ConfigRecord(resource_type=2, resource_name=name, name="remote.storage.enable", value="false")
         world.topic(name, topic_id, setting, partition(topic_id, 0))
     told = [each for each in caplog.messages if "remote.storage.enable" in each]
-    assert told == ["topic a: remote.storage.enable: valid, but without effect here: tiered storage is not there yet"]
+    assert told == ["topic a: remote.storage.enable: valid, but has no effect here: tiered storage is not there yet"]
 
 
 def test_topic_with_settings_of_an_older_release_is_served(world: World, caplog: Any) -> None:

@@ -200,7 +200,7 @@ def test_group_setting_without_effect_is_logged_when_it_is_stored(asked: Asked, 
     assert caplog.messages == []
     assert asked.incremental(change) == [(0, None)]
     assert caplog.messages == [
-        "g: share.isolation.level: valid, but without effect here: share groups are not there yet"
+        "g: share.isolation.level: valid, but has no effect here: share groups are not there yet"
     ]
 
 
@@ -208,7 +208,7 @@ def test_log_has_few_lines_when_one_request_changes_very_many_groups(asked: Aske
     groups = [changes(GROUP, f"g{n}", ("share.isolation.level", SET, "read_committed")) for n in range(500)]
     assert asked.incremental(*groups) == [(0, None)] * 500
     assert len(caplog.messages) == 11
-    assert caplog.messages[0].startswith("g0: share.isolation.level: valid, but without effect here")
+    assert caplog.messages[0].startswith("g0: share.isolation.level: valid, but has no effect here")
     assert caplog.messages[-1] == "490 more settings of the same request have no effect on this node"
 
 

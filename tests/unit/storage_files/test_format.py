@@ -197,13 +197,13 @@ def test_formatted_directory_is_skipped_when_requested(config, tmp_path):
         ({}, {"add_scram": ("SCRAM-SHA-256=[password=b]",)}, "names no user"),
         ({}, {"add_scram": ("SCRAM-SHA-256=[name=a]",)}, "needs password=, or saltedpassword= with its salt="),
         ({}, {"add_scram": ("SCRAM-SHA-256=[name=a,saltedpassword=YCE=]",)}, "with its salt="),
-        ({}, {"add_scram": ("SCRAM-SHA-256=[name=a,password=b,iterations=4095]",)}, "there may be 4096 to 16384"),
-        ({}, {"add_scram": ("SCRAM-SHA-256=[name=a,password=b,iterations=16385]",)}, "there may be 4096 to 16384"),
+        ({}, {"add_scram": ("SCRAM-SHA-256=[name=a,password=b,iterations=4095]",)}, "must be from 4096 to 16384"),
+        ({}, {"add_scram": ("SCRAM-SHA-256=[name=a,password=b,iterations=16385]",)}, "must be from 4096 to 16384"),
         ({}, {"add_scram": ("SCRAM-SHA-256=[name=a,password=b,salt=?]",)}, "salt is not base64"),
-        ({}, {"add_scram": ("SCRAM-SHA-256=[name=a,password=b,colour=c]",)}, "does not know colour"),
+        ({}, {"add_scram": ("SCRAM-SHA-256=[name=a,password=b,colour=c]",)}, "has unknown fields: colour"),
         ({}, {"add_scram": ("SCRAM-SHA-256=[name=a,secret]",)}, "has a part without ="),
-        ({}, {"add_scram": ("SCRAM-SHA-256=[name=\udcff,password=b]",)}, "is not UTF-8"),
-        ({}, {"add_scram": ("SCRAM-SHA-256=[name=a,password=\udcff]",)}, "is not UTF-8"),
+        ({}, {"add_scram": ("SCRAM-SHA-256=[name=\udcff,password=b]",)}, "is not valid UTF-8"),
+        ({}, {"add_scram": ("SCRAM-SHA-256=[name=a,password=\udcff]",)}, "is not valid UTF-8"),
         (DYNAMIC, {"initial_controllers": f"{INITIAL},{INITIAL}"}, "has node id 1 twice"),
     ],
 )
@@ -340,7 +340,7 @@ def test_a_copied_directory_stops_the_start(config, tmp_path):
 def test_a_metadata_log_in_a_data_directory_stops_the_start(config, tmp_path):
     format_all(config())
     os.mkdir(f"{tmp_path}/b/__cluster_metadata-0")
-    with pytest.raises(LogDirectoryError, match=r"b/__cluster_metadata-0: the metadata log is in a data directory"):
+    with pytest.raises(LogDirectoryError, match=r"b/__cluster_metadata-0: the metadata log is not in metadata.log.dir"):
         open_directories(config(), NOW_MS)
 
 

@@ -1,4 +1,5 @@
-"""Metrics of the group coordinator and of the log cleaner have the names of Apache Kafka 4.3."""
+"""Metrics have the names of Apache Kafka: those of the group coordinator and the log cleaner of 4.3, those of KRaft of
+3.9 and 4.3."""
 
 import re
 
@@ -7,6 +8,7 @@ from confluent_kafka.admin import AdminClient
 
 from brokers import APACHE
 from java_classes import string_literals
+from kafkacore.observability.catalogue import METRICS
 from kafkacore.server.metrics import broker_metrics
 from kafkacore.testing import Broker
 from processes import PEERS, need, wait_until
@@ -71,3 +73,69 @@ def test_every_metric_exists_or_has_a_reason_to_be_missing(ours):
 
 def test_no_metric_has_a_name_that_kafka_lacks(ours):
     assert ours - names_in_the_jars() == set()
+
+
+# --- KRaft -----------------------------------------------------------------------------------------------------------
+
+SERVER_METRICS = {
+    "apache-4.3": ("server", "org.apache.kafka.server.metrics"),
+    "apache-3.9": (None, "kafka.server.metadata"),
+}
+QUORUM_CLASSES = (
+    ("raft", "org.apache.kafka.raft.internals.KafkaRaftMetrics", "raft-metrics"),
+    (
+        "metadata",
+        "org.apache.kafka.controller.metrics.QuorumControllerMetrics",
+        "KafkaController|ControllerEventManager",
+    ),
+    ("metadata", "org.apache.kafka.controller.metrics.ControllerMetadataMetrics", "KafkaController|ControllerStats"),
+    ("metadata", "org.apache.kafka.image.loader.metrics.MetadataLoaderMetrics", "MetadataLoader"),
+    ("metadata", "org.apache.kafka.image.publisher.metrics.SnapshotEmitterMetrics", "SnapshotEmitter"),
+)
+# Names of metrics among the literals of these classes: words with capitals, or words with hyphens.
+QUORUM_NAME = re.compile(r"[A-Z][a-z]+([A-Z][a-z]+)+|[a-z]+(-[a-z]+)+")
+NO_QUORUM_METRICS = {
+    "KafkaController", "ControllerEventManager", "ControllerStats", "MetadataLoader", "SnapshotEmitter",
+    "BrokerMetadataListener", "broker-metadata-metrics", "node-metrics", "feature-name",
+    # Sensors, and values of current-state.
+    "commit-latency", "election-latency", "fetch-records", "append-records", "poll-idle-ratio", "unattached-voted",
+    "prospective-voted",
+}  # fmt: skip
+ABSENT_OF_THE_QUORUM = {
+    r"Zk.*|MigratingZkBrokerCount": "there is no migration from ZooKeeper here: 3.9 does it",
+    r"MetadataBatch(ProcessingTimeUs|Sizes)": "a broker takes the roots of a controller beside it, not batches",
+}
+
+
+def quorum_names(name):
+    release = APACHE[name]
+    jars = PEERS / f"kafka-{release}"
+    need((jars / ".complete").exists(), "no jars of Apache Kafka: make peers")
+    found = set()
+    for jar, class_name, _ in QUORUM_CLASSES:
+        found |= string_literals(jars / f"kafka-{jar}-{release}.jar", class_name)
+    server, package = SERVER_METRICS[name]
+    path = jars / (f"kafka-{server}-{release}.jar" if server else f"kafka_2.13-{release}.jar")
+    found |= string_literals(path, f"{package if server else 'kafka.server.metadata'}.BrokerServerMetrics")
+    if server:
+        found |= string_literals(path, f"{package}.NodeMetrics")
+    return {each for each in found if QUORUM_NAME.fullmatch(each)} - NO_QUORUM_METRICS
+
+
+def quorum_metrics_of_ours():
+    types = {"broker-metadata-metrics", "node-metrics"} | {
+        each for _, _, shown in QUORUM_CLASSES for each in shown.split("|")
+    }
+    return {name for type_, name in METRICS if type_ in types}
+
+
+def test_metrics_of_the_quorum_are_those_of_either_release():
+    shipped = {name: quorum_names(name) for name in APACHE}
+    assert "NewActiveControllersCount" in shipped["apache-3.9"]
+    assert "number-of-voters" in shipped["apache-4.3"] - shipped["apache-3.9"]
+    theirs, found = set.union(*shipped.values()), quorum_metrics_of_ours()
+    assert found - theirs == set(), "names that no release ships"
+    missing = theirs - found
+    assert {name for name in missing if not any(re.fullmatch(each, name) for each in ABSENT_OF_THE_QUORUM)} == set()
+    for pattern in ABSENT_OF_THE_QUORUM:
+        assert any(re.fullmatch(pattern, name) for name in missing), f"nothing is absent by the name of {pattern}"

@@ -71,7 +71,7 @@ PreferredReplicaImbalanceCount gauge partitions partitions that are not led by t
 MetadataErrorCount gauge errors errors at which this controller could not apply metadata
 LastAppliedRecordOffset gauge offset the last record that this controller applied, committed or not
 LastAppliedRecordTimestamp gauge ms the time of the last record that this controller applied
-LastAppliedRecordLagMs gauge ms the age of the last applied record; 0 on the active controller
+LastAppliedRecordLagMs gauge ms the age of the last record that this controller applied
 LastCommittedRecordOffset gauge offset the last record that is committed, as this controller knows
 NewActiveControllersCount gauge elections the leaders of the quorum that this controller has seen begin
 TimedOutBrokerHeartbeatCount gauge heartbeats heartbeats that waited for longer than half of their interval

@@ -119,7 +119,7 @@ class RaftDriver:
 
     async def stop(self) -> None:
         """Resigns if this replica leads, syncs the log, and answers waiting requests with BROKER_NOT_AVAILABLE."""
-        if "raft" not in self.__dict__:
+        if not self.started:
             return  # an error in its files stopped the start
         self.raft.resign()
         self._pump()
@@ -139,6 +139,10 @@ class RaftDriver:
         await self._blocking(self._log.flush)
 
     # --- requests ---
+
+    @property
+    def started(self) -> bool:
+        return "raft" in self.__dict__
 
     @property
     def leader_id(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from typing import Final
 
 WINDOW_MS: Final = 30_000  # the default of metrics.sample.window.ms; two windows count
@@ -50,3 +51,19 @@ class Recent:
         if now_ms - before_ms >= 2 * WINDOW_MS:
             return began_ms, count, total, most
         return before_ms, before + count, before_total + total, max(before_most, most)
+
+
+class Distribution:
+    """How often values in milliseconds were at most 1, 2, 4, ... since the start."""
+
+    bounds: Final = tuple(float(1 << power) for power in range(17))
+
+    __slots__ = ("counts", "total")
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(self.bounds) + 1)  # one more, for higher values
+        self.total = 0.0
+
+    def record(self, value_ms: float) -> None:
+        self.counts[bisect_left(self.bounds, value_ms)] += 1
+        self.total += value_ms

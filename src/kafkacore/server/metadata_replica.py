@@ -103,6 +103,9 @@ class MetadataReplica:
             on_fault=on_fault,
         )
 
+    def wall_ms(self) -> int:
+        return self._environment.wall_ms()
+
     def now_ms(self) -> int:
         return self._environment.monotonic_ns() // 1_000_000
 

@@ -39,8 +39,6 @@ def broker_metrics(broker: BrokerServer) -> Iterator[Sample]:
         yield from cleaner_metrics(broker.cleaner)
     if broker.context.groups_made is not None:
         yield from group_metrics(broker.context.groups)
-    image = broker.context.image
-    yield sample("broker-metadata-metrics", "last-applied-record-offset", image.offset)
     yield sample("FetchSessionCache", "NumIncrementalFetchSessions", len(broker.context.fetch_sessions))
     cached = broker.context.fetch_sessions.partition_count
     yield sample("FetchSessionCache", "NumIncrementalFetchPartitionsCached", cached)

@@ -37,6 +37,12 @@ from kafkacore.server.metadata_replica import MetadataReplica, Quorum
 from kafkacore.server.metadata_store import MetadataInMemory, MetadataOnDisk, MetadataStore
 from kafkacore.server.metrics import broker_metrics, recovery_metrics
 from kafkacore.server.missing import refuse_what_is_missing
+from kafkacore.server.quorum_metrics import (
+    ControllerMetrics,
+    broker_metadata_metrics,
+    metadata_metrics,
+    replica_metrics,
+)
 from kafkacore.server.registrar import RegistrationRefused
 from kafkacore.storage import clean_shutdown
 from kafkacore.storage.clean_shutdown import NO_EPOCH
@@ -232,7 +238,7 @@ class Node:
             await self._start_metrics(runtime)
         if "broker" in config.process_roles:
             await self._start_broker(runtime, directories)
-        self._show_planes()
+        self._show_planes(runtime)
         LOG.info("node %d is ready: %s", config.node_id, self.addresses)
 
     async def _start_controller(self, runtime: Runtime, directories: NodeDirectories) -> None:
@@ -434,16 +440,23 @@ class Node:
             registry.add(source)
             self._undo.append(lambda: registry.remove(source))
 
-    def _show_planes(self) -> None:
+    def _show_planes(self, runtime: Runtime) -> None:
         if self._metrics is None:
             return
 
         for role in (self._broker, self._controller):
             if role is not None:
                 self._show(plane_source(role.plane))
-        broker = self._broker
+        broker, controller, feed = self._broker, self._controller, self._feed
         if broker is not None:
             self._show(lambda: broker_metrics(broker))
+        if controller is not None:
+            self._show(ControllerMetrics(controller, lambda: self.fault))
+        replica, loop = self._replica, runtime.loop(CONTROLLER)
+        self._show(lambda: replica_metrics(replica, loop))
+        self._show(lambda: metadata_metrics(replica, controller, None if broker is None else feed.publisher.image))
+        if broker is not None:
+            self._show(lambda: broker_metadata_metrics(feed.publisher.image, replica, self.config, self.fault))
 
     def _show_recovery(self, manager: LogManager) -> None:
         def source() -> Iterable[Sample]:

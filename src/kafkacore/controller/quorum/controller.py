@@ -18,6 +18,7 @@ from kafkacore.config import BrokerConfig
 from kafkacore.config.dynamic import adopted
 from kafkacore.controller import quorum as on_request
 from kafkacore.controller.quorum import activation, cluster
+from kafkacore.controller.quorum.counts import Counts
 from kafkacore.controller.quorum.decisions import Decision, Settings
 from kafkacore.controller.quorum.liveness import Liveness
 from kafkacore.controller.quorum.periodic_elections import PeriodicElections
@@ -97,12 +98,22 @@ class QuorumController:
         self._liveness = Liveness(settings.config.broker_session_timeout_ms)
         self._elections = PeriodicElections(settings.config, now_ms())
         self._last_append_ms = 0
+        self.counts = Counts()
 
     # --- state ---
 
     @property
     def active(self) -> bool:
         return self._active_epoch >= 0
+
+    @property
+    def head_offset(self) -> int:
+        """The last record that was applied; on the active controller it may not be committed yet."""
+        return self._head.offset
+
+    def silences(self) -> dict[int, int]:
+        """On the active controller: milliseconds since the last heartbeat of each broker. Any thread may ask."""
+        return self._liveness.silences(self._now_ms()) if self.active else {}
 
     @property
     def next_tick_ms(self) -> int:
@@ -153,7 +164,8 @@ class QuorumController:
     async def heartbeat(self, caller: Caller, request: Any) -> Any:
         """STALE_BROKER_EPOCH."""
         # A heartbeat counts from its arrival, however long its decision takes (KAFKA-15019).
-        self._liveness.heard(request.broker_id, request.broker_epoch, self._now_ms())
+        arrived_ms = self._now_ms()
+        self._liveness.heard(request.broker_id, request.broker_epoch, arrived_ms)
         self._require_active()
         decision = cluster.heartbeat(self._head, self._settings, self._liveness, request)
         settled = self._head.brokers.get(request.broker_id) is self.image.brokers.get(request.broker_id)
@@ -164,6 +176,8 @@ class QuorumController:
         if broker is not None and broker.in_controlled_shutdown:
             self._liveness.leaves_after(broker.broker_id, offset)
         await self._until_committed(offset)
+        if self._now_ms() - arrived_ms > self._settings.config.broker_heartbeat_interval_ms // 2:
+            self.counts.late_heartbeats += 1
         return decision.response
 
     async def unregister_broker(self, caller: Caller, request: Any) -> Any:
@@ -358,10 +372,12 @@ class QuorumController:
         return on_request.topics.TopicDescriptions(self._settings.config)
 
     def _commit(self, image: MetadataImage, delta: MetadataDelta | None) -> None:
-        self.image = image
+        before, self.image = self.image, image
         if delta is None or (delta.configs and any(kind == BROKER for kind, _ in delta.configs)):
             self._adopt_config(image)
         self._on_root(image, delta)
+        if delta is not None and delta.partition_rows:
+            self.counts.leaders_changed(before, image, delta.partition_rows)
 
     def _adopt_config(self, image: MetadataImage) -> None:
         """Dynamic settings of this node and of all nodes count like those of its server.properties (KIP-226)."""
@@ -383,6 +399,7 @@ class QuorumController:
             async with asyncio.timeout(max(0, request.timeout_ms) / 1000):
                 return await self._write(decide)
         except TimeoutError:
+            self.counts.timed_out += 1
             raise error_for(
                 ErrorCode.REQUEST_TIMED_OUT, f"not committed within {request.timeout_ms} ms; it may still be"
             ) from None
@@ -391,9 +408,13 @@ class QuorumController:
         self._require_active()
         if len(self._waiting) >= MAX_WAITING:
             raise error_for(ErrorCode.REQUEST_TIMED_OUT, f"{MAX_WAITING} decisions already wait for their commit")
+        began_ms = self._now_ms()
+        self.counts.started += 1
         decision = decide()
         # Also without records: the answer rests on earlier decisions that may not be committed yet.
-        await self._until_committed(self._append(decision))
+        offset = self._append(decision)
+        self.counts.computing_ms.record(self._now_ms() - began_ms)
+        await self._until_committed(offset)
         return decision.response
 
     async def _until_committed(self, offset: int) -> None:

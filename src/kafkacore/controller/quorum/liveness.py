@@ -29,10 +29,14 @@ class HearingTime:
         self._last_ms: int | None = None
 
     def at(self, now_ms: int) -> int:
-        if self._last_ms is not None:
-            self._heard_ms += min(max(now_ms - self._last_ms, 0), self.pulse_ms)
-        self._last_ms = now_ms
+        self._heard_ms, self._last_ms = self.peek(now_ms), now_ms
         return self._heard_ms
+
+    def peek(self, now_ms: int) -> int:
+        """As `at`, and changes nothing."""
+        if self._last_ms is None:
+            return self._heard_ms
+        return self._heard_ms + min(max(now_ms - self._last_ms, 0), self.pulse_ms)
 
 
 class Contact:
@@ -92,6 +96,11 @@ class Liveness:
             contact is not None and contact.heard and contact.epoch == epoch
             and self._time.at(now_ms) - contact.last_ms < self.session_timeout_ms
         )  # fmt: skip
+
+    def silences(self, now_ms: int) -> dict[int, int]:
+        """Milliseconds since the last heartbeat of each broker. Any thread may ask."""
+        time_ms = self._time.peek(now_ms)
+        return {each.broker_id: max(time_ms - each.last_ms, 0) for each in list(self._contacts.values())}
 
     def wait_ms(self, now_ms: int) -> int:
         """Milliseconds until `expired` must be called again: when the next session may end, and in each pulse."""

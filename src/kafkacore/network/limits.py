@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from functools import cache
 from typing import Any, Final, NamedTuple
 
@@ -55,23 +56,48 @@ class PlaneLimits(NamedTuple):
         return next(found, (self.max_connections, self.per_second()))
 
     def native(self) -> dict[str, int]:
-        """As `NativePlane` takes them."""
-        return {
-            "max_request_bytes": self.socket_request_max_bytes,
-            # In Kafka a negative time has no end.
-            "idle_ms": self.connections_max_idle_ms if self.connections_max_idle_ms > 0 else 1 << 50,
-            "slow_frame_ms": self.slow_frame_ms,
-            "slow_frame_bytes": self.slow_request_bytes_per_second * self.slow_frame_ms // 1000,
-            "half_closed_ms": self.half_closed_ms,
-            "max_connections": self.max_connections,
-            "max_connections_per_ip": self.max_connections_per_ip,
-            "answers_depth": self.answers_depth,
-            "answers_bytes": self.answers_bytes,
-            "turn_frames": self.turn_frames,
-            "turn_bytes": self.turn_bytes,
-            "send_buffer_bytes": self.socket_send_buffer_bytes,
-            "receive_buffer_bytes": self.socket_receive_buffer_bytes,
+        """As `NativePlane` takes them, except for those in OF_THE_PLANE."""
+        made = {
+            limit.native: getattr(self, name)
+            for name, limit in LIMITS.items()
+            if limit.native and limit.native not in OF_THE_PLANE
         }
+        # In Kafka a negative time has no end.
+        made["idle_ms"] = self.connections_max_idle_ms if self.connections_max_idle_ms > 0 else 1 << 50
+        made["slow_frame_bytes"] = self.slow_request_bytes_per_second * self.slow_frame_ms // 1000
+        return made
+
+
+class Limit(NamedTuple):
+    """How a field of PlaneLimits is set, and where it goes."""
+
+    key: str  # of server.properties; empty where no key sets it
+    native: str  # the argument of NativePlane; empty where Python applies the limit
+    unit: str
+
+
+# Every limit that is one number, by its field of PlaneLimits.
+LIMITS: Final[Mapping[str, Limit]] = {
+    "queued_max_requests": Limit("queued.max.requests", "ring_capacity", "requests"),
+    "queued_max_request_bytes": Limit("queued.max.request.bytes", "memory_bytes", "bytes"),
+    "socket_request_max_bytes": Limit("socket.request.max.bytes", "max_request_bytes", "bytes"),
+    "connections_max_idle_ms": Limit("connections.max.idle.ms", "idle_ms", "ms"),
+    "max_connections": Limit("max.connections", "max_connections", "connections"),
+    "max_connections_per_ip": Limit("max.connections.per.ip", "max_connections_per_ip", "connections"),
+    "max_connection_creation_rate": Limit("max.connection.creation.rate", "", "connections per second"),
+    "socket_listen_backlog_size": Limit("socket.listen.backlog.size", "", "connections"),
+    "socket_send_buffer_bytes": Limit("socket.send.buffer.bytes", "send_buffer_bytes", "bytes"),
+    "socket_receive_buffer_bytes": Limit("socket.receive.buffer.bytes", "receive_buffer_bytes", "bytes"),
+    "slow_request_bytes_per_second": Limit("slow.request.bytes.per.second", "slow_frame_bytes", "bytes per second"),
+    "slow_frame_ms": Limit("", "slow_frame_ms", "ms"),
+    "half_closed_ms": Limit("", "half_closed_ms", "ms"),
+    "answers_depth": Limit("", "answers_depth", "answers"),
+    "answers_bytes": Limit("", "answers_bytes", "bytes"),
+    "turn_frames": Limit("", "turn_frames", "requests"),
+    "turn_bytes": Limit("", "turn_bytes", "bytes"),
+}
+# The Plane passes these itself: one depends on its kind, the other on the machine.
+OF_THE_PLANE: Final = frozenset({"ring_capacity", "memory_bytes"})
 
 
 def _per_second(rate: int) -> int:
@@ -82,15 +108,8 @@ def limits_from(config: Any) -> PlaneLimits:
     """From a BrokerConfig."""
     several = len(config.data_plane_listeners) > 1
     return PlaneLimits(
-        queued_max_requests=config.queued_max_requests,
-        queued_max_request_bytes=config.queued_max_request_bytes,
-        socket_request_max_bytes=config.socket_request_max_bytes,
-        connections_max_idle_ms=config.connections_max_idle_ms,
-        slow_request_bytes_per_second=config.slow_request_bytes_per_second,
-        max_connections=config.max_connections,
-        max_connections_per_ip=config.max_connections_per_ip,
+        **{name: config.value(limit.key) for name, limit in LIMITS.items() if limit.key},
         max_connections_per_ip_overrides=tuple(sorted(config.max_connections_per_ip_overrides.items())),
-        max_connection_creation_rate=config.max_connection_creation_rate,
         of_listeners=tuple(
             (
                 each.listener,
@@ -101,9 +120,6 @@ def limits_from(config: Any) -> PlaneLimits:
             if config.has_own_limits(each.listener)
         ),
         exempt_listener=config.inter_broker_listener_name if several else "",
-        socket_listen_backlog_size=config.socket_listen_backlog_size,
-        socket_send_buffer_bytes=config.socket_send_buffer_bytes,
-        socket_receive_buffer_bytes=config.socket_receive_buffer_bytes,
     )
 
 

@@ -1,0 +1,51 @@
+"""A key reaches native code by one table: of a plane's limits, or of a topic's log settings."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import kafkacore
+from kafkacore._fast.plane.plane import LIMITS as NATIVE_LIMITS
+from kafkacore.config.keys import BROKER, TOPIC
+from kafkacore.network.limits import LIMITS, OF_THE_PLANE, PlaneLimits
+from kafkacore.storage.log_settings import FIELDS
+
+STUB = Path(kafkacore.__file__).parent / "_fast/log/settings.pyi"
+# These fields have several numbers or a name, so no single native field takes them.
+STRUCTURED = {"max_connections_per_ip_overrides", "of_listeners", "exempt_listener"}
+
+
+def test_table_of_limits_has_every_native_limit_and_every_field_once():
+    native = [limit.native for limit in LIMITS.values() if limit.native]
+    assert sorted(native) == sorted({*NATIVE_LIMITS, *OF_THE_PLANE})
+    assert {*LIMITS, *STRUCTURED} == set(PlaneLimits._fields)
+    assert set(PlaneLimits().native()) == set(NATIVE_LIMITS)
+
+
+def test_every_key_of_the_table_of_limits_is_a_key_of_a_broker():
+    assert [limit.key for limit in LIMITS.values() if limit.key and BROKER.get(limit.key) is None] == []
+
+
+def test_table_of_log_settings_has_every_native_field():
+    tree = ast.parse(STUB.read_text(encoding="utf-8"))
+    (init,) = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == "__init__"]
+    assert [argument.arg for argument in init.args.kwonlyargs] == list(FIELDS)
+
+
+def test_every_key_of_the_table_of_log_settings_is_a_key_of_a_topic_or_a_broker():
+    keys = {key for native in FIELDS.values() for key in native.keys}
+    assert {key for key in keys if TOPIC.get(key) is None} == {"producer.id.expiration.ms"}
+    assert BROKER.get("producer.id.expiration.ms") is not None
+
+
+@pytest.mark.parametrize(("name", "unit"), [
+    *((limit.key or name, limit.unit) for name, limit in LIMITS.items()),
+    *((field, native.unit) for field, native in FIELDS.items()),
+])  # fmt: skip
+def test_unit_of_a_field_is_the_one_that_its_name_ends_with(name, unit):
+    ending = name.replace(".", "_").rpartition("_")[2]
+    assert (ending in {"ms", "bytes"}) == (unit in {"ms", "bytes"})
+    assert ending == unit or unit not in {"ms", "bytes"}

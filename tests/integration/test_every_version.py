@@ -90,6 +90,8 @@ def test_api_that_is_not_served_is_answered_with_an_error_and_keeps_its_connecti
             response = apis.response_class(api.key).decode(payload[skipped:], api.highest)
             errors[api.key] = {ErrorCode(code).name for code in error_codes(response, api.highest)} - {"NONE"}
     assert errors[ApiKey.DESCRIBE_ACLS] == errors[ApiKey.CREATE_ACLS] == {"SECURITY_DISABLED"}
+    for key in (ApiKey.CREATE_DELEGATION_TOKEN, ApiKey.DESCRIBE_DELEGATION_TOKEN):
+        assert errors[key] == {"DELEGATION_TOKEN_AUTH_DISABLED"}
     assert errors[ApiKey.SASL_HANDSHAKE] == {"ILLEGAL_SASL_STATE"}
     assert [api.name for api in refused if len(errors[api.key]) != 1] == []
     if kind == "broker":

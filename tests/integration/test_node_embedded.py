@@ -15,10 +15,12 @@ from kafkacore._fast.log import partition_watch as watch
 from kafkacore._fast.plane import inbound, plane
 from kafkacore._fast.wait import io
 from kafkacore.protocol.errors import ErrorCode
-from kafkacore.protocol.features import FEATURES, METADATA_VERSION
+from kafkacore.protocol.features import FEATURES, LATEST_METADATA_VERSION, METADATA_VERSION, MINIMUM_METADATA_VERSION
+from kafkacore.protocol.messages import AccessControlEntryRecord
+from kafkacore.protocol.uuid import Uuid
 from kafkacore.runtime.process import Runtime
 from kafkacore.server.node import Node, NodeFailed
-from kafkacore.storage import clean_shutdown
+from kafkacore.storage import bootstrap, clean_shutdown
 from kafkacore.storage.errors import LogDirectoryError
 from kafkacore.tools import dev
 from processes import wait_until
@@ -89,6 +91,33 @@ def test_refused_start_leaves_the_clean_shutdown_mark(
     with running:
         produce_to(running, "t")
     assert clean_shutdown.read_epoch(str(tmp_path / "a")) > epoch
+
+
+def bootstrapped(directory: Path, level: int, *records: Any) -> None:
+    """A node that never ran, of a cluster with these levels and records."""
+    bootstrap.write_bootstrap(str(directory), {METADATA_VERSION: level}, 0, more=records)
+
+
+ACL = AccessControlEntryRecord(
+    id=Uuid(b"a" * 16), resource_type=2, resource_name="t", pattern_type=3, principal="User:ann", host="*", operation=3,
+    permission_type=3,
+)  # fmt: skip
+
+
+def test_start_is_refused_when_the_cluster_has_acls_that_nobody_enforces(tmp_path: Path) -> None:
+    refused = node(tmp_path / "a")
+    bootstrapped(tmp_path / "a", LATEST_METADATA_VERSION.level, ACL)
+    with pytest.raises(NodeFailed, match=r"has 1 ACL.*ignore\.acls=true"):
+        refused.start()
+    with node(tmp_path / "a", "ignore.acls=true") as served:
+        produce_to(served, "t")
+
+
+def test_start_is_refused_when_the_cluster_is_below_the_oldest_metadata_version(tmp_path: Path) -> None:
+    refused = node(tmp_path / "a")
+    bootstrapped(tmp_path / "a", MINIMUM_METADATA_VERSION.level - 1)
+    with pytest.raises(NodeFailed, match=r"kafka-features upgrade --release-version 3\.9"):
+        refused.start()
 
 
 def test_start_is_refused_when_another_node_of_the_process_uses_the_directory(tmp_path: Path) -> None:

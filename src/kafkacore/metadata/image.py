@@ -18,6 +18,7 @@ from kafkacore.protocol.features import (
     ELIGIBLE_LEADER_REPLICAS_VERSION,
     METADATA_VERSION,
     MetadataVersion,
+    check_finalized,
     metadata_version,
 )
 from kafkacore.protocol.uuid import Uuid
@@ -92,8 +93,16 @@ class MetadataImage(NamedTuple):
             raise MetadataError("the cluster has no metadata.version yet")
         try:
             return metadata_version(level)
+        except ValueError:
+            self.check_features()
+            raise
+
+    def check_features(self) -> None:
+        """Raises MetadataError for a finalised feature that this release does not know, and says what to do."""
+        try:
+            check_finalized(self.features)
         except ValueError as error:
-            raise MetadataError(f"{error}: run a release that knows it") from None
+            raise MetadataError(str(error)) from None
 
     @property
     def elr_enabled(self) -> bool:

@@ -20,6 +20,7 @@ from kafkacore.config.listeners import SECURITY_PROTOCOLS
 from kafkacore.metadata.delta import MetadataDelta, rows_of_older_topics
 from kafkacore.metadata.image import MetadataImage
 from kafkacore.metadata.publishing import MetadataPublisher
+from kafkacore.metadata.records import MetadataError
 from kafkacore.network.limits import limits_from, physical_memory_bytes
 from kafkacore.network.listeners import Listener
 from kafkacore.network.plane import Answer, Plane
@@ -45,6 +46,7 @@ from kafkacore.server.handlers import BROKER, api_versions
 from kafkacore.server.lifecycle import AdvertisedListener, BrokerLifecycle, BrokerState
 from kafkacore.server.partition_waits import PartitionWaits
 from kafkacore.server.producer_ids import ProducerIdBlock, ProducerIds
+from kafkacore.server.refused_metadata import check_served
 from kafkacore.server.registrar import Registrar
 from kafkacore.server.unenforced_quotas import UnenforcedQuotas
 from kafkacore.server.values_in_effect import values_in_effect
@@ -222,13 +224,15 @@ class BrokerServer:
     # --- life ---
 
     async def start(self) -> None:
-        """Returns when the broker serves. Raises RegistrationRefused, TimeoutError, LogDirectoryError."""
+        """Returns when the broker serves. Raises RegistrationRefused, TimeoutError, LogDirectoryError, and MetadataError
+        for a cluster that it must not serve."""
         lifecycle = self.registrar.lifecycle
         # This comes first, so that no handler answers from an older root.
         self._publisher.subscribe(self._forget_answers)
         self._publisher.subscribe(self._nudge)
         self.registrar.start()
         await self._reached(BrokerState.RECOVERY, BrokerState.RUNNING)
+        check_served(self.config, self._publisher.image)
         # The configuration of each log's topic is known now, and so are the directories that are not logs of this
         # broker.
         self.replicas.take_config(self._publisher.image)
@@ -343,6 +347,10 @@ class BrokerServer:
     # --- the committed metadata ---
 
     def _apply(self, image: MetadataImage, delta: MetadataDelta | None) -> None:
+        try:
+            check_served(self.config, image, delta)
+        except MetadataError as error:
+            self._on_fault(error)
         self.replicas.apply(image, delta)
         if self.context.groups_made is not None or image.topic(OFFSETS_TOPIC) is not None:
             self.context.groups.apply(image, delta)

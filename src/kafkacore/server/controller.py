@@ -19,7 +19,7 @@ from kafkacore.network.listeners import Listener
 from kafkacore.network.plane import Plane
 from kafkacore.network.request import RequestContext
 from kafkacore.protocol import apis
-from kafkacore.protocol.errors import KafkaError
+from kafkacore.protocol.errors import ErrorCode, KafkaError
 from kafkacore.protocol.messages import ControllerRegistrationRequest
 from kafkacore.protocol.uuid import Uuid
 from kafkacore.raft.voters import Endpoints, ReplicaKey
@@ -193,6 +193,8 @@ class ControllerServer:
                 if not answer.error_code:
                     return
                 LOG.info("controller %d is not registered yet: error %d", self.node_id, answer.error_code)
+                if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
+                    self.quorum.image.check_features()  # a cluster at these levels never takes this release
             except (KafkaError, TimeoutError) as error:
                 LOG.info("controller %d is not registered: %s", self.node_id, str(error) or "no controller is active")
             await asyncio.sleep(retry_ms / 1000)

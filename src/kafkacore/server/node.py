@@ -387,7 +387,12 @@ class Node:
         """Waits as long as server.max.startup.time.ms allows: the recovery of many logs may take long. A fault ends
         the wait."""
         limit_ms = self.config.server_max_startup_time_ms
-        if not await self.world.first(loop, start, self._faulted, limit_ms / 1000):
+        try:
+            ready = await self.world.first(loop, start, self._faulted, limit_ms / 1000)
+        except MetadataError as error:  # a cluster that this node must not serve
+            ready = False
+            self._failed(error)
+        if not ready:
             self.raise_fault()
             raise TimeoutError(
                 f"node {self.config.node_id} was not ready within server.max.startup.time.ms={limit_ms}: "

@@ -27,7 +27,8 @@ class RegistrationRefused(Exception):
 _FINAL: Final = {
     ErrorCode.INCONSISTENT_CLUSTER_ID: "the controllers are of another cluster: check log.dirs and the quorum",
     ErrorCode.INVALID_REGISTRATION: "check its listeners, roles and features against those of the cluster",
-    ErrorCode.UNSUPPORTED_VERSION: "the cluster's metadata.version or features are not supported by this release",
+    ErrorCode.UNSUPPORTED_VERSION: "the cluster's metadata.version or features are not supported by this release; from "
+    "below 3.9-IV0 raise it with Apache Kafka first (kafka-features upgrade --release-version 3.9)",
 }
 
 

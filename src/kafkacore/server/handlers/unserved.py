@@ -17,10 +17,7 @@ from kafkacore.protocol.messages import Message
 
 _NO_AUTHORIZER: Final = ErrorCode.SECURITY_DISABLED, "No Authorizer is configured on the broker"
 _NO_SASL: Final = ErrorCode.ILLEGAL_SASL_STATE, "This listener is PLAINTEXT: it takes no SASL request"
-_NO_TOKENS: Final = (
-    ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED,
-    "Delegation token requests are not allowed on PLAINTEXT listeners",
-)
+_NO_TOKENS: Final = ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED, "Delegation token feature is not enabled"
 _REASONS: Final[Mapping[int, tuple[ErrorCode, str]]] = {
     ApiKey.SASL_HANDSHAKE: _NO_SASL,
     ApiKey.SASL_AUTHENTICATE: _NO_SASL,

@@ -120,6 +120,8 @@ class Node:
         self.fault, self._faulted = None, Future()
         try:
             await self._start()
+        except GeneratorExit:
+            raise  # its world is gone: there is nothing to undo, and nobody to do it
         except BaseException:
             await self.end()
             raise

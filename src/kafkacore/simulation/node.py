@@ -193,10 +193,10 @@ class SimulatedNode:
 
     def _end_life(self, machine: Machine, *, silent: bool) -> None:
         self.cluster.network.machine_died(machine, silent=silent)
+        if not self.disk.is_dead:
+            self.disk.kill()  # before coroutines end: what they do at their end must not reach the disk
         machine.kill()
         server, self.server = self.server, None
-        if not self.disk.is_dead:
-            self.disk.kill()
         if server is not None:
             self.cluster.schedule.agenda.run_for(server.world.environment.owner)
 

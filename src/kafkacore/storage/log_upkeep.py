@@ -65,7 +65,9 @@ class LogUpkeep:
         self._environment = environment
         self._loop = loop
         self._scheduler = Scheduler(environment, None if loop is None else loop.call_later)
-        self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._wake_read = self._wake_write = -1
+        if loop is None:
+            self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._stopping = False
         self._mutex = threading.Lock()
         self._asked: list[threading.Event] = []  # set when the upkeep has caught up
@@ -158,10 +160,13 @@ class LogUpkeep:
             if self._stopping:
                 return
             self._stopping = True
-            os.write(self._wake_write, b"x")
+            if self._loop is None:
+                os.write(self._wake_write, b"x")
         if self._loop is not None:
+            self._scheduler.close()
             for directory in self._manager.native_directories:
                 self._loop.remove_reader(directory.fileno())
+            return
         if self._thread.is_alive():
             self._thread.join()
         for done in self._asked:

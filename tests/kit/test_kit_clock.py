@@ -127,12 +127,25 @@ def test_due_work_happens_in_order_and_at_its_time() -> None:
         assert broker.clock.now_ms == 3_000
 
 
-def test_broker_stays_in_its_cluster_when_weeks_pass_at_once() -> None:
-    with Broker(topics=["t"]) as broker:
-        epoch = broker.log("t").leader_epoch
+@pytest.mark.parametrize("mode", ["running", "frozen"])
+def test_broker_stays_in_its_cluster_when_weeks_pass_at_once(mode: str) -> None:
+    with Broker(topics=["t"], time=mode) as broker:
+        controller = broker.node.controller_server
+        assert controller is not None
+        quorum, loop, now_ms = controller.quorum, controller.plane.loop, controller.replica.now_ms
+
+        async def look() -> bool:
+            """Whether the broker is fenced after a look at the sessions."""
+            quorum.tick()
+            return quorum.image.brokers[broker.node_id].fenced
+
+        assert not loop.run(look(), 5)
+        epoch, before_ms = broker.log("t").leader_epoch, now_ms()
         started = time.monotonic()
         broker.clock.advance(days=60)
         assert time.monotonic() - started < 5
+        assert now_ms() - before_ms >= 60 * 86_400_000  # the quorum's time is the broker's
+        assert not loop.run(look(), 5)
         broker.produce("t", "x")
         assert broker.log("t").leader_epoch == epoch
 

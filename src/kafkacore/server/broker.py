@@ -97,8 +97,8 @@ class BrokerServer:
         self._asked_gate: GatePolicy | None = None
         self._deadlines: list[asyncio.TimerHandle] = []
         self._leaving: asyncio.Future[None] | None = None
-        # Clients' waits follow the environment's clock; the tasks that keep this broker in the cluster follow the
-        # loop's.
+        # Clients' waits follow the environment's clock, which a test may move. A real loop's clock does not move with
+        # it.
         self.timers = Scheduler(environment, asyncio.get_running_loop().call_later)
         self.cleaner: LogCleaner | None = None  # None until the logs' upkeep has started
         sessions = _fetch_sessions(config, world)

@@ -23,7 +23,6 @@ from kafkacore.observability.prometheus import MetricsServer
 from kafkacore.protocol.uuid import Uuid
 from kafkacore.raft.roles import NOBODY
 from kafkacore.raft.voters import ReplicaKey
-from kafkacore.runtime.files import OS_FILES
 from kafkacore.runtime.loops import LoopThread
 from kafkacore.runtime.process import CONTROLLER, DATA, Runtime
 from kafkacore.runtime.world import World
@@ -85,10 +84,6 @@ class Node:
         self._lent_locks = lent_locks
         self.world = world = world or World()
         self._files = world.files
-        # The clock and the disk of the quorum and its log. A test that moves the clock of a node with real files lets
-        # no time pass for the heartbeats.
-        moved = world.own_threads and world.files is OS_FILES
-        self._quorum_environment = Environment() if moved else world.environment
         self._isolated: dict[str, tuple[str, int]] = {}  # the controller's address, if it has a process of its own
         self._undo: list[Callable[[], Awaitable[object] | object]] = []
         self._mutex = threading.Lock()
@@ -254,7 +249,7 @@ class Node:
             directories.directory_ids[config.metadata_log_dir],
             world=self.world,
             runtime=runtime,
-            environment=self._quorum_environment,
+            environment=self.world.environment,
             store=store,
             on_root=feed.on_root if "broker" in config.process_roles else _nobody_follows,
             on_fault=self._failed,
@@ -266,7 +261,7 @@ class Node:
         await self._run_start(loop, controller.start())
 
     def _open_metadata(self) -> MetadataOnDisk:
-        store = MetadataOnDisk(self.config, self._quorum_environment, self._files)
+        store = MetadataOnDisk(self.config, self.world.environment, self._files)
         self._undo.append(store.close)
         return store
 
@@ -307,7 +302,7 @@ class Node:
         config, loop = self.config, runtime.loop(CONTROLLER)
         feed = self._feed = MetadataFeed(MetadataPublisher(), runtime.loop(DATA), self._failed)
         replica = self._replica = MetadataReplica(
-            config, directories.cluster_id, me, store, quorum, self._quorum_environment, world=self.world,
+            config, directories.cluster_id, me, store, quorum, self.world.environment, world=self.world,
             endpoints=(), on_fault=self._failed,
         )  # fmt: skip
         self._undo.append(replica.close)

@@ -69,6 +69,10 @@ class SimulatedDisk:
     def cool(self, cold: bool = True) -> None:
         """Empties the page cache: a file is in it after its first read."""
 
+    def synced(self, path: str) -> bytes:
+        """The bytes of a file that every power cut at this moment would leave. Raises FileNotFoundError when its name
+        is not synced."""
+
     def read(self, path: str) -> bytes: ...
     def write(self, path: str, data: Buffer) -> None: ...
     def read_part(self, path: str, position: int, max_bytes: int) -> bytes: ...

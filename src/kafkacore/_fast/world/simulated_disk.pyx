@@ -1,10 +1,10 @@
 """The simulated disk for Python. Contract in simulated_disk.pxd."""
 
 cimport cython
-from libc.errno cimport EEXIST, EISDIR, ENOENT, ENOTEMPTY
-from libc.stdint cimport int32_t, int64_t, uint64_t
-from libc.stdlib cimport free
-from libc.string cimport memset
+from libc.errno cimport EEXIST, EISDIR, ENOENT, ENOMEM, ENOTEMPTY
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy, memset, strcmp
 
 from kafkacore._fast.base.atomics cimport store64
 from kafkacore._fast.base.lock_order cimport RANK_SIMULATED_DISK
@@ -25,6 +25,28 @@ cdef extern from "<fcntl.h>" nogil:
     int O_CREAT, O_TRUNC
 
 cdef int64_t UNLIMITED = 0x7FFFFFFFFFFFFFFF
+
+
+cdef int64_t copy_synced(SimDisk *disk, const char *path, uint8_t **copy) noexcept nogil:
+    """The size of what every power cut would leave of a file, with a copy to free; -ENOENT, -ENOMEM."""
+    cdef Inode *inode = NULL
+    cdef int64_t size = -ENOENT
+    cdef int at
+    mutex_lock(&disk.lock)
+    for at in range(disk.store.durable.count):
+        if strcmp(disk.store.durable.items[at].path, path) == 0:
+            inode = disk.store.durable.items[at].inode
+            break
+    if inode != NULL:
+        size = inode.durable.size
+        copy[0] = <uint8_t *> malloc(<size_t> max(size, 1))
+        if copy[0] == NULL:
+            size = -ENOMEM
+        elif size > 0:
+            memcpy(copy[0], inode.durable.data, <size_t> size)
+    mutex_unlock(&disk.lock)
+    return size
+
 
 cdef enum:
     NOTHING = 0
@@ -211,6 +233,19 @@ cdef class SimulatedDisk:
         with nogil:
             result = change_names(&self.mount, kind, name, other_name)
         return result
+
+    def synced(self, str path):
+        cdef bytes name = path.encode()
+        cdef const char *named = name
+        cdef uint8_t *copy = NULL
+        cdef int64_t size
+        with nogil:
+            size = copy_synced(&self.disk, named, &copy)
+        check(<int> min(size, 0), path)
+        try:
+            return bytes(copy[:size])
+        finally:
+            free(copy)
 
     def read(self, str path):
         return self.read_part(path, 0, self.size(path))

@@ -7,6 +7,8 @@ searches for each planted bug. An hour on both cores is `make simulate`.
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from itertools import islice
 from pathlib import Path
 from random import Random
@@ -22,6 +24,9 @@ QUORUMS = ("quorum:3+1", "quorum:1", "quorum:2", "quorum:5+1")
 SEEDS = int(os.environ.get("KAFKACORE_SIMULATED_SEEDS", "100"))
 HUNTS = int(os.environ.get("KAFKACORE_HUNTS", "1"))
 HUNT_CPU_S = 60.0
+CLUSTERS = ("3c2b", "3", "1c1b", "3c")
+CLUSTER_SEEDS = int(os.environ.get("KAFKACORE_SIMULATED_CLUSTERS", "8"))
+CLUSTER_STEPS = 20
 BAD_LIST = Path(__file__).parent / "bad_seeds.txt"
 BAD_SEEDS = [line.split() for line in BAD_LIST.read_text().splitlines() if not line.startswith("#")]
 
@@ -48,6 +53,24 @@ def test_planted_bug_is_found_when_seeds_are_random(bug: PlantedBug) -> None:
         # The same run without the bug finds nothing.
         verdict = try_seed(found.seed, found.steps, found.nodes)
         assert verdict.problem is None, verdict.line()
+
+
+@pytest.mark.parametrize("nodes", CLUSTERS)
+def test_cluster_breaks_no_invariant_when_the_world_does_harm(nodes: str) -> None:
+    for seed in islice(seeds_from(SEED), max(CLUSTER_SEEDS // len(CLUSTERS), 1)):
+        verdict = try_seed(seed, CLUSTER_STEPS, nodes)
+        assert verdict.problem is None, verdict.line()
+        assert verdict.seen["ActiveController"], f"seed {seed} had no active controller"
+
+
+@pytest.mark.parametrize("hash_seed", ["1", "2"])
+def test_cluster_is_the_same_in_another_interpreter_when_the_seed_is_the_same(hash_seed: str, tmp_path: Path) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    arguments = ["simulate", "--seed", str(SEED), "--steps", "8", "--nodes", "3c2b", "--trace"]
+    command = [sys.executable, "-m", "kafkacore.tools.main", *arguments, str(there)]
+    subprocess.run(command, env=os.environ | {"PYTHONHASHSEED": hash_seed}, check=True, timeout=100)
+    assert main([*arguments, str(here)]) == 0
+    assert here.read_text() == there.read_text()
 
 
 def test_run_is_the_same_when_its_seed_is_the_same() -> None:

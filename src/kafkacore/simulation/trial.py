@@ -11,12 +11,15 @@ from random import Random
 from typing import Final, NamedTuple, Protocol
 
 from kafkacore.simulation.checkers.violation import Violation
+from kafkacore.simulation.cluster_run import ClusterRun
 from kafkacore.simulation.judge import Judge
 from kafkacore.simulation.planted import PlantedBug, planted
 from kafkacore.simulation.quorum_run import QuorumRun
 
 STEPS: Final = 40
 QUORUM: Final = "quorum:3+1"
+WHOLE: Final = "3c2b"
+_CLUSTER: Final = re.compile(r"(?:(\d+)c(?:(\d+)b)?)?(\d+)?")
 _QUORUM: Final = re.compile(r"quorum:(\d+)(?:\+(\d+))?")
 SEED_BITS: Final = 48
 
@@ -61,10 +64,16 @@ class Verdict(NamedTuple):
 
 
 def make_run(seed: int, steps: int, nodes: str) -> Run:
-    """`nodes` is `quorum:VOTERS+OBSERVERS` for Raft cores alone. Raises ValueError."""
+    """`nodes` is `3c2b` for controllers and brokers, `3` for nodes with both roles, or `quorum:VOTERS+OBSERVERS` for
+    Raft cores alone. Raises ValueError."""
     if match := _QUORUM.fullmatch(nodes):
         return QuorumRun(seed, steps, int(match[1]), int(match[2] or 0))
-    raise ValueError(f"{nodes!r} names no cluster: write quorum:3+1 for three voters and an observer")
+    if (match := _CLUSTER.fullmatch(nodes)) and (match[1] or match[3]):
+        return ClusterRun(seed, steps, int(match[1] or 0), int(match[2] or 0), int(match[3] or 0))
+    raise ValueError(
+        f"{nodes!r} names no cluster: write 3c2b for three controllers and two brokers, 3 for three nodes with both "
+        "roles, quorum:3+1 for three voters and an observer without nodes around them"
+    )
 
 
 def try_seed(

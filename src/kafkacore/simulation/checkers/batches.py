@@ -129,3 +129,15 @@ def _skip_tags(value: bytes, at: int) -> int:
         length, at = _unsigned(value, at)
         at += length
     return at
+
+
+def size_of(data: bytes) -> int:
+    """The bytes that the whole batches at the beginning take."""
+    at = 0
+    while at + _HEADER.size <= len(data):
+        _, length, _, magic, *_ = _HEADER.unpack_from(data, at)
+        end = at + _BEFORE_LENGTH + length
+        if magic != _MAGIC or end > len(data) or length <= 0:
+            break
+        at = end
+    return at

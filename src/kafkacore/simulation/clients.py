@@ -1,0 +1,271 @@
+"""Clients that a seed drives: topics, configurations, records, commits of groups. They record the answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+from typing import Any, Final
+
+from kafkacore.protocol.errors import KafkaError
+from kafkacore.protocol.messages import (
+    CreatePartitionsRequest,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    FetchRequest,
+    FindCoordinatorRequest,
+    IncrementalAlterConfigsRequest,
+    OffsetCommitRequest,
+    OffsetFetchRequest,
+    ProduceRequest,
+)
+from kafkacore.raft.control import data_batch
+from kafkacore.simulation.checkers import batches
+from kafkacore.simulation.checkers.observations import (
+    CommitAcknowledged,
+    CommitFetched,
+    LogSurvived,
+    MetadataAcknowledged,
+    MetadataMaybe,
+    Progressed,
+    RecordAcknowledged,
+    RecordRead,
+)
+from kafkacore.simulation.cluster import SimulatedCluster
+from kafkacore.simulation.judge import Judge
+
+TOPIC: Final = 2
+SET: Final = 0
+TIMEOUT_MS: Final = 8_000
+MAX_TOPICS: Final = 6
+MAX_PARTITIONS: Final = 4
+RETENTION: Final = "retention.ms"
+NO_ERROR: Final = 0
+PRODUCE, FETCH, COMMIT, FETCH_COMMIT = 9, 12, 8, 8  # versions that name topics
+
+
+class SeededClient:
+    """One client with topics, groups and values of its own: nobody else changes them, so it knows what must be there.
+
+    It does one thing at a time. Its topics have one replica, and sync each record.
+    """
+
+    def __init__(self, cluster: SimulatedCluster, judge: Judge, name: str, random: Random) -> None:
+        self._client = cluster.client(name)
+        self._cluster, self._judge, self._random, self._name = cluster, judge, random, name
+        self._brokers = [node.node_id for node in cluster.brokers]
+        self._topics: dict[str, int] = {}  # those that are not deleted: partitions that must be there
+        self._doomed: dict[str, None] = {}
+        self._made = self._values = self._orders = 0
+        self._ends: dict[tuple[str, int], int] = {}
+        self._commits: dict[tuple[str, str], tuple[int, int]] = {}  # acknowledged, sent
+        self._is_stopped = False
+        self.resources: dict[str, None] = {}  # all that it asked to change
+
+    def start(self) -> None:
+        self._client.start(self._work())
+
+    def stop(self) -> None:
+        """After what it is at."""
+        self._is_stopped = True
+
+    def begin_reading(self) -> asyncio.Task[None]:
+        """Reads everything back, after `stop`."""
+        return self._client.start(self.read_everything())
+
+    async def _work(self) -> None:
+        while not self._is_stopped:
+            await asyncio.sleep(self._random.choice((0.001, 0.05, 0.3)))
+            await self.act()
+
+    async def act(self) -> None:
+        what = self._random.choices(
+            (self.create, self.delete, self.grow, self.configure, self.produce, self.read, self.commit, self.look),
+            (3, 1, 1, 2, 8, 3, 3, 2),
+        )[0]
+        await what()
+
+    async def _ask(self, request: Any, version: int | None = None) -> Any | None:
+        """The answer of some broker; None when there is none."""
+        node = self._random.choice(self._brokers)
+        try:
+            return await self._client.send(node, request, version=version, timeout_ms=TIMEOUT_MS)
+        except (OSError, TimeoutError, KafkaError):
+            return None
+
+    def _see(self, observation: Any) -> None:
+        self._judge.see(observation)
+
+    def _progressed(self, what: str) -> None:
+        self._see(Progressed(what, self._cluster.schedule.now_ns // 1_000_000))
+
+    async def _change(self, resource: str, value: object, request: Any, error_of: Callable[[Any], int]) -> bool:
+        """Asks for a change of the metadata, and says what may have come of it."""
+        self._orders += 1
+        order = self._orders
+        self.resources[resource] = None
+        answer = await self._ask(request)
+        sure = answer is not None and error_of(answer) == NO_ERROR
+        self._see((MetadataAcknowledged if sure else MetadataMaybe)(resource, value, order))
+        if sure:
+            self._progressed("commit")
+        return sure
+
+    # --- topics ---
+
+    async def create(self) -> None:
+        if len(self._topics) >= MAX_TOPICS:
+            return
+        self._made += 1
+        name, partitions = f"{self._name}-{self._made}", self._random.randint(1, 2)
+        config = CreateTopicsRequest.CreatableTopicConfig(name="flush.messages", value="1")
+        topic = CreateTopicsRequest.CreatableTopic(
+            name=name, num_partitions=partitions, replication_factor=1, configs=[config]
+        )
+        request = CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS)
+        if await self._change(f"topic {name}", True, request, lambda answer: answer.topics[0].error_code):
+            if self._random.random() < 0.2:
+                self._doomed[name] = None
+            else:
+                self._topics[name] = partitions
+
+    async def delete(self) -> None:
+        if not self._doomed:
+            return
+        name = next(iter(self._doomed))
+        state = DeleteTopicsRequest.DeleteTopicState(name=name)
+        request = DeleteTopicsRequest(topics=[state], timeout_ms=TIMEOUT_MS)
+        if await self._change(f"topic {name}", None, request, lambda answer: answer.responses[0].error_code):
+            del self._doomed[name]
+
+    async def grow(self) -> None:
+        name = self._topic()
+        if name is None or self._topics[name] >= MAX_PARTITIONS:
+            return
+        count = self._topics[name] + 1
+        topic = CreatePartitionsRequest.CreatePartitionsTopic(name=name, count=count)
+        request = CreatePartitionsRequest(topics=[topic], timeout_ms=TIMEOUT_MS)
+        if await self._change(f"partitions {name}", count, request, lambda answer: answer.results[0].error_code):
+            self._topics[name] = count
+
+    async def configure(self) -> None:
+        name = self._topic()
+        if name is None:
+            return
+        value = str(self._random.randrange(1 << 40, 1 << 41))  # decades: nothing of a run is deleted
+        config = IncrementalAlterConfigsRequest.AlterableConfig(name=RETENTION, config_operation=SET, value=value)
+        resource = IncrementalAlterConfigsRequest.AlterConfigsResource(
+            resource_type=TOPIC, resource_name=name, configs=[config]
+        )
+        request = IncrementalAlterConfigsRequest(resources=[resource])
+        await self._change(f"config {name}", value, request, lambda answer: answer.responses[0].error_code)
+
+    def _topic(self) -> str | None:
+        return self._random.choice(list(self._topics)) if self._topics else None
+
+    # --- records ---
+
+    async def produce(self) -> None:
+        name = self._topic()
+        if name is None:
+            return
+        index = self._random.randrange(self._topics[name])
+        values = []
+        for _ in range(self._random.choice((1, 1, 3))):
+            self._values += 1
+            values.append(b"%s-%d" % (self._name.encode(), self._values))
+        records = data_batch(values, 0, -1, self._client.machine.clock.wall_ms())
+        data = ProduceRequest.PartitionProduceData(index=index, records=records)
+        topic = ProduceRequest.TopicProduceData(name=name, partition_data=[data])
+        answer = await self._ask(ProduceRequest(acks=-1, timeout_ms=TIMEOUT_MS, topic_data=[topic]), PRODUCE)
+        if answer is None:
+            return
+        told = answer.responses[0].partition_responses[0]
+        if told.error_code == NO_ERROR:
+            for offset, value in enumerate(values, told.base_offset):
+                self._see(RecordAcknowledged(f"{name}-{index}", offset, value))
+            self._ends[name, index] = told.base_offset + len(values)
+            self._progressed("record")
+
+    async def read(self) -> None:
+        if not self._ends:
+            return
+        (name, index), end = self._random.choice(list(self._ends.items()))
+        for offset, value in await self._fetch(name, index, self._random.randrange(end)) or ():
+            self._see(RecordRead(f"{name}-{index}", offset, value))
+
+    async def _fetch(self, name: str, index: int, offset: int) -> list[tuple[int, bytes]] | None:
+        """The records from an offset to the high watermark, or to where the answer ends; None: no answer."""
+        partition = FetchRequest.FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=1 << 20)
+        topic = FetchRequest.FetchTopic(topic=name, partitions=[partition])
+        request = FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=1 << 24, topics=[topic])
+        answer = await self._ask(request, FETCH)
+        if answer is None or answer.error_code or not answer.responses:
+            return None
+        told = answer.responses[0].partitions[0]
+        if told.error_code != NO_ERROR:
+            return None
+        found = batches.values(bytes(told.records or b""))
+        return [(at, value or b"") for at, value in found if offset <= at < told.high_watermark]
+
+    async def read_everything(self) -> None:
+        """Reads every partition that this client wrote to, and every commit. It asks until it knows."""
+        for (name, index), end in self._ends.items():
+            records: dict[int, bytes] = {}
+            at = 0
+            while at < end:
+                found = await self._fetch(name, index, at)
+                if found is None:
+                    await asyncio.sleep(0.1)
+                    continue
+                if not found:
+                    break
+                records.update(found)
+                at = found[-1][0] + 1
+            self._see(LogSurvived(f"{name}-{index}", records))
+        for group, log in self._commits:
+            await self._look_until_known(group, log)
+
+    async def _look_until_known(self, group: str, log: str) -> None:
+        known = False
+        while not known:
+            known = await self._look(group, log)
+            await asyncio.sleep(0.1)
+
+    # --- groups ---
+
+    async def commit(self) -> None:
+        name = self._topic()
+        if name is None:
+            return
+        key = (f"group-{self._name}-{self._random.randrange(2)}", f"{name}-0")
+        acknowledged, sent = self._commits.get(key, (-1, -1))
+        offset = sent + self._random.randint(1, 5)
+        self._commits[key] = (acknowledged, offset)
+        partition = OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
+        topic = OffsetCommitRequest.OffsetCommitRequestTopic(name=name, partitions=[partition])
+        request = OffsetCommitRequest(group_id=key[0], generation_id_or_member_epoch=-1, topics=[topic])
+        # The first question for a coordinator makes the topic of the commits.
+        await self._ask(FindCoordinatorRequest(key_type=0, coordinator_keys=[key[0]]))
+        answer = await self._ask(request, COMMIT)
+        if answer is not None and answer.topics[0].partitions[0].error_code == NO_ERROR:
+            self._commits[key] = (offset, offset)
+            self._see(CommitAcknowledged(*key, offset))
+            self._progressed("group commit")
+
+    async def look(self) -> None:
+        if self._commits:
+            await self._look(*self._random.choice(list(self._commits)))
+
+    async def _look(self, group: str, log: str) -> bool:
+        name = log.rpartition("-")[0]
+        topic = OffsetFetchRequest.OffsetFetchRequestTopics(name=name, partition_indexes=[0])
+        asked = OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group, topics=[topic])
+        floor, ceiling = self._commits[group, log]
+        answer = await self._ask(OffsetFetchRequest(groups=[asked]), FETCH_COMMIT)
+        if answer is None or answer.groups[0].error_code or not answer.groups[0].topics:
+            return False
+        told = answer.groups[0].topics[0].partitions[0]
+        if told.error_code == NO_ERROR:
+            self._see(CommitFetched(group, log, told.committed_offset, floor, ceiling))
+        return bool(told.error_code == NO_ERROR)

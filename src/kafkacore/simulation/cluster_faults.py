@@ -1,0 +1,171 @@
+"""The harm that the world of whole nodes can do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+
+from kafkacore.simulation.cluster import SimulatedCluster
+from kafkacore.simulation.faults import Fault, Undo
+from kafkacore.simulation.network import Quality
+from kafkacore.simulation.node import SimulatedNode, State
+
+Begun = tuple[str, Undo]
+Link = tuple[int, int]
+
+
+class ClusterFaults:
+    """Each method begins a fault, and returns what it hit and what undoes it; None where there is nothing to hit."""
+
+    def __init__(self, cluster: SimulatedCluster) -> None:
+        self._cluster = cluster
+        self._ids = list(cluster.nodes)
+        self._cuts: dict[Link, int] = {}  # how many faults cut a link now
+
+    def kinds(self) -> list[Fault]:
+        return [
+            Fault("kill", 1.0, 100, 12_000, self.kill),
+            Fault("power cut", 2.0, 100, 12_000, self.power_cut),
+            Fault("power cut everywhere", 0.3, 100, 3_000, self.power_cut_everywhere),
+            Fault("orderly stop", 0.7, 1_000, 12_000, self.stop),
+            Fault("pause", 1.0, 100, 15_000, self.pause),
+            Fault("isolate", 1.5, 500, 15_000, self.isolate),
+            Fault("split", 1.0, 500, 15_000, self.split),
+            Fault("one way", 1.0, 500, 15_000, self.one_way),
+            Fault("reset", 1.0, 1, 10, self.reset),
+            Fault("weather", 1.5, 500, 15_000, self.weather),
+            Fault("full disk", 0.5, 500, 5_000, self.full_disk),
+            Fault("skew", 0.5, 500, 15_000, self.skew),
+            Fault("clock jump", 0.3, 500, 15_000, self.jump),
+        ]
+
+    # --- nodes ---
+
+    def kill(self, random: Random) -> Begun | None:
+        node = self._one(random, State.RUNNING, State.STARTING)
+        if node is None:
+            return None
+        node.kill()
+        return node.name, lambda: self.start(node)
+
+    def power_cut(self, random: Random) -> Begun | None:
+        node = self._one(random, State.RUNNING, State.STARTING)
+        if node is None:
+            return None
+        node.cut_power()
+        return node.name, lambda: self.start(node)
+
+    def power_cut_everywhere(self, random: Random) -> Begun:
+        for node in self._cluster:
+            if node.is_up:
+                node.cut_power()
+
+        def back() -> None:
+            for node in self._cluster:
+                self.start(node)
+
+        return "all nodes", back
+
+    def stop(self, random: Random) -> Begun | None:
+        node = self._one(random, State.RUNNING)
+        if node is None:
+            return None
+        node.stop()
+        return node.name, lambda: self.start(node)
+
+    def pause(self, random: Random) -> Begun | None:
+        node = self._one(random, State.RUNNING)
+        if node is None:
+            return None
+        node.pause()
+        return node.name, node.resume
+
+    def full_disk(self, random: Random) -> Begun | None:
+        node = self._one(random, State.RUNNING)
+        if node is None or "controller" in node.roles:
+            return None  # a controller with a full disk ends, and nobody starts it again
+        node.disk.limit(1)
+
+        def room() -> None:
+            node.disk.limit(None)
+            self.start(node)
+
+        return node.name, room
+
+    def skew(self, random: Random) -> Begun:
+        node = self._cluster[random.choice(self._ids)]
+        node.set_clock(random.choice((0.8, 0.95, 1.05, 1.25)))
+        return f"{node.name} at {node.rate}", lambda: node.set_clock(1.0)
+
+    def jump(self, random: Random) -> Begun:
+        node = self._cluster[random.choice(self._ids)]
+        jump_ms = random.choice((-3_600_000, -5_000, 5_000, 3_600_000))
+        node.set_clock(jump_ms=jump_ms)
+        return f"{node.name} by {jump_ms} ms", lambda: node.set_clock(jump_ms=-jump_ms)
+
+    def start(self, node: SimulatedNode) -> None:
+        """Starts a node that is off or has failed, or finishes its death: an orderly stop may hang without a quorum."""
+        if node.state is State.STOPPING:
+            node.kill()
+        if not node.is_up:
+            node.start()
+
+    def _one(self, random: Random, *states: State) -> SimulatedNode | None:
+        found = [node for node in self._cluster if node.state in states]
+        return random.choice(found) if found else None
+
+    # --- the network ---
+
+    def isolate(self, random: Random) -> Begun:
+        node = random.choice(self._ids)
+        others = [each for each in self._ids if each != node]
+        return self._cut([link for other in others for link in ((node, other), (other, node))], f"node {node}")
+
+    def split(self, random: Random) -> Begun | None:
+        if len(self._ids) < 2:
+            return None
+        some = sorted(random.sample(self._ids, random.randrange(1, len(self._ids))))
+        rest = [each for each in self._ids if each not in some]
+        return self._cut([link for a in some for b in rest for link in ((a, b), (b, a))], f"{some} from {rest}")
+
+    def one_way(self, random: Random) -> Begun | None:
+        if len(self._ids) < 2:
+            return None
+        source, target = random.sample(self._ids, 2)
+        return self._cut([(source, target)], f"{source} to {target}")
+
+    def _cut(self, links: Sequence[Link], what: str) -> Begun:
+        cluster = self._cluster
+        for link in links:
+            self._cuts[link] = self._cuts.get(link, 0) + 1
+            cluster.cut(*link)
+
+        def mend() -> None:
+            for link in links:
+                self._cuts[link] -= 1
+                if not self._cuts[link]:
+                    del self._cuts[link]
+                    source, target = link
+                    cluster.network.heal(cluster[source].name, cluster[target].name)
+
+        return what, mend
+
+    def is_cut(self, one: int, other: int) -> bool:
+        """In either direction."""
+        return (one, other) in self._cuts or (other, one) in self._cuts
+
+    def reset(self, random: Random) -> Begun | None:
+        if len(self._ids) < 2:
+            return None
+        one, other = (self._cluster[each].name for each in random.sample(self._ids, 2))
+        count = self._cluster.network.reset(one, other)
+        return f"{count} connections between {one} and {other}", lambda: None
+
+    def weather(self, random: Random) -> Begun:
+        network = self._cluster.network
+        network.quality = Quality(0.000_1, random.choice((0.01, 0.2, 1.5)), random.choice((0.0, 0.02, 0.2)))
+
+        def clear() -> None:
+            network.quality = Quality()
+
+        return f"up to {network.quality.most_s} s late, {network.quality.loss:.0%} lost", clear

@@ -1,0 +1,167 @@
+"""Runs a cluster of whole nodes from a seed: clients, faults, then peace, then what is left."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any, Final
+
+from kafkacore.simulation.checkers.observations import (
+    BrokerAlive,
+    ControllersAlive,
+    Healed,
+    MetadataSurvived,
+    Progressed,
+    TimePassed,
+)
+from kafkacore.simulation.checkers.violation import Violation
+from kafkacore.simulation.clients import RETENTION, TOPIC, SeededClient
+from kafkacore.simulation.cluster import SimulatedCluster, running
+from kafkacore.simulation.cluster_faults import ClusterFaults
+from kafkacore.simulation.faults import Schedule
+from kafkacore.simulation.judge import Judge
+from kafkacore.simulation.node import State
+from kafkacore.simulation.watch import Watcher
+
+CLIENTS: Final = 2
+NS_OF_A_MS: Final = 1_000_000
+PEACE_STEP_MS: Final = 250
+START_MS: Final = 20_000
+READING_MS: Final = 80_000
+EXPECTED: Final = ("leader", "commit", "every node", "every image")
+OF_BROKERS: Final = ("record", "group commit")
+# Small numbers, so that a short run meets every part of the code.
+CONFIGS: Final = {
+    "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": "2",
+    "offsets.commit.required.acks": "-1",
+    "log.flush.interval.messages": "1",
+    "metadata.log.max.record.bytes.between.snapshots": "4000",
+    "metadata.max.retention.bytes": "12000",
+    "auto.create.topics.enable": "false",
+}
+
+
+class ClusterRun:
+    """`steps` faults; the other arguments as in SimulatedCluster."""
+
+    def __init__(self, seed: int, steps: int, controllers: int, brokers: int, combined: int = 0) -> None:
+        expected = EXPECTED + (OF_BROKERS if brokers + combined else ())
+        self.judge = Judge(progress=expected)
+        self.steps = steps
+        self._random = Random(f"{seed} run")
+        static = self._random.random() < 0.5
+        self.cluster = SimulatedCluster(
+            seed, controllers=controllers, brokers=brokers, combined=combined, static=static, configs=CONFIGS
+        )
+        self._watcher = Watcher(self.cluster, self.judge)
+        self._faults = ClusterFaults(self.cluster)
+        self._schedule = Schedule(self._random, self.judge, self._faults.kinds(), lambda: self._watcher.now_ms)
+        self._clients = [
+            SeededClient(self.cluster, self.judge, f"client-{number}", Random(f"{seed} client {number}"))
+            for number in range(CLIENTS if brokers + combined else 0)
+        ]
+
+    @property
+    def virtual_ms(self) -> int:
+        return self.cluster.schedule.now_ns // NS_OF_A_MS
+
+    @property
+    def events(self) -> int:
+        return self.cluster.schedule.turns
+
+    def run(self) -> None:
+        """Raises Violation, or whatever the code under test raises."""
+        with self.cluster:
+            self.cluster.start()
+            self._wait_for_start()
+            for client in self._clients:
+                client.start()
+            for _ in range(self.steps):
+                self._schedule.step()
+                self._run_for(self._random.choice((20, 200, 1_000, 3_000)))
+                self._see_who_lives()
+            self._schedule.heal()
+            self._have_peace()
+
+    def _run_for(self, duration_ms: int) -> None:
+        schedule, look = self.cluster.schedule, self._watcher.look
+        until_ns = schedule.now_ns + duration_ms * NS_OF_A_MS
+        while schedule.now_ns < until_ns and schedule.step(until_ns):
+            look()
+
+    def _wait_for_start(self) -> None:
+        for _ in range(START_MS // PEACE_STEP_MS):
+            if running(self.cluster) and self.cluster.active_controller is not None:
+                return
+            self._run_for(PEACE_STEP_MS)
+        self.judge.see(Healed(0))
+        self.judge.see(TimePassed(1 << 40))
+
+    def _see_who_lives(self) -> None:
+        """From the world: who runs and reaches whom."""
+        cluster, now_ms = self.cluster, self._watcher.now_ms
+        up = [node.node_id for node in cluster.controllers if node.state is State.RUNNING]
+        majority = len(cluster.controllers) // 2 + 1
+        # Some majority whose members all hear each other, in good weather.
+        connected = [one for one in up if sum(not self._faults.is_cut(one, other) for other in up) >= majority]
+        healthy = len(connected) >= majority and cluster.network.quality.loss == 0
+        self.judge.see(ControllersAlive(healthy and cluster.network.quality.most_s < 0.1, now_ms))
+        for broker in cluster.brokers:
+            self.judge.see(BrokerAlive(broker.node_id, broker.is_up, now_ms))
+        self._watcher.see_fencing()
+
+    def _have_peace(self) -> None:
+        cluster, judge = self.cluster, self.judge
+        for node in cluster:
+            self._faults.start(node)
+        judge.see(Healed(self._watcher.now_ms))
+        for _ in range(1 << 20):
+            self._see_who_lives()
+            if cluster.active_controller is not None:
+                judge.see(Progressed("leader", self._watcher.now_ms))
+            if not self._clients:
+                judge.see(Progressed("commit", self._watcher.now_ms))
+            if running(cluster):
+                judge.see(Progressed("every node", self._watcher.now_ms))
+                offsets = {image.offset for image in self._images()}
+                if len(offsets) == 1:
+                    judge.see(Progressed("every image", self._watcher.now_ms))
+            judge.see(TimePassed(self._watcher.now_ms))
+            if not judge.progress.waits_for:
+                break
+            for node in cluster:
+                if node.state in (State.FAILED, State.OFF):
+                    node.start()
+            self._run_for(PEACE_STEP_MS)
+        self._see_what_is_left()
+
+    def _images(self) -> list[Any]:
+        found = [image for node in self.cluster for image in (node.controller_image, node.broker_image)]
+        return [image for image in found if image is not None]
+
+    def _see_what_is_left(self) -> None:
+        for client in self._clients:
+            client.stop()
+        self._run_for(START_MS)
+        reading = [client.begin_reading() for client in self._clients]
+        for _ in range(READING_MS // PEACE_STEP_MS):
+            if all(task.done() for task in reading):
+                break
+            self._run_for(PEACE_STEP_MS)
+        for task in reading:
+            if not task.done():
+                raise Violation("Progress", f"clients could not read everything back within {READING_MS} ms")
+            task.result()
+        for client in self._clients:
+            for resource in client.resources:
+                self.judge.see(MetadataSurvived(resource, self._value_of(resource)))
+
+    def _value_of(self, resource: str) -> object:
+        """The value of a client's resource in the newest image."""
+        newest: Any = self._watcher.newest
+        kind, _, name = resource.partition(" ")
+        if kind == "topic":
+            return True if name in newest["topics"] else None
+        if kind == "partitions":
+            return sum(1 for topic, _ in newest["partitions"] if topic == name)
+        return newest["configs"].get(str((TOPIC, name)), {}).get(RETENTION)

@@ -1,0 +1,116 @@
+"""The segments of one log, read from a simulated disk by the checkers' own reader of batches."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from typing import Final
+
+from kafkacore._fast.world.simulated_disk import SimulatedDisk
+from kafkacore.simulation.checkers import batches
+from kafkacore.simulation.checkers.observations import Entry
+
+SUFFIX: Final = ".log"
+CHECKPOINT: Final = ".checkpoint"
+
+
+class _Segment:
+    """The read part of a file: its entries, the bytes that they take, and the last of them for comparison."""
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self.size = 0
+        self.tail = b""
+
+
+class LogFiles:
+    """`start` and `end` are offsets of the readable log. A log without a file begins at its newest snapshot."""
+
+    def __init__(self, disk: SimulatedDisk, directory: str) -> None:
+        self._disk, self._directory = disk, directory
+        self._segments: dict[str, _Segment] = {}
+        self._entries: list[Entry] = []
+        self.start = self.end = 0
+        self._epoch_at_start: int | None = 0
+
+    def read(self) -> int | None:
+        """Reads what has changed. The offset from which the log differs from the last time; None: it is the same."""
+        try:
+            names = sorted(name for name in self._disk.list(self._directory) if name.endswith((SUFFIX, CHECKPOINT)))
+        except FileNotFoundError:
+            names = []
+        logs = [name for name in names if name.endswith(SUFFIX)]
+        self._segments = {name: self._segments.get(name) or _Segment() for name in logs}
+        entries: list[Entry] = []
+        for name in logs:
+            self._read_segment(name, self._segments[name])
+            entries += self._segments[name].entries
+        # Retention keeps the file whose first records it deletes: the log begins where the file does.
+        start = int(logs[0].removesuffix(SUFFIX)) if logs else 0
+        changed = self._first_change(entries, start)
+        self._entries, self.start = entries, start
+        self.end = entries[-1].end if entries else start
+        snapshots = [name.removesuffix(CHECKPOINT).split("-") for name in names if name.endswith(CHECKPOINT)]
+        ids = {int(offset): int(epoch) for offset, epoch in snapshots if offset.isdigit()}
+        self._epoch_at_start = 0 if start == 0 else ids.get(start)
+        return changed
+
+    def _read_segment(self, name: str, known: _Segment) -> None:
+        path = f"{self._directory}/{name}"
+        size = self._disk.size(path)
+        tail_at = known.size - len(known.tail)
+        if size < known.size or self._disk.read_part(path, tail_at, len(known.tail)) != known.tail:
+            known.entries, known.size, known.tail = [], 0, b""
+        if size == known.size:
+            return
+        data = self._disk.read_part(path, known.size, size - known.size)
+        found = batches.entries(data)
+        read = batches.size_of(data)
+        if found:
+            known.entries += found
+            known.tail = data[max(read - 64, 0) : read]
+            known.size += read
+
+    def _first_change(self, entries: list[Entry], start: int) -> int | None:
+        old = self._entries
+        if start != self.start and (not old or start not in (old[0].base, *(entry.end for entry in old))):
+            return start
+        if entries == old:
+            return None
+        same = 0
+        shift = bisect_left([entry.base for entry in old], entries[0].base) if entries else len(old)
+        for one, other in zip(entries, old[shift:], strict=False):
+            if one != other:
+                break
+            same += 1
+        return entries[same - 1].end if same else start
+
+    def entries_from(self, start: int) -> tuple[Entry, ...]:
+        return tuple(self._entries[bisect_left([entry.base for entry in self._entries], start) :])
+
+    def epoch_before(self, offset: int) -> int | None:
+        ends = [entry.end for entry in self._entries]
+        at = bisect_right(ends, offset) - 1
+        if at >= 0 and ends[at] == offset:
+            return self._entries[at].epoch
+        return self._epoch_at_start if offset == self.start else None
+
+    def synced_end(self) -> int:
+        """The end of the log that every power cut at this moment leaves; a hole ends it."""
+        end = 0
+        try:
+            names = sorted(name for name in self._disk.list(self._directory) if name.endswith(SUFFIX))
+        except FileNotFoundError:
+            return 0
+        for number, name in enumerate(names):
+            base = int(name.removesuffix(SUFFIX))
+            if number == 0:
+                end = base
+            try:
+                found = batches.entries(self._disk.synced(f"{self._directory}/{name}"))
+            except FileNotFoundError:
+                break
+            if not found and number:
+                break
+            if found and found[0].base == end:
+                end = found[-1].end
+        return end

@@ -1,0 +1,152 @@
+"""Watches whole nodes from outside: the files of their metadata logs, their roles, and their images as plain data."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from kafkacore.raft.core import Raft
+from kafkacore.raft.roles import Leader
+from kafkacore.simulation.checkers.observations import (
+    ActiveController,
+    EpochSeen,
+    HighWatermark,
+    ImageSeen,
+    Leads,
+    LogSeen,
+    OnDisk,
+    Progressed,
+    Started,
+    StateOnDisk,
+    Unfenced,
+    VotersAre,
+)
+from kafkacore.simulation.cluster import DIRECTORY, SimulatedCluster
+from kafkacore.simulation.images import contents_of
+from kafkacore.simulation.judge import Judge
+from kafkacore.simulation.log_files import LogFiles
+from kafkacore.simulation.node import SimulatedNode
+
+NOBODY: Final = -1
+LOG: Final = f"{DIRECTORY}/__cluster_metadata-0"
+
+
+class Watched:
+    """The last that was seen of one node, in one life."""
+
+    def __init__(self, node: SimulatedNode, raft: Raft) -> None:
+        self.node, self.raft = node, raft
+        self.files = LogFiles(node.disk, LOG)
+        self.told: tuple[Any, ...] = ()
+        self.led_epoch = self.active_epoch = NOBODY
+        self.high_watermark = 0
+        self.state: tuple[int, int, int] = (0, NOBODY, NOBODY)
+        self.images: dict[str, object] = {}
+
+
+class Watcher:
+    """Call it after each turn of the schedule."""
+
+    def __init__(self, cluster: SimulatedCluster, judge: Judge) -> None:
+        self._cluster, self._judge = cluster, judge
+        self._watched: dict[int, Watched] = {}
+        self._lives: dict[int, int] = {}
+        self.newest: dict[str, object] = {}  # the contents of the newest image
+        self.newest_offset = NOBODY
+        voters = frozenset(node.node_id for node in cluster.controllers)
+        judge.see(VotersAre(voters))
+
+    def look(self) -> None:
+        for node in self._cluster.nodes.values():
+            raft = node.raft
+            if raft is None:
+                continue
+            watched = self._watched.get(node.node_id)
+            if watched is None or watched.raft is not raft:
+                watched = self._begin(node, raft)
+            replica = raft.replica
+            term = replica.term
+            told = (term.epoch, term.leader_id, replica.high_watermark, raft.log.end_offset, term.is_persisted)
+            if told != watched.told:
+                watched.told = told
+                self._look_at(watched)
+            self._look_at_images(watched)
+
+    def _begin(self, node: SimulatedNode, raft: Raft) -> Watched:
+        watched = self._watched[node.node_id] = Watched(node, raft)
+        watched.files.read()
+        self._judge.see(Started(node.node_id, node.lives, watched.files.end))
+        self._see_log(watched, 0)
+        self._see_state(watched)
+        return watched
+
+    def _look_at(self, watched: Watched) -> None:
+        node, raft, judge = watched.node, watched.raft, self._judge
+        changed = watched.files.read()
+        if changed is not None:
+            self._see_log(watched, changed)
+        self._see_state(watched)
+        judge.see(EpochSeen(node.node_id, raft.epoch, raft.leader_id))
+        leads = isinstance(raft.role, Leader)
+        if leads and raft.epoch != watched.led_epoch:
+            watched.led_epoch = raft.epoch
+            judge.see(Leads(node.node_id, raft.epoch))
+            self._note(f"{node.name} leads epoch {raft.epoch}")
+        if raft.high_watermark != watched.high_watermark:
+            watched.high_watermark = raft.high_watermark
+            if leads:
+                self._see_disks()
+            epoch = raft.epoch if leads else NOBODY
+            judge.see(HighWatermark(node.node_id, node.lives, raft.high_watermark, epoch))
+
+    def _see_log(self, watched: Watched, start: int) -> None:
+        files = watched.files
+        start = max(start, files.start)
+        self._judge.see(LogSeen(watched.node.node_id, start, files.entries_from(start), files.epoch_before(start)))
+
+    def _see_disks(self) -> None:
+        for node in self._cluster.controllers:
+            watched = self._watched.get(node.node_id)
+            files = LogFiles(node.disk, LOG) if watched is None else watched.files
+            self._judge.see(OnDisk(node.node_id, files.synced_end()))
+
+    def _see_state(self, watched: Watched) -> None:
+        """The quorum-state that a power cut would leave."""
+        try:
+            state = json.loads(watched.node.disk.synced(f"{LOG}/quorum-state"))
+        except FileNotFoundError:
+            return
+        seen = (state["leaderEpoch"], state["votedId"], state["leaderId"])
+        if seen != watched.state:
+            watched.state = seen
+            self._judge.see(StateOnDisk(watched.node.node_id, *seen))
+
+    def _look_at_images(self, watched: Watched) -> None:
+        node, judge = watched.node, self._judge
+        for how, image in (("controller", node.controller_image), ("broker", node.broker_image)):
+            if image is None or watched.images.get(how) is image:
+                continue
+            watched.images[how] = image
+            if image.offset < 0 or image.transaction is not None:
+                continue
+            contents = contents_of(image)
+            judge.see(ImageSeen(node.node_id, how, image.offset, contents))
+            if image.offset > self.newest_offset:
+                self.newest_offset, self.newest = image.offset, contents
+        if node.is_active_controller and watched.raft.epoch != watched.active_epoch:
+            watched.active_epoch = watched.raft.epoch
+            if watched.raft.is_leader:
+                judge.see(ActiveController(node.node_id, watched.raft.epoch))
+                judge.see(Progressed("leader", self.now_ms))
+
+    def see_fencing(self) -> None:
+        brokers: Any = self.newest.get("brokers", {})
+        alive = frozenset(broker for broker, (_, fenced) in brokers.items() if not fenced)
+        self._judge.see(Unfenced(alive, self.now_ms))
+
+    @property
+    def now_ms(self) -> int:
+        return self._cluster.schedule.now_ns // 1_000_000
+
+    def _note(self, text: str) -> None:
+        self._judge.note(self.now_ms, text)

@@ -592,3 +592,100 @@ def test_controller_with_a_new_disk_replaces_the_voter_of_its_id() -> None:
 
     assert world.run_until(world.now + 60_000, is_voter_again)
     assert world.run_until(world.now + 5_000, lambda: wiped.raft.is_voter)
+
+
+# --- from static to dynamic voters (kraft.version 0 to 1) ---
+
+
+def static_world(seed: int, voters: int, others: int) -> World:
+    world = World(seed, voters, others)
+    quiet(world)
+    for node in world.nodes:
+        node.crash()
+        node.endpoints = (endpoint(node.node_id),)
+        node.start()
+    assert world.run_until(30_000, lambda: world.leader() is not None and world.leader().raft.high_watermark > 0)
+    return world
+
+
+def may_be_dynamic(world: World) -> bool:
+    leader = world.leader()
+    return leader is not None and leader.raft.why_not_dynamic() is None
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_static_voters_become_dynamic_and_can_change(seed: int) -> None:
+    world = static_world(seed, 3, 1)
+    assert world.run_until(world.now + 30_000, lambda: may_be_dynamic(world))
+    leader = world.leader()
+    offset = leader.raft.make_dynamic()
+    leader.settle()
+    assert world.run_until(world.now + 10_000, lambda: all(node.raft.high_watermark > offset for node in world.nodes))
+    expected = VoterSet(Voter(ReplicaKey(n, directory(n)), (endpoint(n),)) for n in range(3))
+    for node in world.nodes:
+        assert (node.raft.voters.kraft_version, node.raft.voters.latest) == (1, expected)
+    world.nodes[3].observer = False
+    world.nodes[3].crash()
+    world.nodes[3].start()
+    change(world, add, 3)
+    change(world, remove, (world.leader().node_id + 1) % 3)
+    assert len(voter_ids(world)) == 3 and 3 in voter_ids(world)
+
+
+def test_static_voters_stay_static_while_one_of_them_has_not_said_its_directory() -> None:
+    world = World(1, 3, 0)
+    quiet(world)
+    for node in world.nodes:
+        node.crash()
+        node.endpoints = (endpoint(node.node_id),)
+    for node in world.nodes[:2]:
+        node.start()
+    assert world.run_until(30_000, lambda: world.leader() is not None and world.leader().raft.high_watermark > 0)
+    world.run_until(world.now + 10_000)
+    assert "of the voters 2 yet" in world.leader().raft.why_not_dynamic()
+    world.nodes[2].start()
+    assert world.run_until(world.now + 30_000, lambda: may_be_dynamic(world))
+
+
+def test_change_to_dynamic_voters_is_undone_with_the_end_of_a_log() -> None:
+    world = static_world(1, 3, 0)
+    assert world.run_until(world.now + 30_000, lambda: may_be_dynamic(world))
+    old = world.leader()
+    drop(world, lambda node, output: old in (node, target(world, output)))
+    old.raft.make_dynamic()
+    old.settle()
+    assert old.raft.voters.kraft_version == 1
+    others = [node for node in world.nodes if node is not old]
+    assert world.run_until(world.now + 30_000, lambda: any(node.raft.is_leader for node in others))
+    world.append()
+    del world.carry
+    assert world.run_until(world.now + 30_000, lambda: old.raft.voters.kraft_version == 0)
+    assert old.raft.voters.latest == world.voters
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_voter_with_a_wiped_disk_neither_votes_nor_leads(seed: int) -> None:
+    world, leader = led_world(seed, 3, 0)
+    wiped = next(node for node in world.nodes if node is not leader)
+    wiped.crash()
+    wiped.log, wiped.synced, wiped.highest, wiped.state = MemoryLog(), 0, 0, None
+    wiped.directory_id = Uuid(b"the directory id")
+    wiped.start()
+    for _ in range(3):
+        world.append()
+        world.run_until(world.now + 1_000)
+    assert not wiped.raft.is_voter and wiped.raft.high_watermark == leader.raft.high_watermark
+    other = next(node for node in world.nodes if node not in (leader, wiped))
+    leader.crash()
+    votes = []
+    carry = world.carry
+    world.carry = lambda node, output: votes.append((node, output)) or carry(node, output)
+    assert not world.run_until(world.now + 60_000, lambda: world.leader() is not None), "two voters of three are gone"
+    assert not any(
+        isinstance(output, Send) and output.request.NAME == "VoteRequest" for node, output in votes if node is wiped
+    )
+    answers = [output.response for node, output in votes if node is wiped and isinstance(output, Answer)]
+    granted = [each for each in answers if each.NAME == "VoteResponse" and each.topics[0].partitions[0].vote_granted]
+    assert (granted, other.raft.is_voter) == ([], True)
+    leader.start()
+    assert world.run_until(world.now + 60_000, lambda: world.leader() in (leader, other))

@@ -228,6 +228,14 @@ class Raft:
         self.replica.collect(data, end_offset)
         return end_offset - 1
 
+    def why_not_dynamic(self) -> str | None:
+        """Why this replica cannot raise kraft.version to 1 now; None when it can."""
+        return self.membership.why_not_dynamic()
+
+    def make_dynamic(self) -> int:
+        """Raises kraft.version to 1; see `why_not_dynamic`. Returns the offset of the last record."""
+        return self.membership.make_dynamic()
+
     def resign(self) -> None:
         """Gives the leadership up if this replica leads: the node shuts down."""
         if self.is_leader:

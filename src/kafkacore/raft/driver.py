@@ -202,6 +202,20 @@ class RaftDriver:
             self._schedule()
         return last
 
+    def why_not_dynamic(self) -> str | None:
+        """Why kraft.version cannot become 1 now; None when it can."""
+        return self.raft.why_not_dynamic()
+
+    def make_dynamic(self) -> int:
+        """Raises kraft.version from 0 to 1. Returns the offset that must be committed for it."""
+        try:
+            last = self.raft.make_dynamic()
+        except OSError as error:
+            self._fail(error)
+            raise
+        self._schedule()
+        return last
+
     @property
     def leader_elsewhere(self) -> tuple[str, int] | None:
         """Where the leader is, if it is known and another node. A leader that was elected here a moment ago is not

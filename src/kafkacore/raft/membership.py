@@ -13,6 +13,7 @@ from typing import Any, Final
 from kafkacore.protocol import messages as classes
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.features import KRAFT_VERSION
+from kafkacore.protocol.messages import KRaftVersionRecord
 from kafkacore.protocol.uuid import ZERO
 from kafkacore.raft import control
 from kafkacore.raft.answer_checks import check_leader
@@ -163,17 +164,74 @@ class Membership:
             or not 0 <= supported[0] <= supported[1]
         ):
             self._answer_update(token, ErrorCode.INVALID_REQUEST)
-        elif refusal := self._refusal(role):
+        elif refusal := self._refusal(role, 0):
             self._answer_update(token, refusal[0])
         elif not supported[0] <= replica.voters.kraft_version <= supported[1]:
             self._answer_update(token, ErrorCode.INVALID_REQUEST)
         elif key not in replica.voters.latest:
             self._answer_update(token, ErrorCode.VOTER_NOT_FOUND)
         else:
-            voters = replica.voters.latest.with_voter(Voter(key, endpoints, supported))
-            if voters != replica.voters.latest:
-                self._append_voters(role, voters, None)
+            self._update(role, Voter(key, endpoints, supported))
             self._answer_update(token, ErrorCode.NONE)
+
+    def _update(self, role: Leader, voter: Voter) -> None:
+        replica = self._replica
+        if replica.voters.kraft_version < 1:
+            role.introduced[voter.key.replica_id] = voter
+            return
+        voters = replica.voters.latest.with_voter(voter)
+        if voters != replica.voters.latest:
+            self._append_voters(role, voters, None)
+
+    # --- from static to dynamic voters ---
+
+    def why_not_dynamic(self) -> str | None:
+        """Why kraft.version cannot become 1 now; None when it can."""
+        role = self._replica.role
+        if not isinstance(role, Leader):
+            return "This controller does not lead the quorum."
+        if refusal := self._refusal(role, 0):
+            return refusal[1]
+        voters = self._introduced(role)
+        missing = [str(each.key.replica_id) for each in voters if each.key.directory_id == ZERO]
+        if missing:
+            return (
+                f"The leader does not know the directory ids of the voters {', '.join(missing)} yet: they do not run, "
+                "or run a release that cannot say them."
+            )
+        unable = [
+            str(each.key.replica_id) for each in voters if not each.kraft_versions[0] <= 1 <= each.kraft_versions[1]
+        ]
+        return f"The voters {', '.join(unable)} do not support it." if unable else None
+
+    def make_dynamic(self) -> int:
+        """Writes kraft.version 1 and the voters with their directory ids, as one batch. Only when `why_not_dynamic` is
+        None. Returns the offset of its last record."""
+        replica = self._replica
+        role = replica.role
+        assert isinstance(role, Leader)
+        voters = VoterSet(self._introduced(role))
+        replica.flush()
+        records = [KRaftVersionRecord(version=0, kraft_version=1), voters.to_record()]
+        data = control.control_batch(records, replica.log.end_offset, replica.epoch, replica.wall_ms())
+        control.learn_voters(replica.voters, data)
+        for voter in voters.voters():
+            role.voters[voter.key.replica_id].key = voter.key
+        role.introduced.clear()
+        LOG.info("epoch %d: kraft.version is 1, and the voters are %s", replica.epoch, _ids(voters))
+        replica.append(data)
+        return replica.log.end_offset - 1
+
+    def _introduced(self, role: Leader) -> list[Voter]:
+        """The static voters with what is known of them."""
+        replica = self._replica
+        made = []
+        for voter in replica.voters.latest.voters():
+            if voter.key.matches(replica.me):
+                made.append(Voter(replica.me, replica.config.endpoints or voter.endpoints))
+            else:
+                made.append(role.introduced.get(voter.key.replica_id, voter))
+        return made
 
     def high_watermark_moved(self, role: Leader) -> None:
         """Answers a change that is committed now. A leader that is not among the committed voters resigns."""
@@ -213,14 +271,14 @@ class Membership:
         self._answer(token, request, ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
         return None
 
-    def _refusal(self, role: Leader) -> tuple[ErrorCode, str] | None:
-        """Why the voters cannot change now; None when they can."""
+    def _refusal(self, role: Leader, kraft_version: int = 1) -> tuple[ErrorCode, str] | None:
+        """Why the voters cannot change now, or not below that kraft.version; None when they can."""
         replica = self._replica
         if role.change is not None:
             return ErrorCode.REQUEST_TIMED_OUT, "The leader still handles an earlier change of the voters."
         if not self._replication.is_known(role):
             return ErrorCode.REQUEST_TIMED_OUT, "The leader has not committed a record of its epoch yet."
-        if replica.voters.kraft_version < 1:
+        if replica.voters.kraft_version < kraft_version:
             return (
                 ErrorCode.UNSUPPORTED_VERSION,
                 f"The voters are static: {KRAFT_VERSION} is {replica.voters.kraft_version}, and 1 is needed.",
@@ -279,24 +337,25 @@ class Membership:
         replica = self._replica
         if (
             role.change_due_ms > replica.now_ms
-            or replica.voters.kraft_version < 1
             or not replica.config.endpoints
             or replica.leader_endpoint is None
             or not replica.can_send(replica.leader_id)
         ):
             return False
-        request = self._update_of_myself() if replica.is_voter else self._join(role)
+        request = self._update_of_myself(role) if replica.is_voter else self._join(role)
         if request is None:
             return False
         role.change_due_ms = replica.now_ms + replica.config.fetch_timeout_ms
         replica.send(Destination(replica.leader_id, *replica.leader_endpoint), request)
         return True
 
-    def _update_of_myself(self) -> Any | None:
-        """None when the voter set says where this voter listens."""
+    def _update_of_myself(self, role: Follower) -> Any | None:
+        """None when the voter set says where this voter listens. A static voter introduces itself to each leader."""
         replica = self._replica
         config = replica.config
-        if replica.voters.latest.get(replica.me.replica_id) == Voter(replica.me, config.endpoints):
+        static = replica.voters.kraft_version < 1
+        known = replica.voters.latest.get(replica.me.replica_id) == Voter(replica.me, config.endpoints)
+        if role.has_introduced_itself if static else known:
             return None
         request_class = classes.UpdateRaftVoterRequest
         lowest, highest = Voter(replica.me, ()).kraft_versions
@@ -315,7 +374,7 @@ class Membership:
         """An observer that joins by itself first removes the voter that had its id and another directory."""
         replica = self._replica
         config = replica.config
-        if not (config.auto_join and config.can_vote and role.has_fetched):
+        if replica.voters.kraft_version < 1 or not (config.auto_join and config.can_vote and role.has_fetched):
             return None
         former = replica.voters.latest.get(replica.me.replica_id)
         if former is not None:
@@ -345,6 +404,10 @@ class Membership:
         """Hears who leads. The new set comes with the log, and a refused update is sent again when the next one is due.
         Raises ImpossibleAnswerError."""
         del sent
+        role = self._replica.role
+        if isinstance(role, Follower) and response.error_code in (ErrorCode.NONE, ErrorCode.UNSUPPORTED_VERSION):
+            # A leader from before 4.1 cannot use what a static voter says.
+            role.has_introduced_itself = True
         leader = response.current_leader
         if leader.leader_epoch >= 0:
             check_leader(leader.leader_id, leader.leader_epoch)

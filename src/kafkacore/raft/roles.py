@@ -64,12 +64,14 @@ class Follower:
         "download_position",
         "fetch_deadline_ms",
         "has_fetched",
+        "has_introduced_itself",
     )  # fmt: skip
 
     def __init__(self, fetch_deadline_ms: int) -> None:
         self.fetch_deadline_ms = fetch_deadline_ms
         self.change_due_ms = NEVER  # when this replica may ask again for a change of its own membership
         self.has_fetched = False
+        self.has_introduced_itself = False  # to this leader, as a static voter
         self.download: OffsetAndEpoch | None = None
         self.download_position = 0
         self.download_check = SnapshotCheck()
@@ -108,10 +110,12 @@ class VoterChange:
 
 
 class Leader:
-    """`fetched` has the voters that fetched since the quorum was last checked."""
+    """`fetched` has the voters that fetched since the quorum was last checked. `introduced` has what static voters have
+    said of themselves: their directory ids, endpoints and versions are in no record before kraft.version 1."""
 
     __slots__ = (
-        "change", "check_quorum_deadline_ms", "epoch_start_offset", "fetched", "granting", "observers", "voters",
+        "change", "check_quorum_deadline_ms", "epoch_start_offset", "fetched", "granting", "introduced", "observers",
+        "voters",
     )  # fmt: skip
 
     def __init__(
@@ -128,6 +132,7 @@ class Leader:
         self.observers: dict[ReplicaKey, Progress] = {}
         self.fetched: set[int] = set()
         self.change: VoterChange | None = None
+        self.introduced: dict[int, Voter] = {}
 
 
 class Resigned:

@@ -29,7 +29,7 @@ from kafkacore.metadata.partition_records import Records, parted
 from kafkacore.metadata.records import RecordWriter, Value, decode_record
 from kafkacore.metadata.snapshot import ImageLoad, records_of
 from kafkacore.protocol.errors import ErrorCode, error_for
-from kafkacore.protocol.features import METADATA_VERSION, metadata_version
+from kafkacore.protocol.features import KRAFT_VERSION, METADATA_VERSION, metadata_version
 from kafkacore.protocol.messages import NoOpRecord
 from kafkacore.protocol.uuid import Uuid
 from kafkacore.raft.committed import CommittedBatch
@@ -59,6 +59,12 @@ class Quorum(Protocol):
     def end_offset(self) -> int: ...
     @property
     def kraft_version(self) -> int: ...
+    def why_not_dynamic(self) -> str | None:
+        """Why kraft.version cannot become 1 now; None when it can."""
+
+    def make_dynamic(self) -> int:
+        """Raises kraft.version from 0 to 1. Returns the offset that must be committed for it."""
+
     def leads(self, epoch: int) -> bool:
         """Whether this replica leads the epoch now."""
 
@@ -243,12 +249,16 @@ class QuorumController:
 
     async def update_features(self, caller: Caller, request: Any) -> Any:
         """REQUEST_TIMED_OUT."""
+        quorum = self._quorum
 
         def decide() -> Decision:
-            kraft_version = self._quorum.kraft_version
-            return on_request.features.update_features(
-                self._head, self._settings, request, caller.api_version, kraft_version
+            decision = on_request.features.update_features(
+                self._head, self._settings, request, caller.api_version, quorum.kraft_version, quorum.why_not_dynamic
             )
+            raised = any(each.feature == KRAFT_VERSION and each.max_version_level for each in request.feature_updates)
+            if raised and not quorum.kraft_version and not decision.response.error_code and not request.validate_only:
+                return decision._replace(after=quorum.make_dynamic())
+            return decision
 
         return await self._user_write(request, decide)
 
@@ -414,7 +424,7 @@ class QuorumController:
         # Also without records: the answer rests on earlier decisions that may not be committed yet.
         offset = self._append(decision)
         self.counts.computing_ms.record(self._now_ms() - began_ms)
-        await self._until_committed(offset)
+        await self._until_committed(max(offset, decision.after))
         return decision.response
 
     async def _until_committed(self, offset: int) -> None:

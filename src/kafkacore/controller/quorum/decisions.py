@@ -24,11 +24,13 @@ _NOUNS: Final = {TOPIC: "topic", BROKER: "broker"}
 
 
 class Decision(NamedTuple):
-    """`atomic` records go into one batch. Others may be split, and the last record then completes the decision."""
+    """`atomic` records go into one batch. Others may be split, and the last record then completes the decision. The
+    answer also waits until the offset `after` is committed."""
 
     records: Records
     response: Any
     atomic: bool = True
+    after: int = -1
 
 
 class Settings(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 from kafkacore.controller.quorum.decisions import MIN_IN_SYNC_REPLICAS, Decision, Settings
@@ -26,9 +27,14 @@ Result = UpdateFeaturesResponse.UpdatableFeatureResult
 
 
 def update_features(
-    image: MetadataImage, settings: Settings, request: Any, api_version: int, kraft_version: int
+    image: MetadataImage,
+    settings: Settings,
+    request: Any,
+    api_version: int,
+    kraft_version: int,
+    why_not_dynamic: Callable[[], str | None],
 ) -> Decision:
-    """Updates all features or none; the answer has the first refusal."""
+    """Updates all features or none; the answer has the first refusal. The quorum itself writes its kraft.version."""
     updates = {each.feature: each for each in request.feature_updates}
     levels = {**image.features, **{name: each.max_version_level for name, each in updates.items()}}
     records: list[Message] = []
@@ -39,10 +45,12 @@ def update_features(
             if api_version <= _DOWNGRADE_ALLOWED_UNTIL:
                 kind = SAFE_DOWNGRADE if each.allow_downgrade else UPGRADE
             _check_level(image, settings, each.feature, each.max_version_level, current, kind)
+            if each.feature == KRAFT_VERSION and each.max_version_level > current and (why := why_not_dynamic()):
+                raise _refused(each.feature, each.max_version_level, why)
             if each.feature == METADATA_VERSION:
                 _check_metadata_version(current, each.max_version_level, kind)
             elif each.feature == KRAFT_VERSION:
-                continue  # already at this level: others were refused
+                continue
             else:
                 _check_dependencies(each.feature, each.max_version_level, levels)
             records.append(FeatureLevelRecord(name=each.feature, feature_level=each.max_version_level))
@@ -75,12 +83,8 @@ def _check_level(image: MetadataImage, settings: Settings, name: str, level: int
         )
     if problem is None and level > current and kind != UPGRADE:
         problem = "Can't downgrade to a newer version."
-    if problem is None and name == KRAFT_VERSION and level != current:
-        problem = (
-            "Can't downgrade the version of this feature."
-            if level < current
-            else "The voters of this quorum are in its configuration: format the storage with --standalone instead."
-        )
+    if problem is None and name == KRAFT_VERSION and level < current:
+        problem = "Can't downgrade the version of this feature."
     if problem is None and level > current and name not in HONOURED:
         problem = "kafkacore does not implement this feature yet: clients would rely on it in vain."
     if problem is not None:

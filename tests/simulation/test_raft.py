@@ -689,3 +689,42 @@ def test_voter_with_a_wiped_disk_neither_votes_nor_leads(seed: int) -> None:
     assert (granted, other.raft.is_voter) == ([], True)
     leader.start()
     assert world.run_until(world.now + 60_000, lambda: world.leader() in (leader, other))
+
+
+# --- the first election ---
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_quorum_that_never_ran_elects_within_a_tenth_of_the_election_timeout(seed: int) -> None:
+    world = World(seed, 3, 0)
+    quiet(world)
+    assert world.run_until(100, lambda: world.leader() is not None), "RaftConfig has 1000 ms"
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_quorum_that_ran_before_waits_for_the_election_timeout(seed: int) -> None:
+    world = World(seed, 3, 0)
+    quiet(world)
+    assert world.run_until(30_000, lambda: world.leader() is not None)
+    world.run_until(world.now + 1_000)
+    for node in world.nodes:
+        node.crash()
+    quiet(world)
+    assert not world.run_until(world.now + 999, lambda: world.leader() is not None)
+    assert world.run_until(world.now + 30_000, lambda: world.leader() is not None)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_static_voter_with_a_wiped_disk_follows_its_leader_without_an_election(seed: int) -> None:
+    world = World(seed, 3, 0)
+    quiet(world)
+    assert world.run_until(30_000, lambda: world.leader() is not None)
+    world.append()
+    world.run_until(world.now + 1_000)
+    leader, epoch = world.leader(), world.leader().raft.epoch
+    wiped = next(node for node in world.nodes if node is not leader)
+    wiped.crash()
+    wiped.log, wiped.synced, wiped.highest, wiped.state = MemoryLog(), 0, 0, None
+    wiped.start()
+    assert world.run_until(world.now + 2_000, lambda: wiped.raft.high_watermark == leader.raft.high_watermark)
+    assert (world.leader(), leader.raft.epoch) == (leader, epoch)

@@ -20,6 +20,8 @@ from kafkacore.raft.syncs import Syncs
 from kafkacore.raft.term import Term
 from kafkacore.raft.voters import NO_VOTERS, Endpoints, ReplicaKey, Voter, VoterHistory, VoterSet
 
+FIRST_WAIT: Final = 100  # parts of the election timeout that a new quorum waits at least,
+FIRST_SPREAD: Final = 25  # and up to which its voters wait differently
 LOG: Final = logging.getLogger("kafkacore.raft")
 
 
@@ -79,7 +81,7 @@ class Replica:
         snapshots = log.snapshots()
         self.high_watermark = max(log.start_offset, snapshots[-1].offset if snapshots else 0)
         self.loaded_snapshot: OffsetAndEpoch | None = None  # received from a leader; the driver takes it
-        self.role: Role = Unattached(self.election_deadline())
+        self.role: Role = Unattached(self._first_election_deadline())
         # A leader must not go on in its epoch after a restart: it may have lost what it sent then (KIP-595).
         if term.leader_id == config.node_id != NOBODY:
             self.role = Resigned(self.election_deadline(), set())
@@ -185,6 +187,14 @@ class Replica:
     def election_deadline(self) -> int:
         timeout = self.config.election_timeout_ms
         return self.now_ms + timeout + self.random.randrange(timeout)
+
+    def _first_election_deadline(self) -> int:
+        """A quorum that never voted and has an empty log has no leader that a wait could spare. The wait is long enough
+        to hear of one all the same: a voter with a wiped disk looks like such a quorum."""
+        if self.term.epoch > 0 or self.log.end_offset > 0:
+            return self.election_deadline()
+        timeout = self.config.election_timeout_ms
+        return self.now_ms + timeout // FIRST_WAIT + self.random.randrange(max(1, timeout // FIRST_SPREAD))
 
     def backoff_ms(self) -> int:
         """A random part of the longest election backoff, so that candidates do not collide again."""

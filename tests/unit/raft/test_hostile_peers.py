@@ -16,6 +16,7 @@ from kafkacore.protocol.messages import (
     VoteRequest,
     VotersRecord,
 )
+from kafkacore.protocol.uuid import Uuid
 from kafkacore.raft import messages
 from kafkacore.raft.answer_checks import ImpossibleAnswerError
 from kafkacore.raft.control import control_batch, data_batch
@@ -233,3 +234,12 @@ def test_leader_bounds_the_bytes_of_one_answer_whatever_is_asked(max_bytes: int)
     assert replica.ask(request) == ErrorCode.NONE
     [most] = asked
     assert 1 <= most <= messages.MAX_ANSWER_BYTES
+
+
+def test_fetch_of_another_topic_id_is_an_invalid_request() -> None:
+    """As in Apache Kafka: the metadata log has no INCONSISTENT_TOPIC_ID, and Vote names no topic id."""
+    replica = Replica(1, 2, 3)
+    replica.lead()
+    request = messages.fetch(CLUSTER, OTHER, replica.raft.epoch, OffsetAndEpoch(0, 0), -1)
+    request.topics[0].topic, request.topics[0].topic_id = "", Uuid(b"another topic id")
+    assert replica.ask(request) == ErrorCode.INVALID_REQUEST

@@ -1,0 +1,150 @@
+"""A quorum of both kinds changes its form: static voters become dynamic, new replicas learn from snapshots, and members
+fall silent without being dead (KIP-595, KIP-630, KIP-853)."""
+
+import os
+import signal
+import subprocess
+
+import pytest
+
+from brokers import APACHE
+from processes import ROOT, wait_until
+from quorums import LIMIT_S, OURS, MixedQuorum
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture
+def mixed_quorum(tools_of_either, tmp_path):
+    """`mixed_quorum("apache-4.3", {1: OURS, ...})` formats and starts a quorum."""
+    started = []
+
+    def start(release, kinds, **options):
+        quorum = MixedQuorum(tmp_path / "quorum", kinds, tools_of_either, **options)
+        started.append(quorum)
+        quorum.format(".".join(APACHE[release].split(".")[:2]))
+        return quorum.start()
+
+    yield start
+    for quorum in started:
+        for member in (quorum.broker, *quorum.controllers.values()):
+            if member.alive():
+                os.kill(member.child.pid, signal.SIGCONT)
+        quorum.close()
+
+
+def upgrade(quorum, tools, tool):
+    """Asks the active controller until it accepts: it must hear of every voter first."""
+    run = tools["apache-4.3"].attempt
+
+    def done():
+        address = quorum.addresses[quorum.leader()]
+        arguments = ["--bootstrap-controller", address, "upgrade", "--feature", "kraft.version=1"]
+        if tool == "kafkas-tool":
+            outcome = run("kafka-features", *arguments)
+            return outcome.exit == 0 or print(outcome)
+        command = [ROOT / ".venv" / "bin" / "kafkacore", "features", *arguments]
+        finished = subprocess.run(
+            [str(each) for each in command], capture_output=True, text=True, timeout=60, check=False
+        )
+        return finished.returncode == 0 or print(finished)
+
+    wait_until(done, LIMIT_S, "kraft.version 1")
+
+
+@pytest.mark.parametrize(("of_ours", "tool"), [(True, "kafkas-tool"), (False, "kafkas-tool"), (True, "our-tool")])
+def test_static_voters_of_both_kinds_become_dynamic(mixed_quorum, tools_of_either, of_ours, tool):
+    quorum = mixed_quorum("apache-4.3", {1: OURS, 2: "apache-4.3", 3: OURS if of_ours else "apache-4.3"}, dynamic=False)
+    quorum.make_leader_of_kind(of_ours)
+    names = [quorum.create_topic()]
+    upgrade(quorum, tools_of_either, tool)
+
+    def known():
+        described = quorum.describe(quorum.leader())
+        return described and all(bytes(each.replica_directory_id) != bytes(16) for each in described.current_voters)
+
+    wait_until(known, LIMIT_S, "the directory ids of all voters")
+    directories = quorum.voters()
+    leader = quorum.leader()
+    quorum.controllers[leader].kill()
+    quorum.next_leader(leader)
+    names.append(quorum.create_topic())
+    quorum.wait_visible(names)
+    assert quorum.voters() == directories
+    quorum.controllers[leader].start(quorum.addresses[leader])
+    quorum.assert_logs_agree(quorum.wait_equal())
+
+
+# Each batch is larger than that, so that every replica makes a snapshot after it, and keeps no log below the last one.
+SNAPSHOTS = {
+    "metadata.log.max.record.bytes.between.snapshots": "1",
+    "metadata.max.retention.bytes": "1",
+    "metadata.log.segment.bytes": "8388608",
+    "metadata.log.segment.ms": "1000",
+}
+
+
+@pytest.mark.parametrize("release", APACHE)
+@pytest.mark.parametrize("leader", ["we-lead", "they-lead"])
+def test_new_replica_learns_the_metadata_from_a_snapshot_of_the_other_kind(mixed_quorum, release, leader):
+    first, second = (OURS, release) if leader == "we-lead" else (release, OURS)
+    quorum = mixed_quorum(release, {1: first}, dynamic=True, later={2: second}, overrides=SNAPSHOTS)
+    names = [quorum.create_topic() for _ in range(5)]
+    metadata = quorum.controllers[1].data / "__cluster_metadata-0"
+
+    def snapshots():
+        found = [path.name for path in metadata.glob("*.checkpoint")]
+        return [name for name in found if not name.startswith("0000000000000000000")] if names else []
+
+    wait_until(snapshots, LIMIT_S, "a snapshot of the leader")
+
+    def no_log_from_the_start():
+        quorum.create_topic()
+        return min(int(path.stem) for path in metadata.glob("*.log")) > 0
+
+    wait_until(no_log_from_the_start, LIMIT_S, "a log of the leader that begins after its snapshot")
+    quorum.start_later(2)
+
+    def followed():
+        described = quorum.describe(1)
+        ends = [each.log_end_offset for each in described.observers if each.replica_id == 2] if described else []
+        return ends and ends[0] >= described.high_watermark - 1
+
+    wait_until(followed, LIMIT_S, "the new replica at the leader's end")
+    other = quorum.controllers[2].data / "__cluster_metadata-0"
+    assert min(int(path.stem) for path in other.glob("*.log")) > 0, "the new replica has fetched the log from its start"
+    ids = {path.name for path in other.glob("*.checkpoint")} - {"00000000000000000000-0000000000.checkpoint"}
+    assert ids, "the new replica has no snapshot"
+    quorum.wait_visible(names)
+    quorum.assert_logs_agree(quorum.describe(1).high_watermark)
+
+
+@pytest.mark.parametrize("release", APACHE)
+@pytest.mark.parametrize("of_ours", [True, False], ids=["we-lead", "they-lead"])
+def test_quorum_outlives_a_member_that_is_stopped_and_goes_on(mixed_quorum, release, of_ours):
+    kinds = {1: OURS, 2: release, 3: OURS if of_ours else release}
+    quorum = mixed_quorum(release, kinds, dynamic=True)
+    quorum.make_leader_of_kind(of_ours)
+    names = [quorum.create_topic()]
+    # First a follower of the other kind, then the leader.
+    leader = quorum.leader()
+    follower = next(node_id for node_id, member in quorum.controllers.items() if member.ours != of_ours)
+    for stopped in (follower, leader):
+        child = quorum.controllers[stopped].child
+        os.kill(child.pid, signal.SIGSTOP)
+        try:
+            if stopped == leader:
+                others = {node_id for node_id in quorum.controllers if node_id != stopped}
+
+                def new_leader(others=others):
+                    described = [quorum.describe(node_id) for node_id in others]
+                    return any(each and each.leader_id in others for each in described)
+
+                wait_until(new_leader, LIMIT_S, "another leader than the stopped one")
+            names.append(quorum.create_topic())
+        finally:
+            os.kill(child.pid, signal.SIGCONT)
+        names.append(quorum.create_topic())
+        quorum.wait_visible(names)
+        quorum.wait_equal()
+    quorum.assert_logs_agree(quorum.wait_equal())

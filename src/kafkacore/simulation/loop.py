@@ -6,6 +6,7 @@ import asyncio
 import concurrent.futures
 import contextvars
 import logging
+import warnings
 from asyncio import events
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
@@ -90,7 +91,11 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         if self._closed:
             return
         self._closed = True
-        self._ready.clear()
+        with warnings.catch_warnings():
+            # Some of them would have started coroutines.
+            warnings.simplefilter("ignore", RuntimeWarning)
+            self._ready.clear()
+            self._schedule.forget_closed()
         tasks, self._tasks = self._tasks, {}
         for task in tasks:
             task._log_destroy_pending = False  # type: ignore[attr-defined]

@@ -81,6 +81,11 @@ class Schedule:
 
     # --- steps ---
 
+    def forget_closed(self) -> None:
+        """Frees what the timers of machines that are off would have done."""
+        self._timers = [each for each in self._timers if not each[3].is_closed()]
+        heapq.heapify(self._timers)
+
     def clear(self) -> None:
         """Forgets everything that would happen."""
         self._timers.clear()

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Final
 
 from kafkacore.config.changes import APPEND, DELETE, NAMES, SET, SUBTRACT
 from kafkacore.protocol.errors import ErrorCode, error_for
+from kafkacore.protocol.messages import IncrementalAlterConfigsRequest as Request
 
 LOG: Final = logging.getLogger("kafkacore.server")
 ROOT: Final = "root"
@@ -30,7 +31,7 @@ def levels() -> dict[str, str]:
     return {name: _level_name(logging.getLogger(name).getEffectiveLevel()) for name in _names()}
 
 
-def alter(node_id: int, resource: Any, *, validate_only: bool) -> None:
+def alter(node_id: int, resource: Request.AlterConfigsResource, *, validate_only: bool) -> None:
     """Applies all changes of one resource of an IncrementalAlterConfigs request, or raises and applies no change.
     Raises INVALID_REQUEST, INVALID_CONFIG."""
     _check_node(node_id, resource.resource_name)
@@ -40,7 +41,7 @@ def alter(node_id: int, resource: Any, *, validate_only: bool) -> None:
     if validate_only:
         return
     for config in resource.configs:
-        level = LEVELS[config.value] if config.config_operation == SET else logging.NOTSET
+        level = LEVELS[config.value or ""] if config.config_operation == SET else logging.NOTSET
         logging.getLogger(config.name).setLevel(level)
         LOG.warning("the level of logger %s is now %s", config.name, config.value if level else "its parent's")
 
@@ -72,7 +73,7 @@ def _check_node(node_id: int, name: str) -> None:
         raise error_for(ErrorCode.INVALID_REQUEST, f"Unexpected node id. Expected {node_id}, but received {asked}")
 
 
-def _check(config: Any, known: set[str]) -> None:
+def _check(config: Request.AlterableConfig, known: set[str]) -> None:
     operation, name = config.config_operation, config.name
     if operation in (APPEND, SUBTRACT):
         problem = f"{NAMES[operation]} operation is not allowed for the BROKER_LOGGER resource"

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any, Final
 
 from kafkacore.config import BrokerConfig, ConfigError
@@ -16,9 +17,8 @@ from kafkacore.config.topic import notes
 from kafkacore.metadata.image import BROKER, CLIENT_METRICS, GROUP, TOPIC
 from kafkacore.network.request import RequestContext
 from kafkacore.protocol import apis
-from kafkacore.protocol.apis import ApiKey
 from kafkacore.protocol.errors import ErrorCode, KafkaError, error_for
-from kafkacore.protocol.messages import Message
+from kafkacore.protocol.messages import AlterConfigsRequest, IncrementalAlterConfigsRequest, Message
 from kafkacore.runtime.slices import Work, finish
 from kafkacore.server import loggers
 from kafkacore.server.context import BrokerContext
@@ -28,18 +28,22 @@ LOG: Final = logging.getLogger("kafkacore.server")
 # Neither a log nor a broker reads these, so only this module warns that they have no effect.
 _OF_OTHERS: Final = {GROUP: GROUP_KEYS, CLIENT_METRICS: CLIENT_METRICS_KEYS}
 NOTES_LOGGED: Final = 10  # warnings for one request, which may change 10,000 groups
+Request = AlterConfigsRequest | IncrementalAlterConfigsRequest
+Incremental = IncrementalAlterConfigsRequest.AlterConfigsResource
+Resource = AlterConfigsRequest.AlterConfigsResource | Incremental
 _STORED: Final = (TOPIC, BROKER, CLIENT_METRICS, GROUP)
 _UNTOLD: Final = (ErrorCode.UNKNOWN_SERVER_ERROR, "The controller's answer does not mention this resource.")
 Settled = dict[int, tuple[int, str | None]]  # error and message, by the resource's place in the request
 Told = dict[tuple[int, str], tuple[int, str | None]]  # the controller's answers, by type and name
 
 
-async def handle(broker: BrokerContext, call: RequestContext, request: Any) -> Message:
+async def handle(broker: BrokerContext, call: RequestContext, request: Request) -> Message:
     settled = await finish(_settle(broker, call, request))
-    rest = [each for at, each in enumerate(request.resources) if at not in settled]
+    rest = [each for at, each in enumerate(_resources(request)) if at not in settled]
     told: Told = {}
     if rest:
-        forwarded = type(request)(resources=rest, validate_only=request.validate_only)
+        made: Any = type(request)  # `rest` has the resources of the same class
+        forwarded = made(resources=rest, validate_only=request.validate_only)
         answer: Any = await broker.channel.forward(call, forwarded)
         told = {
             (each.resource_type, each.resource_name): (each.error_code, each.error_message) for each in answer.responses
@@ -47,10 +51,10 @@ async def handle(broker: BrokerContext, call: RequestContext, request: Any) -> M
     return await finish(_response(call, request, settled, told))
 
 
-def _response(call: RequestContext, request: Any, settled: Settled, told: Told) -> Work[Message]:
+def _response(call: RequestContext, request: Request, settled: Settled, told: Told) -> Work[Message]:
     response: Any = apis.response_class(call.api_key)()
     noted: list[str] = []
-    for at, each in enumerate(request.resources):
+    for at, each in enumerate(_resources(request)):
         yield
         key = each.resource_type, each.resource_name
         error, message = settled[at] if at in settled else told.get(key, _UNTOLD)
@@ -69,30 +73,34 @@ def _response(call: RequestContext, request: Any, settled: Settled, told: Told) 
     return made
 
 
-def _notes(resource: Any) -> list[str]:
+def _resources(request: Request) -> Sequence[Resource]:
+    return request.resources
+
+
+def _notes(resource: Resource) -> list[str]:
     values = {config.name: config.value for config in resource.configs if config.value is not None}
     return [f"{resource.resource_name}: {note}" for note in notes(_OF_OTHERS[resource.resource_type], values)]
 
 
-def _settle(broker: BrokerContext, call: RequestContext, request: Any) -> Work[Settled]:
+def _settle(broker: BrokerContext, call: RequestContext, request: Request) -> Work[Settled]:
     """The resources that the controller need not see."""
     settled: Settled = {}
     counts: dict[tuple[int, str], int] = Counter()
-    for each in request.resources:
+    for each in _resources(request):
         counts[each.resource_type, each.resource_name] += 1
         yield
-    for at, resource in enumerate(request.resources):
+    for at, resource in enumerate(_resources(request)):
         yield
         try:
             if counts[resource.resource_type, resource.resource_name] > 1:
                 raise error_for(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
-            _check_configs(call, resource)
-            if resource.resource_type == BROKER_LOGGER and call.api_key == ApiKey.INCREMENTAL_ALTER_CONFIGS:
+            _check_configs(resource)
+            if resource.resource_type == BROKER_LOGGER and isinstance(resource, Incremental):
                 loggers.alter(broker.node_id, resource, validate_only=request.validate_only)
                 settled[at] = ErrorCode.NONE, None
                 broker.loggers_changed()
             elif resource.resource_type == BROKER:
-                _check_broker(broker, call, resource)
+                _check_broker(broker, resource)
             elif resource.resource_type not in _STORED:
                 raise error_for(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.resource_type}")
         except KafkaError as error:
@@ -100,20 +108,20 @@ def _settle(broker: BrokerContext, call: RequestContext, request: Any) -> Work[S
     return settled
 
 
-def _check_configs(call: RequestContext, resource: Any) -> None:
+def _check_configs(resource: Resource) -> None:
     names = [config.name for config in resource.configs]
     if len(set(names)) != len(names):
         raise error_for(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
-    nulls = [config.name for config in resource.configs if config.value is None and not _deletes(call, config)]
+    nulls = [config.name for config in resource.configs if config.value is None and not _deletes(config)]
     if nulls:
         raise error_for(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}")
 
 
-def _deletes(call: RequestContext, config: Any) -> bool:
-    return call.api_key == ApiKey.INCREMENTAL_ALTER_CONFIGS and config.config_operation == DELETE
+def _deletes(config: AlterConfigsRequest.AlterableConfig | IncrementalAlterConfigsRequest.AlterableConfig) -> bool:
+    return isinstance(config, IncrementalAlterConfigsRequest.AlterableConfig) and config.config_operation == DELETE
 
 
-def _check_broker(broker: BrokerContext, call: RequestContext, resource: Any) -> None:
+def _check_broker(broker: BrokerContext, resource: Resource) -> None:
     """Checks settings of this broker, or of all brokers. Raises INVALID_REQUEST for values that contradict each other,
     as Kafka does (KAFKA-13609), and INVALID_CONFIG for a list operation on a key that is not a list."""
 
@@ -121,10 +129,10 @@ def _check_broker(broker: BrokerContext, call: RequestContext, resource: Any) ->
     if name:
         _check_id(broker, name)
     config = broker.config
-    if call.api_key == ApiKey.ALTER_CONFIGS:
-        values = {each.name: each.value for each in resource.configs}
-    else:
+    if isinstance(resource, Incremental):
         values = _changed(config, resource, dict(config.dynamic_broker if name else config.dynamic_default))
+    else:
+        values = {each.name: each.value for each in resource.configs if each.value is not None}
     try:
         check_change(config, values, of_one=bool(name))
     except ConfigError as error:
@@ -142,7 +150,7 @@ def _check_id(broker: BrokerContext, name: str) -> None:
         )
 
 
-def _changed(config: BrokerConfig, resource: Any, values: dict[str, str]) -> dict[str, str]:
+def _changed(config: BrokerConfig, resource: Incremental, values: dict[str, str]) -> dict[str, str]:
     for each in resource.configs:
         name, operation = each.name, each.config_operation
         if operation not in NAMES:

@@ -1,7 +1,7 @@
 """Assertions of debug builds (`KAFKACORE_DEBUG=1`, and every sanitizer build); a release build compiles none of them.
 
-An assertion states what the code around it relies on. Bad input is never asserted: it gets an error. A failed assertion
-prints its file, line, text and the native stack, and aborts the process.
+An assertion states a fact that the code around it relies on. Bad input never fails an assertion: it gets an error. A
+failed assertion prints its file, line, text and the native stack, and aborts the process.
 """
 
 cdef extern from * nogil:

@@ -1,4 +1,4 @@
-"""Atomic words. Names say the order; anything fancier than acquire/release is a sign that a lock is meant."""
+"""Atomic words with acquire and release order. Code that needs more than these should take a lock."""
 
 from libc.stdint cimport int32_t, int64_t, uint64_t
 

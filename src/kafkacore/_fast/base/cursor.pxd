@@ -1,10 +1,11 @@
-"""Reader and Writer: the two ways that bytes are taken apart and put together.
+"""Reader and Writer: cursors that read values from bytes and write values to bytes.
 
-A Reader is `(pos, end)` with a sticky flag. A read past the end returns zero and marks the reader; the caller looks at
-`bad` once, at the end of a message. Every length that comes from the wire is held against what remains before its use.
+A Reader is `(pos, end)` with a sticky flag. A read past the end returns zero and marks the reader; the caller checks
+`bad` once, at the end of a message. The reader compares every length from the wire with the bytes that remain, before
+it uses it.
 
-A Writer owns a growable block up to `limit` bytes; a write that does not fit marks it and is dropped. The caller looks
-at `bad` once. Integers are big-endian, varints are protobuf's (KIP-482 unsigned, record format zig-zag).
+A Writer owns a block that grows up to `limit` bytes. A write that does not fit marks the writer and writes nothing. The
+caller checks `bad` once. Integers are big-endian, varints are protobuf's (KIP-482 unsigned, record format zig-zag).
 """
 
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
@@ -147,7 +148,7 @@ cdef inline void writer_free(Writer *w) noexcept nogil:
 
 
 cdef inline uint8_t *writer_detach(Writer *w) noexcept nogil:
-    """The block, now the caller's to free."""
+    """Returns the block; now the caller must free it."""
     cdef uint8_t *data = w.data
     w.data = NULL
     w.size = w.capacity = 0
@@ -155,7 +156,7 @@ cdef inline uint8_t *writer_detach(Writer *w) noexcept nogil:
 
 
 cdef inline uint8_t *reserve(Writer *w, size_t size) noexcept nogil:
-    """Room for `size` more bytes, counted as written; NULL (and marked) when it does not fit."""
+    """Room for `size` more bytes, which count as written; NULL, and the writer marked, when they do not fit."""
     cdef size_t capacity
     cdef uint8_t *data
     if size > w.capacity - w.size:

@@ -1,4 +1,4 @@
-"""epoll(7), and what time a thread has used."""
+"""epoll(7), and the CPU time of a thread."""
 
 from libc.stdint cimport int64_t, uint32_t
 

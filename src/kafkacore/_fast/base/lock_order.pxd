@@ -23,6 +23,6 @@ cdef enum:
 # For base/sync.pxd. A release build never calls them.
 cdef void lock_order_enter(const void *lock, int rank) noexcept nogil
 cdef void lock_order_leave(const void *lock) noexcept nogil
-cdef void lock_order_wait(const void *lock) noexcept nogil      # before a wait for a condition, which lets the lock go
+cdef void lock_order_wait(const void *lock) noexcept nogil      # before a wait for a condition, which releases the lock
 cdef void lock_order_pause() noexcept nogil                     # before a fiber lets others of its thread run
 cdef bint lock_is_mine(const void *lock) noexcept nogil

@@ -1,5 +1,5 @@
-"""Python's C API with raw pointers, for native code whose caller holds the GIL: no reference is counted and no
-exception looked for behind its back.
+"""Python's C API with raw pointers, for native code whose caller holds the GIL: Cython counts no references and checks
+no exceptions for these calls.
 """
 
 from cpython.object cimport PyObject

@@ -85,7 +85,8 @@ cdef inline int mutex_init(Mutex *mutex, int rank) noexcept nogil:
 
 cdef inline void mutex_guards(Mutex *mutex, void (*check)(const void *guarded) noexcept nogil,
                               const void *guarded) noexcept nogil:
-    """Debug builds call `check(guarded)` whenever a thread lets the mutex go: it asserts what holds between changes."""
+    """Debug builds call `check(guarded)` whenever a thread releases the mutex. It asserts the facts that must hold
+    while the mutex is free."""
     if DEBUG:
         mutex.guarded = guarded
         mutex.check = check

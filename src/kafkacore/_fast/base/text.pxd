@@ -6,6 +6,6 @@ from kafkacore._fast.base.cursor cimport Writer
 
 cdef void put_unsigned(Writer *out, uint64_t value) noexcept nogil
 cdef void put_number(Writer *out, int64_t value) noexcept nogil
-# Each longest invalid start of a character becomes one U+FFFD (Unicode 15, section 3.9), as in Java and Python.
+# Replaces each longest invalid start of a character by one U+FFFD (Unicode 15, section 3.9), as in Java and Python.
 # `escaped`: for a JSON string.
 cdef void put_text(Writer *out, const uint8_t *data, int32_t size, bint escaped) noexcept nogil

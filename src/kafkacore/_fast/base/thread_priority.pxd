@@ -18,12 +18,11 @@ cdef extern from * nogil:
         if (nice > 0) setpriority(PRIO_PROCESS, self, getpriority(PRIO_PROCESS, self) + nice);
     }
 
-    /* sched_setattr(2) and its struct, which glibc has not before 2.41. */
-    struct kc_schedule {
+    /* sched_setattr(2) and its struct, which glibc has from 2.41 on. */ struct kc_schedule {
         uint32_t size, policy; uint64_t flags; int32_t nice; uint32_t priority; uint64_t runtime, deadline, period;
     };
-    /* Whether the calling thread is an ordinary one; who made it a batch or a real-time one knows why. */
-    static inline int kc_schedule_now(struct kc_schedule *now) {
+    /* Whether the calling thread is an ordinary one. A batch or real-time thread keeps the policy that somebody gave
+    it. */ static inline int kc_schedule_now(struct kc_schedule *now) {
         memset(now, 0, sizeof(*now));
         return syscall(SYS_sched_getattr, 0, now, sizeof(*now), 0) == 0 && now->policy == 0;
     }
@@ -42,9 +41,9 @@ cdef extern from * nogil:
         return kc_schedule_now(&now) ? (int64_t) now.runtime : -1;
     }
     """
-    void lower_priority "kc_lower_priority"(int nice)  # lower only: for threads that never hold the GIL
-    # Runs at once when woken, for short turns, before those that ask for long ones; its timers are exact to 1 us, and
-    # so is its wait for the GIL.
+    void lower_priority "kc_lower_priority"(int nice)  # only lowers it; for threads that never hold the GIL
+    # Asks for short time slices: once woken, the thread runs at once, before threads that ask for long slices. Its
+    # timers, and its waits for the GIL, are exact to 1 us.
     void ask_slice "kc_ask_slice"(long long slice_ns)
     void name_thread "kc_name_thread"(const char *name)
     long timer_slack_ns "kc_timer_slack_ns"()

@@ -1,6 +1,6 @@
-"""Varints on bare pointers, for walks where a Reader's flag costs too much: every getter gives the place after the
-varint, or NULL when it is cut off, too long (5 or 10 bytes) or has bits beyond its width. NULL in gives NULL out, so
-that a run of getters is checked once.
+"""Varints on bare pointers, for walks where a Reader's flag costs too much. Every getter returns the place after the
+varint, or NULL when the varint is cut off, too long (over 5 or 10 bytes) or has bits beyond its width. Given NULL it
+returns NULL, so the caller checks once after several calls.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t

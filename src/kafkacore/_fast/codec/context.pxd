@@ -1,10 +1,10 @@
 """gzip, snappy, lz4 and zstd bodies of record batches, bounded, without the GIL.
 
 A CodecContext belongs to one thread at a time. It keeps the libraries' own contexts and one scratch block, so that
-steady state allocates nothing. To inflate, call `inflate_begin`, then `inflate_next` until it returns 0 (the end) or a
-negative CodecStatus. A chunk lies in the scratch block and is valid until the next call on the same context; the source
-must not move meanwhile. The libraries are opened at their first use. Where one is missing, cramjam does the work under
-the GIL (see `codec_needs_gil`), so never call this while holding a native lock.
+after a while it allocates nothing. To inflate, call `inflate_begin`, then `inflate_next` until it returns 0 (the end)
+or a negative CodecStatus. A chunk lies in the scratch block and is valid until the next call on the same context; the
+source must not move meanwhile. The first use of a codec opens its library. If it is missing, cramjam does the work
+under the GIL (see `codec_needs_gil`), so never call this while you hold a native lock.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -28,7 +28,7 @@ cdef enum CodecStatus:
 
 ctypedef struct InflateLimits:
     int64_t max_bytes           # a body never inflates beyond this
-    int64_t ratio_floor_bytes   # below this much output the ratio does not count (a small batch of zeros is no bomb)
+    int64_t ratio_floor_bytes   # up to this much output the ratio is not limited
     int32_t max_ratio           # inflated : stored
 
 ctypedef struct CodecContext:
@@ -48,7 +48,7 @@ ctypedef struct CodecContext:
     int state
     const uint8_t *source
     const uint8_t *source_end
-    int64_t whole_bytes          # of a body that the fallback put into the scratch at once
+    int64_t whole_bytes          # rest of a body that the fallback inflated into the scratch as a whole
     int64_t inflated_bytes
     int64_t limit_bytes
 
@@ -62,7 +62,7 @@ cdef int inflate_begin(
     CodecContext *context, int codec, const void *source, size_t size, const InflateLimits *limits
 ) noexcept nogil
 cdef int64_t inflate_next(CodecContext *context, const uint8_t **chunk) noexcept nogil
-# The whole body, appended to `out` (its limit holds too).
+# Inflates the whole body and appends it to `out`, whose limit holds too.
 cdef int inflate_all(
     CodecContext *context, int codec, const void *source, size_t size, const InflateLimits *limits, Writer *out
 ) noexcept nogil
@@ -74,6 +74,6 @@ cdef int deflate_all(
 ) noexcept nogil
 # Whether the codec's library is missing, so that cramjam does its work under the GIL.
 cdef bint codec_needs_gil(int codec) noexcept nogil
-# The C library that inflates or deflates a codec's bodies, with its file and its version (NULL where unknown). NULL:
-# there is none, and snappy is served by our own code, the others by cramjam.
+# The name of the C library that inflates or deflates a codec's bodies, with its file and its version (NULL where
+# unknown). NULL: the library is missing; our own code does snappy, and cramjam does the others.
 cdef const char *codec_library(int codec, bint inflates, const char **path, const char **version) noexcept nogil

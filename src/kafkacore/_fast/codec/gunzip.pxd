@@ -1,8 +1,8 @@
 """gzip (RFC 1952): members that follow one another, each with its header, checksum and size checked.
 
-zlib or zlib-ng reads the blocks of a member (DEFLATE). This module reads the bytes around them, so that the checksum is
-computed by folding: zlib spends up to a fifth of its time on it. Java's GZIPInputStream ignores bytes that follow a
-member and are no member; this module refuses them. (libdeflate and ISA-L are as fast as zlib-ng, but accept sets of
+zlib or zlib-ng reads the blocks of a member (DEFLATE). This module reads headers and trailers and computes the checksum
+itself, by folding: zlib would spend up to a fifth of its time on it. This module refuses bytes after a member that are
+not a member; Java's GZIPInputStream ignores them. (libdeflate and ISA-L are as fast as zlib-ng, but accept sets of
 codes that zlib, which Java uses, refuses: a node must not accept a batch that no consumer can read.)
 """
 
@@ -77,7 +77,7 @@ cdef inline const uint8_t *after_header(const uint8_t *p, const uint8_t *end) no
 cdef inline const uint8_t *after_trailer(
     const uint8_t *p, const uint8_t *end, uint32_t crc, uint32_t member_bytes
 ) noexcept nogil:
-    """Where the member ends; NULL when checksum or size are not those of what was inflated."""
+    """Where the member ends; NULL when its checksum or size does not match the inflated bytes."""
     if end - p < GZIP_TRAILER_BYTES or le32(p) != crc or le32(p + 4) != member_bytes:
         return NULL
     return p + GZIP_TRAILER_BYTES
@@ -91,7 +91,8 @@ cdef inline bint gunzip_init(Gunzip *gunzip) noexcept nogil:
 cdef inline int64_t gunzip_next(
     Gunzip *gunzip, uint8_t *room, size_t size, const uint8_t **source, const uint8_t *end
 ) noexcept nogil:
-    """The next `size` bytes, or what is left: how many, 0 at the end, GUNZIP_CORRUPT, GUNZIP_NO_MEMORY."""
+    """Inflates the next `size` bytes, or the rest. Returns their number, 0 at the end, GUNZIP_CORRUPT or
+    GUNZIP_NO_MEMORY."""
     cdef ZStream *stream = &gunzip.stream
     cdef uint8_t *before
     cdef int status

@@ -1,14 +1,14 @@
 """zlib, zlib-ng, liblz4, libzstd and libsnappy as tables of functions, opened at run time.
 
-gzip is inflated by zlib-ng where it is installed and by zlib elsewhere; zlib deflates it.
+zlib-ng inflates gzip if it is installed, otherwise zlib does. zlib deflates it.
 
-There is no header and no link-time dependency: a source build needs no -dev package, and a node that never meets a
-codec never loads its library. The functions have had the same signatures since zlib 1.2, zlib-ng 2.0, LZ4 1.8, zstd 1.4
-and snappy 1.1.
+The build needs neither headers nor libraries, so it needs no -dev package, and a node that never meets a codec never
+loads its library. The functions have had the same signatures since zlib 1.2, zlib-ng 2.0, LZ4 1.8, zstd 1.4 and snappy
+1.1.
 
-A library is searched in the directory that KAFKACORE_CODEC_LIBS names, and then nowhere else. Without that variable it
-is searched in the package's `_libs`, then where the loader looks. zlib-ng is first searched in the extension of the
-Python package `zlib_ng`, which holds all of it under zlib-ng's own names.
+If KAFKACORE_CODEC_LIBS names a directory, a library is searched for only there. Otherwise it is searched for in the
+package's `_libs`, then where the loader looks. zlib-ng is first searched for in the extension of the Python package
+`zlib_ng`, which contains all of zlib-ng under its own names.
 """
 
 from libc.stdint cimport uint8_t, uint64_t

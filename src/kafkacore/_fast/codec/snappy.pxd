@@ -1,5 +1,5 @@
-"""One raw snappy block each way, for machines without libsnappy (a plain Debian has none, and cramjam would take the
-GIL).
+"""Inflates and deflates raw snappy blocks, for machines without libsnappy (a plain Debian does not have it, and cramjam
+would take the GIL).
 
 Format: google/snappy `format_description.txt`: a varint of the inflated size, then literals and copies of 4 to 64
 bytes.

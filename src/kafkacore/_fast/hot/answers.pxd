@@ -1,4 +1,4 @@
-"""How a hot API begins and finishes its answer, and the error codes that hot APIs answer."""
+"""How a hot API begins and finishes its answer, and the error codes that hot APIs use."""
 
 from libc.stdint cimport int32_t
 
@@ -11,11 +11,11 @@ cdef enum ErrorCode:
     NONE = 0
 
 cdef enum:
-    MAX_ANSWER_BYTES = 0x7FFFFFF0        # of its memory; fetch.max.bytes bounds its file ranges
+    MAX_ANSWER_BYTES = 0x7FFFFFF0        # the most bytes of memory in an answer; fetch.max.bytes bounds its file ranges
 
 # Writes room for the size prefix, and the response header; `flexible`: response header version 1.
 cdef void answer_begin(Writer *out, const Request *request, bint flexible) noexcept nogil
-# Gives the written bytes to request.answer as one extent. False when memory is out: the caller closes the connection.
+# Adds the written bytes to request.answer as one extent. False when memory is out: the caller closes the connection.
 cdef bint answer_whole(Writer *out, Request *request) noexcept nogil
-# Moves a text out of the frame into the arena, so that the frame can be released. False when the arena is full.
+# Copies a text from the frame into the arena, so that the frame can be released. False when the arena is full.
 cdef bint copy_slice(Arena *arena, Slice *text) noexcept nogil

@@ -25,7 +25,8 @@ ctypedef struct Endpoints:
 
 # An answer's list of endpoints: room for `most`; it stays empty when the arena is full.
 cdef void endpoints_begin(Array *endpoints, Arena *arena, int32_t most) noexcept nogil
-# Adds the endpoint of a node for a listener, unless the answer has it already or `all` (may be NULL) does not know it.
+# Adds the endpoint of a node for a listener, unless the answer has it already or `all` (may be NULL) does not contain
+# it.
 cdef void endpoints_add(Array *endpoints, const Endpoints *all, int32_t listener, int32_t node_id) noexcept nogil
 
 

@@ -1,4 +1,5 @@
-"""One Fetch under way: its partitions and its answer. fetch.pyx reads and waits; fetch_call.pyx knows the wire."""
+"""One Fetch under way: its partitions and its answer. fetch.pyx reads the logs and waits; fetch_call.pyx reads the
+request and writes the answer."""
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 
@@ -36,7 +37,7 @@ ctypedef struct Part:
 
 ctypedef struct FetchCall:
     Parked parked                 # first: a call is found from its mail
-    Job job                       # reads what must wait for the disk
+    Job job                       # the job that reads where a read must wait for the disk
     Request *request              # NULL once the connection is closed
     NodeState *state
     int64_t now_ms                # when the request came, by the plane's clock
@@ -49,9 +50,9 @@ ctypedef struct FetchCall:
     Part *parts
     int32_t count
     int32_t known_count           # parts with a partition
-    Part **named                  # the parts that the answer names; answers[i] is named[i]'s
+    Part **named                  # the parts that the answer names; answers[i] belongs to named[i]
     PartitionData *answers
-    int64_t bytes                 # found by the last reading
+    int64_t bytes                 # bytes that the last look found
     bint is_behind                # a read lies in an older segment: answer at once
     bint failed                   # a known partition has an error or diverges: answer at once
     bint reading                  # a job of the I/O pool owns `parts` until it is done

@@ -1,11 +1,11 @@
-"""Heartbeats and SyncGroups without the GIL: the members of stable groups, their assignments, and when each was last
-heard.
+"""Heartbeats and SyncGroups without the GIL: the members of stable groups, their assignments, and the time of each
+member's last heartbeat.
 
 A group's coordinator publishes a StableGroup when the group is stable, and withdraws it before its members change.
 While it is published, a heartbeat that matches it says only that its member is alive: the processor answers it and
 records the time. A SyncGroup that matches asks for its member's assignment: the processor answers with it and records
-that. Every other request goes to the handler untouched. The coordinator reads the recorded times when a session would
-end, and the delivered assignments when a member would be late.
+the delivery. Every other request goes to the handler untouched. The coordinator reads the recorded times before it ends
+a session, and the recorded deliveries before it removes a member that did not fetch its assignment.
 
 `StableGroups.lock` guards the chains. It is a leaf lock, held for one look-up and one copy of at most TOLD_BYTES. The
 members of a StableGroup never change; the records about them are atomic words that any processor writes and any thread

@@ -1,6 +1,5 @@
-"""Which partitions a request has named before. Kafka collects the partitions of a request in a map, so a partition that
-is named twice is served once, with the values that were named last; serving it twice would let one request repeat the
-same work thousands of times.
+"""Finds partitions that a request names twice. Kafka collects the partitions of a request in a map, so it serves such a
+partition once, with the last values. To serve it twice would let one request repeat the same work thousands of times.
 """
 
 from libc.stdint cimport int32_t, uint32_t
@@ -13,11 +12,11 @@ ctypedef struct NamedPlace:
     int32_t index
 
 ctypedef struct Distinct:
-    NamedPlace *places           # NULL for a request that can name nothing twice
+    NamedPlace *places           # NULL for a request that cannot name a partition twice
     uint32_t mask
     int32_t count                # of partitions that were added
 
 # For at most `count` partitions; its memory is the arena's. False when the arena is full.
 cdef bint distinct_begin(Distinct *seen, Arena *arena, int32_t count) noexcept nogil
-# The index that came with the partition the first time; `index` when this is the first time.
+# Returns the index that came with the partition when it was first added; `index` if it is new.
 cdef int32_t distinct_add(Distinct *seen, const Partition *partition, int32_t index) noexcept nogil

@@ -1,5 +1,5 @@
-"""OffsetCommit from the wire to the log and back, without a Python object for each partition. The request is parsed
-into C structs in its arena; the records of the batch and the body of the answer are written from there.
+"""OffsetCommit from the wire to the log and back, without a Python object for each partition. It parses the request
+into C structs in an arena, and writes the records of the batch and the body of the answer from them.
 
 An OffsetCommit belongs to its caller, under the GIL. It keeps the bytes that it was parsed from.
 """
@@ -12,14 +12,14 @@ from kafkacore._fast.record.record_source cimport RecordSource
 from kafkacore._fast.schema.schema cimport Array, Slice
 from kafkacore._fast.schema.view cimport Arena
 
-# Request and response share these structs: the response's fields lie beside the request's.
+# Request and response share these structs, which have the fields of both.
 ctypedef struct CommittedPartition:
     int32_t partition_index
     int32_t committed_leader_epoch      # 6+, default -1
     int64_t committed_offset
     Slice committed_metadata            # may be null
     int16_t error_code                  # the response's, as last written
-    int16_t refused                     # the error of this partition; 0: it is committed if the group accepts
+    int16_t refused                     # the error of this partition; 0: committed if the group accepts the commit
 
 ctypedef struct CommittedTopic:
     Slice name                          # until version 9, or after the topic was found
@@ -44,7 +44,7 @@ cdef class OffsetCommit(RecordSource):
     cdef readonly int32_t generation_id_or_member_epoch
     cdef readonly int64_t retention_time_ms
     cdef readonly list names                    # of topics; empty until found when the request has a topic id
-    cdef public int16_t error                   # for every partition that the group was asked about
+    cdef public int16_t error                   # the error for every partition that the group decides about
     cdef int16_t too_large                      # the error that `accept` refused with; 0 before
     cdef bytes body                             # all slices point into it, or into `found`
     cdef list found                             # names as bytes

@@ -20,7 +20,8 @@ ctypedef struct OffsetFields:
     Slice metadata              # not owned; a null one is written empty
     int32_t leader_epoch
 
-# Both write into enough free bytes and return the end. Group and topic have at most 32767 bytes.
+# Both write to memory that the caller has made large enough, and return the end. Group and topic have at most 32767
+# bytes.
 cdef uint8_t *put_offset_key(uint8_t *p, const Slice *group, const Slice *topic, int32_t partition) noexcept nogil
 # Version 1 with an expire timestamp, which no other version has; otherwise version 4.
 cdef uint8_t *put_offset_value(uint8_t *p, const OffsetFields *fields) noexcept nogil

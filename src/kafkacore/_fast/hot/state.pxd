@@ -7,7 +7,7 @@ from kafkacore._fast.hot.endpoints cimport Endpoints
 from kafkacore._fast.hot.fetch_session cimport FetchSessionCache, FetchSessions
 
 ctypedef struct NodeState:               # plane.hot_state; outlives the plane
-    int32_t fetch_max_bytes              # fetch.max.bytes: the most bytes of an answer, except for its first batch
+    int32_t fetch_max_bytes              # fetch.max.bytes: the most bytes of an answer; its first batch may be larger
     FetchSessions *sessions
     Endpoints *endpoints                 # published; NULL until the node publishes a table
 

@@ -39,8 +39,8 @@ cdef void prepared_free(Prepared *prepared) noexcept nogil
 # woken.
 cdef int log_append_prepared(Log *log, Prepared *prepared, int32_t leader_epoch, Waiter *blocked,
                              AppendInfo *info) noexcept nogil
-# Whole batches whose offsets and epochs are set: a follower's fetch, a replicated log. `checked` comes from
-# check_batches.
+# Appends whole batches whose offsets and epochs are set already, as a follower or a replicated log does. `checked`
+# comes from check_batches.
 cdef int log_append_checked(Log *log, const uint8_t *records, const BatchesResult *checked, Waiter *blocked,
                             AppendInfo *info) noexcept nogil
 

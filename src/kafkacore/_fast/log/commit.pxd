@@ -1,4 +1,4 @@
-"""The group commit of a log: the committer of its directory syncs it once for all appends that wait for that."""
+"""The group commit of a log: the committer of its directory syncs the log once for all appends that wait for a sync."""
 
 from libc.stdint cimport int64_t
 
@@ -10,8 +10,8 @@ cdef void log_commit_init(Log *log) noexcept nogil  # once, before the log is us
 # --- under the lock ---
 # The committer's next round syncs everything up to `offset` or the log's end, once log_call_committer is called.
 cdef void log_want_synced(Log *log, int64_t offset) noexcept nogil
-# Where recovery after a crash must begin: at the synced offset, or before it at the first segment that was sealed since
-# its bytes were synced.
+# The offset at which recovery after a crash must begin: the synced offset, or the start of an earlier segment whose
+# files no sync has covered since it was sealed.
 cdef int64_t log_recovery_point(const Log *log) noexcept nogil
 
 # --- without the lock ---

@@ -1,8 +1,8 @@
 """Where each leader epoch of a log begins (KIP-101, KIP-279, KIP-320; LeaderEpochFileCache). Under the log's lock.
 
 Each change of the entries sets `epochs_dirty`; epochs_checkpoint writes the `leader-epoch-checkpoint` file on a pool
-thread. The file of a log at rest stays as it is while it only lacks epochs without a record: each restart adds two of
-those to every partition.
+thread. While the file only lacks epochs without a record, it is not written for a log at rest: each restart adds two
+such epochs to every partition.
 """
 
 from libc.stdint cimport int32_t, int64_t
@@ -21,5 +21,5 @@ cdef int32_t epochs_at(const Log *log, int64_t offset) noexcept nogil  # the epo
 # End offset of the largest epoch at or below `epoch`; -1, -1 when unknown.
 cdef void epochs_end(const Log *log, int32_t epoch, int32_t *found_epoch, int64_t *end_offset) noexcept nogil
 cdef void epochs_write(const Log *log, Writer *out) noexcept nogil  # the file's text
-# The file's text into an empty list: 0, -EINVAL or -ENOMEM.
+# Parses the file's text into an empty list: 0, -EINVAL or -ENOMEM.
 cdef int epochs_read(Log *log, const char *text, int64_t size) noexcept nogil

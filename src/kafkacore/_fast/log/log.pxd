@@ -30,10 +30,10 @@ cdef enum:
     LOG_FAILED = 4        # its directory is offline: KAFKA_STORAGE_ERROR
     LOG_CLOSED = 5
 
-# How far the leader-epoch-checkpoint file is behind the entries.
+# The entries that the leader-epoch-checkpoint file lacks.
 cdef enum:
     EPOCHS_SAVED = 0
-    EPOCHS_EMPTY = 1      # lacks only epochs without a record, which every start drops: not worth a sync yet
+    EPOCHS_EMPTY = 1      # only epochs without a record, which every start drops: not worth a sync yet
     EPOCHS_BEHIND = 2
 
 cdef enum:
@@ -94,8 +94,8 @@ ctypedef struct Log:
     const uint8_t *topic_id              # NULL: no partition.metadata is written (the metadata log)
     void (*hold)(Log *log) noexcept nogil
     void (*release)(Log *log) noexcept nogil
-    # Under the lock, after synced_offset moved or `state` became FAILED: collects the waiters to wake. True: call
-    # again.
+    # Called under the lock after synced_offset moved or `state` became FAILED: collects the waiters to wake. Returns
+    # True when it must be called again.
     bint (*on_change)(Log *log, WakeList *wakes) noexcept nogil
     char *suffix                         # of its directory's name; NULL unless it is a future log
     char *path                           # of its directory; made at the first append
@@ -105,14 +105,14 @@ ctypedef struct Log:
     int64_t log_start_offset
     int64_t local_log_start_offset
     int64_t end_offset                   # of the next record
-    int64_t cuts                         # how often files were removed: an earlier look-up may be out of date
-    int64_t truncations                  # how often records were cut from its end, or it moved
+    int64_t cuts                         # counts removals of files: a look-up from before one may be out of date
+    int64_t truncations                  # counts truncations and moves
     bint swapping                        # compacted segments are taking their places: see compact/swap.pxd
     int64_t synced_offset                # all records below survive power loss
     int64_t commit_offset                # the next commit syncs up to here
     int64_t unflushed_since_ns           # monotonic; -1 when all records are synced
     int64_t first_unstable_offset        # of the oldest open transaction; -1 when none
-    int64_t last_aborted_offset          # none of the aborted transactions ends behind it; -1 when none; atomic
+    int64_t last_aborted_offset          # no aborted transaction ends after it; -1 when there are none; atomic
     int64_t total_bytes                  # of all segments; atomic
     int64_t appended_bytes               # since start; atomic, for metrics
     EpochEntry *epochs
@@ -136,7 +136,8 @@ cdef LogConfig *config_new() noexcept nogil  # Kafka's defaults; NULL: no memory
 cdef void config_hold(LogConfig *config) noexcept nogil
 cdef void config_release(LogConfig *config) noexcept nogil
 
-# Makes a lazy log that begins at `start_offset`. Takes no count of `config` away. The caller sets names and callbacks.
+# Makes a lazy log that begins at `start_offset`. It takes its own count of `config`. The caller sets names and
+# callbacks.
 cdef int log_init(Log *log, LogDir *dir, const Clock *clock, LogConfig *config, int64_t start_offset) noexcept nogil
 cdef void log_destroy(Log *log) noexcept nogil  # when its last count is released; does not sync the files
 cdef int64_t log_now_ms(Log *log) noexcept nogil

@@ -1,7 +1,8 @@
-"""A log moves to another directory while it is in use (KIP-113). A future log is filled from it and then takes its
-place in the same Partition: holders of the partition, its clients and its waiters notice only a short wait.
+"""Moves a log to another directory while it is in use (KIP-113). The caller fills a future log from it; then the future
+log takes its place in the same Partition. Holders of the partition, its clients and its waiters notice only a short
+wait.
 
-The last part has four steps, and the caller works on the disk between them: `log_hold_still` (appends wait, as during a
+The last part has four steps, and between them the caller works on the disk: `log_hold_still` (appends wait, as during a
 roll), `log_copy` of the rest, `log_adopt` of the files in their new place, and `log_go_on`. All of them may block: do
 not call them on a loop's thread or with the GIL.
 """
@@ -13,8 +14,8 @@ from kafkacore._fast.wait.park cimport Waiter
 from kafkacore._fast.log.partition cimport Partition
 from kafkacore._fast.wait.sleeper cimport Sleeper
 
-# Copies about `max_bytes` that `into` lacks from `source`: how many bytes, 0 when `into` has everything, -errno or
-# -(Kafka's error code). `into` begins where `source` begins, and gets files as soon as `source` has some.
+# Copies about `max_bytes` that `into` lacks from `source`. Returns the number of bytes, 0 when `into` has everything,
+# -errno or -(Kafka's error code). `into` begins where `source` begins, and gets files as soon as `source` has some.
 cdef int64_t log_copy(Partition *source, Partition *into, int64_t max_bytes, Sleeper *sleeper) noexcept nogil
 
 # Stops appends, rolls, truncations and jobs on the log's files until `log_go_on`; readers go on. 0,

@@ -1,4 +1,4 @@
-"""How a log gets ready for appends: its first files, and the last segment that a load left closed.
+"""Prepares a log for appends: makes its first files, or opens the last segment, which a load left closed.
 
 A log has no files before its first append. Pool threads open logs together: they make the files of up to 64 logs and
 sync the log directory once for all of them. Before the first append is acknowledged, the directory of the partition,
@@ -14,6 +14,6 @@ from kafkacore._fast.wait.park cimport Waiter
 cdef int log_start_open(Log *log, Waiter *blocked) noexcept nogil
 # OPEN -> ROLLING: opens the last segment, which a load left closed.
 cdef int log_start_wake(Log *log, Waiter *blocked) noexcept nogil
-# Starts either when the next append would have to wait for it: a request with many partitions calls it for all of them,
-# so that their logs open together.
+# Starts one of the two if the next append would have to wait for it. A request with many partitions calls this for all
+# of them first, so that their logs open together.
 cdef void log_open_ahead(Log *log) noexcept nogil

@@ -95,14 +95,15 @@ cdef int partition_append_as_follower(Partition *p, const uint8_t *records, size
                                       Waiter *blocked,
                                       AppendInfo *info, WakeList *wakes) noexcept nogil
 
-# Before appends to many partitions: starts to open a leader's log if its next append would wait for that.
+# For a request with many partitions, before its appends: starts to open a leader's log if the next append would wait
+# for that.
 cdef void partition_open_ahead(Partition *p) noexcept nogil
 
 ctypedef struct FetchView:
     int64_t high_watermark
     int64_t last_stable_offset
     int64_t log_start_offset
-    int32_t leader_id     # KIP-951: who leads, when it is not us
+    int32_t leader_id     # KIP-951: the leader, when it is not this node
     int32_t leader_epoch
     int64_t diverging_end_offset   # -1 unless the client's last fetched epoch diverges (KIP-595)
     int32_t diverging_epoch
@@ -113,11 +114,11 @@ cdef int partition_read(Partition *p, int64_t offset, int32_t current_epoch, int
                         int64_t max_bytes,
                         int isolation, bint min_one, bint slowly, ReadResult *out, FetchView *view) noexcept nogil
 
-# Role and epoch as a ListOffsets, OffsetForLeaderEpoch or DeleteRecords needs them: 0 or Kafka's error code.
+# Checks role and epoch for a ListOffsets, OffsetForLeaderEpoch or DeleteRecords: 0 or Kafka's error code.
 cdef int partition_check_leader(Partition *p, int32_t current_epoch) noexcept nogil
 cdef void partition_view(Partition *p, FetchView *view) noexcept nogil
-# Under the lock: whether the high watermark of a leader is still below the start of its epoch. Where the log ends for
-# clients is then unknown, and may be below the end that an earlier leader reported (KIP-207).
+# Under the lock: whether the high watermark of a leader is still below the start of its epoch. Until then clients
+# cannot be given an end of the log: it might be below the end that an earlier leader reported (KIP-207).
 cdef bint partition_is_behind(const Partition *p) noexcept nogil
 cdef int64_t partition_high_watermark(Partition *p) noexcept nogil
 cdef bint partition_satisfies(Partition *p, int kind, int64_t at) noexcept nogil  # whether a waiter would be

@@ -19,7 +19,7 @@ ctypedef struct Load:
     int64_t log_start_offset         # as checkpointed
     Segment **segments
     int32_t count
-    bint *recovered                  # of each segment: whether its indexes were rebuilt; NULL: none was
+    bint *recovered                  # for each segment, whether its indexes were rebuilt; NULL: no segment's were
     Producers *producers
     int64_t state_offset             # `producers` has the state below it; -1: none yet
     int64_t snapshot_offset          # of the newest snapshot that was read or written; -1: none
@@ -33,7 +33,8 @@ cdef enum:
 # Where the log begins: the checkpoint, or the first segment behind it.
 cdef int64_t load_start(const Load *load) noexcept nogil
 
-# Replays a batch of segment `i` that is in memory: its producer, and the transaction index of a rebuilt segment.
+# Replays a batch of segment `i`, which is in memory: updates its producer and, for a rebuilt segment, the transaction
+# index.
 cdef int replay_batch(Load *load, int32_t i, const uint8_t *batch, const BatchHeader *header) noexcept nogil
 
 # Restores the producers as of `offset`: from the newest readable snapshot below it (unreadable ones are removed), and
@@ -43,8 +44,8 @@ cdef int replay_to(Load *load, int64_t offset) noexcept nogil
 # Saves the state as the snapshot of the segment that begins at `state_offset`.
 cdef int replay_save(Load *load) noexcept nogil
 
-# Removes snapshots that belong to no segment, except the newest of a clean shutdown, and snapshots outside the log:
-# another record may get an offset that was cut off (removeStraySnapshots).
+# Removes snapshots that belong to no segment, except the newest one of a clean shutdown. Also removes snapshots outside
+# the log, because other records may get the offsets that were cut off (removeStraySnapshots).
 cdef int replay_drop_strays(Load *load, int64_t end_offset) noexcept nogil
 
 # Rebuilds the producer state as of `end_offset`, where the log now ends, from the snapshots that are left and the

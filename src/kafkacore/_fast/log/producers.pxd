@@ -1,5 +1,5 @@
-"""A log's memory of its producers: the last five batches of each, which distinguish a retry from a new batch (KIP-98),
-and open transactions. The log's lock guards it. `.snapshot` files hold it on disk (ProducerStateManager's format).
+"""The state of a log's producers: the last five batches of each, with which it recognises a retry (KIP-98), and the
+open transactions. The log's lock guards it. `.snapshot` files hold it on disk (ProducerStateManager's format).
 """
 
 from libc.stddef cimport size_t
@@ -30,7 +30,8 @@ ctypedef struct Producer:
     int32_t batch_count                  # in `batches`, oldest first
     ProducerBatch batches[PRODUCER_BATCHES]
 
-# A transaction that is open, or that ended above the high watermark: both hold the last stable offset back.
+# A transaction that is open, or that ended above the high watermark. Either keeps the last stable offset from
+# advancing.
 ctypedef struct Transaction:
     int64_t producer_id
     int64_t first_offset
@@ -43,8 +44,8 @@ ctypedef struct EndedTransaction:        # what a marker did, for the transactio
     int64_t last_stable_offset
     bint aborted
 
-# Clients choose producer ids, so the table finds them by the process's keyed hash. Readers walk the list, whose order
-# does not depend on the key.
+# Clients choose producer ids, so the table uses the process's keyed hash. Readers walk the list, whose order does not
+# depend on the hash.
 ctypedef struct Producers:
     Producer **buckets
     int32_t bucket_mask
@@ -54,7 +55,7 @@ ctypedef struct Producers:
     Transaction *transactions            # by first offset
     int32_t transaction_count
     int32_t transaction_capacity
-    int32_t ended_count                  # transactions that have ended and still hold the last stable offset back
+    int32_t ended_count                  # transactions that have ended above the high watermark
 
 cdef Producers *producers_new() noexcept nogil  # NULL: no memory
 cdef void producers_free(Producers *producers) noexcept nogil
@@ -73,7 +74,7 @@ cdef int producers_reserve(Producers *producers, const BatchHeader *header) noex
 cdef int producers_note_batch(Producers *producers, const uint8_t *batch, size_t size,
                               EndedTransaction *ended) noexcept nogil
 cdef int64_t producers_first_unstable(const Producers *producers) noexcept nogil  # -1 when none
-# Transactions that ended below the high watermark no longer hold the last stable offset back.
+# Forgets the transactions that ended below the high watermark, so that the last stable offset can advance.
 cdef void producers_replicated(Producers *producers, int64_t high_watermark) noexcept nogil
 # producer.id.expiration.ms; a producer with an open transaction stays. Returns how many were removed.
 cdef int producers_expire(Producers *producers, int64_t now_ms, int64_t expiration_ms) noexcept nogil

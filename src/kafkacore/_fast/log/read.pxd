@@ -1,4 +1,4 @@
-"""Reads of a log: where the batches of a fetch lie, and offsets by time."""
+"""Reads of a log: the place of a fetch's batches, and offsets by time."""
 
 from libc.stdint cimport int32_t, int64_t
 
@@ -8,7 +8,7 @@ from kafkacore._fast.log.segment cimport Segment
 ctypedef struct ReadResult:
     Segment *segment      # counted; NULL when nothing is to be read
     int64_t position
-    int64_t size          # 0 at the end of what may be seen, or when max_bytes does not hold the first batch
+    int64_t size          # 0 at `bound`, or when the first batch is larger than max_bytes
     int64_t first_offset  # base offset of the first batch
     bint cached           # a recent range: no need to ask whether it is in the page cache
 

@@ -22,7 +22,7 @@ ctypedef struct LoadPlan:
     int64_t recovery_point           # likewise
     int64_t gaps_until               # compaction may have left gaps in the offsets below
     bint clean                       # the node was shut down in order
-    bint at_rest                     # after a recovery, too, no file stays open until the first append
+    bint at_rest                     # no file stays open until the first append, even after a recovery
     int64_t *progress                # atomic: bytes looked through so far
     int64_t *segments_done           # atomic: segments, likewise
     int64_t *segments_left           # atomic: segments of this log that remain to be checked
@@ -33,6 +33,7 @@ ctypedef struct LoadReport:
     int32_t recovered_segments
     int32_t dropped_segments
 
-# A LAZY log becomes OPEN; with an empty plan it stays LAZY, and begins at the log start offset. 0 or -errno (-EINVAL:
-# the leader-epoch-checkpoint is malformed; -EOVERFLOW: a segment has an offset that its index cannot hold, KAFKA-6264).
+# Loads a LAZY log, which becomes OPEN. With an empty plan it stays LAZY and begins at the log start offset. 0 or -errno
+# (-EINVAL: the leader-epoch-checkpoint is malformed; -EOVERFLOW: a segment has an offset that its index cannot hold,
+# KAFKA-6264).
 cdef int log_load(Log *log, const LoadPlan *plan, LoadReport *report) noexcept nogil

@@ -1,10 +1,10 @@
 """A segment: one .log file with its offset, time and transaction index (Kafka's LogSegment). This module holds its life
 and its files; segment_index has the indexes, segment_find finds batches.
 
-A segment is counted. Dropping it unlinks its files at once; its last holder closes them. The indexes of the active
-segment live in memory and reach their files in blocks, at the latest when the segment is sealed or the log closes:
-after a crash the next load rebuilds them anyway, as Kafka does. Readers search the indexes of a sealed segment in its
-files. No file is mapped.
+A segment is counted. A drop unlinks its files at once; its last holder closes them. The indexes of the active segment
+live in memory and reach their files in blocks, at the latest when the segment is sealed or the log closes: after a
+crash the next load rebuilds them anyway, as Kafka does. Readers search the indexes of a sealed segment in its files. No
+file is mapped.
 
 The log's lock guards every field of an active segment that is not atomic. A sealed segment does not change, but its
 first reader opens its files.
@@ -69,7 +69,7 @@ ctypedef struct Segment:
 
 cdef enum:
     SEGMENT_DELETED = 1
-    SEGMENT_REPLACED = 2  # by a compacted segment of the same offsets
+    SEGMENT_REPLACED = 2  # a compacted segment with the same offsets has replaced it
 
 cdef void segment_hold(Segment *segment) noexcept nogil
 cdef void segment_release(Segment *segment) noexcept nogil

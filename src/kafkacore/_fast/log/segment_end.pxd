@@ -1,7 +1,7 @@
-"""Where a segment that was closed ends, and how it takes appends again.
+"""Finds the end of a segment that was closed, and opens it for appends again.
 
-Until then its indexes are read where they lie, like a sealed one's: a node with many quiet partitions keeps no file
-open for them, and no index in memory.
+Until then readers use its index files, like those of a sealed segment. So a node with many quiet partitions keeps
+neither open files nor indexes in memory for them.
 """
 
 from libc.stdint cimport int64_t
@@ -16,8 +16,8 @@ ctypedef struct SegmentEnd:
     int64_t first_timestamp_ms       # largest of the first batch; -1 when none
     bint times_are_whole             # the time index ends with the greatest timestamp, as a closed segment's does
 
-# Finds the end from the last index entry on, in memory or in the files. When the segment is no longer than the index
-# interval, its offset index is taken as empty without a look, since a start asks this of every log. 0; -EINVAL: an
+# Finds the end from the last index entry on, in memory or in the files. It does not read the offset index of a segment
+# that is no longer than the index interval, but takes it as empty: a start calls this for every log. 0; -EINVAL: an
 # index is corrupt; -EILSEQ: the bytes are no batches; -errno. May block.
 cdef int segment_find_end(Segment *segment, int64_t interval_bytes, SegmentEnd *found) noexcept nogil
 cdef void segment_note_end(Segment *segment, const SegmentEnd *found) noexcept nogil

@@ -12,9 +12,9 @@ ctypedef struct Position:
 cdef enum:
     SEGMENT_END = 1       # no such batch: the offset lies behind the last one
 
-# The batch that holds `offset` or the first one behind it, searched from byte `floor` up to byte `end`: 0, SEGMENT_END
-# or -errno; -EILSEQ where the bytes are no batches; with `cached`, -EAGAIN where the device would have to be waited
-# for. `floor` comes from segment_floor, or is 0.
+# Finds the batch that holds `offset`, or the first one after it, from byte `floor` up to byte `end`. 0, SEGMENT_END or
+# -errno; -EILSEQ where the bytes are no batches. With `cached` it does not wait for the device but returns -EAGAIN.
+# `floor` comes from segment_floor, or is 0.
 cdef int segment_find(Segment *segment, int64_t offset, int64_t floor, int64_t end, bint cached,
                       Position *found) noexcept nogil
 # The greatest timestamp of an active segment and the last offset of the first batch that has it

@@ -32,13 +32,14 @@ cdef int segment_end_times(Segment *segment) noexcept nogil
 cdef int segment_seal(Segment *segment) noexcept nogil  # writes the indexes; no append follows
 cdef int segment_reset_indexes(Segment *segment) noexcept nogil  # as if nothing had been appended yet
 cdef void segment_forget_indexes(Segment *segment) noexcept nogil  # frees the memory; the files have all entries
-# A truncation, once `size` says where the .log ends: entries at or behind `offset` leave memory (under the lock), then
-# the files follow (without the lock; may block).
+# For a truncation, once `size` says where the .log ends. The first removes the entries at or after `offset` from memory
+# (under the lock), the second from the files (without the lock; may block).
 cdef void segment_cut_entries(Segment *segment, int64_t offset) noexcept nogil
 cdef int segment_cut_files(Segment *segment) noexcept nogil
 
 # --- the active segment, under the log's lock ---
-# Room for the index entries of one more batch; 0 or -ENOMEM. Call it before the bytes are written: nothing fails after.
+# Room for the index entries of one more batch; 0 or -ENOMEM. Call it before the bytes are written, so that nothing can
+# fail after them.
 cdef int segment_reserve(Segment *segment) noexcept nogil
 # A batch at `position` that ends with `last_offset` is in the file: updates the greatest timestamp and adds the index
 # entries that are due.
@@ -46,8 +47,8 @@ cdef void segment_note_batch(Segment *segment, int64_t position, int64_t size, i
                              int64_t max_timestamp_ms,
                              int32_t interval_bytes) noexcept nogil
 
-# --- look-ups; with `cached`, -EAGAIN where the device would have to be waited for ---
-# A position at or before the batch that holds `offset`, from the index in memory (under the lock) ...
+# --- look-ups; with `cached` they do not wait for the device but return -EAGAIN --- A position at or before the batch
+# that holds `offset`, from the index in memory (under the lock) ...
 cdef int64_t segment_floor(Segment *segment, int64_t offset) noexcept nogil
 # ... or of a sealed segment, from the file; -errno.
 cdef int64_t segment_floor_on_disk(Segment *segment, int64_t offset, bint cached) noexcept nogil

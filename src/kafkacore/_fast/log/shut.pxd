@@ -1,4 +1,4 @@
-"""The end of a log's work on its files. May block: pool threads, or a thread of your own."""
+"""Ends a log's work on its files. May block: pool threads, or a thread of your own."""
 
 from kafkacore._fast.log.log cimport Log
 from kafkacore._fast.wait.park cimport Waiter

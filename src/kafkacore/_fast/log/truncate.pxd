@@ -1,4 +1,4 @@
-"""Truncation: takes records from the end of a log.
+"""Truncation: removes records from the end of a log.
 
 Both functions may block: call them on a pool thread, or on a thread of your own. LOG_BLOCKED: the log opens or rolls;
 `blocked` is queued, and the caller calls again when it is woken.
@@ -13,12 +13,12 @@ from kafkacore._fast.wait.park cimport Waiter
 # Cuts the log so that it ends at `offset`; a batch that holds `offset` is removed whole. 0, LOG_BLOCKED or
 # KAFKA_STORAGE_ERROR.
 cdef int log_truncate_to(Log *log, int64_t offset, Waiter *blocked) noexcept nogil
-# Drops all records and begins anew at `offset`, as a follower does whose leader's log starts behind its own end.
+# Drops all records and begins anew at `offset`, as a follower does when its leader's log starts after its own end.
 cdef int log_truncate_fully(Log *log, int64_t offset, Waiter *blocked) noexcept nogil
 
 # Under the lock: from OPEN, stops appends and rolls until `log_end_change`. 0, LOG_BLOCKED or KAFKA_STORAGE_ERROR.
 cdef int log_begin_change(Log *log, Waiter *blocked) noexcept nogil
 # Without the lock; a `result` below zero takes the directory offline. 0 or KAFKA_STORAGE_ERROR.
 cdef int log_end_change(Log *log, int result) noexcept nogil
-# Under the lock: the list becomes its items [first, end), and `extra` (may be NULL; its count is taken over).
+# Under the lock: reduces the list to its items [first, end) and adds `extra` (may be NULL), whose count it takes over.
 cdef int log_keep_segments(Log *log, int32_t first, int32_t end, Segment *extra) noexcept nogil

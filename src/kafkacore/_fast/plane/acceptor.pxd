@@ -4,9 +4,10 @@ A listener pauses while it is over max.connections or max.connection.creation.ra
 KIP-612); new connections wait in the system's backlog. A connection from an address over max.connections.per.ip is
 closed at once.
 
-A share of the process' file descriptors is reserved for logs and checkpoints. An acceptor that gets a descriptor of the
-reserve pauses its listener, logs one line, and continues when a lower descriptor is free. While logs hold most of the
-descriptors, connections may use the reserve too, up to its last part: a node with many logs still serves clients.
+A share of the process's file descriptors, the reserve, is kept for logs and checkpoints. When an acceptor gets a
+descriptor from the reserve, it pauses its listener, logs one line, and continues when a lower descriptor is free. While
+logs hold most of the descriptors, connections may use all but the last part of the reserve, so that a node with many
+logs still serves clients.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -26,7 +27,7 @@ ctypedef struct Listener:
     int32_t reactor_count
     Reactor *reactors[MAX_PROCESSORS]
     int32_t max_connections   # the listener's own limit, beside the plane's
-    bint exempt               # from the plane's limits: inter.broker.listener.name beside other listeners (KIP-402)
+    bint exempt               # free of the plane's limits: inter.broker.listener.name beside others (KIP-402)
     ArrivalRate arrivals      # the listener's own rate
 
 ctypedef struct Acceptor:
@@ -38,7 +39,7 @@ ctypedef struct Acceptor:
     Condition left            # a leaving listener is removed
     Listener *listeners       # `lock` guards them
     int64_t accepted          # atomic
-    int64_t short_until_ns    # logs no other line about missing descriptors before this time
+    int64_t short_until_ns    # until then it logs no further line about missing descriptors
 
 
 cdef class NativeAcceptor:

@@ -65,8 +65,8 @@ cdef extern from * nogil:
         if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return INT64_MAX;
         return (int64_t) limit.rlim_cur;
     }
-    /* The lowest descriptor that is free: the system gives that one next. -1: none. */
-    static int kc_lowest_free(int handle) {
+    /* The lowest free descriptor, which the system gives next; -1 if there is none. */ static int kc_lowest_free(int
+    handle) {
         int lowest = fcntl(handle, F_DUPFD_CLOEXEC, 0);
         if (lowest >= 0) close(lowest);
         return lowest;
@@ -81,10 +81,10 @@ cdef extern from * nogil:
 
 cdef enum:
     PAUSE_MS = 10             # how often a paused listener looks for room
-    ACCEPTS = 64              # connections of one listener in a row
-    RESERVED_SHARE = 8        # one in so many file descriptors is reserved for logs and checkpoints
+    ACCEPTS = 64              # at most so many connections of one listener in a row
+    RESERVED_SHARE = 8        # 1 / so many of the file descriptors are reserved for logs and checkpoints
     MOST_RESERVED = 1024      # the most descriptors that are reserved
-    LAST_SHARE = 4            # one in so many reserved descriptors never goes to a connection
+    LAST_SHARE = 4            # 1 / so many of the reserved descriptors never go to a connection
     SHORT_LINE_NS = 60000000000   # logs a line about missing descriptors at most this often
 
 
@@ -165,8 +165,8 @@ cdef inline bint connections_hold_most(int64_t limit) noexcept nogil:
 
 
 cdef inline int64_t free_for_connections(int64_t limit, bint they_hold_most) noexcept nogil:
-    """Connections use descriptors below this number. The system always gives the lowest free descriptor, so a higher
-    one means that all below are in use."""
+    """Connections use descriptors below this number. The system always gives the lowest free descriptor, so when it
+    gives a higher one, all below are in use."""
     cdef int64_t reserved = min(limit // RESERVED_SHARE, <int64_t> MOST_RESERVED)
     return limit - (reserved if they_hold_most else reserved // LAST_SHARE)
 
@@ -191,7 +191,8 @@ cdef void run_short(Acceptor *a, Listener *listener, const char *why) noexcept n
 
 
 cdef bint leave_the_rest(Acceptor *a, Listener *listener, int handle) noexcept nogil:
-    """Runs after a newcomer got the descriptor `handle`. True: the rest is for logs, and the listener is paused."""
+    """Runs after a new connection got the descriptor `handle`. True: the remaining descriptors are for logs, and the
+    listener is paused."""
     cdef int64_t limit = kc_descriptor_limit()
     cdef bint they_hold_most = connections_hold_most(limit)
     cdef long long held = connections_open()

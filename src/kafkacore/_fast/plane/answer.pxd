@@ -22,12 +22,12 @@ ctypedef struct Extent:
 
 ctypedef struct Answer:
     uint8_t *memory       # owned by malloc; what memory extents point into
-    Extent *extents       # from malloc; NULL while `inline_extents` is enough, so that an Answer may be copied
+    Extent *extents       # from malloc; NULL while `inline_extents` has room, so that an Answer may be copied
     int32_t count
     int32_t capacity
     int32_t next          # sending: the extent under way
     int64_t sent          # bytes of this extent
-    int64_t total         # bytes in all, with the size prefix
+    int64_t total         # all bytes, with the size prefix
     Extent inline_extents[INLINE_EXTENTS]
 
 

@@ -1,5 +1,5 @@
-"""A cache of answers: a processor repeats an answer that a handler gave before, until something that it depends on
-changes.
+"""A cache of answers: a processor repeats an answer that a handler gave before, until something changes on which the
+answer depends.
 
 The table is immutable and replaced as a whole, like everything that a plane publishes. The processor compares requests
 byte by byte. It sends the handler's own answer with the correlation id of the current request.
@@ -62,7 +62,7 @@ cdef int serve_cached(void *state, Request *request, const Verdict *verdict) noe
     cdef int64_t size = request.frame.size - request.header_size
     cdef Entry *entry
     cdef uint8_t *memory
-    # These requests have no place for an error of each partition.
+    # The answers of these requests have no error for each partition.
     if prepared == NULL or verdict.action == GATE_ERROR or size > ASKED_BYTES:
         return SERVED_PUNT
     entry = find(prepared, request.listener, request.api_version, request.frame.data + request.header_size,
@@ -85,8 +85,8 @@ ASKED_LIMIT = ASKED_BYTES
 
 @cython.no_gc  # threads use its fields until it ends, so the collector must not clear them; it is part of no cycle
 cdef class CachedAnswers:
-    """Immutable. `entries`: (listener, version, request body, response with header) each. The first of two with the
-    same request counts."""
+    """Immutable. `entries`: (listener, version, request body, response with header) each. If two have the same request,
+    the first counts."""
 
     cdef Prepared prepared
     cdef list kept

@@ -1,8 +1,8 @@
 """A connection: reads bytes, cuts them into frames, serves requests in order, sends answers. Everything here runs on
 the thread of its reactor.
 
-References to a connection: one for the reactor's list, one for each Request, one for a memory reservation whose mail
-may be under way.
+These hold a reference to a connection: the reactor's list, each Request, and a memory reservation whose mail may be
+under way.
 """
 
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
@@ -18,11 +18,13 @@ from kafkacore._fast.base.sync cimport Mutex
 from kafkacore._fast.wait.timer cimport Timer, Wheel
 
 cdef enum:
-    # One read of small frames. A stalled connection keeps at most so many uncut bytes, which the budget does not count.
+    # The most bytes of one read of small frames. A stalled connection keeps at most so many bytes that are not cut into
+    # frames yet; the budget does not count them.
     SCRATCH_BYTES = 16384
-    # After a frame of this size the next prefix is read by itself, and the body straight to its place.
+    # After a frame of this size the connection reads the next prefix by itself, and then the body straight to its
+    # place.
     BIG_FRAME_BYTES = 8192
-    SPARE_REQUESTS = 256      # that a reactor keeps for reuse
+    SPARE_REQUESTS = 256      # at most so many of them a reactor keeps for reuse
 
 # Why a connection is not read or served.
 cdef enum:
@@ -66,12 +68,12 @@ ctypedef struct Reactor:
     Request *spare
     int32_t spare_count
     uint8_t *scratch          # SCRATCH_BYTES
-    int64_t inflated_bytes    # by the request that was started last
+    int64_t inflated_bytes    # set by the request that was started last
 
 ctypedef struct Connection:
     Mail arrive               # first: from the acceptor
     Timer idle
-    Timer slow                # bounds a slow frame, or a half-closed peer
+    Timer slow                # ends the wait for a slow frame or for a half-closed peer
     Timer hold                # ends a mute or a delay
     Reservation reservation
     int32_t refs
@@ -84,7 +86,7 @@ ctypedef struct Connection:
     Connection *next_ready
     Connection *next_closed
     Connection *next_for_ring
-    uint32_t interest         # what epoll is asked for
+    uint32_t interest         # the events for which epoll watches it
     uint32_t stall            # STALL_ bits
     bint is_ready
     bint is_closed
@@ -109,7 +111,7 @@ ctypedef struct Connection:
     Request *first            # requests that are started and not answered to the last byte, in order
     Request *last
     int32_t queued            # how many
-    int32_t unanswered        # those without a complete answer
+    int32_t unanswered        # requests without a complete answer
     int32_t parked            # ... whose effect is done
     int64_t queued_bytes      # of complete answers that are not sent
     int64_t active_ms
@@ -123,9 +125,9 @@ cdef void reactor_bury(Reactor *reactor) noexcept nogil  # releases closed conne
 cdef void reactor_close_all(Reactor *reactor) noexcept nogil
 cdef void reactor_swept(Mail *mail) noexcept nogil  # reactor.sweep: closes idle connections of draining planes
 
-# For an acceptor: a connection with one reference, which `reactor` takes over when `arrive` is posted to its inbox. It
-# owns its places in the plane's limits from here on. NULL when memory is out.
-# The connections of all planes of this process.
+# For an acceptor: makes a connection with one reference, which `reactor` takes over when `arrive` is posted to its
+# inbox. From here on the connection owns its places in the plane's limits. NULL when memory is out. The connections of
+# all planes of this process.
 cdef int64_t connections_open() noexcept nogil
 cdef Connection *connection_new(Reactor *reactor, Plane *plane, int handle) noexcept nogil
 cdef void connection_event(Connection *conn, uint32_t events) noexcept nogil

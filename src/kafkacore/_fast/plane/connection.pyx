@@ -1,7 +1,7 @@
 """The life of a connection, the start of its requests, and the order of its answers.
 
-In one turn a connection gets at most turn_frames requests, turn_bytes bytes or TURN_NS of time; then the others have
-their turn. A longer request gives up the turn by itself and continues later (hot/produce.pyx).
+In one turn the processor serves at most turn_frames requests, turn_bytes bytes or TURN_NS of time of one connection;
+then the others have their turn. A longer request gives up the turn by itself and continues later (hot/produce.pyx).
 """
 
 from libc.stdint cimport int64_t, uint32_t
@@ -259,9 +259,9 @@ cdef void hold_fired(Timer *timer) noexcept nogil:
 
 
 cdef void watch_slowness(Connection *conn) noexcept nogil:
-    """A frame that is being received holds memory. While other frames wait for memory it must grow, or a few clients
-    that claim much and send little would hold the whole budget. Otherwise only the idle timer bounds it, as in Apache
-    Kafka: a slow link may take its time."""
+    """A frame that is being received holds memory. While other frames wait for memory it must grow at a least pace;
+    otherwise a few clients that claim much and send little would hold the whole budget. While no frame waits, only the
+    idle timer bounds it, as in Apache Kafka, so that a slow link may take its time."""
     cdef Wheel *wheel = &conn.reactor.wheel
     if conn.hung_up:
         if conn.slow.back == NULL:
@@ -289,7 +289,7 @@ cdef void connection_event(Connection *conn, uint32_t events) noexcept nogil:
     if events & EPOLLOUT:
         conn.active_ms = reactor.wheel.now_ms  # the peer has read some of its answers
     if events & EPOLLRDHUP:
-        conn.hung_up = True  # the bytes that it sent before are still read
+        conn.hung_up = True  # we still read the bytes that it sent before
     connection_go_on(conn)
 
 
@@ -357,7 +357,8 @@ cdef void end_turn(Connection *conn, Turn *turn) noexcept nogil:
     if conn.want_write:
         interest |= EPOLLOUT
     if not conn.peer_done and not conn.closing:
-        # A connection that stalls for a moment stays in the set. New bytes cost one idle event then.
+        # A connection that stalls for a moment stays in the epoll set. If new bytes come meanwhile, they cost one event
+        # without work.
         if conn.stall == 0 and conn.waiting == NULL:
             interest |= EPOLLIN
         elif turn.frames:
@@ -490,7 +491,7 @@ cdef void complete(Connection *conn, Request *request) noexcept nogil:
     conn.unanswered -= 1
     conn.queued_bytes += request.answer.total
     if request.mute_ms > 0 and not request.close_after:
-        conn.stall |= STALL_MUTED  # from now on; the time begins when the answer is sent
+        conn.stall |= STALL_MUTED  # the connection is mute from now on; its time begins when the answer is sent
     add64(&conn.plane.responses_queued, 1)
 
 

@@ -2,8 +2,8 @@
 
 The plane publishes it like the partition table. A verdict is: serve, answer this error, close, or punt the request to
 the plane's handler loop; a rule may also delay the request, or mute the connection after the answer. The handler loop
-gives the same answers through the same native append and read, so a gate that always punts is the reference for tests
-of the hot path.
+gives the same answers through the same native append and read. So tests compare the hot path with a gate that always
+punts.
 """
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint64_t
@@ -20,7 +20,7 @@ ctypedef struct GateRule:
     int16_t error
     int32_t mute_ms       # how long the connection is not read after the answer
     int64_t delay_ms      # how long the request waits before it is judged again
-    int64_t times         # atomic: how often the rule still applies; -1: always
+    int64_t times         # atomic: how many more times the rule applies; -1: always
     char *client_id       # NULL: any client; else exactly this id of `client_id_size` bytes
     int32_t client_id_size
 

@@ -106,8 +106,9 @@ cdef class InboundRequest:
             request_release_frame(self.request)
 
     def answer(self, parts, *, bint close=False, int32_t mute_ms=0, int64_t torn_bytes=-1) -> None:
-        """Ends it with the bytes of `parts` (a bytes-like or a sequence of them): header and body, without size prefix.
-        `torn_bytes`: sends at most so many bytes, with the prefix, and then closes the connection."""
+        """Answers the request with the bytes of `parts` (a bytes-like object or a sequence of them): header and body,
+        without size prefix. With `torn_bytes` sends at most so many bytes, prefix included, and then closes the
+        connection."""
         self.pending()
         cdef const uint8_t[::1] view
         cdef uint8_t *memory
@@ -142,13 +143,13 @@ cdef class InboundRequest:
         self.finish()
 
     def answer_nothing(self) -> None:
-        """Ends it without an answer, as Produce with acks=0 does."""
+        """Ends the request without an answer, as for a Produce with acks=0."""
         self.pending()
         self.request.no_answer = True
         self.finish()
 
     def close(self) -> None:
-        """Ends it and its connection."""
+        """Ends the request and closes its connection."""
         self.pending()
         self.request.close_after = True
         self.request.no_answer = True
@@ -186,7 +187,7 @@ cdef class InboundRequest:
         return (<const char *> self.request.client_id)[:self.request.client_id_size].decode("utf-8", "replace")
 
     def head(self, tuple listeners) -> tuple:
-        """All at once, while the frame is held: API key, version, correlation id, client id, its element of
+        """All fields at once, while the frame is held: API key, version, correlation id, client id, its element of
         `listeners`, the peer's address without port, and the time when it was received, in ns of the plane's clock."""
         self.pending()
         cdef Request *request = self.request
@@ -202,7 +203,7 @@ cdef class InboundRequest:
 
     @property
     def header_size(self) -> int:
-        """Where the body starts in the frame."""
+        """The body's offset in the frame."""
         self.pending()
         return self.request.header_size
 

@@ -31,7 +31,8 @@ cdef void keep_rest(Connection *conn, Turn *turn) noexcept nogil:
     elif conn.rest != NULL:
         conn.rest_at = turn.at - conn.rest.data
     else:
-        # Not from the budget: a frame that waits for memory must not wait for the bytes behind it.
+        # The budget does not count this memory: otherwise a frame that waits for the budget would also wait for room
+        # for the bytes after it.
         rest = frame_new(NULL, size, 0, 0)
         if rest == NULL:
             conn.doomed = True
@@ -176,7 +177,7 @@ cdef bint read_header(Plane *plane, Request *request, Frame *frame) noexcept nog
     request.api_version = read_i16(&reader)
     request.correlation_id = read_i32(&reader)
     request.header_size = 8
-    # A refusal needs only these fields. The others may differ in unknown versions.
+    # To refuse a request the node needs only these fields. In unknown versions the others may differ.
     if reader.bad or not is_served(plane, request):
         return not reader.bad
     if not (request.api_key == CONTROLLED_SHUTDOWN and request.api_version == 0):

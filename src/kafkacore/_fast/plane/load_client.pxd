@@ -1,15 +1,15 @@
 """The client side of benchmarks: one thread without the GIL pipelines prebuilt requests over many connections, and
 counts and times the answers.
 
-It must never be the bottleneck: a request's bytes are made once, and only the correlation id changes; the kernel can
-discard answers.
+It must never be the bottleneck. So the bytes of a request are made once, only the correlation id changes, and the
+kernel can discard answers.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 cdef enum:
     HEAD_BYTES = 12           # size, API key, version, correlation id: each request under way has its own copy
-    ANSWER_HEAD_BYTES = 512   # kept of an answer, to read its error code
+    ANSWER_HEAD_BYTES = 512   # bytes kept of an answer, to read its error code
     SUB_BUCKETS = 64          # for each power of two of ns: 1.6 % apart
     BUCKETS = 2560            # up to 2^40 ns
 

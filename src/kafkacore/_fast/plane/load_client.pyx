@@ -36,7 +36,7 @@ cdef enum:
     SCRATCH = 262144
     EVENTS = 256
 
-cdef int64_t GRACE_NS = 5000000000  # how long the end waits for answers
+cdef int64_t GRACE_NS = 5000000000  # how long a run waits for answers after the last request
 
 
 cdef inline int bucket_of(int64_t ns) noexcept nogil:
@@ -74,7 +74,7 @@ cdef void start_request(Run *run, Channel *channel) noexcept nogil:
 
 
 cdef void send_some(Run *run, Channel *channel, bint more) noexcept nogil:
-    """Sends until the pipeline or the socket is full. `more` false: only finishes the request under way."""
+    """Sends until the pipeline or the socket is full. Without `more` only finishes the request under way."""
     cdef const Outbound *request
     cdef IoVec parts[2]
     cdef int64_t n
@@ -149,7 +149,7 @@ cdef int64_t take_bytes(Run *run, Channel *channel, const uint8_t *data, int64_t
 
 
 cdef int64_t receive(Run *run, Channel *channel) noexcept nogil:
-    """One read. Its bytes; 0 when nothing has come or the channel is broken."""
+    """Reads once and returns the number of bytes; 0 when nothing has come or the channel is broken."""
     cdef int64_t n, at, used
     if run.discard and channel.head_received == ANSWER_HEAD_BYTES and channel.left > 0:
         n = c_recv(channel.handle, NULL, <size_t> channel.left, MSG_DONTWAIT | MSG_TRUNC)
@@ -325,8 +325,8 @@ cdef class Load:
             self.run_state.channels[i].broken = True
 
     def run(self, requests, *, seconds: float = 3600.0, count: int = -1, error_at: int = -1) -> LoadResult:
-        """Sends `requests` (whole frames with size prefix; the correlation id is replaced) round and round, on each
-        connection from another one on, for `seconds` or `count` requests. An answer must carry its request's
+        """Sends `requests` (whole frames with size prefix; the client replaces the correlation id) round and round, for
+        `seconds` or `count` requests. Each connection begins with a different one. An answer must carry its request's
         correlation id, else its connection counts as broken; a non-zero int16 at `error_at` of the answer (behind the
         size) counts as an error. May be called again."""
         cdef Run *run = &self.run_state

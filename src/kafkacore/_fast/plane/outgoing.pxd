@@ -1,4 +1,4 @@
-"""Sends answers: all that are complete and next in order, in as few system calls as possible; and records how long each
+"""Sends the answers that are complete and next in order, in as few system calls as possible, and records how long each
 stage of their requests took.
 """
 

@@ -108,7 +108,7 @@ cdef inline void note(StageHistogram *histogram, int64_t ns) noexcept nogil:
     us = max(us, 0)
     bucket = 64 - clzll(<unsigned long long> us) if us else 0
     bucket = min(bucket, STAGE_BUCKETS - 1)
-    # There is one writer: plain arithmetic, with stores that readers see as whole words.
+    # Only this thread writes, so plain arithmetic is enough; the stores are atomic so that readers see whole words.
     store64(&histogram.buckets[bucket], histogram.buckets[bucket] + 1)
     store64(&histogram.count, histogram.count + 1)
     store64(&histogram.sum_us, histogram.sum_us + us)

@@ -2,10 +2,10 @@
 has one native Plane for each group (data, controller, control); `network/` makes it and keeps it until its last
 connection is closed.
 
-A Request belongs to its connection's processor. From its push on the ring until its answer's mail arrives, the handler
-owns it. Published values (gate, partition table, ApiVersions answers, endpoints) are immutable and replaced as a whole.
-A processor reads them within one turn; the plane frees an old value when each processor has ended the turn in which it
-could have read it. Processors count their turns; the count is odd during a turn.
+A Request belongs to its connection's processor. From its push onto the ring until the mail with its answer arrives, the
+handler owns it. Published values (gate, partition table, ApiVersions answers, endpoints) are immutable and replaced as
+a whole. A processor reads them within one turn; the plane frees an old value when each processor has ended the turn in
+which it could have read it. Processors count their turns; the count is odd during a turn.
 """
 
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t
@@ -25,9 +25,9 @@ cdef enum:
     API_KEYS = 96         # keys from 0 that a plane may serve
     STAGES = 6            # queue, local, remote, throttle, response queue, send
     STAGE_BUCKETS = 40
-    NOTICES = 256         # log lines that may wait for Python; more are only counted
+    NOTICES = 256         # log lines that may wait for Python; further ones are only counted
     MAX_LISTENERS = 64    # of one plane
-    TURN_NS = 1000000     # how long one connection, or one request, is served before others have their turn
+    TURN_NS = 1000000     # how long a processor serves one connection, or one request, before others have their turn
 
 ctypedef struct Plane
 
@@ -54,7 +54,7 @@ ctypedef struct Request:
     int32_t client_id_size
     int32_t header_size             # the body starts here
     int64_t inflated_bytes          # of its records; its processor counts them against the turn
-    int8_t skew                     # the best place in a cache line for the data of the next such request
+    int8_t skew                     # where in a cache line the data of the next such request should begin
     Answer answer
     bint close_after                # the connection closes after this answer
     bint no_answer                  # acks=0
@@ -82,7 +82,7 @@ cdef enum:
     SERVED = 0            # the answer is complete
     SERVED_PARKED = 1     # its effect is done, the answer comes later; a following Produce may be served
     SERVED_BLOCKED = 2    # it had no effect yet, or a part of it; nothing else of its connection is served before it
-    SERVED_PUNT = 3       # untouched; it goes on the ring
+    SERVED_PUNT = 3       # untouched; it goes onto the ring
     SERVED_CLOSE = 4      # malformed: log one line and close
 
 # A hot API. `verdict` is the gate's. Runs on the connection's processor, and may patch the frame's bytes. A parked
@@ -105,7 +105,7 @@ ctypedef struct ApiMetrics:
 # The versions of an API that this plane serves. It refuses others as Kafka does.
 ctypedef struct ApiVersionRange:
     int16_t lowest
-    int16_t highest       # below `lowest`: this plane does not serve the API
+    int16_t highest       # when below `lowest`, this plane does not serve the API
     int16_t flexible_from  # versions from here on have request header 2
 
 # ApiVersions answers (bodies without header) by version. Python makes them whenever features change.
@@ -141,16 +141,16 @@ ctypedef struct Plane:
     ApiVersionRange apis[API_KEYS]
     int64_t max_request_bytes       # socket.request.max.bytes
     int64_t idle_ms                 # connections.max.idle.ms
-    # While other frames wait for memory, one that has grown by less than these bytes in this time loses its connection.
+    # While other frames wait for memory, a frame must grow by these bytes in this time, or its connection is closed.
     int64_t slow_frame_ms
     int64_t slow_frame_bytes
     int64_t half_closed_ms          # how long a peer that sends no more still gets answers
     int32_t max_connections         # atomic: may change
     int32_t max_connections_per_ip  # atomic: may change
-    int32_t answers_depth           # requests of a connection that may await their answers
-    int64_t answers_bytes           # of its complete answers that may wait for the socket
+    int32_t answers_depth           # how many requests of a connection may wait for their answers
+    int64_t answers_bytes           # how many bytes of its complete answers may wait for the socket
     int32_t turn_frames             # a connection's share of one turn, beside TURN_NS
-    int64_t turn_bytes              # received, and of records as they are inflated
+    int64_t turn_bytes              # received bytes, and the inflated bytes of records
     int32_t send_buffer_bytes       # socket.send.buffer.bytes; -1: the system's
     int32_t receive_buffer_bytes
     int32_t draining                # atomic: 0 or DRAIN_*
@@ -178,7 +178,7 @@ cdef void plane_hold(Plane *plane) noexcept nogil
 cdef void plane_release(Plane *plane) noexcept nogil
 
 
-cdef void request_answered(Request *request) noexcept nogil  # owner's thread: the answer is complete
+cdef void request_answered(Request *request) noexcept nogil  # owner's thread: request.answer is complete
 cdef void request_unblocked(Request *request) noexcept nogil  # owner's thread: SERVED_BLOCKED became SERVED_PARKED
 # Owner's thread: gives the frame's memory back to the plane. Nothing may point into the frame any more.
 cdef void request_release_frame(Request *request) noexcept nogil
@@ -199,7 +199,7 @@ cdef object hot_api(Serve serve, void *state, object keep)
 
 
 cdef enum:
-    MAX_PROCESSORS = 64   # that serve one plane
+    MAX_PROCESSORS = 64   # processors that serve one plane
 
 
 cdef class NativePlane:
@@ -216,6 +216,6 @@ cdef class NativePlane:
     cdef int check(self) except -1
     cdef int configure(self, dict limits) except -1
     cdef int watch_turns(self, const int64_t *turns, object processor) except -1
-    # Points `place` to `what`. Keeps `owner` until no processor can be reading `what`.
+    # Points `place` to `what`. Keeps `owner` alive until no processor can be reading `what`.
     cdef int publish(self, str field, void **place, void *what, object owner) except -1
     cdef int publish_table(self, PartitionTable *table, object owner) except -1

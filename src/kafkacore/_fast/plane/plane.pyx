@@ -1,4 +1,4 @@
-"""Planes: their life, their limits, the values that they publish; and the calls of a hot request. Contract in
+"""Planes: their life, their limits, the values that they publish, and the functions that hot requests call. Contract in
 plane.pxd."""
 
 cimport cython
@@ -243,7 +243,8 @@ cdef class NativePlane:
         return self.publish("table", <void **> &self.plane.table, table, owner)
 
     def publish_gate(self, GatePolicy policy) -> None:
-        """Takes effect from the next turn of each processor. None serves everything."""
+        """Publishes the gate: each processor uses it from its next turn on. With None, processors serve every hot
+        request."""
         self.publish("gate", <void **> &self.plane.gate, policy.gate if policy is not None else NULL, policy)
 
     def publish_api_versions(self, bodies) -> None:
@@ -265,7 +266,7 @@ cdef class NativePlane:
     # Configuration
 
     def set_connection_limits(self, int32_t most, int32_t most_per_ip) -> None:
-        """max.connections and max.connections.per.ip, which may change while the plane serves (KIP-612)."""
+        """Sets max.connections and max.connections.per.ip. Both may change while the plane serves (KIP-612)."""
         self.check()
         store32(&self.plane.max_connections, most)
         store32(&self.plane.max_connections_per_ip, most_per_ip)

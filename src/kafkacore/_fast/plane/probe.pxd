@@ -1,4 +1,5 @@
-"""A hot API whose requests say how to serve them: tests and benchmarks drive a plane with it, without a log.
+"""A hot API for tests and benchmarks: each request says how the processor should serve it. They drive a plane with it,
+without a log.
 
 The body's first byte: S serves; P parks for the milliseconds in the next four bytes; B blocks for that time and then
 serves; U punts; C closes; N gives no answer. An answer repeats the body and carries a counter of effects.

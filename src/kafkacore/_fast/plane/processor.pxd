@@ -1,9 +1,9 @@
 """A processor: one C thread with one epoll set that drives connections (connection.pxd). Processors belong to the
 process.
 
-A processor without work may spin for some tens of microseconds before it sleeps, if work came that fast lately. At most
-one thread of the process spins at a time. After the kernel took the core from a spinning thread, that thread does not
-spin for a while.
+A processor without work may spin for some tens of microseconds before it sleeps, if its recent pauses were that short.
+At most one thread of the process spins at a time. When the kernel takes the core from a spinning thread, that thread
+does not spin again for a while.
 """
 
 from libc.stdint cimport int32_t, int64_t

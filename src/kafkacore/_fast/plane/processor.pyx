@@ -32,11 +32,11 @@ cdef extern from "<unistd.h>" nogil:
 
 cdef enum:
     EVENTS = 256              # of one epoll_wait
-    READY = 32                # ready connections that continue in one turn
+    READY = 32                # at most so many ready connections continue in one turn
     ALL = 0x7FFFFFFF
     LOOK_NS = 100000          # polls the sockets at least this often while mail comes
     GAP_CAP_NS = 1000000
-    # spins only when recent pauses were shorter; a sleep itself costs some 40 us
+    # spins only when recent pauses were shorter than this; a sleep itself costs some 40 us
     SPIN_BELOW_NS = 200000
     SHY_LEAST_NS = 2000000
     SHY_MOST_NS = 200000000
@@ -57,7 +57,7 @@ cdef bint may_spin(Processor *p, int64_t now_ns) noexcept nogil:
 
 
 cdef int spin_for_events(Processor *p, epoll_event *events, int64_t start_ns) noexcept nogil:
-    """Looks for work without sleeping. The number of events; 0 when mail came or nothing did."""
+    """Looks for work without sleeping. Returns the number of events; 0 when mail came, or nothing."""
     cdef int64_t cpu_ns = thread_cpu_ns()
     cdef int64_t now_ns = start_ns
     cdef int count = 0
@@ -134,7 +134,7 @@ cdef void turn(Processor *p, epoll_event *events, int count) noexcept nogil:
     store64(&reactor.turns, reactor.turns + 1)
     fence()  # announces the turn before it reads published values; a publisher does both in the opposite order
     reactor.now_ns = reactor.clock.monotonic_ns(reactor.clock.self)
-    # Before the events, so that no timer starts at a time that the wheel has not reached.
+    # The wheel advances before the events, so that no event sets a timer at a time that the wheel has not reached.
     wheel_advance(&reactor.wheel, reactor.now_ns // 1000000)
     for i in range(count):
         if events[i].data.ptr == NULL:  # the inbox's bell; the inbox is delivered below in any case
@@ -279,8 +279,8 @@ cdef class NativeProcessor:
         inbox_post(&self.processor.reactor.inbox, &self.processor.reactor.sweep)
 
     def look(self) -> int:
-        """Wakes it, for instance after its clock was moved. Timers that are due now have fired when `turns` reaches the
-        returned number."""
+        """Wakes the processor, for instance after a test moved its clock. When `turns` reaches the returned number, all
+        timers that are due now have fired."""
         self.check()
         cdef int64_t turns = load64(&self.processor.reactor.turns)
         ring_bell(self.processor.reactor.inbox.eventfd)

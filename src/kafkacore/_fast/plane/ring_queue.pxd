@@ -1,4 +1,4 @@
-"""The way of a request to the plane's ring, and the line of connections that wait while the ring is full."""
+"""Puts requests onto the plane's ring, and keeps the line of connections that wait while the ring is full."""
 
 from kafkacore._fast.plane.connection cimport Connection
 from kafkacore._fast.plane.plane cimport Request

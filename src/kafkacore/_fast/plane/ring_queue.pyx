@@ -46,7 +46,8 @@ cdef void unqueue_last(Connection *conn, Request *request) noexcept nogil:
 
 
 cdef void room_on_ring(Mail *mail) noexcept nogil:
-    """The ring has room: waiting connections try in their order. The first that finds it full again stays first."""
+    """The ring has room: the waiting connections try in their order. One that finds it full again stays first in
+    line."""
     cdef Link *link = <Link *> mail
     cdef Connection *conn = link.oldest
     cdef Connection *next

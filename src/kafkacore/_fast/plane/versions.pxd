@@ -1,5 +1,5 @@
-"""ApiVersions. It opens every connection and must not wait, so the processor answers it from bytes that the plane
-publishes.
+"""ApiVersions without Python. Clients send it first on every connection and it must not wait, so the processor answers
+it from bytes that the plane publishes.
 """
 
 from kafkacore._fast.plane.plane cimport Request

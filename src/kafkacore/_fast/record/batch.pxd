@@ -1,4 +1,4 @@
-"""The Python face of `record`: batches and records as objects that keep what they point into alive."""
+"""The Python face of `record`: batches and records as objects. Each keeps the bytes that it points into alive."""
 
 from libc.stdint cimport int64_t, uint8_t
 
@@ -7,7 +7,7 @@ from kafkacore._fast.base.cursor cimport Reader
 from kafkacore._fast.record.record cimport BatchHeader, RecordView
 
 
-cdef class Body:                 # bytes that batches and records point into: another's buffer, or a block of its own
+cdef class Body:                 # bytes that they point into: the buffer of another object, or a block of its own
     cdef Py_buffer view
     cdef bint borrowed
     cdef uint8_t *owned

@@ -1,8 +1,8 @@
 """The batches of a file, one after the other: segments, and snapshots of the metadata log.
 
-A scan reads large blocks and has each batch whole in memory, so that the caller can check and decode it. One thread at
-a time; blocking. A scan ends as Kafka's FileLogInputStream does: a batch that the file is too short for is the end, and
-bytes that cannot be a batch are damage.
+A scan reads large blocks and keeps each batch whole in memory, so that the caller can check and decode it. One thread
+at a time; blocking. A scan ends like Kafka's FileLogInputStream: at a batch for which the file is too short. Bytes that
+cannot be a batch are damage.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -25,7 +25,7 @@ ctypedef struct Scan:
     int64_t capacity
     int64_t start        # of the block in the file
     int64_t held         # bytes in it
-    int64_t position     # of the batch given last
+    int64_t position     # of the batch that scan_next gave last
     int64_t next         # where the next one begins
     int64_t end          # the scan stops here
 
@@ -33,8 +33,8 @@ cdef void scan_init(Scan *scan, const Disk *disk) noexcept nogil
 # 0 or -errno. `max_bytes` below 0: the whole file.
 cdef int scan_open(Scan *scan, const char *path, int64_t max_bytes) noexcept nogil
 cdef void scan_close(Scan *scan) noexcept nogil
-# The next whole batch; `data` is good until the next call. A magic byte above 2 is given with the header of magic 2,
-# as Kafka reads it. ScanStatus.
+# The next whole batch; `data` is valid until the next call. For a magic byte above 2 it gives the header of magic 2, as
+# Kafka reads it. Returns a ScanStatus.
 cdef int scan_next(Scan *scan, BatchHeader *header, const uint8_t **data) noexcept nogil
 
 

@@ -18,15 +18,16 @@ cdef enum DescribeFlags:
     DESCRIBE_RECORDS = 1    # a line for each record of a batch, too
     DESCRIBE_METADATA = 2   # of records: offset, time, sizes, sequence, header keys
     DESCRIBE_CONTENTS = 4   # of records: key and value
-    DESCRIBE_DECODED = 8    # the caller describes the records, except those of control batches
+    DESCRIBE_DECODED = 8    # the caller describes the records itself, except those of control batches
 
 # The batch at `position` of its file; `valid`: whether its checksum is right.
 cdef void describe_batch(Writer *out, int style, const BatchHeader *header, int64_t position,
                          bint valid) noexcept nogil
-# Writes no line end, since the caller may add to the line. For a control record it names the transaction marker.
+# Writes no line end, because the caller may add to the line. For a control record the line names the transaction
+# marker.
 cdef void describe_record(Writer *out, int style, int flags, const BatchHeader *header,
                           const RecordView *record) noexcept nogil
-# The same of a message of magic 0 or 1, which lies in the batch of `header` at `offset`.
+# The same for a message of magic 0 or 1 at `offset` in the batch of `header`.
 cdef void describe_message(Writer *out, int style, int flags, const BatchHeader *header, const OldMessage *message,
                            int64_t offset) noexcept nogil
 
@@ -38,4 +39,4 @@ cdef class Description(RecordScan):
     cdef Writer gaps             # pairs of offsets, int64 each in host order
     cdef int64_t last_offset     # of the record before
     cdef int fault               # of the batch given last: a BatchStatus
-    cdef bint taken              # its records are the caller's to describe
+    cdef bint taken              # the caller must describe its records

@@ -9,7 +9,7 @@ from kafkacore._fast.base.cursor cimport Reader
 ctypedef struct OldMessage:      # pointers into the bytes walked
     const uint8_t *key           # NULL with key_size -1 when null
     const uint8_t *value
-    int64_t offset               # as stored: of an entry in a set of magic 1, relative to its first
+    int64_t offset               # as stored: in a set of magic 1, relative to the set's first offset
     int64_t timestamp_ms         # -1 for magic 0
     int32_t key_size
     int32_t value_size
@@ -18,5 +18,5 @@ ctypedef struct OldMessage:      # pointers into the bytes walked
     int8_t attributes
     bint valid                   # its checksum is right
 
-# The next entry: BATCH_OK; BATCH_SHORT where none is whole; BATCH_BAD_RECORD.
+# Reads the next entry. BATCH_OK; BATCH_SHORT when no whole entry is left; BATCH_BAD_RECORD.
 cdef int next_message(Reader *entries, OldMessage *message) noexcept nogil

@@ -1,5 +1,5 @@
-"""The messages of an entry of magic 0 or 1, one by one, as they lie in a log: a single one, or those that a compressed
-one wraps (Kafka's AbstractLegacyRecordBatch)."""
+"""The messages of one entry of magic 0 or 1 in a log, one by one: the entry's own message, or those that it wraps if it
+is compressed (Kafka's AbstractLegacyRecordBatch)."""
 
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint8_t

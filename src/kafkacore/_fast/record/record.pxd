@@ -1,7 +1,8 @@
-"""Record batches: the header as a struct, the records as views, both directions; magic 2, and 0 and 1 as stored.
+"""Record batches: the header as a struct, the records as views. Reads and writes magic 2; reads magic 0 and 1 as
+stored.
 
-Nothing here allocates but BatchBuilder (its Writer). Layout: "Record Batch" and "Old Message Format" in Kafka's
-documentation; KIP-98, KIP-32, KIP-82, KIP-534 (delete horizon).
+Only BatchBuilder's Writer allocates. Layout: "Record Batch" and "Old Message Format" in Kafka's documentation; KIP-98,
+KIP-32, KIP-82, KIP-534 (delete horizon).
 """
 
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -18,7 +19,7 @@ cdef enum:
     TIMESTAMP_BYTES = 8          # magic 0 has no timestamp
     HEADER_BYTES = 61            # a whole batch header of magic 2
     LEAST_ENTRY_BYTES = 26       # LOG_OVERHEAD and an empty magic 0 message: no valid entry is smaller
-    MAX_BATCH_BYTES = 0x7FFFFFFF  # LOG_OVERHEAD included, so that sizes of batches fit 32 bits
+    MAX_BATCH_BYTES = 0x7FFFFFFF  # includes LOG_OVERHEAD, so that sizes of batches fit 32 bits
 
 cdef enum:
     NO_PRODUCER_ID = -1
@@ -41,7 +42,7 @@ cdef enum BatchAttributes:
     TRANSACTIONAL = 0x10
     CONTROL = 0x20
     DELETE_HORIZON = 0x40        # base_timestamp is the delete horizon (KIP-534)
-    KNOWN_ATTRIBUTES = 0x7F      # the rest is dropped where a batch is stamped, as Kafka does
+    KNOWN_ATTRIBUTES = 0x7F      # stamping a batch clears all other bits, as in Kafka
 
 cdef enum TimestampType:
     TIMESTAMP_CREATE = 0
@@ -75,11 +76,11 @@ ctypedef struct BatchHeader:
     int16_t producer_epoch
     int8_t magic
 
-# Reads the header at `data`, of which `available` bytes can be read (61 are always enough); the rest of the batch may
-# be missing. BATCH_OK, BATCH_SHORT, BATCH_BAD_LENGTH or BATCH_BAD_MAGIC.
+# Reads the header from the `available` bytes at `data`: 61 are always enough, and the rest of the batch may be missing.
+# BATCH_OK, BATCH_SHORT, BATCH_BAD_LENGTH or BATCH_BAD_MAGIC.
 cdef int parse_header(const void *data, size_t available, BatchHeader *header) noexcept nogil
-# As parse_header, and checks that the whole batch is there (else BATCH_SHORT) and its checksum (CRC-32C, or CRC-32 for
-# magic 0 and 1).
+# Like parse_header, but also checks that the whole batch is there (else BATCH_SHORT) and that its checksum is right
+# (CRC-32C, or CRC-32 for magic 0 and 1).
 cdef int check_batch(const void *data, size_t available, BatchHeader *header) noexcept nogil
 # The checksum that a whole batch of `size` bytes should carry.
 cdef uint32_t batch_checksum(const void *data, size_t size) noexcept nogil
@@ -162,10 +163,10 @@ cdef inline int64_t record_timestamp(const BatchHeader *header, const RecordView
     return add64_wrapping(header.base_timestamp, record.timestamp_delta)
 
 
-# The next record of an (inflated) magic 2 body, bounds and headers checked: BATCH_OK or BATCH_BAD_RECORD. At the end
-# of the body the reader is empty; the caller counts against record_count.
+# Reads the next record of an (inflated) magic 2 body and checks its bounds and headers: BATCH_OK or BATCH_BAD_RECORD.
+# At the end of the body the reader is empty. The caller compares the number of records with record_count.
 cdef int next_record(Reader *body, RecordView *record) noexcept nogil
-# The next header within [record.headers, + headers_size): a reader over these bytes.
+# Reads the next header; `headers` is a reader over the `headers_size` bytes at record.headers.
 cdef int next_record_header(Reader *headers, RecordView *header) noexcept nogil  # key and value fields are set
 
 ctypedef struct FoundRecord:
@@ -184,19 +185,19 @@ cdef int find_max_timestamp(
     const void *data, size_t size, CodecContext *context, const InflateLimits *limits, FoundRecord *found
 ) noexcept nogil
 
-# The messages that a compressed one of magic 0 or 1 wraps, inflated into `inflated`, which the caller frees in any
-# case. Those of magic 1 have relative offsets, of which the last is the wrapper's (KIP-31): `base_offset` is to be
-# added to each, and 0 where they are absolute, as Kafka takes them.
+# Inflates the messages that a compressed message of magic 0 or 1 wraps into `inflated`, which the caller frees in any
+# case. In magic 1 their offsets are relative, and the last one stands for the wrapper's offset (KIP-31): the caller
+# adds `base_offset` to each. It is 0 where the offsets are absolute, as Kafka decides it.
 cdef int open_wrapper(
     const uint8_t *data, const BatchHeader *header, CodecContext *context, const InflateLimits *limits,
     Writer *inflated, int64_t *base_offset
 ) noexcept nogil
 
 ctypedef struct BatchBuilder:
-    # The header's room, then records; its `limit` is the most bytes of a batch before compression.
+    # Room for the header, then the records. Its `limit` is the largest size of a batch before compression, in bytes.
     Writer out
-    # The caller sets what is its own before builder_close: ids, sequence, attribute bits; with LOG_APPEND_TIME also
-    # max_timestamp, with DELETE_HORIZON base_timestamp before the first append.
+    # Before builder_close the caller sets the ids, the sequence and the attribute bits; with LOG_APPEND_TIME also
+    # max_timestamp. With DELETE_HORIZON it sets base_timestamp before the first append.
     BatchHeader header
     int64_t max_timestamp        # of the records so far
 
@@ -209,6 +210,6 @@ cdef int builder_append(
     const void *key, int32_t key_size, const void *value, int32_t value_size,
     const void *headers, int32_t headers_size, int32_t header_count
 ) noexcept nogil
-# Finishes lengths, maximum, codec bits and checksum. With a codec the compressed batch replaces builder.out, unless
-# codec is CODEC_NONE (then `context` may be NULL). The bytes are builder.out.data, .size.
+# Finishes lengths, maximum, codec bits and checksum. Unless codec is CODEC_NONE (then `context` may be NULL), the
+# compressed batch replaces builder.out. The batch is builder.out.data, .size.
 cdef int builder_close(BatchBuilder *builder, int codec, int level, CodecContext *context) noexcept nogil

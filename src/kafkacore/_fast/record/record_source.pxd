@@ -1,4 +1,4 @@
-"""Records that a batch takes from where they lie, without an object for each of them."""
+"""Sources from which a builder copies records, without an object for each record."""
 
 from libc.stdint cimport int64_t
 
@@ -6,6 +6,6 @@ from kafkacore._fast.record.record cimport BatchBuilder
 
 
 cdef class RecordSource:
-    # Adds all of its records, behind those that are there: a BatchStatus. After another one than BATCH_OK some may have
-    # been added: the caller takes them back.
+    # Appends all of its records to the builder. Returns a BatchStatus. If that is not BATCH_OK, some records may be in
+    # the builder; the caller takes them back.
     cdef int append_to(self, BatchBuilder *builder, int64_t timestamp) noexcept nogil

@@ -1,14 +1,15 @@
 """A leader's checks of a batch before it appends it: LogValidator's rules (Apache Kafka 4.3), in place, without the
 GIL.
 
-Use: `validate_batch`; when it is 0, `result.rewrite` says whether `rewrite_batch` must make other bytes (another
-codec), else `stamp_batch` sets type and maximum timestamp where they differ (checksum included). Last, under the
-partition's lock, call `assign_offsets`, which writes only bytes that the checksum does not cover.
+Use: call `validate_batch` first. If it returns 0 and sets `result.rewrite`, call `rewrite_batch`, which makes a batch
+with another codec; otherwise call `stamp_batch`, which sets type and maximum timestamp where they differ, and the
+checksum. Last, under the partition's lock, call `assign_offsets`, which writes only bytes that the checksum does not
+cover.
 
-Stricter than LogValidator: an offset delta that is not the record's index is refused in an uncompressed batch too and
-never repaired; bytes behind the last whole batch are refused, not dropped; a body that does not inflate is
-INVALID_RECORD (there: UNKNOWN_SERVER_ERROR); log append time set by a producer is refused always; inflated size and
-ratio have limits.
+It is stricter than LogValidator. It refuses an offset delta that is not the record's index in uncompressed batches too,
+and repairs none. It refuses bytes after the last whole batch, which Kafka drops. It answers INVALID_RECORD for a body
+that does not inflate (Kafka: UNKNOWN_SERVER_ERROR). It always refuses a log append time that a producer set. Inflated
+size and ratio have limits.
 """
 
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t
@@ -20,11 +21,11 @@ from kafkacore._fast.record.record cimport BatchHeader, put32, put64
 cdef enum AppendOrigin:
     ORIGIN_CLIENT = 0
     ORIGIN_COORDINATOR = 1       # group and transaction coordinators: control and transactional batches allowed
-    ORIGIN_RAFT_LEADER = 2       # offsets and epoch are its own: the batch must carry rules.leader_epoch
+    ORIGIN_RAFT_LEADER = 2       # sets offsets and epoch itself: the batch must carry rules.leader_epoch
 
 cdef enum:
     MAX_RECORD_ERRORS = 16       # the response names at most so many records
-    TARGET_PRODUCER = -1         # compression.type=producer: as it came
+    TARGET_PRODUCER = -1         # compression.type=producer: keep the producer's codec
 
 ctypedef struct ValidateRules:   # of one partition; the same for many batches
     InflateLimits limits
@@ -41,7 +42,7 @@ ctypedef struct ValidateRules:   # of one partition; the same for many batches
     bint zstd_allowed            # Produce >= 7 (KIP-110)
 
 ctypedef struct RecordError:
-    int32_t batch_index          # which record of the batch
+    int32_t batch_index          # index of the record in the batch
     const char *message          # static text
 
 ctypedef struct ValidateResult:
@@ -59,13 +60,13 @@ ctypedef struct ValidateResult:
     bint rewrite                 # rewrite_batch must be called: codec is not the batch's own
     bint stamp                   # stamp_batch would change bytes
 
-# A Produce's `records` of one partition: exactly one magic 2 batch. Gives result.error.
+# Checks a Produce's `records` for one partition: they must be exactly one batch of magic 2. Returns result.error.
 cdef int16_t validate_batch(
     const uint8_t *data, size_t size, const ValidateRules *rules, int64_t now_ms, CodecContext *context,
     ValidateResult *result
 ) noexcept nogil
-# The accepted batch with its new codec and timestamps, appended to `out`, whose limit leaves room for the most that
-# the codec may write (rewrite_room). 0, MESSAGE_TOO_LARGE or UNKNOWN_SERVER_ERROR.
+# Appends the accepted batch with its new codec and timestamps to `out`. The limit of `out` must leave room for the most
+# that the codec may write (rewrite_room). 0, MESSAGE_TOO_LARGE or UNKNOWN_SERVER_ERROR.
 cdef int16_t rewrite_batch(
     const uint8_t *data, size_t size, const ValidateRules *rules, const ValidateResult *result, CodecContext *context,
     Writer *out
@@ -89,7 +90,8 @@ ctypedef struct BatchesResult:   # of the bytes that a leader sent to a follower
     int64_t max_timestamp
     int32_t last_leader_epoch
 
-# Batches as a leader sent them (any magic): sizes, magic, checksums, offsets that grow. Gives result.error.
+# Checks batches as a leader sent them (any magic): sizes, magic, checksums, and that offsets grow. Returns
+# result.error.
 cdef int16_t check_batches(
     const uint8_t *data, size_t size, int32_t leader_epoch, BatchesResult *result
 ) noexcept nogil

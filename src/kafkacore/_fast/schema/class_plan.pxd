@@ -14,7 +14,8 @@ cdef enum:
     MAX_VERSIONS = 64
 
 cdef class Plan:
-    """How to make one class's instances: a default for each field, NULL for a list or struct of their own."""
+    """How to make instances of one class: the default of each field, or NULL where each instance gets its own list or
+    struct."""
     cdef type cls
     cdef tuple names
     cdef int32_t count
@@ -32,7 +33,7 @@ cdef class Plan:
     cdef const Shape *shape(self, int version) except NULL
 
 cdef PyObject *fresh(Plan plan, int32_t field) noexcept
-# By shape: its owner is the plan. NULL without memory.
+# The plan of a shape: the shape's owner is the plan. NULL when memory is out.
 cdef PyObject *new_instance(const Shape *shape) noexcept
 cdef PyTypeObject *class_of(const Shape *shape) noexcept
 cdef Py_ssize_t unknown_at(const Shape *shape) noexcept

@@ -1,6 +1,6 @@
-"""Columns: what Python's arrays are to native code, and numbers of any width in them.
+"""Columns: how native code sees Python's arrays, with numbers of any width.
 
-A Columns holds the buffers that its Column structs point into, and is its call's alone.
+A Columns holds the buffers that its Column structs point into. Each call has its own.
 """
 
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t
@@ -14,7 +14,7 @@ cdef enum Form:
     FORM_NUMBERS
     FORM_UUIDS
     FORM_OBJECTS        # a list of str, bytes or None: needs the GIL
-    FORM_LISTS          # arrays of numbers or uuids, each row of the same room
+    FORM_LISTS          # arrays of numbers or uuids; each row has room for the same number
 
 ctypedef struct Column:
     uint8_t form
@@ -24,7 +24,7 @@ ctypedef struct Column:
     Py_ssize_t stride       # bytes from row to row
     int32_t room            # FORM_LISTS: elements that a row has place for
     Py_ssize_t step         # bytes from element to element
-    uint8_t *counts         # FORM_LISTS: how many are used, -1 for null; NULL: those before the first negative one
+    uint8_t *counts         # FORM_LISTS: elements used, -1 for null; NULL: those before the first negative one
     int32_t counts_width
     Py_ssize_t counts_stride
     int64_t number          # FORM_SCALAR
@@ -34,13 +34,13 @@ ctypedef struct Column:
 cdef class Columns:
     """The columns of one call, with the buffers that they point into."""
     cdef Column *columns
-    cdef int64_t count      # rows, -1 while no column says
+    cdef int64_t count      # number of rows; -1 while no column has set it
     cdef bint objects       # some column needs the GIL
     cdef bint writable
     cdef void *buffers
     cdef int32_t buffer_count
     cdef list alive
-    cdef int64_t *bases     # lengths of the lists to be filled, before
+    cdef int64_t *bases     # lengths that the lists to be filled had before
 
     cdef int add(self, const Op *op, object value) except -1
     cdef int rows(self, str name, int64_t count) except -1
@@ -50,7 +50,7 @@ cdef class Columns:
 
 
 cdef inline int32_t int32_at(const uint8_t *at) noexcept nogil:
-    """A field of a packed row stands at any address; the copy of a known size is one load."""
+    """A field of a packed row may have any address, so it is copied; a copy of a known size compiles to one load."""
     cdef int32_t value
     memcpy(&value, at, 4)
     return value

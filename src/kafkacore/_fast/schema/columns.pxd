@@ -1,4 +1,4 @@
-"""The columns sink: many structs of one kind from and to arrays, one call for all of them.
+"""The columns sink: one call reads many structs of one kind into arrays, or writes them from arrays.
 
 Rows are written by row_write.pyx and read by the walker.
 """

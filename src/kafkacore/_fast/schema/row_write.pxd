@@ -1,7 +1,7 @@
-"""Rows to bytes: flat structs written from columns.
+"""Writes flat structs from columns.
 
-A loop of its own and not the walker, because a row has no structs within it, so no frames to keep: at 10,000 partitions
-in a Metadata answer each nanosecond of a row counts.
+This is a loop of its own beside the walker. A row has no structs inside, so the loop needs no frames; with 10,000
+partitions in a Metadata answer each nanosecond of a row counts.
 """
 
 from libc.stddef cimport size_t
@@ -21,8 +21,8 @@ ctypedef struct Selection:
     Py_ssize_t stride
     int64_t count
 
-# 0, or a fault with the row in `failed` and the field in `at` (NULL: the row number itself). `rows` is how many there
-# are; `ends` may be NULL. The GIL is only needed where a column is a list.
+# 0, or a fault with the row in `failed` and the field in `at` (NULL: the row number itself is wrong). `rows` is the
+# number of rows; `ends` may be NULL. It needs the GIL only where a column is a list.
 cdef int put_rows(Writer *w, const Shape *shape, const Column *columns, const Selection *selection, int64_t rows,
                   const uint8_t *prefix, size_t prefix_size, int64_t *ends, int64_t *failed,
                   const Op **at) noexcept nogil

@@ -2,13 +2,13 @@
 (walk.pxd).
 
 A Shape is a struct at one version: its fields in wire order, its tagged fields by tag, and the fields that this
-version does not have. The walker knows lengths, nulls, tags and limits; what it reads it hands to a Sink, what it
-writes it asks of one. `Op.offset` says where a sink keeps the field: an offset into a C struct (view.pxd), the slot of
-a Python object (plan.pxd), a column (columns.pyx).
+version does not have. The walker handles lengths, nulls, tags and limits. It passes the values that it reads to a Sink,
+and gets the values that it writes from one. `Op.offset` says where a sink keeps the field: an offset into a C struct
+(view.pxd), the slot of a Python object (plan.pxd), a column (columns.pyx).
 
-Shapes live as long as the process and never change: any thread may walk them. A Walk is its caller's and is run by one
-thread at a time; it may pause between the elements of an array and go on later. Nothing here takes the GIL: the object
-sink's callbacks need it, and are only given to walks whose caller holds it.
+Shapes live as long as the process and never change: any thread may walk them. A Walk belongs to its caller, and one
+thread at a time runs it. It may pause between the elements of an array and go on later. Nothing here takes the GIL. The
+object sink's callbacks need it, so only callers that hold the GIL may walk with that sink.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
@@ -16,7 +16,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from kafkacore._fast.base.cursor cimport Reader, Writer
 
 cdef enum:
-    MAX_DEPTH = 8           # structs within structs; the tables need 5 (a compile that needs more is refused)
+    MAX_DEPTH = 8           # how deep structs may lie in structs; the tables need 5, and compiling a deeper one fails
     MAX_STRING = 0x7FFF     # Kafka's limit for a string, compact or not
 
 cdef enum Kind:
@@ -100,7 +100,8 @@ ctypedef struct Shape:
     void *image             # the sink's struct with every field at its default
     void *owner             # the sink's own (the object sink's class)
 
-# The callbacks of a walk for values. Each gets the current struct; a callback that cannot continue sets `walk.fault`.
+# The callbacks with which a walk passes and gets values. Each gets the current struct; a callback that cannot continue
+# sets `walk.fault`.
 ctypedef struct Sink:
     # reading
     void (*put_integer)(Walk *, void *target, const Op *, int64_t value) noexcept nogil

@@ -17,7 +17,8 @@ from kafkacore._fast.schema.schema cimport Shape, Slice
 
 ctypedef Shape Program
 
-# Memory for one message's arrays: taken piece by piece, given back all at once. Bounded: past `limit` it gives NULL.
+# Memory for the arrays of one message: it is allocated piece by piece and freed all at once. An allocation past `limit`
+# returns NULL.
 ctypedef struct ArenaBlock:
     ArenaBlock *next
     size_t capacity
@@ -34,16 +35,17 @@ cdef void *arena_alloc(Arena *arena, size_t size) noexcept nogil   # zeroed, ali
 cdef void arena_reset(Arena *arena) noexcept nogil                 # keeps one block
 cdef void arena_free(Arena *arena) noexcept nogil
 
-# A place in a written message where `slice.size` bytes belong that are not in it.
+# A place in a written message that `slice.size` bytes were left out of.
 ctypedef struct Gap:
     size_t position         # in the writer
     const Slice *slice
 
-# 0, or a fault (schema.pxd). `out` is filled with defaults first. The reader then stands behind the message; the
-# caller decides whether more bytes may follow. For the words of a fault decode the frame again with the message's
+# 0, or a fault (schema.pxd). Fills `out` with defaults first. After it the reader is at the end of the message; the
+# caller decides whether more bytes may follow. For the text of a fault, decode the frame again with the message's
 # class.
 cdef int view_read(const Program *program, Reader *reader, void *out, Arena *arena) noexcept nogil
-# 0, or a fault with the writer marked. A `records` slice without data but with a size leaves its place out: a Gap.
+# 0, or a fault with the writer marked. For a `records` slice that has a size but no data, it writes no bytes and notes
+# a Gap.
 cdef int view_write(const Program *program, const void *src, Writer *writer, Gap *gaps, int max_gaps,
                     int *gap_count) noexcept nogil
 cdef void view_default(const Program *program, void *out) noexcept nogil

@@ -1,16 +1,18 @@
-"""The walker: reads and writes the bytes of a Shape, giving values to and asking them of a sink.
+"""The walker: reads the bytes of a Shape and passes the values to a sink, or gets values from a sink and writes the
+bytes.
 
-A walk is begun, then read or written until it is done, fails, or has used up its budget of array elements; a paused
-walk goes on where it was. Frames are the structs that are open; the sink's targets must outlive the walk.
+The caller begins a walk, then reads or writes until it is done, fails, or has used up its budget of array elements; a
+paused walk goes on where it was. The frames of a walk are the structs that are open. The sink's targets must outlive
+the walk.
 """
 
 from kafkacore._fast.schema.schema cimport Shape, Sink, Walk
 
 # The caller has set reader or writer, budget, room (for reading) and context.
 cdef void walk_begin(Walk *walk, const Sink *sink, const Shape *shape, void *target) noexcept nogil
-# An Outcome. A failed walk tells its fault, and its frames where.
+# Returns an Outcome. A failed walk has its fault, and its frames say where it happened.
 cdef int walk_read(Walk *walk) noexcept nogil
 cdef int walk_write(Walk *walk) noexcept nogil
-# Raises what the walk's fault says, with the path of the field. Under the GIL.
+# Raises the exception for the walk's fault, with the path of the field. Needs the GIL.
 cdef int raise_fault(Walk *walk) except -1
 cdef str fault_text(int fault)

@@ -1,8 +1,8 @@
-"""A bounded ring with many producers and one consumer, of exact capacity (queued.max.requests; 20 on the control plane,
-KIP-291). An eventfd wakes the consumer.
+"""A bounded ring with many producers and one consumer. Its capacity is exact (queued.max.requests; 20 on the control
+plane, KIP-291). An eventfd wakes the consumer.
 
-A push that fails registers the producer's mail, and the pop that makes room posts it: back-pressure without a lost
-wake-up.
+A push that fails registers the producer's mail, and the pop that makes room posts it. So a producer never misses that
+there is room again.
 """
 
 from libc.stdint cimport int32_t, int64_t

@@ -24,7 +24,7 @@ cdef inline void waiter_unlink(Waiter *waiter) noexcept nogil:
     waiter.next = NULL
 
 
-# Moves waiters into `wakes` while it has room. True when some are left for another batch.
+# Moves waiters into `wakes` while it has room. Returns True when some are left, so that the caller must call again.
 cdef inline bint waiters_take_all(Waiter **list, WakeList *wakes) noexcept nogil:
     cdef Waiter *waiter
     while list[0] != NULL:

@@ -4,6 +4,7 @@ Environment:
   KAFKACORE_SANITIZE=address,undefined | thread   compile and link under those sanitizers
   KAFKACORE_COVERAGE=1                            tell which edges are taken (ci/fuzz/coverage.c, preloaded, hears it)
   KAFKACORE_DEBUG=1                               assertions on (base/assertions.pxd), -O1 -g; sanitizers imply it
+  KAFKACORE_PLANTED=1                             bugs to switch on (base/planted.pxd), for the simulator
   KAFKACORE_ONLY=record.batch,base.crc32c         build only these (while working on one of them)
 """
 
@@ -20,6 +21,7 @@ FAST = Path("src/kafkacore/_fast")
 PLANTED_FAULTS = Path("tests/support/planted_faults.pyx")
 SANITIZE = os.environ.get("KAFKACORE_SANITIZE", "")
 DEBUG = os.environ.get("KAFKACORE_DEBUG", "") == "1" or bool(SANITIZE)
+PLANTED = os.environ.get("KAFKACORE_PLANTED", "") == "1"
 ONLY = {name for name in os.environ.get("KAFKACORE_ONLY", "").split(",") if name}
 
 DIRECTIVES = {
@@ -39,6 +41,7 @@ def compile_flags() -> list[str]:
     # The texts of assertions that a release build leaves out.
     flags += ["-Wno-unused-const-variable"]
     flags += ["-O1", "-g", "-fno-omit-frame-pointer", "-DKAFKACORE_DEBUG=1"] if DEBUG else ["-O2", "-g1", "-DNDEBUG"]
+    flags += ["-DKAFKACORE_PLANTED=1"] if PLANTED else []
     return flags + sanitizer_flags()
 
 

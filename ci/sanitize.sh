@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Runs the tests that reach native code with assertions on: in a debug build, under AddressSanitizer with UBSan, and under
 # ThreadSanitizer. Each build is a copy of the tree below build/sanitize. On two cores the three take 5, 15 and 25 minutes.
-# usage: ci/sanitize.sh [all|debug|address|thread] [TESTS...]
+# `planted` runs the tests of native planted bugs in a debug build that holds them; `all` does not.
+# usage: ci/sanitize.sh [all|debug|address|thread|planted] [TESTS...]
 # KAFKACORE_FUZZ_SECONDS is the time that each fuzzer gets, 60 if not given.
 source "$(dirname "$0")/common.sh"
 
@@ -57,12 +58,12 @@ tests_of_copy() {
     say "$1: ${present[*]}"
 }
 
-# run_debug: the tests in the debug copy. A failed assertion aborts the process with the text and the native stack.
+# run_debug KIND: the tests in a debug copy. A failed assertion aborts the process with the text and the native stack.
 run_debug() {
     local present
-    tests_of_copy debug
+    tests_of_copy "$1"
     .venv/bin/python -X faulthandler -m pytest "${present[@]}" -p no:cacheprovider --capture=sys -o timeout=600 ||
-        die "debug: the tests failed"
+        die "$1: the tests failed"
     cd "$root"
 }
 
@@ -95,12 +96,17 @@ run() {
 
 wanted="${1:-all}"
 case "$wanted" in
-    all | debug | address | thread) ;;
-    *) die "unknown kind '$wanted'; usage: ci/sanitize.sh [all|debug|address|thread] [TESTS...]" ;;
+    all | debug | address | thread | planted) ;;
+    *) die "unknown kind '$wanted'; usage: ci/sanitize.sh [all|debug|address|thread|planted] [TESTS...]" ;;
 esac
 if [ "$wanted" = all ] || [ "$wanted" = debug ]; then
     copy_and_build debug ""
-    run_debug
+    run_debug debug
+fi
+if [ "$wanted" = planted ]; then
+    [ $# -ge 2 ] || tests=(tests/unit/simulation/test_planted_native.py)
+    KAFKACORE_PLANTED=1 copy_and_build planted ""
+    run_debug planted
 fi
 if [ "$wanted" = all ] || [ "$wanted" = address ]; then
     copy_and_build address address,undefined

@@ -34,6 +34,8 @@ KAFKACORE_ONLY=- .venv/bin/python -m build --no-isolation --sdist --outdir dist 
     { tail -n 40 build/wheel/log >&2; die "no source distribution; the whole log: build/wheel/log"; }
 source="$(echo dist/*.tar.gz)"
 
+[ "${KAFKACORE_PLANTED:-}" != 1 ] || die "a wheel holds no planted bugs: unset KAFKACORE_PLANTED"
+
 # Zig brings the headers and stubs of any glibc, so the wheel runs on older systems than the one that builds it.
 export CC="$PWD/.venv/bin/python -m ziglang cc -target $machine-linux-gnu.$glibc"
 export LDSHARED="$CC -shared"
@@ -50,6 +52,9 @@ for python in "${pythons[@]}"; do
     wheel="$(echo dist/*"-$tag-"*.whl)"
     say "$tag: installing $wheel in an empty environment"
     env -u CC -u LDSHARED "$scratch/$tag/bin/python" -m pip install -q --disable-pip-version-check "$PWD/$wheel[test]"
+    # A planted bug is for the simulator's own build.
+    (cd "$scratch" && "$tag/bin/python" -c 'from kafkacore._fast.base.debug_checks import PLANTED; raise SystemExit(PLANTED)') ||
+        die "$tag: the wheel holds planted bugs: unset KAFKACORE_PLANTED and build again"
     # Away from the sources: the demo runs the code that was installed.
     (cd "$scratch" && "$tag/bin/kafkacore" demo --records 60000)
     say "$tag: $wheel is good"

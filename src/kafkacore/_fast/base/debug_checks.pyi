@@ -1,4 +1,5 @@
 DEBUG: bool
+PLANTED: bool
 RANKS: dict[str, int]
 
 def check(condition: bool) -> None: ...

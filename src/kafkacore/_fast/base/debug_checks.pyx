@@ -6,12 +6,14 @@ from kafkacore._fast.base.assertions cimport (
     DEBUG as DEBUG_BUILD, Owner, debug_assert, owner_drop, owner_is_me, owner_take,
 )
 from kafkacore._fast.base.lock_order cimport LOCK_RANKS, RANK_FETCH_SESSION, RANK_LOG, RANK_RING, RANK_GROUPS
+from kafkacore._fast.base.planted cimport PLANTED as PLANTED_BUILD
 from kafkacore._fast.base.sync cimport (
     Condition, Mutex, condition_destroy, condition_init, condition_wait_ns, mutex_destroy, mutex_init, mutex_is_held,
     mutex_lock, mutex_unlock,
 )
 
 DEBUG = bool(DEBUG_BUILD)
+PLANTED = bool(PLANTED_BUILD)
 RANKS = {"fetch session": RANK_FETCH_SESSION, "log": RANK_LOG, "ring": RANK_RING, "groups": RANK_GROUPS}
 
 

@@ -8,6 +8,7 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport strlen
 
 from kafkacore._fast.base.atomics cimport add32, load32, load64, store32, store64
+from kafkacore._fast.base.planted cimport is_planted
 from kafkacore._fast.base.sync cimport mutex_lock, mutex_unlock
 from kafkacore._fast.log.jobs cimport FILES_ROUNDS, wait_for_files
 from kafkacore._fast.log.log cimport SegmentList, log_dir, log_fail_in, log_wake_changed, segments_release
@@ -40,8 +41,8 @@ cdef void log_commit_soon(Log *log, int64_t offset) noexcept nogil:
 
 
 cdef void log_want_synced(Log *log, int64_t offset) noexcept nogil:
-    # A truncation may have moved the end below `offset` since the caller read it. Records that come later are not synced
-    # by a round that found nothing there.
+    # A truncation may have moved the end below `offset` since the caller read it. Records that come later are not
+    # synced by a round that found nothing there.
     if offset > log.end_offset:
         offset = log.end_offset
     if log.commit_offset < offset:
@@ -51,6 +52,8 @@ cdef void log_want_synced(Log *log, int64_t offset) noexcept nogil:
 cdef int64_t log_recovery_point(const Log *log) noexcept nogil:
     cdef int64_t point = log.synced_offset
     cdef int32_t i
+    if is_planted(b"recovery-point-ahead"):
+        point = log.end_offset
     if log.segments == NULL:
         return point
     # Looks at all of them: a load may have rebuilt a segment in the middle because its index was missing.
@@ -152,6 +155,8 @@ cdef int sync_up_to(Log *log, SegmentList *list, int64_t synced_offset, int64_t 
     cdef int64_t next_base
     cdef int32_t i
     cdef int result
+    if is_planted(b"lost-sync"):
+        return 0
     for i in range(list.count):
         next_base = list.items[i + 1].base_offset if i + 1 < list.count else -1
         if list.items[i].base_offset >= until or (

@@ -19,6 +19,7 @@ from kafkacore._fast.log.append cimport (
     Prepared, append_info_init, log_append_checked, log_append_prepared, log_prepare, prepared_free
 )
 from kafkacore._fast.log.files cimport write_partition_metadata
+from kafkacore._fast.base.planted cimport is_planted
 from kafkacore._fast.log.commit cimport log_call_committer, log_commit_init, log_want_synced
 from kafkacore._fast.log.epochs_checkpoint cimport log_save_epochs
 from kafkacore._fast.log.jobs cimport is_short_of_files
@@ -133,8 +134,10 @@ cdef int64_t satisfied_by(const Partition *p, int kind) noexcept nogil:
 
 
 cdef void advance_high_watermark(Partition *p) noexcept nogil:
-    cdef int64_t reached = p.log.synced_offset if synced_first(p) else p.log.end_offset
+    cdef int64_t reached = p.log.end_offset
     cdef int32_t i
+    if synced_first(p) and not is_planted(b"unsynced-high-watermark"):
+        reached = p.log.synced_offset
     for i in range(p.follower_count):
         if p.followers[i].in_sync and p.followers[i].end_offset < reached:
             reached = p.followers[i].end_offset

@@ -7,6 +7,7 @@ from libc.stddef cimport size_t
 from libc.string cimport memmove, memset
 
 from kafkacore._fast.base.error_codes cimport INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, OUT_OF_ORDER_SEQUENCE_NUMBER
+from kafkacore._fast.base.planted cimport is_planted
 from kafkacore._fast.base.atomics cimport add32, load32
 from kafkacore._fast.base.crc32c cimport crc32c
 from kafkacore._fast.base.cursor cimport (
@@ -146,14 +147,14 @@ cdef int producers_check(Producers *producers, const BatchHeader *header, bint s
         return 0
     if sequences and find_duplicate(producer, header, duplicate):
         return PRODUCER_DUPLICATE
-    if header.producer_epoch < producer.producer_epoch:
+    if header.producer_epoch < producer.producer_epoch and not is_planted(b"producer-epoch-ignored"):
         return INVALID_PRODUCER_EPOCH
     if not sequences:
         return 0
     if header.producer_epoch != producer.producer_epoch:
         return 0 if header.base_sequence == 0 else OUT_OF_ORDER_SEQUENCE_NUMBER
     last = producer.batches[producer.batch_count - 1].last_sequence if producer.batch_count else NO_SEQUENCE
-    if header.base_sequence != add_sequence(last, 1):
+    if header.base_sequence != add_sequence(last, 1) and not is_planted(b"sequence-gap-accepted"):
         return OUT_OF_ORDER_SEQUENCE_NUMBER
     return 0 if producer.transaction_first_offset < 0 or is_transactional(header) else INVALID_TXN_STATE
 

@@ -6,6 +6,7 @@ from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memset
 
 from kafkacore._fast.base.atomics cimport add64, store32, store64
+from kafkacore._fast.base.planted cimport is_planted
 from kafkacore._fast.log.epochs cimport (
     epochs_assign, epochs_drop_empty, epochs_latest, epochs_read, epochs_truncate_start,
 )
@@ -125,7 +126,10 @@ cdef int64_t valid_bytes(Recovery *recovery, int32_t i) noexcept nogil:
             if held < 0:
                 return held
             continue
-        if result != BATCH_OK or check_batch(load.block + (at - start), <size_t> have, &header) != BATCH_OK:
+        if result != BATCH_OK:
+            return at
+        if (check_batch(load.block + (at - start), <size_t> have, &header) != BATCH_OK
+                and not is_planted(b"torn-tail-accepted")):
             return at
         if not follows(recovery, i, &header):
             return at

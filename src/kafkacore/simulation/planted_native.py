@@ -1,0 +1,49 @@
+"""Bugs that a build with KAFKACORE_PLANTED=1 can plant in native code. Other builds, and every wheel, hold none.
+
+`KAFKACORE_PLANTED=1 ... setup.py build_ext` in a copy of the tree makes such a build, and `ci/sanitize.sh planted` runs
+tests in one. A bug is planted for the whole process: the simulated nodes of one cluster all have it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import MappingProxyType
+from typing import Final
+
+from kafkacore._fast.base.debug_checks import PLANTED
+
+# base/planted.pxd reads it
+_VARIABLE: Final = "KAFKACORE_PLANTED_BUG"
+
+# name: the promise that it breaks
+NATIVE_BUGS: Final = MappingProxyType(
+    {
+        "lost-sync": "an acknowledged record survives a power cut where each append is synced",
+        "unsynced-high-watermark": "nobody reads a record that a power cut can take back",
+        "torn-tail-accepted": "recovery keeps no batch whose checksum is wrong",
+        "recovery-point-ahead": "a start checks every record that no sync has covered",
+        "producer-epoch-ignored": "a producer with an older epoch is fenced",
+        "sequence-gap-accepted": "the batches of an idempotent producer follow each other without a gap",
+    }
+)
+
+
+@contextmanager
+def planted_natively(name: str) -> Iterator[None]:
+    """The bug is there until the end of the block. Raises ValueError for an unknown one, and RuntimeError in a build
+    that holds none."""
+    if name not in NATIVE_BUGS:
+        raise ValueError(f"{name!r} is no native bug; there are {', '.join(NATIVE_BUGS)}")
+    if not PLANTED:
+        raise RuntimeError("this build holds no planted bug: build a copy of the tree with KAFKACORE_PLANTED=1")
+    before = os.environ.get(_VARIABLE)
+    os.environ[_VARIABLE] = name
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[_VARIABLE]
+        else:
+            os.environ[_VARIABLE] = before

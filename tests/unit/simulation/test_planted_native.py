@@ -1,0 +1,136 @@
+"""Native planted bugs: a release build holds none, and a build for the simulator can switch each on and off."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+
+import pytest
+
+import kafkacore._fast.log
+from kafkacore._fast.base.debug_checks import PLANTED
+from kafkacore._fast.log.partition_handle import PartitionHandle
+from kafkacore._fast.log.settings import LogSettings
+from kafkacore._fast.record.batch import RecordBatchBuilder
+from kafkacore._fast.wait.io import LogDirectory
+from kafkacore._fast.world.agenda import SimulatedAgenda
+from kafkacore._fast.world.environment import ManualClock
+from kafkacore._fast.world.simulated_disk import SimulatedDisk
+from kafkacore.protocol.errors import ErrorCode
+from kafkacore.simulation.planted_native import NATIVE_BUGS, planted_natively
+from kafkacore.storage import log_loader
+
+LOG = "/logs/t-0"
+SEGMENT = f"{LOG}/00000000000000000000.log"
+
+with_and_without = pytest.mark.parametrize("is_there", [False, True])
+
+
+def bug(name: str, is_there: bool) -> AbstractContextManager[None]:
+    if is_there and not PLANTED:
+        pytest.skip("only a build with KAFKACORE_PLANTED=1 holds native planted bugs (ci/sanitize.sh planted)")
+    return planted_natively(name) if is_there else nullcontext()
+
+
+def batch(value: bytes, producer_id: int = -1, epoch: int = -1, sequence: int = -1) -> bytearray:
+    builder = RecordBatchBuilder(producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
+    builder.append(1, None, value)
+    return bytearray(builder.build())
+
+
+class OneLog:
+    """A log with one synced record, on a simulated disk."""
+
+    def __init__(self) -> None:
+        self.agenda = SimulatedAgenda()
+        self.disk = SimulatedDisk()
+        self.disk.make_directories("/logs")
+        self.handle = self.open()
+        self.handle.append(batch(b"first"))
+
+    def open(self) -> PartitionHandle:
+        directory = LogDirectory(self.disk.environment(ManualClock(), self.agenda), "/logs")
+        made = PartitionHandle(directory, "t", 0, settings=LogSettings(flush_messages=1))
+        made.become_leader(1, 0)
+        return made
+
+    def load(self, recovery_point: int = 0) -> PartitionHandle:
+        made = self.open()
+        log_loader.load(made, LOG, clean=False, recovery_point=recovery_point, files=self.disk)
+        return made
+
+
+@with_and_without
+def test_record_is_lost_in_a_power_cut_when_its_sync_is(is_there: bool) -> None:
+    kept = set()
+    for seed in range(20):
+        log = OneLog()
+        with bug("lost-sync", is_there):
+            log.handle.append(batch(b"second"))
+        assert log.handle.synced_offset == 2
+        log.disk.cut_power()
+        log.disk.restart(seed)
+        kept.add(b"second" in log.disk.read(SEGMENT))
+    assert kept == ({False, True} if is_there else {True})
+
+
+@with_and_without
+def test_high_watermark_passes_the_synced_offset_when_the_bug_is_there(is_there: bool) -> None:
+    log = OneLog()
+    with bug("unsynced-high-watermark", is_there):
+        log.handle.append_now(batch(b"second"))
+        assert (log.handle.high_watermark, log.handle.synced_offset) == ((2, 1) if is_there else (1, 1))
+
+
+@with_and_without
+def test_recovery_keeps_a_batch_with_a_wrong_checksum_when_the_bug_is_there(is_there: bool) -> None:
+    log = OneLog()
+    log.handle.append(batch(b"second"))
+    log.disk.kill()
+    data = bytearray(log.disk.read(SEGMENT))
+    data[-3] ^= 1
+    log.disk.write(SEGMENT, bytes(data))
+    with bug("torn-tail-accepted", is_there):
+        assert log.load().end_offset == (2 if is_there else 1)
+
+
+@with_and_without
+def test_recovery_point_passes_the_synced_offset_when_the_bug_is_there(is_there: bool) -> None:
+    log = OneLog()
+    log.handle.append_now(batch(b"second"))
+    with bug("recovery-point-ahead", is_there):
+        assert log.handle.recovery_point == (2 if is_there else 1)
+
+
+@with_and_without
+def test_older_producer_epoch_is_accepted_when_the_bug_is_there(is_there: bool) -> None:
+    log = OneLog()
+    assert log.handle.append(batch(b"new", 7, 5, 0)).error == 0
+    with bug("producer-epoch-ignored", is_there):
+        answered = log.handle.append(batch(b"old", 7, 4, 0)).error
+    assert answered == (0 if is_there else ErrorCode.INVALID_PRODUCER_EPOCH)
+
+
+@with_and_without
+def test_gap_in_the_sequence_is_accepted_when_the_bug_is_there(is_there: bool) -> None:
+    log = OneLog()
+    assert log.handle.append(batch(b"one", 7, 0, 0)).error == 0
+    with bug("sequence-gap-accepted", is_there):
+        answered = log.handle.append(batch(b"three", 7, 0, 2)).error
+    assert answered == (0 if is_there else ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+
+
+def test_release_build_names_no_native_bug() -> None:
+    folder = Path(kafkacore._fast.log.__file__).parents[1]
+    built = [each.read_bytes() for each in folder.rglob("*.so")]
+    assert len(built) > 50
+    for name in NATIVE_BUGS:
+        assert any(name.encode() in each for each in built) == PLANTED, name
+
+
+def test_planting_is_refused_when_the_bug_is_unknown_or_the_build_holds_none() -> None:
+    with pytest.raises(ValueError, match="no native bug"), planted_natively("no-such-bug"):
+        pass
+    if not PLANTED:
+        with pytest.raises(RuntimeError, match="KAFKACORE_PLANTED=1"), planted_natively("lost-sync"):
+            pass

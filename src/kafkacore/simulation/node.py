@@ -130,12 +130,16 @@ class SimulatedNode:
         """SIGSTOP."""
         if self.machine is not None and self.state is State.RUNNING:
             self.machine.pause()
+            if self.server is not None:
+                self.cluster.schedule.agenda.stop(self.server.world.environment.owner)
             self._become(State.PAUSED)
 
     def resume(self) -> None:
         """SIGCONT."""
         if self.machine is not None and self.state is State.PAUSED:
             self._become(State.RUNNING)
+            if self.server is not None:
+                self.cluster.schedule.agenda.go_on(self.server.world.environment.owner)
             self.machine.resume()
 
     def set_clock(self, rate: float | None = None, jump_ms: int = 0) -> None:
@@ -199,6 +203,7 @@ class SimulatedNode:
         server, self.server = self.server, None
         if server is not None:
             self.cluster.schedule.agenda.run_for(server.world.environment.owner)
+            self.cluster.schedule.agenda.go_on(server.world.environment.owner)
 
     def _become(self, state: State) -> None:
         self.state = state

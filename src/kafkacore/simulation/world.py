@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import functools
 import gc
-import weakref
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import Executor, Future
 from random import Random
-from typing import Any, Final, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from kafkacore._fast.base.uuid import Uuid
 from kafkacore._fast.world.environment import Environment
@@ -27,15 +26,9 @@ T = TypeVar("T")
 THREAD_S = (0.000_1, 0.01)  # how long a thread takes to begin
 
 
-# Native code closes the files of a partition when the last object that knows it goes, and needs the environment for
-# that. The collector frees a dead node in any order. So environments stay until everything of their nodes is gone.
-_LIVES: Final[list[tuple[weakref.ref[World], Environment]]] = []
-
-
 def free_the_dead() -> None:
     """Frees the memory of nodes that nobody can reach any more."""
     gc.collect()
-    _LIVES[:] = [life for life in _LIVES if life[0]() is not None]
 
 
 def seeded_uuid(random: Random) -> Uuid:
@@ -53,7 +46,6 @@ class SimulatedWorld(World):
         self.environment = disk.environment(machine.clock, machine.schedule.agenda, random.getrandbits(63))
         machine.take_spent_ns = disk.take_spent_ns
         self.files = cast("Any", disk)
-        _LIVES.append((weakref.ref(self), self.environment))
         self.random = random
         self.make_plane = functools.partial(SimulatedPlane, network=network, host=machine.name)
 

@@ -1,5 +1,6 @@
 """The native half of a simulated world: crews, sleepers and bells on one thread, under virtual time, by a seed."""
 
+import gc
 import os
 from pathlib import Path
 
@@ -10,13 +11,15 @@ from kafkacore._fast.log.partition_handle import PartitionHandle
 from kafkacore._fast.log.partition_watch import PartitionWatch
 from kafkacore._fast.log.settings import LogSettings
 from kafkacore._fast.record.batch import RecordBatchBuilder
-from kafkacore._fast.wait.io import LogDirectory
-from kafkacore._fast.world.agenda import SimulatedAgenda
+from kafkacore._fast.wait.io import LogDirectory, live_count
+from kafkacore._fast.world.agenda import PAUSES, SimulatedAgenda
 from kafkacore._fast.world.environment import Environment, ManualClock
 from kafkacore._fast.world.simulated_disk import SimulatedDisk
 
 EACH_BATCH = LogSettings(flush_messages=1)
 MS = 1_000_000
+
+pauses = pytest.mark.skipif(not PAUSES, reason="the sanitizer of this build does not follow fibers")
 
 
 class Node:
@@ -74,6 +77,7 @@ def test_log_opens_and_syncs_without_a_thread_or_a_descriptor_when_its_world_is_
     assert (threads(), descriptors()) == before
 
 
+@pauses
 def test_sync_takes_virtual_time_and_covers_only_what_was_written_before_it() -> None:
     agenda = SimulatedAgenda(most_start_ns=0)
     node = Node(agenda)
@@ -92,6 +96,7 @@ def test_sync_takes_virtual_time_and_covers_only_what_was_written_before_it() ->
     assert node.partition.synced_offset == 3
 
 
+@pauses
 def test_commits_of_two_logs_overlap_when_syncs_take_time() -> None:
     agenda = SimulatedAgenda(most_start_ns=0)
     node = Node(agenda)
@@ -179,6 +184,7 @@ def history(seed: int) -> list[tuple[int, str]]:
     return seen
 
 
+@pauses
 def test_seed_gives_the_same_history_twice_and_another_seed_another_one() -> None:
     assert history(1) == history(1)
     assert history(1) != history(2)
@@ -196,6 +202,7 @@ def test_chosen_task_runs_first_when_several_wait() -> None:
         agenda.run_one(2)
 
 
+@pauses
 def test_tasks_of_a_dead_node_end_and_touch_nothing_when_its_power_was_cut() -> None:
     agenda = SimulatedAgenda(most_start_ns=0)
     node = Node(agenda)
@@ -273,3 +280,34 @@ def test_environment_numbers_its_node_and_says_which_world_it_is_in(tmp_path: Pa
     assert [Environment(None, agenda).owner for _ in range(3)] == [1, 2, 3]
     assert Environment(None, agenda).is_simulated
     assert not Environment().is_simulated
+
+
+def test_tasks_of_a_stopped_process_wait_until_it_goes_on() -> None:
+    agenda = SimulatedAgenda(most_start_ns=0)
+    stopped, other = Node(agenda), Node(agenda)
+    for node in (stopped, other):
+        node.partition.append_now(batch())
+    agenda.stop(stopped.environment.owner)
+    run_all(agenda)
+    assert (stopped.partition.state, other.partition.state) == ("opening", "open")
+    assert (agenda.waiting, agenda.next_ns) == (1, -1)
+    agenda.go_on(stopped.environment.owner)
+    run_all(agenda)
+    assert stopped.partition.state == "open"
+
+
+def test_disk_of_a_dead_node_lives_as_long_as_a_log_that_uses_it() -> None:
+    agenda = SimulatedAgenda()
+    node = Node(agenda)
+    node.partition.append(batch())
+    watching = PartitionWatch(Environment(None, agenda))
+    watching.arm("x", node.partition, watch.FETCH, 1)
+    partition = node.partition
+    before = live_count()
+    del node
+    gc.collect()
+    assert partition.read(0).error == 0
+    watching.close()
+    del partition, watching
+    gc.collect()
+    assert live_count() == before - 1

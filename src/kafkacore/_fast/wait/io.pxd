@@ -60,6 +60,7 @@ ctypedef struct LogDir:
     const Disk *disk
     Agenda *agenda        # of its simulated world, counted; NULL: the real one
     int64_t owner
+    void *keeper          # in a simulated world the Environment, which owns `disk` and the clock; a Python reference
     int32_t offline       # atomic: errno that took it offline, 0 while it serves
     int32_t queued_jobs   # atomic, for metrics
     void *pool            # threads, queue and lock; private to io.pyx

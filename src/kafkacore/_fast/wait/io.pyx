@@ -1,6 +1,7 @@
 """The I/O pool and the committer of a log directory. Contract in io.pxd."""
 
 cimport cython
+from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.errno cimport ENOMEM, ESHUTDOWN
 from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport calloc, free
@@ -411,9 +412,17 @@ cdef void io_release(LogDir *dir) noexcept nogil:
     crew_destroy(&pool.commits)
     free(pool)
     agenda_release(dir.agenda)
+    if dir.keeper != NULL:
+        let_go(dir.keeper)
     free(dir.path)
     free(dir)
     add32(&live_directories, -1)
+
+
+cdef void let_go(void *keeper) noexcept nogil:
+    """The last log of a dead node may be freed after the handles of its directories, in whatever order they go."""
+    with gil:
+        Py_DECREF(<object> keeper)
 
 
 cdef void io_close(LogDir *dir) noexcept nogil:
@@ -456,6 +465,9 @@ cdef class LogDirectory:
         self.dir = io_open(encoded, &environment.env, threads, &error)
         if self.dir == NULL:
             raise OSError(-error, strerror(-error), path)
+        if self.dir.agenda != NULL:
+            Py_INCREF(environment)
+            self.dir.keeper = <void *> environment
         error = inbox_init_in(&self.inbox, environment.env.agenda)
         if error < 0:
             raise OSError(-error, strerror(-error), path)

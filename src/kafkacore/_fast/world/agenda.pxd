@@ -33,6 +33,8 @@ ctypedef struct Agenda:
     Task *newest
     int32_t count
     int64_t owners
+    int64_t *stopped      # owners whose tasks do not run
+    int32_t stopped_count
     int *bells            # numbers of the bells that ring, in the order in which they were rung
     int32_t ringing
     int32_t bell_count

@@ -1,5 +1,9 @@
 """The native half of a simulated world: what its nodes' native threads have to do, and which bells ring."""
 
+# False under AddressSanitizer and ThreadSanitizer: there a task runs to its end in its first turn, and disk operations
+# of native code take no time.
+PAUSES: bool
+
 class SimulatedAgenda:
     """Belongs to the thread that runs the world. Nodes join it by their environments.
 
@@ -32,6 +36,11 @@ class SimulatedAgenda:
         """Runs the tasks of the environment with this number until none waits, whenever they are due. A node whose disk
         is dead ends so: each operation fails. Returns how many turns there were."""
 
+    def stop(self, owner: int) -> None:
+        """The tasks of the environment with this number do not run until `go_on`, as those of a process that got
+        SIGSTOP. Only `run_for` runs them."""
+
+    def go_on(self, owner: int) -> None: ...
     def rung(self) -> list[int]:
         """The bells that ring, in the order in which they were rung. The reader of a bell's news silences it."""
 

@@ -10,6 +10,8 @@ from kafkacore._fast.base.assertions cimport debug_assert
 from kafkacore._fast.base.atomics cimport add32
 from kafkacore._fast.base.fiber cimport fiber_free, fiber_may_pause, fiber_new, fiber_pause, fiber_resume
 
+PAUSES = bool(fiber_may_pause())
+
 cdef extern from * nogil:
     """
     /* The agenda and the task that run on this thread. */
@@ -39,6 +41,7 @@ cdef void agenda_release(Agenda *agenda) noexcept nogil:
     # The crew that starts a task holds the agenda until the task has ended.
     debug_assert(agenda.count == 0, b"an agenda is freed while a task waits")
     free(agenda.bells)
+    free(agenda.stopped)
     free(agenda)
 
 
@@ -117,12 +120,22 @@ cdef void set_turn(Agenda *agenda, Task *task) noexcept nogil:
     turn_task = task
 
 
+cdef bint is_stopped(const Agenda *agenda, int64_t owner) noexcept nogil:
+    cdef int32_t i
+    for i in range(agenda.stopped_count):
+        if agenda.stopped[i] == owner:
+            return True
+    return False
+
+
 cdef Task *first_of(Agenda *agenda, int64_t owner) noexcept nogil:
     """The task that is due first, of one owner or, with -1, of all; of several the one that waits longest."""
     cdef Task *best = NULL
     cdef Task *task = agenda.oldest
+    cdef bint mine
     while task != NULL:
-        if (owner < 0 or task.owner == owner) and (best == NULL or task.due_ns < best.due_ns):
+        mine = task.owner == owner or (owner < 0 and not is_stopped(agenda, task.owner))
+        if mine and (best == NULL or task.due_ns < best.due_ns):
             best = task
         task = task.next
     return best
@@ -235,6 +248,25 @@ cdef class SimulatedAgenda:
             while agenda_run_for(self.agenda, owner):
                 count += 1
         return count
+
+    def stop(self, int64_t owner):
+        cdef int64_t *stopped
+        if is_stopped(self.agenda, owner):
+            return
+        stopped = <int64_t *> realloc(self.agenda.stopped, (self.agenda.stopped_count + 1) * sizeof(int64_t))
+        if stopped == NULL:
+            raise MemoryError
+        self.agenda.stopped = stopped
+        stopped[self.agenda.stopped_count] = owner
+        self.agenda.stopped_count += 1
+
+    def go_on(self, int64_t owner):
+        cdef int32_t i
+        for i in range(self.agenda.stopped_count):
+            if self.agenda.stopped[i] == owner:
+                self.agenda.stopped_count -= 1
+                self.agenda.stopped[i] = self.agenda.stopped[self.agenda.stopped_count]
+                return
 
     def rung(self):
         cdef int32_t i

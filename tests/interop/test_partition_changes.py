@@ -57,7 +57,7 @@ def test_partition_change_is_the_one_that_apache_kafkas_controller_makes(cases):
             isr=asked.get("isr"),
             replicas=asked.get("replicas"),
             recovery_state=asked.get("recovery_state"),
-            unclean_shutdown=frozenset(asked.get("unclean_shutdown", ())),
+            ineligible=frozenset(asked.get("unclean_shutdown", ())),
             election=Election[asked["election"]],
         )
         rules = Rules(set(asked["alive"]).__contains__, directory, asked["min_isr"], asked["elr"])

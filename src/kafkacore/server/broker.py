@@ -224,8 +224,8 @@ class BrokerServer:
     # --- life ---
 
     async def start(self) -> None:
-        """Returns when the broker serves. Raises RegistrationRefused, TimeoutError, LogDirectoryError, and MetadataError
-        for a cluster that it must not serve."""
+        """Returns when the broker serves. Raises RegistrationRefused, TimeoutError, LogDirectoryError, and
+        MetadataError for a cluster that it must not serve."""
         lifecycle = self.registrar.lifecycle
         # This comes first, so that no handler answers from an older root.
         self._publisher.subscribe(self._forget_answers)

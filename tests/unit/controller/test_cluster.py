@@ -438,15 +438,16 @@ def test_sessions_that_expire_in_one_check_are_one_decision(run) -> None:
     run(story, level=21)
 
 
-def test_brokers_lost_together_stay_eligible_when_their_isr_had_its_minimum(run) -> None:
+@pytest.mark.parametrize(("least", "eligible"), [("1", (1,)), ("2", (1, 3)), ("3", (1, 2, 3))])
+def test_only_the_last_of_brokers_lost_together_are_eligible(run, least, eligible) -> None:
     async def story(harness):
         await harness.brokers(1, 2, 3)
-        await create(harness, "a", [[1, 2, 3]], **{KEY: "2"})
+        await create(harness, "a", [[1, 2, 3]], **{KEY: least})
         harness.hear_nothing(SESSION_MS)
         harness.controller.tick()
         await harness.until(lambda: harness.controller.image.brokers[3].fenced)
         row = harness.partition("a", 0)
-        assert (row.leader, row.isr, row.elr, row.last_known_elr) == (-1, (), (1, 2, 3), (1,))
+        assert (row.leader, row.isr, row.elr, row.last_known_elr) == (-1, (), eligible, (1,))
 
     run(story)
 

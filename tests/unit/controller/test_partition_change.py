@@ -102,5 +102,5 @@ def test_eligible_replicas_are_cleared_when_the_isr_is_large_enough() -> None:
 
 def test_replica_is_not_eligible_after_an_unclean_shutdown() -> None:
     row = partition((1, 2), (1,), 1, elr=(2,))
-    target = Target(isr=(1,), unclean_shutdown=frozenset([2]))
+    target = Target(isr=(1,), ineligible=frozenset([2]))
     assert after(row, target, {1, 2}, min_isr=2, elr=True).elr == ()

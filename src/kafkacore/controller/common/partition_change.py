@@ -24,8 +24,8 @@ class Election(Enum):
 
 
 class Target(NamedTuple):
-    """The wanted state of a partition; None: as it is. `unclean_shutdown` has brokers that came back without a clean
-    shutdown."""
+    """The wanted state of a partition; None: as it is. `ineligible` replicas do not become eligible leaders: they came
+    back without a clean shutdown, or left while the ISR was large enough."""
 
     isr: Iterable[int] | None = None
     replicas: Iterable[int] | None = None
@@ -33,7 +33,7 @@ class Target(NamedTuple):
     adding: Iterable[int] | None = None
     directories: dict[int, Uuid] | None = None
     recovery_state: int | None = None
-    unclean_shutdown: frozenset[int] = frozenset()
+    ineligible: frozenset[int] = frozenset()
     election: Election = Election.ONLINE
 
 
@@ -104,7 +104,7 @@ class _Change:
             return
         # A replica that was in sync when the ISR fell below its minimum has every acknowledged record.
         candidates = sorted({*self.elr, *self.was.isr})
-        self.elr = [each for each in candidates if each not in self.isr and each not in self.target.unclean_shutdown]
+        self.elr = [each for each in candidates if each not in self.isr and each not in self.target.ineligible]
 
     def _may_lead(self, replica: int) -> bool:
         in_sync = replica in self.isr or (not self.isr and replica in self.elr)

@@ -74,10 +74,21 @@ class LeaderChanges:
         least, unclean_allowed = self.rules_of(partition, topic)
         target = Target(
             isr=self._isr(partition),
-            unclean_shutdown=self._unclean,
+            ineligible=self._unclean | self._ineligible(partition, least),
             election=self._election or (Election.UNCLEAN if unclean_allowed else Election.ONLINE),
         )
         return change(partition, topic.topic_id, target, self.rules(partition, least))
+
+    def _ineligible(self, partition: Partition, least_isr: int) -> frozenset[int]:
+        """The members of the ISR and ELR that would not be eligible if the removed had left one after another, the
+        leader last: those that left while enough stayed. Were all of them eligible, a new leader could alone be enough
+        for an acknowledgement that the others do not know of."""
+        leaving = [each for each in partition.isr if each in self._gone]
+        if len(leaving) < 2:
+            return NO_BROKERS
+        leaving.sort(key=lambda each: each == partition.leader)
+        enough = len(partition.isr) - least_isr
+        return frozenset([*leaving[: max(0, enough)], *(partition.elr if enough > 0 else ())])
 
     def _isr(self, partition: Partition) -> list[int]:
         left = [each for each in partition.isr if each not in self._gone]

@@ -1,5 +1,5 @@
-"""A controller beside an independent model: brokers fail, leave and return, leaders report, operators reassign and elect,
-in random orders.
+"""A controller beside an independent model, in random orders: brokers fail, leave and return, leaders report,
+operators reassign and elect.
 
 The model knows the records that each replica holds, as numbers: an acknowledged record is one that every member of the
 ISR had. It shares no code with the controller, and reads only what the committed image says.
@@ -29,7 +29,7 @@ PREFERRED, UNCLEAN = 0, 1
 
 
 class Model:
-    """What must hold, and the records that each replica has."""
+    """The rules for partitions, and the records that each replica has."""
 
     def __init__(self, harness: Any, *, elr: bool, unclean: bool, least_isr: int) -> None:
         self.harness = harness

@@ -232,7 +232,7 @@ def test_node_goes_on_when_the_controller_knows_of_the_failed_directory(tmp_path
         started.broker._on_fault = faults.append
         started.broker.registrar.lifecycle.offline_log_dirs[Uuid(b"d" * 16)] = True
         started.loop.call(started.broker.directory_failed, Uuid(b"d" * 16))
-        [deadline] = wait_until(lambda: started.broker._deadlines)
+        [deadline] = wait_until(lambda: started.broker.registrar._registrar._deadlines)
         wait_until(lambda: started.loop.loop.time() > deadline.when() + 0.1)
         assert faults == []
     finally:

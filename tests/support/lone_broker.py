@@ -25,6 +25,7 @@ from kafkacore.protocol.messages import (
     UnfenceBrokerRecord,
 )
 from kafkacore.protocol.uuid import Uuid
+from kafkacore.runtime.loops import LoopThread
 from kafkacore.runtime.process import DATA, Runtime
 from kafkacore.runtime.world import World
 from kafkacore.server.broker import BrokerServer
@@ -39,8 +40,10 @@ _outlives_its_partitions: list[Environment] = []
 class Records:
     """A controller that grants every request of the broker at once."""
 
-    def __init__(self, publisher: MetadataPublisher) -> None:
+    def __init__(self, publisher: MetadataPublisher, loop: LoopThread) -> None:
         self.publisher = publisher
+        self.loop = loop
+        self.live = self.send
         self.next_producer_id = 0
         self.asked_to_leave = 0
         self.unfenced = False
@@ -139,7 +142,7 @@ class Started:
 
     async def _start(self, config: BrokerConfig, make_logs: Callable[[Any], LogManager]) -> BrokerServer:
         publisher = MetadataPublisher()
-        self.records = Records(publisher)
+        self.records = Records(publisher, self.loop)
         blocking = ThreadPoolExecutor(4)
         logs = make_logs(lambda topic: broker.replicas.settings_of(publisher.image, topic))
         [(directory, _)] = logs.directories()

@@ -47,7 +47,7 @@ from kafkacore.server.lifecycle import AdvertisedListener, BrokerLifecycle, Brok
 from kafkacore.server.partition_waits import PartitionWaits
 from kafkacore.server.producer_ids import ProducerIdBlock, ProducerIds
 from kafkacore.server.refused_metadata import check_served
-from kafkacore.server.registrar import Registrar
+from kafkacore.server.registrar import Membership, Registrar
 from kafkacore.server.unenforced_quotas import UnenforcedQuotas
 from kafkacore.server.values_in_effect import values_in_effect
 from kafkacore.storage.cleaner import LogCleaner, cleaner_settings
@@ -95,7 +95,6 @@ class BrokerServer:
         self._on_fault = on_fault
         self._intercepted = False
         self._asked_gate: GatePolicy | None = None
-        self._deadlines: list[asyncio.TimerHandle] = []
         self._leaving: asyncio.Future[None] | None = None
         # Clients' waits follow the environment's clock, which a test may move. A real loop's clock does not move with
         # it.
@@ -129,7 +128,8 @@ class BrokerServer:
         self._unenforced_quotas = UnenforcedQuotas()
         self.bound = self.plane.open()
         lifecycle = self._make_lifecycle(cluster_id, directory_ids, previous_epoch)
-        self.registrar = Registrar(lifecycle, channel, lambda: publisher.applied_offset)
+        registrar = Registrar(lifecycle, channel.live, lambda: publisher.applied_offset)
+        self.registrar = Membership(registrar, channel.loop)
         self._assignments = DirectoryAssignments(self.node_id, lambda: lifecycle.broker_epoch, channel.send, on_fault)
         self.moves = self.context.moves = logs.moves(
             self._assignments.told,
@@ -226,7 +226,6 @@ class BrokerServer:
     async def start(self) -> None:
         """Returns when the broker serves. Raises RegistrationRefused, TimeoutError, LogDirectoryError, and
         MetadataError for a cluster that it must not serve."""
-        lifecycle = self.registrar.lifecycle
         # This comes first, so that no handler answers from an older root.
         self._publisher.subscribe(self._forget_answers)
         self._publisher.subscribe(self._nudge)
@@ -239,8 +238,7 @@ class BrokerServer:
         await asyncio.get_running_loop().run_in_executor(self._blocking, self._load)
         self._publisher.subscribe(self._apply)
         self.moves.resume()
-        lifecycle.want_unfenced()
-        self.registrar.nudge()
+        self.registrar.unfence()
         await self._reached(BrokerState.RUNNING)
         # The first Metadata answer must contain this broker.
         while self._publisher.image.brokers[self.node_id].fenced:
@@ -251,11 +249,11 @@ class BrokerServer:
     async def _reached(self, *states: BrokerState) -> None:
         limit_ms = self.config.initial_broker_registration_timeout_ms
         try:
-            await asyncio.wait_for(self.registrar.reached(*states), limit_ms / 1000)
-        except TimeoutError:
+            await self.registrar.reached(*states, limit_ms=limit_ms)
+        except TimeoutError as error:
             raise TimeoutError(
                 f"broker {self.node_id} was not let into the cluster within "
-                f"initial.broker.registration.timeout.ms={limit_ms}: is a majority of the controllers running?"
+                f"initial.broker.registration.timeout.ms={limit_ms}: {error}; is a majority of the controllers running?"
             ) from None
 
     def _load(self) -> None:
@@ -266,12 +264,10 @@ class BrokerServer:
         under way, and closes its partitions."""
         # Topics that clients asked for moments ago are no longer created: this broker would not serve them.
         self.context.auto_topics.close()
-        if self.config.controlled_shutdown_enable and self.registrar.lifecycle.want_shutdown():
+        if self.config.controlled_shutdown_enable and await self.registrar.leave():
             await self._leave(controlled_ms)
         await self.moves.close()
         await self.registrar.stop()
-        for deadline in self._deadlines:
-            deadline.cancel()
         if self.context.groups_made is not None:
             await self.context.groups.close()
         await self.plane.stop(drain_ms)
@@ -282,7 +278,6 @@ class BrokerServer:
         self.replicas.close()
 
     async def _leave(self, controlled_ms: int) -> None:
-        self.registrar.nudge()
         self._leaving = asyncio.ensure_future(self.registrar.reached(BrokerState.SHUTTING_DOWN))
         await asyncio.wait({self._leaving}, timeout=controlled_ms / 1000)
         if self._leaving.done() and not self._leaving.cancelled() and self._leaving.exception() is None:
@@ -331,18 +326,7 @@ class BrokerServer:
 
     def directory_failed(self, directory_id: Uuid) -> None:
         """Reports the directory to the controller, which gives its leaderships to other brokers (KIP-858)."""
-        self.registrar.lifecycle.log_dir_failed(directory_id)
-        self.registrar.nudge()
-        limit_s = self.config.log_dir_failure_timeout_ms / 1000
-        check = asyncio.get_running_loop().call_later(limit_s, self._check_told, directory_id)
-        self._deadlines.append(check)
-
-    def _check_told(self, directory_id: Uuid) -> None:
-        """If the controller did not know, this broker would stay the leader of partitions that nobody can reach."""
-        if not self.registrar.lifecycle.offline_log_dirs[directory_id]:
-            limit_ms = self.config.log_dir_failure_timeout_ms
-            told = f"no controller accepted the report that log directory {directory_id} has failed"
-            self._on_fault(TimeoutError(f"{told} within log.dir.failure.timeout.ms={limit_ms}"))
+        self.registrar.directory_failed(directory_id, self.config.log_dir_failure_timeout_ms, self._on_fault)
 
     # --- the committed metadata ---
 
@@ -371,7 +355,7 @@ class BrokerServer:
 
     def _tell_cordoned(self, image: MetadataImage) -> None:
         """Reports the cordoned directories to the controller once metadata.version supports them (KIP-1066)."""
-        lifecycle, cordoned = self.registrar.lifecycle, self._logs.cordoned_ids
+        cordoned = self._logs.cordoned_ids
         told = cordoned if image.metadata_version.cordoned_log_dirs_supported else None
         if told is None and cordoned:
             LOG.warning(
@@ -380,9 +364,7 @@ class BrokerServer:
                 "if all are cordoned",
                 image.metadata_version.name,
             )
-        if told != lifecycle.cordoned_log_dirs:
-            lifecycle.cordoned_log_dirs = told
-            self.registrar.nudge()
+        self.registrar.cordon(told)
 
     def _forget_answers(self, image: MetadataImage, delta: MetadataDelta | None) -> None:
         """Drops the cached answers about topics that changed. When a broker changed, drops all of them."""

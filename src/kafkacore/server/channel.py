@@ -186,7 +186,8 @@ class ControllerChannel:
     """
 
     def __init__(self, active: ActiveController, loop: LoopThread, timeout_ms: int) -> None:
-        self.active = active
+        self._active = active
+        self.live = active.live  # on `loop`, unlike everything else
         self.loop = loop
         self._timeout_ms = timeout_ms
         self._forwarding = asyncio.Semaphore(FORWARDS_AT_ONCE)
@@ -194,7 +195,7 @@ class ControllerChannel:
 
     async def send(self, request: Message) -> Any:
         """Sends a request of the broker's own, at its newest version."""
-        return await asyncio.wrap_future(self.loop.submit(self.active.ask(OWN, None, request, self._timeout_ms)))
+        return await asyncio.wrap_future(self.loop.submit(self._active.ask(OWN, None, request, self._timeout_ms)))
 
     async def forward(self, call: RequestContext, request: Message) -> Message:
         """Forwards a client's request unchanged: with its version, its principal and its address (KIP-590)."""
@@ -203,7 +204,7 @@ class ControllerChannel:
         self._waiting += 1
         try:
             async with asyncio.timeout(FORWARD_TIMEOUT_MS / 1000), self._forwarding:
-                asked = self.active.ask(FORWARDS, call, request, FORWARD_TIMEOUT_MS)
+                asked = self._active.ask(FORWARDS, call, request, FORWARD_TIMEOUT_MS)
                 answer: Message = await asyncio.wrap_future(self.loop.submit(asked))
         except TimeoutError:
             raise error_for(ErrorCode.REQUEST_TIMED_OUT, "no controller is active, or it has too much to do") from None

@@ -1,17 +1,23 @@
 """Drives a broker's lifecycle: sends its messages, waits as long as it asks for, and reports the states that it
-reaches."""
+reaches.
+
+All of it runs on the controllers' loop. Coordinators and handlers work on the data loop. They delay no heartbeat,
+however long they take.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
 
 from kafkacore.protocol.errors import ErrorCode, KafkaError
+from kafkacore.protocol.messages import Message
 from kafkacore.protocol.response_errors import error_of_peer
+from kafkacore.protocol.uuid import Uuid
+from kafkacore.runtime.loops import LoopThread
 from kafkacore.runtime.watched import watch
-from kafkacore.server.channel import ControllerChannel
 from kafkacore.server.lifecycle import BrokerLifecycle, BrokerState
 
 LOG: Final = logging.getLogger("kafkacore.server")
@@ -26,25 +32,39 @@ class RegistrationRefused(Exception):
 # Errors that asking again does not cure.
 _FINAL: Final = {
     ErrorCode.INCONSISTENT_CLUSTER_ID: "the controllers are of another cluster: check log.dirs and the quorum",
-    ErrorCode.INVALID_REGISTRATION: "check its listeners, roles and features against those of the cluster",
-    ErrorCode.UNSUPPORTED_VERSION: "the cluster's metadata.version or features are not supported by this release; from "
-    "below 3.9-IV0 raise it with Apache Kafka first (kafka-features upgrade --release-version 3.9)",
+    ErrorCode.INVALID_REGISTRATION: (
+        "check its listeners, roles and features against those of the cluster, and that no other broker has the "
+        "directory.id of one of its log directories: a copied directory has that of its original"
+    ),
+    ErrorCode.UNSUPPORTED_VERSION: (
+        "this release does not support the cluster's metadata.version or the level of another feature: see the "
+        "controller's log for which, and start a release that does; from below 3.9-IV0 raise it with Apache Kafka "
+        "first (kafka-features upgrade --release-version 3.9)"
+    ),
 }
+# A broker that crashed keeps its session for a while. A node that keeps one for so much longer is alive.
+_SESSIONS_OF_A_DUPLICATE: Final = 3
 
 
 class Registrar:
-    """Belongs to the data plane's loop. `applied_offset` returns the last metadata record that this broker has
-    applied."""
+    """Belongs to one loop. `send` sends a message to the active controller; `applied_offset` returns the last metadata
+    record that this broker has applied."""
 
     def __init__(
-        self, lifecycle: BrokerLifecycle, channel: ControllerChannel, applied_offset: Callable[[], int]
+        self,
+        lifecycle: BrokerLifecycle,
+        send: Callable[[Message], Awaitable[Any]],
+        applied_offset: Callable[[], int],
     ) -> None:
         self.lifecycle = lifecycle
-        self._channel = channel
+        self._send = send
         self._applied_offset = applied_offset
         self._changed = asyncio.Event()  # set when this broker has something new to say
         self._waiting: list[asyncio.Future[None]] = []
         self._task: asyncio.Task[None] | None = None
+        self._duplicate_since: float | None = None
+        self._problem = "no controller has answered"
+        self._deadlines: list[asyncio.TimerHandle] = []
 
     def start(self) -> None:
         self.lifecycle.start()
@@ -61,20 +81,39 @@ class Registrar:
         """Does not wait for the next heartbeat: there is something new to say, or metadata has been applied."""
         self._changed.set()
 
-    async def reached(self, *states: BrokerState) -> None:
-        """Waits until the lifecycle is in one of the states. Raises RegistrationRefused, and RuntimeError when the
-        broker leaves before."""
+    async def reached(self, *states: BrokerState, limit_ms: int | None = None) -> None:
+        """Waits until the lifecycle is in one of the states. Raises RegistrationRefused, TimeoutError with the last
+        problem, and RuntimeError when the broker leaves before."""
         assert self._task is not None
-        while self.lifecycle.state not in states:
-            if self._task.done():
-                self._task.result()
-                raise RuntimeError(f"broker {self.lifecycle.node_id} leaves")
-            told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiting.append(told)
-            await asyncio.wait({told, self._task}, return_when=asyncio.FIRST_COMPLETED)
+        try:
+            async with asyncio.timeout(None if limit_ms is None else limit_ms / 1000):
+                while self.lifecycle.state not in states:
+                    if self._task.done():
+                        self._task.result()
+                        raise RuntimeError(f"broker {self.lifecycle.node_id} leaves")
+                    told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                    self._waiting.append(told)
+                    await asyncio.wait({told, self._task}, return_when=asyncio.FIRST_COMPLETED)
+        except TimeoutError:
+            raise TimeoutError(self._problem) from None
+
+    def directory_failed(self, directory: Uuid, limit_ms: int, on_fault: Callable[[BaseException], None]) -> None:
+        """Reports the directory to the controller. Without its answer within the limit this broker would stay the
+        leader of partitions that nobody can reach."""
+        self.lifecycle.log_dir_failed(directory)
+        self.nudge()
+
+        def check() -> None:
+            if not self.lifecycle.offline_log_dirs[directory]:
+                told = f"no controller took that log directory {directory} has failed"
+                on_fault(TimeoutError(f"{told} within log.dir.failure.timeout.ms={limit_ms}"))
+
+        self._deadlines.append(asyncio.get_running_loop().call_later(limit_ms / 1000, check))
 
     async def stop(self) -> None:
         self.lifecycle.stop()
+        for deadline in self._deadlines:
+            deadline.cancel()
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait({self._task})
@@ -105,23 +144,41 @@ class Registrar:
     async def _register(self) -> int:
         lifecycle = self.lifecycle
         try:
-            answer = await self._channel.send(lifecycle.registration())
-        except (KafkaError, OSError, TimeoutError) as error:
+            answer = await self._send(lifecycle.registration())
+        except (KafkaError, OSError) as error:
+            self._problem = str(error) or self._problem
             LOG.info("broker %d could not register: %s", lifecycle.node_id, error)
             return lifecycle.failed()
         refused = error_of_peer(answer.error_code)
         if refused in _FINAL:
             raise RegistrationRefused(f"broker {lifecycle.node_id} was refused: {refused.name}, {_FINAL[refused]}")
+        self._check_duplicate(refused)
         if refused != ErrorCode.NONE:
+            self._problem = f"the controller answered {refused.name}: {refused.message}"
             LOG.info("broker %d is not registered yet: %s", lifecycle.node_id, refused.name)
         return lifecycle.registration_answered(refused, answer.broker_epoch)
+
+    def _check_duplicate(self, refused: ErrorCode) -> None:
+        """Raises RegistrationRefused when another node keeps the id for longer than a dead one could."""
+        if refused != ErrorCode.DUPLICATE_BROKER_REGISTRATION:
+            self._duplicate_since = None
+            return
+        now = asyncio.get_running_loop().time()
+        since = self._duplicate_since = now if self._duplicate_since is None else self._duplicate_since
+        limit_ms = _SESSIONS_OF_A_DUPLICATE * self.lifecycle.session_timeout_ms
+        if now - since >= limit_ms / 1000:
+            raise RegistrationRefused(
+                f"broker {self.lifecycle.node_id} was refused for {limit_ms} ms: {refused.name}, another node with "
+                "this node.id runs: stop that one, or give each node an id and log directories of its own"
+            )
 
     async def _beat(self) -> int:
         lifecycle = self.lifecycle
         told = list(lifecycle.offline_log_dirs)
         try:
-            answer = await self._channel.send(lifecycle.heartbeat(self._applied_offset()))
-        except (KafkaError, OSError, TimeoutError) as error:
+            answer = await self._send(lifecycle.heartbeat(self._applied_offset()))
+        except (KafkaError, OSError) as error:
+            self._problem = str(error) or self._problem
             LOG.info("a heartbeat of broker %d was lost: %s", lifecycle.node_id, error)
             return lifecycle.failed()
         if answer.error_code in _UNKNOWN_HERE:
@@ -129,3 +186,65 @@ class Registrar:
         return lifecycle.heartbeat_answered(
             answer.error_code, answer.is_caught_up, answer.is_fenced, answer.should_shut_down, told
         )
+
+
+class Membership:
+    """A broker's membership in its cluster, for the data plane's loop: `registrar` runs on another one. The state that
+    `lifecycle` shows may be read on any thread."""
+
+    def __init__(self, registrar: Registrar, loop: LoopThread) -> None:
+        self.lifecycle = registrar.lifecycle
+        self._registrar = registrar
+        self._loop = loop
+
+    def start(self) -> None:
+        self._loop.call(self._registrar.start)
+
+    def nudge(self) -> None:
+        """As Registrar's."""
+        self._loop.call(self._registrar.nudge)
+
+    async def reached(self, *states: BrokerState, limit_ms: int | None = None) -> None:
+        """As Registrar's."""
+        await asyncio.wrap_future(self._loop.submit(self._registrar.reached(*states, limit_ms=limit_ms)))
+
+    def unfence(self) -> None:
+        """Recovery is over and the listeners are open."""
+        self._change(self.lifecycle.want_unfenced)
+
+    async def leave(self) -> bool:
+        """Begins a controlled shutdown; False when there is nothing to hand over."""
+
+        async def leave() -> bool:
+            leaves = self.lifecycle.want_shutdown()
+            self._registrar.nudge()
+            return leaves
+
+        return await asyncio.wrap_future(self._loop.submit(leave()))
+
+    def cordon(self, directories: frozenset[Uuid] | None) -> None:
+        """The cordoned directories are these; None: the metadata has no place for them."""
+
+        def cordon() -> None:
+            self.lifecycle.cordoned_log_dirs = directories
+
+        if directories != self.lifecycle.cordoned_log_dirs:
+            self._change(cordon)
+
+    def directory_failed(self, directory: Uuid, limit_ms: int, on_fault: Callable[[BaseException], None]) -> None:
+        """As Registrar's. `on_fault` is called on that loop."""
+        self._loop.call(self._registrar.directory_failed, directory, limit_ms, on_fault)
+
+    def watch(self, on_fault: Callable[[BaseException], None]) -> None:
+        """As Registrar's. `on_fault` is called on that loop."""
+        self._loop.call(self._registrar.watch, on_fault)
+
+    async def stop(self) -> None:
+        await asyncio.wrap_future(self._loop.submit(self._registrar.stop()))
+
+    def _change(self, change: Callable[[], object]) -> None:
+        def changed() -> None:
+            change()
+            self._registrar.nudge()
+
+        self._loop.call(changed)

@@ -27,6 +27,9 @@ class SlowController:
         self.busy = threading.Event()
         self.open = asyncio.Event()
 
+    async def live(self, request: Message) -> Message:
+        raise AssertionError("a forward is no heartbeat")
+
     async def ask(self, lane: str, call: RequestContext | None, request: Message, timeout_ms: int) -> Message:
         self.asked += 1
         self.under_way += 1
@@ -71,7 +74,7 @@ def test_request_is_refused_when_too_many_wait(monkeypatch: pytest.MonkeyPatch) 
     assert not any(isinstance(each, Exception) for each in answers)
 
     async def crowded() -> None:
-        made = ControllerChannel(cast(ActiveController, None), cast(LoopThread, None), 1000)
+        made = ControllerChannel(cast(ActiveController, SlowController(0)), cast(LoopThread, None), 1000)
         made._waiting = 5
         with pytest.raises(KafkaError, match="5 requests already wait") as refused:
             await made.forward(CALL, CreateTopicsRequest())

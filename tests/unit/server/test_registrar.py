@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kafkacore.protocol.errors import ErrorCode
+from kafkacore.protocol.errors import ErrorCode, UnsupportedVersionError
 from kafkacore.protocol.messages import BrokerHeartbeatResponse, BrokerRegistrationRequest, BrokerRegistrationResponse
 from kafkacore.protocol.uuid import Uuid
 from kafkacore.server.lifecycle import AdvertisedListener, BrokerLifecycle, BrokerState
@@ -36,7 +36,7 @@ class Channel:
         raise AssertionError("a broker's own requests are not forwarded")
 
 
-def registrar(channel: Any) -> Registrar:
+def registrar(channel: Any, session_timeout_ms: int = 90_000) -> Registrar:
     lifecycle = BrokerLifecycle(
         node_id=1,
         cluster_id="c",
@@ -46,9 +46,9 @@ def registrar(channel: Any) -> Registrar:
         log_dir_ids=[Uuid(b"d" * 16)],
         features={},
         heartbeat_interval_ms=60_000,
-        session_timeout_ms=90_000,
+        session_timeout_ms=session_timeout_ms,
     )
-    return Registrar(lifecycle, channel, lambda: 9)
+    return Registrar(lifecycle, channel.send, lambda: 9)
 
 
 def test_broker_registers_catches_up_runs_and_leaves() -> None:
@@ -118,7 +118,7 @@ def watched(*errors: Any) -> BaseException:
 def test_final_refusal_of_a_running_broker_is_a_fault() -> None:
     fault = watched(ErrorCode.INVALID_REGISTRATION)
     assert isinstance(fault, RegistrationRefused)
-    assert "check its listeners" in str(fault)
+    assert "check its listeners" in str(fault) and "directory.id" in str(fault)
 
 
 def test_unexpected_error_of_a_running_broker_is_a_fault() -> None:
@@ -132,6 +132,67 @@ def test_error_code_that_no_release_knows_is_a_failed_registration() -> None:
         made.start()
         await asyncio.wait_for(made.reached(BrokerState.RECOVERY), 10)
         assert [type(request).__name__ for request in channel.heard[:2]] == ["BrokerRegistrationRequest"] * 2
+        await made.stop()
+
+    asyncio.run(story())
+
+
+def test_broker_whose_id_a_living_node_has_is_refused_after_three_sessions() -> None:
+    async def story() -> None:
+        made = registrar(Channel(*[ErrorCode.DUPLICATE_BROKER_REGISTRATION] * 1000), session_timeout_ms=60)
+        made.start()
+        began = asyncio.get_running_loop().time()
+        with pytest.raises(RegistrationRefused, match=r"another node with this node.id runs: stop that one"):
+            await asyncio.wait_for(made.reached(BrokerState.RUNNING), 10)
+        assert asyncio.get_running_loop().time() - began >= 0.18
+        await made.stop()
+
+    asyncio.run(story())
+
+
+def test_broker_registers_when_the_session_of_its_last_incarnation_is_over() -> None:
+    async def story() -> None:
+        channel = Channel(*[ErrorCode.DUPLICATE_BROKER_REGISTRATION] * 2)
+        made = registrar(channel, session_timeout_ms=60_000)
+        made.start()
+        await asyncio.wait_for(made.reached(BrokerState.RECOVERY), 10)
+        await made.stop()
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("problem", "told"),
+    [
+        (ErrorCode.NOT_CONTROLLER, "NOT_CONTROLLER"),
+        (OSError("h:9093 cannot be reached"), "h:9093 cannot be reached"),
+        (UnsupportedVersionError("BROKER_REGISTRATION: the node speaks 0 to -1"), "the node speaks 0 to -1"),
+        (ErrorCode.DUPLICATE_BROKER_REGISTRATION, "DUPLICATE_BROKER_REGISTRATION"),
+    ],
+)
+def test_broker_that_is_not_let_in_in_time_learns_of_the_last_problem(problem: Any, told: str) -> None:
+    async def story() -> None:
+        made = registrar(Channel(*[problem] * 1000))
+        made.start()
+        with pytest.raises(TimeoutError, match=told):
+            await made.reached(BrokerState.RECOVERY, limit_ms=50)
+        await made.stop()
+
+    asyncio.run(story())
+
+
+def test_broker_fails_when_no_controller_hears_of_its_failed_directory() -> None:
+    async def story() -> None:
+        channel = Channel()
+        made = registrar(channel)
+        made.start()
+        made.lifecycle.want_unfenced()
+        await asyncio.wait_for(made.reached(BrokerState.RUNNING), 10)
+        faults: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
+        directory = Uuid(b"d" * 16)
+        channel.errors += [OSError("no controller")] * 1000
+        made.directory_failed(directory, 50, faults.set_result)
+        assert str(directory) in str(await asyncio.wait_for(faults, 10))
         await made.stop()
 
     asyncio.run(story())

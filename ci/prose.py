@@ -30,6 +30,9 @@ PHRASES = re.compile(
     r"|\b(?:tell|tells|told|telling)\s+of\b"
     r"|\b(?:is|are)\s+for\s+(?:the\s+)?\w+\s+to\s+\w+"
     r"|\b[Ww]hoever\b"
+    r"|\b[Tt]he same of\b"
+    r"|\b(?:is|are) called so\b"
+    r"|\bthat there can be\b"
 )
 QUOTED_CODE = re.compile(r"(`+)[^`]*?\1")
 

@@ -36,6 +36,9 @@ def check(root, name, text):
         "It tells of a loss.",
         "The lock is for readers to take.",
         "The log wakes whoever waits.",
+        "The same of a control record.",
+        "No listener is called so.",
+        "The line has no epoch that there can be.",
     ],
 )
 def test_each_pattern_is_found_at_the_begin_and_behind_another_sentence(tmp_path, sentence):

@@ -20,6 +20,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import benchmarks.peers  # noqa: F401 - it puts tests/support on the path
+
 from asking import ask
 from kafkacore.config import BrokerConfig
 from kafkacore.protocol.messages import CreateTopicsRequest, IncrementalAlterConfigsRequest

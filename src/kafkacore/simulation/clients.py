@@ -60,10 +60,16 @@ class SeededClient:
         self._ends: dict[tuple[str, int], int] = {}
         self._commits: dict[tuple[str, str], tuple[int, int]] = {}  # acknowledged, sent
         self._is_stopped = False
+        self._task: asyncio.Task[None] | None = None
         self.resources: dict[str, None] = {}  # all that it asked to change
 
     def start(self) -> None:
-        self._client.start(self._work())
+        self._task = self._client.start(self._work())
+
+    def check(self) -> None:
+        """Raises what ended this client: a Violation that it saw, or an answer that it could not read."""
+        if self._task is not None and self._task.done():
+            self._task.result()
 
     def stop(self) -> None:
         """After what it is at."""

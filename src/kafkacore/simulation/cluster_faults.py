@@ -24,8 +24,8 @@ class ClusterFaults:
 
     def kinds(self) -> list[Fault]:
         return [
-            Fault("kill", 1.0, 100, 12_000, self.kill),
-            Fault("power cut", 2.0, 100, 12_000, self.power_cut),
+            Fault("kill", 1.0, 100, 40_000, self.kill),
+            Fault("power cut", 2.0, 100, 40_000, self.power_cut),
             Fault("power cut everywhere", 0.3, 100, 3_000, self.power_cut_everywhere),
             Fault("orderly stop", 0.7, 1_000, 12_000, self.stop),
             Fault("pause", 1.0, 100, 15_000, self.pause),

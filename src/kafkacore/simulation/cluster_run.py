@@ -38,6 +38,8 @@ CONFIGS: Final = {
     "metadata.log.max.record.bytes.between.snapshots": "4000",
     "metadata.max.retention.bytes": "12000",
     "auto.create.topics.enable": "false",
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "500",
 }
 
 
@@ -80,7 +82,11 @@ class ClusterRun:
                 self._schedule.step()
                 self._run_for(self._random.choice((20, 200, 1_000, 3_000)))
                 self._see_who_lives()
-            self._schedule.heal()
+            # Damage goes one by one, so that some of it lasts in an else healthy cluster.
+            while self._schedule.heal_one():
+                for _ in range(self._random.choice((0, 2, 30))):
+                    self._run_for(1_000)
+                    self._see_who_lives()
             self._have_peace()
 
     def _run_for(self, duration_ms: int) -> None:
@@ -88,6 +94,8 @@ class ClusterRun:
         until_ns = schedule.now_ns + duration_ms * NS_OF_A_MS
         while schedule.now_ns < until_ns and schedule.step(until_ns):
             look()
+        for client in self._clients:
+            client.check()
 
     def _wait_for_start(self) -> None:
         for _ in range(START_MS // PEACE_STEP_MS):

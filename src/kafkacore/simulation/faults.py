@@ -58,8 +58,18 @@ class Schedule:
         while self._under_way:
             self._undo()
 
+    def heal_one(self) -> bool:
+        """Undoes any one fault; False when nothing is left."""
+        if not self._under_way:
+            return False
+        chosen = self._random.randrange(len(self._under_way))
+        self._under_way[0], self._under_way[chosen] = self._under_way[chosen], self._under_way[0]
+        self._undo()
+        return True
+
     def _undo(self) -> None:
-        _, _, kind, what, undo = heapq.heappop(self._under_way)
+        _, _, kind, what, undo = self._under_way.pop(0)
+        heapq.heapify(self._under_way)
         undo()
         self._judge.note(self._now_ms(), f"{kind} ends: {what}")
         self._judge.fault_ends(kind)

@@ -11,7 +11,7 @@ from kafkacore.simulation.checkers.progress import Progress
 from kafkacore.simulation.checkers.violation import Checker
 
 LAST_EVENTS: Final = 40
-FENCED_WITHIN_MS: Final = 60_000
+FENCED_WITHIN_MS: Final = 20_000
 PROGRESS_WITHIN_MS: Final = 120_000
 
 

@@ -15,6 +15,8 @@ from kafkacore.raft.roles import NOBODY, Leader
 
 Wrong = Callable[..., Any]
 RAFT: Final = "kafkacore.raft"
+NEVER: Final = (1 << 63) - 1
+CONTROLLER: Final = "kafkacore.controller.quorum.controller:QuorumController"
 
 
 class Patch(NamedTuple):
@@ -165,6 +167,40 @@ def _keeps_the_tail(right: Wrong) -> Wrong:
     return begin
 
 
+# --- controllers and brokers ---
+
+
+def _answers_what_is_lost(right: Wrong) -> Wrong:
+    def on_following(self: Any, epoch: int) -> None:
+        for _, future in self._waiting:
+            if not future.done():
+                future.set_result(None)
+        right(self, epoch)
+
+    return on_following
+
+
+def _leaves_the_leaderships(right: Wrong) -> Wrong:
+    def fence(image: Any, settings: Any, *brokers: Any) -> Any:
+        return right(image, settings, *brokers)[-len(brokers) :]
+
+    return fence
+
+
+def _leaves_out_configs(right: Wrong) -> Wrong:
+    def records_of(image: Any) -> Any:
+        return (record for record in right(image) if record.NAME != "ConfigRecord")
+
+    return records_of
+
+
+def _syncs_no_record(right: Wrong) -> Wrong:
+    def settings(**fields: Any) -> Any:
+        return right(**fields | {"flush_messages": NEVER})
+
+    return settings
+
+
 _LAST_DELTA_AT: Final = 23  # in a batch's header
 
 
@@ -236,6 +272,33 @@ BUGS: Final = (
         "snapshot-over-a-diverging-tail",
         "A follower that takes a snapshot keeps the records that its log has above it.",
         _logs("begin_at_snapshot", _keeps_the_tail),
+    ),
+    PlantedBug(
+        "stale-write-accepted",
+        "A controller that is not active any more tells clients that their changes are made.",
+        _one(CONTROLLER, "on_following", _answers_what_is_lost),
+        quorum=False,
+    ),
+    PlantedBug(
+        "fenced-broker-leads-on",
+        "A broker is fenced and keeps its leaderships.",
+        _one("kafkacore.controller.quorum.cluster", "fence", _leaves_the_leaderships),
+        quorum=False,
+    ),
+    PlantedBug(
+        "acknowledged-before-the-sync",
+        "A broker takes no notice of flush.messages, and acknowledges records that are in memory alone.",
+        _one("kafkacore.storage.log_settings", "LogSettings", _syncs_no_record),
+        quorum=False,
+    ),
+    PlantedBug(
+        "snapshot-without-configs",
+        "A snapshot of the metadata leaves out the configurations.",
+        tuple(
+            Patch(module, "records_of", _leaves_out_configs)
+            for module in ("kafkacore.controller.quorum.controller", "kafkacore.server.metadata_feed")
+        ),
+        quorum=False,
     ),
 )
 BY_NAME: Final = {bug.name: bug for bug in BUGS}

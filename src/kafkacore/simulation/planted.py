@@ -16,7 +16,6 @@ from kafkacore.raft.roles import NOBODY, Leader
 Wrong = Callable[..., Any]
 RAFT: Final = "kafkacore.raft"
 NEVER: Final = (1 << 63) - 1
-CONTROLLER: Final = "kafkacore.controller.quorum.controller:QuorumController"
 
 
 class Patch(NamedTuple):
@@ -170,16 +169,6 @@ def _keeps_the_tail(right: Wrong) -> Wrong:
 # --- controllers and brokers ---
 
 
-def _answers_what_is_lost(right: Wrong) -> Wrong:
-    def on_following(self: Any, epoch: int) -> None:
-        for _, future in self._waiting:
-            if not future.done():
-                future.set_result(None)
-        right(self, epoch)
-
-    return on_following
-
-
 def _leaves_the_leaderships(right: Wrong) -> Wrong:
     def fence(image: Any, settings: Any, *brokers: Any) -> Any:
         return right(image, settings, *brokers)[-len(brokers) :]
@@ -272,12 +261,6 @@ BUGS: Final = (
         "snapshot-over-a-diverging-tail",
         "A follower that takes a snapshot keeps the records that its log has above it.",
         _logs("begin_at_snapshot", _keeps_the_tail),
-    ),
-    PlantedBug(
-        "stale-write-accepted",
-        "A controller that is not active any more tells clients that their changes are made.",
-        _one(CONTROLLER, "on_following", _answers_what_is_lost),
-        quorum=False,
     ),
     PlantedBug(
         "fenced-broker-leads-on",

@@ -14,6 +14,7 @@ import contextlib
 import logging
 import random
 from collections import deque
+from collections.abc import Awaitable, Callable
 from typing import Any, Final, NamedTuple
 
 from kafkacore._fast.schema.message import message_class
@@ -51,6 +52,10 @@ class MalformedAnswerError(Disconnected):
     """The node sent bytes that are not an answer. The connection is closed, and one line is logged."""
 
 
+# As `loop.create_connection`: a factory of the protocol, host and port.
+Connect = Callable[[Callable[[], asyncio.Protocol], str, int], Awaitable[object]]
+
+
 class NodeClient:
     """One other node. Several tasks may call `request` at once."""
 
@@ -62,7 +67,10 @@ class NodeClient:
         *,
         limits: ClientLimits | None = None,
         randomness: random.Random | None = None,
+        connect: Connect | None = None,
     ) -> None:
+        """`connect` makes the connection; without it the running loop does."""
+        self._connect_to = connect
         self.host = host
         self.port = port
         self._client_id = client_id
@@ -155,7 +163,8 @@ class NodeClient:
         connection = _Connection(f"{self.host}:{self.port}", self._client_id, self._limits, loop)
         try:
             async with asyncio.timeout(self._limits.connection_setup_timeout_ms / 1000):
-                await loop.create_connection(lambda: connection, self.host, self.port)
+                connect = self._connect_to or loop.create_connection
+                await connect(lambda: connection, self.host, self.port)
                 await connection.learn_versions()
         except asyncio.CancelledError:
             connection.close()

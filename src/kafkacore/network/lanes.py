@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from typing import Any, Final, NamedTuple
 
-from kafkacore.network.client import ClientLimits, Disconnected, NodeClient
+from kafkacore.network.client import ClientLimits, Connect, Disconnected, NodeClient
 from kafkacore.protocol.messages import Message
 
 MOST_NODES: Final = 64  # a lane's connections to further nodes end those to nodes that it has not asked for longest
@@ -27,10 +27,13 @@ class LaneLimits(NamedTuple):
 class Lane:
     """Requests of one kind to other nodes. Belongs to one loop."""
 
-    def __init__(self, client_id: str, limits: LaneLimits, randomness: random.Random) -> None:
+    def __init__(
+        self, client_id: str, limits: LaneLimits, randomness: random.Random, connect: Connect | None = None
+    ) -> None:
         self._client_id = client_id
         self._limits = limits
         self._random = randomness
+        self._connect = connect
         self._nodes: dict[tuple[str, int], list[NodeClient]] = {}  # the one that was asked last is the last
         self._closed = False
 
@@ -62,7 +65,9 @@ class Lane:
         least = min(clients, key=_load, default=None)
         if least is not None and (not least.unanswered or len(clients) >= self._limits.connections):
             return least
-        made = NodeClient(host, port, self._client_id, limits=self._limits.client, randomness=self._random)
+        made = NodeClient(
+            host, port, self._client_id, limits=self._limits.client, randomness=self._random, connect=self._connect
+        )
         clients.append(made)
         return made
 
@@ -84,8 +89,11 @@ def _load(client: NodeClient) -> int:
 class Lanes:
     """The lanes of a node's client."""
 
-    def __init__(self, client_id: str, randomness: random.Random, **lanes: LaneLimits) -> None:
-        self._lanes = {name: Lane(client_id, limits, randomness) for name, limits in lanes.items()}
+    def __init__(
+        self, client_id: str, randomness: random.Random, connect: Connect | None = None, **lanes: LaneLimits
+    ) -> None:
+        """`connect` makes every connection; without it the running loop does."""
+        self._lanes = {name: Lane(client_id, limits, randomness, connect) for name, limits in lanes.items()}
 
     def __getitem__(self, name: str) -> Lane:
         return self._lanes[name]

@@ -35,6 +35,8 @@ class World:
     """
 
     make_plane: Callable[..., Any] | None = None
+    # Makes connections to other nodes, as `loop.create_connection` does; None: the running loop does.
+    connect: Callable[[Callable[[], asyncio.Protocol], str, int], Coroutine[Any, Any, object]] | None = None
 
     def __init__(self, environment: Environment | None = None, files: Files = OS_FILES) -> None:
         self.own_threads = environment is not None

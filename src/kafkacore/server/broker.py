@@ -259,12 +259,12 @@ class BrokerServer:
     def _load(self) -> None:
         self._logs.load(self._publisher.image, self.node_id)
 
-    async def stop(self, controlled_ms: int, drain_ms: int) -> None:
+    async def stop(self, controlled_ms: int | None, drain_ms: int) -> None:
         """Hands its leaderships over for at most `controlled_ms` (controlled.shutdown.enable), answers the requests
-        under way, and closes its partitions."""
+        under way, and closes its partitions. None: hands nothing over."""
         # Topics that clients asked for moments ago are no longer created: this broker would not serve them.
         self.context.auto_topics.close()
-        if self.config.controlled_shutdown_enable and await self.registrar.leave():
+        if controlled_ms is not None and self.config.controlled_shutdown_enable and await self.registrar.leave():
             await self._leave(controlled_ms)
         await self.moves.close()
         await self.registrar.stop()

@@ -6,7 +6,7 @@ import random
 from typing import Final
 
 from kafkacore.config import BrokerConfig
-from kafkacore.network.client import ClientLimits
+from kafkacore.network.client import ClientLimits, Connect
 from kafkacore.network.lanes import LaneLimits, Lanes
 
 RAFT: Final = "raft"  # the metadata log and its elections
@@ -27,7 +27,7 @@ def life_timeout_ms(config: BrokerConfig) -> float:
     return config.broker_session_timeout_ms / 2
 
 
-def controller_lanes(config: BrokerConfig, randomness: random.Random) -> Lanes:
+def controller_lanes(config: BrokerConfig, randomness: random.Random, connect: Connect | None) -> Lanes:
     request_ms = config.controller_quorum_request_timeout_ms
 
     def limits(timeout_ms: float, backoff_max_ms: float, connections: int = 1, in_flight: int = 256) -> LaneLimits:
@@ -44,6 +44,7 @@ def controller_lanes(config: BrokerConfig, randomness: random.Random) -> Lanes:
     return Lanes(
         f"node-{config.node_id}",
         randomness,
+        connect,
         raft=limits(request_ms, _RAFT_BACKOFF_MAX_MS),
         life=limits(life_timeout_ms(config), _BACKOFF_MS),
         own=limits(request_ms, _BACKOFF_MS),

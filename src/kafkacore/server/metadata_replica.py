@@ -69,7 +69,7 @@ class MetadataReplica:
         self._executor = world.executor(THREADS, "kc-raft")
         self._snapshotter: Snapshotter | None = None
         listener = config.controller_listener_names[0]
-        self.lanes = controller_lanes(config, world.random)
+        self.lanes = controller_lanes(config, world.random, world.connect)
         self.raft = RaftDriver(
             RaftConfig(
                 node_id=me.replica_id,

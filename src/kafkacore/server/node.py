@@ -87,6 +87,7 @@ class Node:
         self._isolated: dict[str, tuple[str, int]] = {}  # the controller's address, if it has a process of its own
         self._undo: list[Callable[[], Awaitable[object] | object]] = []
         self._mutex = threading.Lock()
+        self._crashed = False
         self._broker: BrokerServer | None = None
         self._controller: ControllerServer | None = None
         self._upkeep: LogUpkeep | None = None
@@ -107,6 +108,15 @@ class Node:
         """Hands over its leaderships, answers the requests under way, and marks its directories clean. Idempotent."""
         with self._mutex:
             self.world.drive(self.end())
+
+    def kill(self) -> None:
+        """Ends the node in this process as a crash would: it hands nothing over, drains nothing, and leaves no
+        checkpoint and no mark of a clean shutdown. Idempotent."""
+        self._crashed = True
+        try:
+            self.stop()
+        finally:
+            self._crashed = False
 
     async def begin(self) -> None:
         """The steps of `start`, for its world to run."""
@@ -257,7 +267,7 @@ class Node:
         self._replica = controller.replica
         self._undo.append(controller.close)
         self._channel = ControllerChannel(controller.active, loop, config.controller_quorum_request_timeout_ms)
-        self._undo.append(lambda: self.world.on(loop, controller.stop(DRAIN_MS), _STOP_SECONDS))
+        self._undo.append(lambda: self.world.on(loop, controller.stop(self._drain_ms()), _STOP_SECONDS))
         await self._run_start(loop, controller.start())
 
     def _open_metadata(self) -> MetadataOnDisk:
@@ -361,7 +371,9 @@ class Node:
 
         broker = self._broker = await self.world.on(loop, make())
         self._undo.append(lambda: self._close_logs(manager, broker, previous_epoch))
-        self._undo.append(lambda: self.world.on(loop, broker.stop(self._hand_over_ms(), DRAIN_MS), _STOP_SECONDS))
+        self._undo.append(
+            lambda: self.world.on(loop, broker.stop(self._hand_over_ms(), self._drain_ms()), _STOP_SECONDS)
+        )
         await self._run_start(loop, broker.start())
         self._start_upkeep(manager, environment, broker)
 
@@ -376,9 +388,14 @@ class Node:
         upkeep.start()
         self._undo.append(upkeep.close)
 
-    def _hand_over_ms(self) -> int:
+    def _hand_over_ms(self) -> int | None:
         """A node that cannot go on waits for nobody, least of all for a controller that may be the reason."""
+        if self._crashed:
+            return None
         return 0 if self.fault is not None else CONTROLLED_SHUTDOWN_MS
+
+    def _drain_ms(self) -> int:
+        return 0 if self._crashed else DRAIN_MS
 
     async def _run_start(self, loop: LoopThread, start: Coroutine[Any, Any, None]) -> None:
         """Waits as long as server.max.startup.time.ms allows: the recovery of many logs may take long. A fault ends
@@ -420,7 +437,7 @@ class Node:
     def _close_logs(self, manager: LogManager, broker: BrokerServer, previous_epoch: int) -> None:
         # A broker that was never let in has served nothing: the directories are as clean as they were found (KIP-966).
         epoch = broker.registrar.lifecycle.broker_epoch
-        manager.close(epoch if epoch >= 0 else previous_epoch)
+        manager.close(epoch if epoch >= 0 else previous_epoch, clean=not self._crashed)
         self._broker = None
 
     async def _start_metrics(self, runtime: Runtime) -> None:

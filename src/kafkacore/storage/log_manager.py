@@ -529,8 +529,9 @@ class LogManager:
         self.futures.forget(directory)
         self._on_failure(directory.path)
 
-    def close(self, broker_epoch: int = clean_shutdown.NO_EPOCH) -> None:
-        """Shuts every log, writes the checkpoints and, where nothing failed, the clean shutdown mark."""
+    def close(self, broker_epoch: int = clean_shutdown.NO_EPOCH, *, clean: bool = True) -> None:
+        """Shuts every log. If `clean`, it also writes the checkpoints and, where nothing failed, the clean shutdown
+        mark; else the next start recovers the logs, as after a crash."""
         for directory in self._directories:
             with self._mutex:
                 handles = list(directory.partitions.values())
@@ -542,12 +543,13 @@ class LogManager:
                 shut = list(pool.map(_shut_all, parts))
             if not all(shut):
                 self.fail(directory)
-        self.checkpoint_recovery_points()
-        self.checkpoint_log_starts()
-        self.checkpoint_high_watermarks()
+        if clean:
+            self.checkpoint_recovery_points()
+            self.checkpoint_log_starts()
+            self.checkpoint_high_watermarks()
         self.check_directories()
         for directory in self._directories:
-            if not directory.failed:
+            if clean and not directory.failed:
                 self._mark_clean(directory, broker_epoch)
             directory.native.close()
 

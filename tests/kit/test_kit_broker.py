@@ -24,7 +24,7 @@ from kafkacore._fast.wait import io
 from kafkacore.config import ConfigError
 from kafkacore.protocol.errors import KafkaError
 from kafkacore.runtime.temporary_directory import remove_abandoned
-from kafkacore.testing import Broker, Cluster
+from kafkacore.testing import Broker
 from kafkacore.testing import broker as testing_broker
 from kafkacore.testing.broker import BrokerClosed
 from kafkacore.testing.lookup import UnknownName
@@ -271,15 +271,6 @@ def test_error_for_missing_records_shows_those_that_came() -> None:
         broker.produce("t", "one")
         with pytest.raises(TimeoutError, match="1 of 2 records of t-0"):
             broker.consume("t", 2, timeout_seconds=0.05)
-
-
-def test_cluster_of_several_is_refused_with_the_reason_and_of_one_is_a_broker() -> None:
-    with pytest.raises(ValueError, match="clusters of one broker"):
-        Cluster(brokers=3)
-    with Cluster(topics=["t"]) as cluster:
-        assert len(cluster) == 1
-        assert cluster[1].bootstrap == cluster.bootstrap
-        assert cluster[1].produce("t", "x") == 0
 
 
 @pytest.mark.parametrize("raised", [RuntimeError, KeyboardInterrupt])

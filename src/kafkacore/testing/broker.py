@@ -292,7 +292,7 @@ class Broker:
 
     def _own_client(self) -> Client:
         if self._client is None:
-            self._client = Client(dev.HOST, self._port)
+            self._client = Client.of(dev.HOST, self._port)
         return self._client
 
     def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:

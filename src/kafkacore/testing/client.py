@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from kafkacore._fast.record.batch import Batches, RecordBatchBuilder
 from kafkacore.network.client import NodeClient
 from kafkacore.protocol.errors import ErrorCode, KafkaError, error_for
-from kafkacore.protocol.messages import CreateTopicsRequest, FetchRequest, MetadataRequest, ProduceRequest
+from kafkacore.protocol.messages import CreateTopicsRequest, FetchRequest, Message, MetadataRequest, ProduceRequest
 from kafkacore.testing.logs import LogRecord
 from kafkacore.testing.lookup import as_bytes, as_text
 
@@ -24,11 +24,24 @@ _SERVED_SECONDS: Final = 0.005  # between checks whether a new topic is served
 _MAX_BYTES: Final = 16 << 20
 
 
+class Asked(Protocol):
+    """The connection to a node, as `network.client.NodeClient` is one."""
+
+    async def request(self, request: Message, version: int | None = None) -> Any: ...
+
+    async def close(self) -> None: ...
+
+
 class Client:
     """A client of one broker. Use and close it on one loop."""
 
-    def __init__(self, host: str, port: int) -> None:
-        self._node = NodeClient(host, port, CLIENT_ID)
+    def __init__(self, node: Asked) -> None:
+        self._node = node
+
+    @classmethod
+    def of(cls, host: str, port: int) -> Client:
+        """With a connection of its own."""
+        return cls(NodeClient(host, port, CLIENT_ID))
 
     async def close(self) -> None:
         await self._node.close()

@@ -22,7 +22,7 @@ class RemoteBroker:
         self.bootstrap = bootstrap
         self._loop = LoopThread("kc-testing")
         host, _, port = bootstrap.rpartition(":")
-        self._client = Client(host, int(port))
+        self._client = Client.of(host, int(port))
 
     def create_topic(self, name: str, partitions: int = 1, *, configs: Mapping[str, object] = _NOTHING) -> str:
         """Creates a topic and returns its name. Raises KafkaError, ConnectionError."""

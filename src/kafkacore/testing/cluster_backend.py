@@ -1,0 +1,57 @@
+"""The world of a `Cluster`: how its nodes live, how time passes, and how requests reach them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Protocol, TypeVar
+
+from kafkacore.server.node import Node
+from kafkacore.testing.client import Client
+
+T = TypeVar("T")
+
+
+class ClusterBackend(Protocol):
+    """Nodes by id. Calls come from the test's thread."""
+
+    @property
+    def roles(self) -> Mapping[int, tuple[str, ...]]: ...
+
+    def bootstrap(self, node_id: int) -> str: ...
+
+    def state(self, node_id: int) -> str: ...
+
+    def server(self, node_id: int) -> Node | None: ...
+
+    def failure(self, node_id: int) -> BaseException | None: ...
+
+    def start(self, node_ids: list[int]) -> None:
+        """Starts nodes at the same time. Raises what a start raises, or leaves it in `failure`."""
+
+    def stop(self, node_id: int) -> None: ...
+
+    def kill(self, node_id: int) -> None: ...
+
+    def pause(self, node_id: int) -> None: ...
+
+    def resume(self, node_id: int) -> None: ...
+
+    def cut(self, source: int, target: int) -> None: ...
+
+    def heal(self) -> None: ...
+
+    def passes(self, source: int, target: int) -> bool:
+        """Whether this direction of a link is whole."""
+
+    def wait_until(self, condition: Callable[[], T], limit_s: float) -> T | None: ...
+
+    def run_for(self, seconds: float) -> None: ...
+
+    def now_ms(self) -> int: ...
+
+    def ask(self, node_id: int, request: Any, version: int | None, limit_s: float) -> Any: ...
+
+    def run(self, node_id: int, work: Callable[[Client], Coroutine[Any, Any, T]], limit_s: float) -> T:
+        """The result of work with a client of a node."""
+
+    def close(self) -> None: ...

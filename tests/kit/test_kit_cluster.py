@@ -137,9 +137,9 @@ def test_simulated_node_is_paused_and_resumed() -> None:
         paused = cluster.controller.active
         paused.pause()
         assert cluster.controller.active is not paused
+        assert paused.state == "paused"
         paused.resume()
-        cluster.wait_until_ready()
-        assert not paused.is_active_controller
+        cluster.wait_until(lambda: paused.is_running and not paused.is_active_controller, "the end of its term")
 
 
 def test_real_cluster_leaves_no_thread_behind() -> None:

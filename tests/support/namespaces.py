@@ -1,0 +1,81 @@
+"""A network of hosts inside this machine: one network namespace for each node, all on one bridge.
+
+`cut(a, b)` makes packets from `a` to `b` vanish without a sign, as a dead link does; connections stay open on both
+sides. It needs root.
+"""
+
+import os
+import subprocess
+
+import pytest
+
+PREFIX = f"kc{os.getpid() % 10_000}"
+NOWHERE = "02:00:00:00:00:99"  # an address of no interface: the bridge passes such packets to nobody who takes them
+
+
+def ip(*words, check=True):
+    return subprocess.run(["ip", *map(str, words)], check=check, capture_output=True, text=True)
+
+
+class Namespaces:
+    """Hosts 10.93.X.N, X from the process id, so that two test processes do not meet."""
+
+    def __init__(self):
+        self.net = f"10.{93 + os.getpid() % 100}.{os.getpid() // 100 % 250}"
+        self.bridge = f"{PREFIX}br"
+        self.names = {}
+        made = ip("link", "add", "name", self.bridge, "type", "bridge", check=False)
+        if made.returncode:
+            pytest.skip(f"network namespaces need root and iproute2's `ip`: {made.stderr.strip()}")
+        ip("address", "add", f"{self.net}.254/24", "dev", self.bridge)
+        ip("link", "set", self.bridge, "up")
+
+    def host(self, node_id):
+        return f"{self.net}.{node_id}"
+
+    def add(self, node_id):
+        """Makes the namespace of a node and returns its name."""
+        name, outside, inside = f"{PREFIX}n{node_id}", f"{PREFIX}v{node_id}", f"{PREFIX}e{node_id}"
+        ip("netns", "add", name)
+        self.names[node_id] = name
+        ip("link", "add", "name", outside, "type", "veth", "peer", "name", inside)
+        ip("link", "set", inside, "netns", name)
+        ip("link", "set", outside, "master", self.bridge, "up")
+        ip("-n", name, "link", "set", inside, "name", "eth0")
+        ip("-n", name, "address", "add", f"{self.host(node_id)}/24", "dev", "eth0")
+        ip("-n", name, "link", "set", "eth0", "up")
+        ip("-n", name, "link", "set", "lo", "up")
+        return name
+
+    def cut_one_way(self, source, target):
+        ip(
+            "-n",
+            self.names[source],
+            "neighbor",
+            "replace",
+            self.host(target),
+            "lladdr",
+            NOWHERE,
+            "dev",
+            "eth0",
+            "nud",
+            "permanent",
+        )
+
+    def cut(self, these, those):
+        """Cuts every link between two sets of nodes, both ways."""
+        for one in these:
+            for other in those:
+                self.cut_one_way(one, other)
+                self.cut_one_way(other, one)
+
+    def heal(self):
+        for source, name in self.names.items():
+            for target in self.names:
+                if target != source:
+                    ip("-n", name, "neighbor", "del", self.host(target), "dev", "eth0", check=False)
+
+    def close(self):
+        for name in self.names.values():
+            ip("netns", "del", name, check=False)
+        ip("link", "del", self.bridge, check=False)

@@ -1,0 +1,273 @@
+"""Clusters of real processes: controllers and brokers of ours, each with a directory, an address and a life of its own.
+
+`ProcessCluster(path).start()` formats three controllers as dynamic voters and three brokers. `Load` creates topics and
+writes records meanwhile, and later reads every record that was acknowledged.
+"""
+
+import signal
+import threading
+import time
+from pathlib import Path
+
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+
+from asking import ask
+from kafkacore.protocol.messages import CreateTopicsRequest, DescribeClusterRequest, DescribeQuorumRequest
+from kafkacore.protocol.uuid import Uuid
+from processes import free_ports, wait_until
+from quorums import METADATA, OURS, Member
+
+LIMIT_S = 60
+TOPIC_EACH_S = 0.3
+TOPIC_ALREADY_EXISTS = 36
+# Elections and sessions are short, so that a test waits seconds for them. Two cores run six processes and their load.
+TIMEOUTS = {
+    "controller.quorum.election.timeout.ms": "1000",
+    "controller.quorum.fetch.timeout.ms": "2000",
+    "broker.session.timeout.ms": "4000",
+    "broker.heartbeat.interval.ms": "500",
+}
+
+
+class Process(Member):
+    """A node of ours as a process, in a network of its own if `network` names one."""
+
+    def __init__(self, directory, node_id, settings, address, network=None):
+        super().__init__(directory, node_id, OURS, settings)
+        self.address, self.network = address, network
+
+    def command(self):
+        inside = ["ip", "netns", "exec", self.network] if self.network else []
+        return [*inside, *super().command()]
+
+    def start(self, address=None):
+        super().start(address or self.address)
+
+    def pause(self):
+        """SIGSTOP: the process keeps its sockets and says nothing."""
+        self.child.process.send_signal(signal.SIGSTOP)
+
+    def resume(self):
+        self.child.process.send_signal(signal.SIGCONT)
+
+
+class ProcessCluster:
+    """Controllers 1, 2, 3 and brokers 101, 102, 103, all of ours; `network` gives them hosts of their own."""
+
+    def __init__(self, path, network=None):
+        path = Path(path)
+        controllers, brokers = (1, 2, 3), (101, 102, 103)
+        ports = dict(zip((*controllers, *brokers), free_ports(6), strict=True))
+        host = (lambda node_id: "127.0.0.1") if network is None else network.host
+        self.addresses = {node_id: f"{host(node_id)}:{port}" for node_id, port in ports.items()}
+        shared = {
+            "controller.quorum.bootstrap.servers": ",".join(self.addresses[node_id] for node_id in controllers),
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "metrics.port": "-1",
+            **TIMEOUTS,
+        }
+
+        def process(node_id, role, listener):
+            settings = {"process.roles": role, "listeners": f"{listener}://{self.addresses[node_id]}", **shared}
+            namespace = network.add(node_id) if network is not None else None
+            return Process(path / str(node_id), node_id, settings, self.addresses[node_id], namespace)
+
+        self.controllers = {node_id: process(node_id, "controller", "CONTROLLER") for node_id in controllers}
+        self.brokers = {node_id: process(node_id, "broker", "PLAINTEXT") for node_id in brokers}
+        self.bootstrap = ",".join(self.addresses[node_id] for node_id in brokers)
+
+    def start(self):
+        initial = ",".join(
+            f"{node_id}@{self.addresses[node_id]}:{Uuid(bytes([node_id]) * 16)}" for node_id in self.controllers
+        )
+        for member in self.controllers.values():
+            member.format(None, "--initial-controllers", initial)
+            member.start()
+        self.leader()
+        for member in self.brokers.values():
+            member.format(None, "--no-initial-controllers")
+            member.start()
+        self.wait_unfenced()
+        return self
+
+    def close(self):
+        for member in self.members.values():
+            if member.child is not None:
+                member.kill()
+
+    @property
+    def members(self):
+        return self.controllers | self.brokers
+
+    def ask(self, node_id, request, version):
+        """The answer of one node; None if it has none."""
+        try:
+            return ask(self.addresses[node_id], request, version)
+        except OSError:
+            return None
+
+    def quorum(self, node_id):
+        """The metadata partition as one controller describes it; None while it is not the active one."""
+        request = DescribeQuorumRequest(
+            topics=[
+                DescribeQuorumRequest.TopicData(
+                    topic_name=METADATA, partitions=[DescribeQuorumRequest.PartitionData(partition_index=0)]
+                )
+            ]
+        )
+        answer = self.ask(node_id, request, 2)
+        if answer is None or answer.error_code or answer.topics[0].partitions[0].error_code:
+            return None
+        return answer.topics[0].partitions[0]
+
+    def leader(self, among=None):
+        """The active controller, once one of the controllers (`among` these ids) names itself."""
+
+        def found():
+            for node_id in among or self.controllers:
+                alive = self.controllers[node_id].alive()
+                if alive and (answer := self.quorum(node_id)) and answer.leader_id == node_id:
+                    return node_id
+            return None
+
+        return wait_until(found, LIMIT_S, "an active controller")
+
+    def follower(self):
+        leader = self.leader()
+        return next(node_id for node_id in self.controllers if node_id != leader)
+
+    def unfenced(self):
+        """The brokers that the first live broker shows to clients."""
+        for node_id, member in self.brokers.items():
+            if member.alive() and (answer := self.ask(node_id, DescribeClusterRequest(), 1)):
+                return {each.broker_id for each in answer.brokers}
+        return set()
+
+    def wait_unfenced(self):
+        wait_until(lambda: self.unfenced() == set(self.brokers), LIMIT_S, "all brokers unfenced")
+
+    def wait_equal(self):
+        """Returns the high watermark, once every controller has what is committed below it."""
+        end = self.quorum(self.leader()).high_watermark
+
+        def caught_up():
+            answer = self.quorum(self.leader())
+            return answer and all(voter.log_end_offset >= end for voter in answer.current_voters)
+
+        wait_until(caught_up, LIMIT_S, f"every controller at offset {end}")
+        return end
+
+    def assert_logs_agree(self, end):
+        """Batches of metadata below `end` are the same bytes wherever two nodes have them."""
+        seen = {}
+        for node_id, member in self.members.items():
+            for offset, data in member.metadata_batches().items():
+                if offset < end:
+                    other, expected = seen.setdefault(offset, (node_id, data))
+                    assert data == expected, f"offset {offset} differs between {other} and {node_id}"
+        assert len(seen) > 3, "hardly anything was compared"
+
+
+class Load:
+    """Creates topics and writes idempotently on a thread, while the test does harm; `with Load(cluster) as load`."""
+
+    PARTITIONS = 3
+
+    def __init__(self, cluster):
+        self.cluster = cluster
+        self.topics = []
+        self.acknowledged = {}  # values by (topic, partition), in the order of their acknowledgement
+        self.lost = []
+        self._ends = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self):
+        self._thread.start()
+        self.wait_progress()
+        return self
+
+    def __exit__(self, *_):
+        self._ends.set()
+        self._thread.join()
+
+    def count(self):
+        return sum(map(len, self.acknowledged.values()))
+
+    def wait_progress(self):
+        """Waits for one more topic, and for records that are acknowledged after now."""
+        topics, records = len(self.topics), self.count()
+        wait_until(
+            lambda: len(self.topics) > topics and self.count() > records + 10, LIMIT_S, "new topics and new records"
+        )
+
+    def _run(self):
+        producer = Producer(
+            {
+                "bootstrap.servers": self.cluster.bootstrap,
+                "enable.idempotence": True,
+                "linger.ms": 5,
+                "message.timeout.ms": LIMIT_S * 1000,
+                "topic.metadata.refresh.interval.ms": 1000,
+                "socket.timeout.ms": 3000,
+                "log_level": 0,
+            }
+        )
+        written, next_topic = 0, time.monotonic()
+        while not self._ends.is_set():
+            if time.monotonic() >= next_topic:
+                self._create(f"topic-{len(self.topics)}")
+                next_topic = time.monotonic() + TOPIC_EACH_S
+            for topic in self.topics[-4:]:
+                partition = written % self.PARTITIONS
+                producer.produce(topic, b"%d" % written, partition=partition, on_delivery=self._delivered)
+                written += 1
+            producer.poll(0.005)
+        assert producer.flush(LIMIT_S) == 0, "records that no broker acknowledged or refused"
+
+    def _delivered(self, error, message):
+        if error is not None:
+            self.lost.append(error)
+        else:
+            self.acknowledged.setdefault((message.topic(), message.partition()), []).append(message.value())
+
+    def _create(self, name):
+        topic = CreateTopicsRequest.CreatableTopic(name=name, num_partitions=self.PARTITIONS, replication_factor=1)
+        request = CreateTopicsRequest(topics=[topic], timeout_ms=5_000)
+        for node_id in self.cluster.brokers:
+            answer = self.cluster.ask(node_id, request, 5)
+            if answer is not None and answer.topics[0].error_code in (0, TOPIC_ALREADY_EXISTS):
+                self.topics.append(name)
+                return
+
+    def assert_nothing_lost(self):
+        """Every acknowledged record is read once, in the order in which its partition took it."""
+        assert not self.lost, self.lost[0]
+        assert read_to_end(self.cluster.bootstrap, list(self.acknowledged)) == self.acknowledged
+
+
+def read_to_end(bootstrap, partitions):
+    """The values of each `(topic, partition)`, in order, up to the end that the partition has now."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "reader",
+            "enable.partition.eof": True,
+            "enable.auto.commit": False,
+        }
+    )
+    found, open_ones = {each: [] for each in partitions}, set(partitions)
+    try:
+        consumer.assign([TopicPartition(topic, partition, 0) for topic, partition in partitions])
+        while open_ones:
+            message = consumer.poll(LIMIT_S)
+            assert message is not None, f"no end of {open_ones}"
+            where = message.topic(), message.partition()
+            if message.error() is None:
+                found[where].append(message.value())
+            else:
+                assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
+                open_ones.discard(where)
+    finally:
+        consumer.close()
+    return found

@@ -30,7 +30,7 @@ _THREADS: Final = (
     "num.io.threads", "num.network.threads", "num.replica.fetchers", "num.recovery.threads.per.data.dir",
     "background.threads", "log.cleaner.threads",
 )  # fmt: skip
-# Apache Kafka opens and closes listeners at run time; our nodes keep those of their start.
+# Apache Kafka opens and closes listeners at run time; our nodes keep the ones they started with.
 _OF_A_START: Final = ("listeners", "listener.security.protocol.map")
 
 

@@ -24,7 +24,7 @@ _OF_A_SEGMENT: Final = (names.LOG, names.OFFSET_INDEX, names.TIME_INDEX)
 
 
 class VerifyOptions(NamedTuple):
-    """With `records` every batch is inflated and decoded. With `compacted` every log may lack offsets."""
+    """`records`: inflate and decode every batch. `compacted`: missing offsets are no problem in any log."""
 
     records: bool = False
     compacted: bool = False
@@ -38,7 +38,7 @@ def verify_files(paths: Iterable[str], options: VerifyOptions, report: Report) -
     """
     given = list(paths)
     compacted = CompactedLogs(report)
-    followed: dict[str, SegmentVerifier] = {}  # by directory, the segment before
+    followed: dict[str, SegmentVerifier] = {}  # by directory, the last segment that was verified
     for stem, files in sorted(_by_segment(given).items()):
         try:
             for suffix in (names.LOG, *files):
@@ -74,7 +74,7 @@ def _tell(path: str, error: Exception, report: Report) -> None:
 
 
 def _by_segment(paths: Iterable[str]) -> dict[str, set[str]]:
-    """The suffixes that are given, by path without suffix, of what belongs to segments."""
+    """The suffixes of the given files of segments, by their path without the suffix."""
     found: dict[str, set[str]] = {}
     for path in paths:
         if suffix_of(path) in _OF_A_SEGMENT:

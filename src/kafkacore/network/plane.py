@@ -326,7 +326,7 @@ def _release(body: memoryview) -> None:
     try:
         body.release()
     except BufferError:
-        LOG.debug("a handler keeps a part of its request")
+        LOG.debug("a handler still holds a part of its request, so the request's memory is not returned yet")
 
 
 def _is_released(view: memoryview) -> bool:

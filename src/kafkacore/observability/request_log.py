@@ -16,7 +16,7 @@ from kafkacore.protocol import apis
 from kafkacore.protocol.apis import ApiKey
 
 LOGGER: Final = logging.getLogger("kafka.request.logger")
-MAX_SHOWN: Final = 2_000  # characters of a request or a response; most of them would be records
+MAX_SHOWN: Final = 2_000  # characters of a request or a response; what is cut off is mostly records
 
 
 def enabled() -> bool:

@@ -128,7 +128,7 @@ class Effects:
         return asked
 
     def done(self, number: int, result: Any) -> None:
-        """Calls back. The change that is done is under way no more: the callback may ask for the next."""
+        """Calls back. The change is no longer under way by then, so the callback may ask for the next one."""
         if number == self._change:
             self._change = None
         self._after.pop(number)(result)

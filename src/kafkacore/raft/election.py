@@ -26,7 +26,7 @@ from kafkacore.storage.quorum_state import LAST_EPOCH
 NEVER: Final = 1 << 62
 OWN_EPOCHS: Final = 1 << 24
 LOG: Final = logging.getLogger("kafkacore.raft")
-CHECK_QUORUM_FACTOR: Final = 1.5  # of the fetch timeout: a leader that hears less than a majority in it resigns
+CHECK_QUORUM_FACTOR: Final = 1.5  # times the fetch timeout: a leader without fetches of a majority for so long resigns
 
 
 class Elections:
@@ -41,7 +41,7 @@ class Elections:
         role = replica.role
         if isinstance(role, Leader):
             others = [each for each in role.voters.values() if each.key.replica_id != replica.me.replica_id]
-            # A node that cannot be sent to now is not due. The core knows when that ends.
+            # A node to which nothing can be sent now sets no deadline. The core knows when that ends.
             told = [each.announced_until_ms for each in others if replica.can_send(each.key.replica_id)]
             return min([role.check_quorum_deadline_ms, *told]) if others else NEVER
         if isinstance(role, Follower):
@@ -129,7 +129,7 @@ class Elections:
         asked = sent.request.topics[0].partitions[0]
         key = ReplicaKey(sent.to.node_id, asked.voter_directory_id)
         if error == ErrorCode.UNSUPPORTED_VERSION and isinstance(role, Prospective):
-            # A voter from before pre-votes stands for nothing but itself (KIP-996).
+            # This voter's release has no pre-votes, so its refusal to answer one counts as granted (KIP-996).
             role.granted.add(key)
         elif error or partition is None:
             role.asked.discard(sent.to.node_id)

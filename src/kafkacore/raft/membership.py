@@ -240,7 +240,7 @@ class Membership:
         if change is not None and change.offset is not None and replica.high_watermark > change.offset:
             self._end_change(role, ErrorCode.NONE, None)
         if replica.me not in replica.voters.latest and replica.voters.latest_offset < replica.high_watermark:
-            LOG.info("epoch %d: this leader is not among the voters any more, and resigns", replica.epoch)
+            LOG.info("epoch %d: this leader is no longer among the voters, and resigns", replica.epoch)
             self._elections.resign()
 
     def deadline(self) -> int | None:

@@ -196,7 +196,7 @@ class Replication:
             del role.observers[key]
 
     def _caught_up(self, progress: Progress, offset: int) -> None:
-        """A replica was caught up at the time of a Fetch if it has reached the leader's end of that time."""
+        """A replica was caught up at its last Fetch if it has now reached the end that the leader's log had then."""
         if offset >= self._replica.log.end_offset:
             progress.last_caught_up_ms = self._replica.now_ms
         elif 0 <= progress.leader_end_at_last_fetch <= offset:
@@ -234,7 +234,7 @@ class Replication:
         if len(latest) != len(role.voters) or any(progress.key not in latest for progress in role.voters.values()):
             known = {progress.key: progress for progress in (*role.observers.values(), *role.voters.values())}
             role.voters = {voter.key.replica_id: known.pop(voter.key, Progress(voter.key)) for voter in latest.voters()}
-            # A replica that is no voter any more goes on fetching.
+            # A replica that is no longer a voter keeps fetching, as an observer.
             role.observers = {key: progress for key, progress in known.items() if key != self._replica.me}
             role.fetched &= role.voters.keys()
 
@@ -259,7 +259,7 @@ class Replication:
                 self._serve(parked, True)
 
     def refuse_parked(self) -> None:
-        """This replica leads no more: the waiting replicas must find the new leader."""
+        """This replica no longer leads: the waiting replicas must find the new leader."""
         waiting, self._parked = self._parked, []
         for parked in waiting:
             self._reply_error(parked.token, parked.request, ErrorCode.NOT_LEADER_OR_FOLLOWER)

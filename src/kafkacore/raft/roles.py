@@ -136,7 +136,7 @@ class Leader:
 
 
 class Resigned:
-    """Led this epoch and leads no more. It sends EndQuorumEpoch until a new epoch begins."""
+    """Led this epoch and no longer leads. It sends EndQuorumEpoch until a new epoch begins."""
 
     __slots__ = ("election_deadline_ms", "unacknowledged")
 

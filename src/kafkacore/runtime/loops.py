@@ -59,7 +59,7 @@ class LoopThread:
         return threading.get_ident() == self._thread.ident
 
     def idle_share(self) -> float:
-        """Share of the time since its start that the loop did not compute, from 0 to 1."""
+        """Share of the time since its start in which the loop's thread used no CPU, from 0 to 1."""
         ident = self._thread.ident
         if ident is None or not self._thread.is_alive():
             return 1.0
@@ -97,7 +97,8 @@ _MADE: Final[weakref.WeakSet[LoopThread]] = weakref.WeakSet()
 @atexit.register
 def _hold_all() -> None:
     """libuv calls the interpreter for every timer and socket; if the interpreter is gone already, the process
-    crashes. Stopping the loops instead would cancel their tasks, which could then do anything."""
+    crashes. If the loops were stopped instead, their cancelled tasks would run their `finally` blocks, which may do
+    anything."""
     for each in tuple(_MADE):
         each.hold()
 

@@ -57,7 +57,7 @@ def remove_abandoned(where: str, prefix: str) -> None:
 
 
 def _hold(path: str, flags: int) -> int:
-    """A descriptor that holds the lock, or -1 when another one does, also one of this process."""
+    """Returns a descriptor that holds the lock, or -1 if another descriptor holds it, even one of this process."""
     file = os.open(path, os.O_RDWR | os.O_CLOEXEC | flags, 0o600)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

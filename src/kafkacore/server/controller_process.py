@@ -77,7 +77,7 @@ class ControllerProcess:
         return self._process.pid
 
     def stop(self) -> None:
-        """Ends the controller in order, and waits for that."""
+        """Shuts the controller down cleanly, and waits for that."""
         self._stopping = True
         self._input.close()
         try:

@@ -19,7 +19,7 @@ _VERSION: Final = 0
 
 
 def write(directory: str, broker_epoch: int, files: Files = OS_FILES) -> None:
-    """Writes durably, as the last write of a node. Raises OSError."""
+    """Writes the file durably. It must be the last write of a node. Raises OSError."""
     files.write(os.path.join(directory, NAME), f'{{"version":{_VERSION},"brokerEpoch":{broker_epoch}}}'.encode())
     files.sync_directory(directory)
 

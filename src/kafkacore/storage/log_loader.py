@@ -183,8 +183,8 @@ def _next_offset(path: str, files: Files) -> int:
     except MalformedFileError as malformed:
         raise MalformedFileError(
             path,
-            f"{malformed.problem}; it was about to replace the segments that it was made from: restore it, or move it "
-            "away if those are there still",
+            f"{malformed.problem}; it was about to replace the segments that it was made from: if those segments still "
+            "exist, move it away, else restore it",
         ) from None
 
 

@@ -406,7 +406,7 @@ class Broker:
         return fault
 
     def _disk_ended(self, fault: Fault) -> None:
-        """Ends the effects on the disk that only this fault had."""
+        """Ends the fault's effects on the disk, except those that another fault has too."""
         self._disk_faults = [each for each in self._disk_faults if each is not fault]
         for kind in FAULT_KINDS:
             self._disk.fail(kind, errno.EIO if any(kind in each.kinds for each in self._disk_faults) else 0)

@@ -86,7 +86,7 @@ class ClusterNode:
         self._backend.kill(self.node_id)
 
     def stop(self) -> None:
-        """Shuts the node down in order."""
+        """Shuts the node down cleanly."""
         self._backend.stop(self.node_id)
         self.cluster.wait_until(lambda: self.state == "off", f"node {self.node_id} off")
 

@@ -151,7 +151,9 @@ class Interception:
         request = _request(call, frame)
         if call.api_key == ApiKey.PRODUCE and request.acks == _NO_ACKS:
             # A producer without acknowledgements notices an error only by the closed connection.
-            raise Dropped(f"Produce with acks=0 of client {call.client_id!r} met {error.name}, as a test ordered")
+            raise Dropped(
+                f"Produce with acks=0 of client {call.client_id!r} failed with {error.name}, as a test ordered"
+            )
         if call.api_key == ApiKey.METADATA:
             return await self._refused_metadata(call, frame, error, topic)
         if topic is None:

@@ -51,7 +51,7 @@ class Links:
             return (source, target) not in self._cut | self._dead
 
     def reset(self, node_id: int) -> None:
-        """Ends the isolation of a node whose process died: its system breaks the connections from and to it."""
+        """Ends the isolation of a node whose process died, and breaks its connections, as its system would."""
         with self._mutex:
             self._dead = {link for link in self._dead if node_id not in link}
         for each in self._all():

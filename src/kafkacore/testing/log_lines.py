@@ -20,7 +20,7 @@ class LogLines(logging.Handler):
         self.lines: deque[str] = deque(maxlen=MAX_LINES)
         self._logger = logging.getLogger(_ROOT)
         # Between kafkacore's loggers and the root, so that the lower level applies to this handler alone.
-        self._fence = logging.Logger(f"{_ROOT}.fence")  # noqa: LOG001 - nobody is to find it by its name
+        self._fence = logging.Logger(f"{_ROOT}.fence")  # noqa: LOG001 - getLogger must not find it
         self._fence.propagate = False
         self._fence.addHandler(self)
         self._users = 0

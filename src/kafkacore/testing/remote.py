@@ -53,7 +53,7 @@ class RemoteBroker:
     def __getattr__(self, name: str) -> NoReturn:
         raise AttributeError(
             f"{name}: one broker serves the whole run (--kafka-per-run), and it is not in this process; "
-            "a test that orders faults, moves time or looks inside uses kafka_broker"
+            "a test that needs faults, the clock or views must use the fixture kafka_broker"
         )
 
     def __enter__(self) -> Self:

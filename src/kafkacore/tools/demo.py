@@ -316,7 +316,7 @@ def wait_for(reached: Callable[[], bool], what: str) -> None:
     deadline = time.monotonic() + PATIENCE_S
     while not reached():
         if time.monotonic() > deadline:
-            raise DemoFailedError(f"{what} did not come to be within {PATIENCE_S:.0f} s")
+            raise DemoFailedError(f"{what}: this did not happen within {PATIENCE_S:.0f} s")
         time.sleep(0.01)
 
 

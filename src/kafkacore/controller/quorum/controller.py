@@ -312,7 +312,7 @@ class QuorumController:
         """This replica does not lead, or no longer leads."""
         if self._active_epoch < 0:
             return
-        LOG.info("controller %d is not active any more since epoch %d", self._settings.config.node_id, epoch)
+        LOG.info("controller %d has not been active since epoch %d began", self._settings.config.node_id, epoch)
         self._active_epoch = -1
         self._uncommitted.clear()
         self._head = self.image

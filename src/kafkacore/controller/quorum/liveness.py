@@ -60,14 +60,14 @@ class Liveness:
         self.session_timeout_ms = session_timeout_ms
         self._time = HearingTime(max(1, session_timeout_ms // PULSES_PER_SESSION))
         self._contacts: dict[int, Contact] = {}
-        # One entry for each contact, with the earliest end of its session. A heartbeat leaves the entry in place; it
-        # moves when it comes up.
+        # One entry for each contact, with the earliest end of its session. A heartbeat leaves the entry in place;
+        # `expired` moves it when that time has come.
         self._ends: list[tuple[int, int, Contact]] = []
         self._entries = 0
 
     @property
     def pulse_ms(self) -> int:
-        """The longest time between two calls of `expired` in which this controller hears."""
+        """The longest time between two calls of `expired` that counts as hearing time."""
         return self._time.pulse_ms
 
     def registered(self, broker_id: int, epoch: int, now_ms: int, leaving: bool = False) -> None:
@@ -89,8 +89,8 @@ class Liveness:
             contact.last_ms, contact.heard = self._time.at(now_ms), True
 
     def has_session(self, broker_id: int, epoch: int, now_ms: int) -> bool:
-        """Whether this incarnation has sent a heartbeat in time. A new controller has heard of no broker yet: a broker
-        that was restarted with it does not wait for the session of its last incarnation."""
+        """Whether this incarnation has sent a heartbeat in time. A new controller has not heard from any broker yet.
+        So a broker that restarts together with it need not wait until the session of its former incarnation ends."""
         contact = self._contacts.get(broker_id)
         return (
             contact is not None and contact.heard and contact.epoch == epoch
@@ -109,7 +109,8 @@ class Liveness:
         return max(0, min(until_end, self._time.pulse_ms))
 
     def expired(self, now_ms: int) -> list[tuple[int, int]]:
-        """Id and epoch of the brokers whose session is over, sorted by id, until each of them is `gone` or heard."""
+        """Id and epoch of the brokers whose session is over, sorted by id. Each pulse returns a broker again until
+        it is `gone` or heard."""
         time_ms = self._time.at(now_ms)
         over: list[Contact] = []
         while self._ends and self._ends[0][0] <= time_ms:
@@ -122,7 +123,7 @@ class Liveness:
             else:
                 over.append(contact)
         for contact in over:
-            # One that cannot be fenced now comes up again.
+            # The next pulse returns it again, in case it cannot be fenced now.
             self._push(time_ms + self._time.pulse_ms, contact)
         return sorted((contact.broker_id, contact.epoch) for contact in over)
 

@@ -15,7 +15,8 @@ Result = AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult
 
 
 def alter_users(image: MetadataImage, request: Any) -> Decision:
-    """Alters each user on its own, and once. Raises POLICY_VIOLATION for too many changes at once."""
+    """Alters each user at most once; a refused one does not stop the others. Raises POLICY_VIOLATION for too
+    many changes at once."""
     records: dict[str, Message] = {}
     refused: dict[str, KafkaError] = {}
     for each in (*request.deletions, *request.upsertions):

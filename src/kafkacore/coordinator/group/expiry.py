@@ -19,7 +19,7 @@ LOG: Final = logging.getLogger("kafkacore.coordinator.group")
 
 OFFSETS_PER_TICK: Final = 1_000  # offsets to look at before other work has its turn
 MAX_TOMBSTONES_PER_APPEND: Final = 1_000
-MAX_OPEN_APPENDS: Final = 100  # with more open appends the replicas have enough to do
+MAX_OPEN_APPENDS: Final = 100  # with more appends under way the replicas are busy enough
 _LATER_MS: Final = 1_000
 
 _Removed: TypeAlias = list[tuple[str, list[int]]]

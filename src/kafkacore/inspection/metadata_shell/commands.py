@@ -1,7 +1,7 @@
 """The commands of the shell: cat, cd, exit, find, help, history, ls, man, pwd, tree.
 
-Their output is that of Apache Kafka's metadata shell. As JSON each line is an object: of a path, of a path and its
-children, of a path and its content.
+Their output is that of Apache Kafka's metadata shell. With JSON output each line is an object: a path alone, a path
+with its children, or a path with its content.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _GAP: Final = 2  # characters between two columns
 
 
 class Session:
-    """The place of one user in the tree. `root` gives the tree of this moment; `width` is the terminal's, None for
-    one name a line."""
+    """The place of one user in the tree. `root` gives the tree of this moment; `width` is the terminal's; with None
+    `ls` prints one name on each line."""
 
     def __init__(self, root: Callable[[], Directory], report: Report, width: Callable[[], int] | None = None) -> None:
         self.root, self.report, self.width = root, report, width
@@ -236,7 +236,7 @@ COMMANDS: Final = {
 
 
 def run(session: Session, words: Sequence[str], *, interactive: bool) -> None:
-    """Runs one command; a wrong one is a failure of the session, with a line that says why."""
+    """Runs one command. A command that fails marks the session as failed, and a line says why."""
     if not words:
         return
     name, operands = words[0], words[1:]

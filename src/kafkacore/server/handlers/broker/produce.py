@@ -60,7 +60,7 @@ async def handle(broker: BrokerContext, call: RequestContext, request: ProduceRe
         if errors:
             # The producer asked for no answer. A closed connection is the only sign of an error that it can get.
             names = ", ".join(sorted(error.name for error in errors))
-            raise ProtocolError(f"Produce with acks=0 of client {call.client_id!r} met {names}")
+            raise ProtocolError(f"Produce with acks=0 of client {call.client_id!r} failed with {names}")
         return None
     await _acknowledged(broker, call, parts, request.timeout_ms)
     if call.api_version >= LEADERS_SINCE and (moved := await finish(_new_leaders(parts))):

@@ -189,7 +189,7 @@ class Crowd:
 
     def _took_id(self, member, answer):
         if error_of(answer) != ErrorCode.MEMBER_ID_REQUIRED:
-            raise RuntimeError(f"JoinGroup met {ErrorCode(error_of(answer)).name}")
+            raise RuntimeError(f"JoinGroup failed with {ErrorCode(error_of(answer)).name}")
         member.named(bytes(member_id_of(answer)))
         self._named += 1
         member.send(member.join, self._joined)
@@ -217,7 +217,7 @@ class Crowd:
             self._early.append((time.perf_counter() + AGAIN_S, member))
             return
         if error_of(answer) != ErrorCode.REBALANCE_IN_PROGRESS:
-            raise RuntimeError(f"a heartbeat met {ErrorCode(error_of(answer)).name}")
+            raise RuntimeError(f"a heartbeat failed with {ErrorCode(error_of(answer)).name}")
         member.send(member.join, self._joined)
 
     # --- what they do together ---
@@ -261,7 +261,7 @@ class Crowd:
 
 def require_none(answer, what):
     if error_of(answer):
-        raise RuntimeError(f"{what} met {ErrorCode(error_of(answer)).name}")
+        raise RuntimeError(f"{what} failed with {ErrorCode(error_of(answer)).name}")
 
 
 class Pulse:

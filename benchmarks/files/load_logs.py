@@ -1,7 +1,7 @@
 """`python -m benchmarks.files.load_logs`: logs loaded at start by us and by Apache Kafka's LogManager, in turns.
 
 It measures two things: the recovery of logs after a crash (every batch checked, every index rebuilt), and the load of
-many partitions that were stopped in order, for each given number. Each load is a process of its own, measured from the
+many partitions that were shut cleanly, for each given number. Each load is a process of its own, measured from the
 call that loads to its return; the start of Python or the JVM does not count, and the JVM has the heap of a broker. CPU
 seconds are those of all threads of the process, the JVM's compiler and collector included.
 
@@ -170,7 +170,7 @@ def main():
     parser = argparse.ArgumentParser(prog="python -m benchmarks.files.load_logs", description=__doc__)
     parser.add_argument("--gigabytes", type=float, default=4, help="size of the logs to recover")
     parser.add_argument("--links", type=int, default=1, help="how many logs share the same files")
-    parser.add_argument("--partitions", type=int, nargs="*", default=[6000], help="partitions stopped in order")
+    parser.add_argument("--partitions", type=int, nargs="*", default=[6000], help="partitions shut cleanly")
     parser.add_argument("--threads", type=int, default=2, help="num.recovery.threads.per.data.dir")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--directory", type=Path, help="where the files are made; a temporary directory by default")

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.node.partitions`: starts of a node that holds many partitions and was stopped in order.
+"""`python -m benchmarks.node.partitions`: starts of a node that holds many partitions and was stopped cleanly.
 
 Times run from exec to the first ApiVersions answer, from exec to the first acknowledged record in a new topic (see
 `benchmarks.peers.start`), and from SIGTERM to the end of the process; ours and Apache Kafka in turns. Each broker made

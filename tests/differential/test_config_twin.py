@@ -90,7 +90,7 @@ KRAFT_SPACES = [
 
 
 def random_config(rng, spaces):
-    """A configuration in which most keys have their first value."""
+    """A configuration in which most keys have the first value of their list."""
     space = rng.choice(spaces)
     config = {key: rng.choice(values) if rng.random() < CHANGED else values[0] for key, values in space.items()}
     return {key: value for key, value in config.items() if value is not None}

@@ -71,7 +71,7 @@ def consume(bootstrap: str, count: int) -> list[bytes]:
 
 @pytest.fixture(scope="module")
 def used(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The directory of a node that was stopped in order, with a log of several segments."""
+    """The directory of a node that was stopped cleanly, with a log of several segments."""
     directory = tmp_path_factory.mktemp("used")
     node = started(directory)
     assert node.bootstrap is not None

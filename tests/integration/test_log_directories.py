@@ -81,7 +81,7 @@ def test_start_without_a_directory_makes_no_second_log_of_its_partitions(tmp_pat
     file.rename(tmp_path / "kept")
     file.mkdir()
     with node:
-        # Not all directories were stopped in order, whatever the present ones say: those of "a" may be lost (KIP-966).
+        # The other directories were shut down cleanly, but records in "a" may be lost (KIP-966).
         assert node.broker.registrar.lifecycle.previous_broker_epoch == -1
         for index in range(4):
             expected = OFFLINE if there[index] == "a" else ErrorCode.NONE

@@ -89,7 +89,7 @@ def commit_offsets(bootstrap):
 
 @pytest.fixture(scope="module")
 def their_data(apache_kafka):
-    """The log directory of an Apache Kafka node that was stopped in order."""
+    """The log directory of an Apache Kafka node that was stopped cleanly."""
     broker = apache_kafka(
         "apache-4.3",
         {

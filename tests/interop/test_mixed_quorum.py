@@ -123,7 +123,7 @@ def test_voters_of_both_kinds_are_added_and_removed(mixed_quorum, tools_of_eithe
 
 @pytest.mark.parametrize(("first", "joins"), [("apache-4.3", OURS), (OURS, "apache-4.3")], ids=["ours", "theirs"])
 def test_controller_joins_a_quorum_of_the_other_kind_by_itself(mixed_quorum, first, joins):
-    """KIP-1186; the leader answers before the change is committed, which Apache Kafka knows since 4.2."""
+    """KIP-1186; the leader answers before the change is committed, as Apache Kafka does since 4.2."""
     quorum = mixed_quorum(
         "apache-4.3",
         dynamic=True,

@@ -87,7 +87,7 @@ def batches(now_ms):
 
 
 def build(base, now_ms, records=None):
-    """Makes the sound log and shuts it in order. Returns the base offsets of its segments."""
+    """Makes the sound log and shuts it cleanly. Returns the base offsets of its segments."""
     base.mkdir(parents=True)
     manager = LogManager(Environment(), [str(base)], lambda topic: SETTINGS)
     manager.load()

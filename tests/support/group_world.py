@@ -115,7 +115,7 @@ class World:
         self.later(self.random.randint(10, 3_000), self.start)
 
     def resign(self) -> None:
-        """The coordinator resigns in order and answers all waiting requests."""
+        """The coordinator resigns cleanly and answers all waiting requests."""
         shard, life = self.shard, self.lives
         assert shard is not None
         self.carry_out(shard.unload(ErrorCode.NOT_COORDINATOR))

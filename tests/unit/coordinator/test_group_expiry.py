@@ -124,7 +124,9 @@ def test_group_with_very_many_offsets_is_searched_in_parts(monkeypatch: pytest.M
     assert log.offsets() == {("stays", 0): 5, ("one", 0): 6, ("two", 0): 6}
 
 
-def test_group_with_very_many_offsets_ends_in_the_round_that_removes_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_group_with_very_many_offsets_is_removed_in_the_round_that_expires_its_last_offset(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(expiry, "OFFSETS_PER_TICK", 20)
     log = GroupLog()
     log.commit_offsets("all", {("t", index): 5 for index in range(50)}, retention_ms=1, version=3)

@@ -114,7 +114,7 @@ def test_torn_meta_properties_is_reported(node):
     assert node.info() == (["b is not formatted."], [f"format the missing directories with: {command}"])
 
 
-def test_unclean_shutdown_is_remarked(node):
+def test_unclean_shutdown_gets_a_remark(node):
     node.has_run()
     clean_shutdown.remove(f"{node.root}/b")
     told = "b: was not shut down cleanly; the next start recovers its logs"

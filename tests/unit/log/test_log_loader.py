@@ -105,7 +105,7 @@ def test_load_names_a_damaged_segment_when_it_rebuilds_producer_state_from_it(tm
     told = rf"{segment}: at byte {second}: .*remove recovery-point-offset-checkpoint and \.kafka_cleanshutdown"
     with pytest.raises(MalformedFileError, match=told):
         loaded(tmp_path, clean=False, recovery_point=20)
-    # The advice of the message works.
+    # The node loads once the advice in the message is followed.
     assert loaded(tmp_path, clean=False).end_offset == base + 1
 
 
@@ -322,7 +322,7 @@ def test_deletion_of_a_segment_removes_its_transaction_index_when_that_cannot_be
 
 
 def test_segment_keeps_its_transaction_index_when_it_is_not_recovered(tmp_path: Path) -> None:
-    """The first segment lost its indexes; the later segments were shut in order."""
+    """The first segment lost its indexes; the later segments were shut cleanly."""
     made = [
         records(0, 7),
         marker(2, 7, ABORT),

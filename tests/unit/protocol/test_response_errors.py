@@ -16,7 +16,7 @@ from whole_messages import filled
 
 KEYS = sorted(apis.current_apis())
 NAMES = {key: api.message for key, api in apis.current_apis().items()}
-# Codes of one acknowledgement inside a fetch: they are not what became of the request.
+# Codes of a part of the answer: they do not say whether the request failed.
 OTHER_CODES = {"topic_config_error_code", "acknowledge_error_code"}
 # Their items are the broker's own directories, which no request names.
 CANNOT_FAIL = {(ApiKey.DESCRIBE_LOG_DIRS, 1), (ApiKey.DESCRIBE_LOG_DIRS, 2)}

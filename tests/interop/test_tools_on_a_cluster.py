@@ -244,8 +244,14 @@ def test_topics_are_created_altered_and_deleted_at_each_broker(cluster, tools):
         run = partial(run_tool, tools, "kafka-topics", "--bootstrap-server", address)
         name = f"own-{number}"
         assert f"Created topic {name}." in run("--create", "--topic", name, "--partitions", 2)
+        # The controller has created it; this broker hears of it a moment later.
+        wait_until(lambda run=run, name=name: name in run("--list").split(), LIMIT_S, "the topic at this broker")
         run("--alter", "--topic", name, "--partitions", 5)
-        assert "PartitionCount: 5" in run("--describe", "--topic", name)
+        wait_until(
+            lambda run=run, name=name: "PartitionCount: 5" in run("--describe", "--topic", name),
+            LIMIT_S,
+            "5 partitions",
+        )
         run("--delete", "--topic", name)
         wait_until(lambda run=run, name=name: name not in run("--list").split(), LIMIT_S, "the topic is gone")
         assert "first" in run("--list").split()

@@ -9,6 +9,8 @@ import pytest
 
 from kafkacore.config import BrokerConfig, TopicConfig
 from kafkacore.config.keys import BROKER, TOPIC
+from kafkacore.network.limits import limits_from
+from kafkacore.storage.log_settings import FIELDS
 from processes import ROOT
 
 SOURCE = ROOT / "src" / "kafkacore"
@@ -59,8 +61,8 @@ class NotedBroker(BrokerConfig):
 
 
 class NotedTopic(TopicConfig):
-    def __init__(self) -> None:
-        super().__init__(NotedBroker())
+    def __init__(self, **overrides: str) -> None:
+        super().__init__(NotedBroker(), {name.replace("_", "."): value for name, value in overrides.items()})
         self.__dict__["noted"] = set()
 
     noted: set[str]
@@ -80,9 +82,17 @@ def attributes_read() -> set[str]:
 
 @pytest.fixture(scope="module")
 def read() -> tuple[set[str], set[str]]:
-    """The broker and topic keys that the code reads, also through attributes that combine several keys."""
-    broker_keys: set[str] = set()
-    topic_keys: set[str] = set()
+    """The broker and topic keys that the code reads, through attributes (some combine several keys) and through the
+    tables of keys that reach native code."""
+    broker = NotedBroker()
+    limits_from(broker)
+    broker_keys, topic_keys = broker.noted & set(BROKER.names()), set()
+    for codec in ("gzip", "lz4", "zstd"):  # each has a level of its own
+        topic = NotedTopic(compression_type=codec)
+        for field in FIELDS.values():
+            field.value(topic)
+        topic_keys |= topic.noted
+        broker_keys |= topic.broker.noted
     for attribute in attributes_read():
         broker, topic = NotedBroker(), NotedTopic()
         if hasattr(broker, attribute):

@@ -20,7 +20,7 @@ def voters_of(log: RaftLog, static: VoterSet) -> VoterHistory:
             _learn_from_head(history, log, latest)
         except SnapshotError as error:
             damage = error
-    # The records below the snapshot's end have nothing that its head has not.
+    # The snapshot's head already has every voter set of the records below the snapshot's end.
     offset = max(log.start_offset, latest.offset if latest else 0)
     while offset < log.end_offset:
         data = log.read(offset, messages.FETCH_MAX_BYTES)

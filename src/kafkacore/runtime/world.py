@@ -79,18 +79,18 @@ class World:
         return daemon_thread(name, body)
 
     def background_loop(self, name: str) -> asyncio.AbstractEventLoop | None:
-        """A loop in place of a thread that only waits and works. None: this world has such threads."""
+        """A loop for work that the real world does on a background thread. None: this world has such threads."""
 
     # --- starts and stops, which wait for loops ---
 
     def drive(self, steps: Coroutine[Any, Any, T]) -> T:
-        """Runs the steps of a start or stop on the caller's thread, which waits where they wait."""
+        """Runs the steps of a start or stop on the caller's thread. While a step waits, the thread waits."""
         try:
             steps.send(None)
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]
         steps.close()
-        raise RuntimeError("a step of a start or stop has awaited something other than its world")
+        raise RuntimeError("a step of a start or stop may await only methods of its world")
 
     async def on(self, loop: LoopThread, work: Coroutine[Any, Any, T], limit_s: float | None = None) -> T:
         """Awaits the result of work on a loop. Raises TimeoutError."""

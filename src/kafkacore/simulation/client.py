@@ -52,8 +52,8 @@ class SimulatedClient:
         version: int | None = None,
         timeout_ms: float = 30_000,
     ) -> Any:
-        """The node's answer. `listener`: CLIENTS or CONTROLLERS of `simulation.cluster`; None: the first that the node
-        has for clients, else its controllers'.
+        """The node's answer. `listener`: CLIENTS or CONTROLLERS of `simulation.cluster`; None: CLIENTS if
+        the node is a broker, else CONTROLLERS.
 
         Raises OSError, TimeoutError, KafkaError, as `NodeClient.request` does.
         """

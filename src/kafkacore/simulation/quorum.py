@@ -181,7 +181,7 @@ class Replica:
     def _set_timer(self, raft: Raft) -> None:
         delay = max(0, raft.next_tick_ms - self.now_ms)
         due = self.world.now_ms + int(delay / self.rate) + 1
-        # A timer that is set for an earlier time stays: it is set again when it comes.
+        # A timer that is already set for an earlier time stays. The next one is set when it fires.
         if delay < NEVER_MS and due < self._timer_ms:
             self._timer_ms = due
             self.world.later(due - self.world.now_ms, self, self._ticked)

@@ -1,4 +1,4 @@
-"""`kafkacore simulate`: runs clusters from a seed while the world does harm, and checks them from outside."""
+"""`kafkacore simulate`: runs clusters from a seed while faults happen, and checks them from outside."""
 
 from __future__ import annotations
 

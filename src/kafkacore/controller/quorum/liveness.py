@@ -17,7 +17,7 @@ class HearingTime:
     """The time during which this controller could hear, in ms. It is monotonic time without the gaps.
 
     The owner calls `at` at least once in each `pulse_ms`. When a call comes later, the controller did not run, or
-    somebody has moved its clock: of such a gap only one pulse counts. So nobody is fenced for a silence that no one
+    somebody has moved its clock: only one pulse of such a gap counts. So nobody is fenced for a silence that no one
     could have heard.
     """
 

@@ -96,7 +96,7 @@ def _load_directory(directory: str, at_offset: int | None, findings: Findings) -
     ]
     if not snapshots and not segments:
         raise LogDirectoryError(f"{directory}: there is neither a snapshot nor a segment of a metadata log")
-    # The checkpoint at offset 0 is no state: it has the first voters, and what the first leader writes.
+    # The checkpoint at offset 0 holds no state, only the first voters and the records that the first leader writes.
     publisher = _start([each for each in snapshots if each.end > 0], segments, at_offset, findings)
     replay = _Replay(publisher, findings, at_offset)
     for number, (_, path) in enumerate(segments):
@@ -175,7 +175,7 @@ class _Replay:
         return self._publisher.image
 
     def add_file(self, path: str, *, last: bool) -> None:
-        """`last`: its end may be torn, which is how a crash, or a node that is writing, leaves it."""
+        """`last`: the end of this file may be torn, because a node crashed or is writing."""
         torn = self._findings.remarks if last else None
         try:
             for position, batch, _ in _batches(path, torn):

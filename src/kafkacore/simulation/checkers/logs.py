@@ -88,9 +88,9 @@ class NodeLog:
 
 
 class CommittedStays(Checker):
-    """An entry that one node holds for committed is so for all: in the same place, and in the log of each later leader
-    (state machine safety, leader completeness). A leader commits by an entry of its own epoch that is on the disks of a
-    majority of the voters, and no high watermark goes back within a life."""
+    """An entry that one node takes for committed is committed for all: it is in the same place, and in the log of
+    each later leader (state machine safety, leader completeness). A leader commits up to an entry of its own epoch
+    that is on the disks of a majority of the voters, and no high watermark goes back within a life."""
 
     def __init__(self) -> None:
         self._logs: dict[int, NodeLog] = {}
@@ -113,9 +113,7 @@ class CommittedStays(Checker):
         log.replace_from(seen.start, seen.before, seen.entries)
         end = log.ends[-1] if log.ends else log.start
         if end < log.high_watermark:
-            raise self.broken(
-                f"node {seen.node} cut its log to {end}, but held it for committed to {log.high_watermark}"
-            )
+            raise self.broken(f"node {seen.node} cut its log to {end}, below its high watermark {log.high_watermark}")
         for entry in log.between(seen.start, log.high_watermark):
             self._agrees(seen.node, entry)
 
@@ -146,7 +144,8 @@ class CommittedStays(Checker):
     def _rests_on_majority(self, node: int, last: Entry, epoch: int) -> None:
         if last.epoch != epoch:
             raise self.broken(
-                f"node {node} leads epoch {epoch} and commits up to {last.end} by an entry of {last.epoch} (5.4.2)"
+                f"node {node} leads epoch {epoch} and commits up to {last.end}, where an entry of epoch {last.epoch} "
+                "ends (Raft 5.4.2)"
             )
         holders = [
             voter

@@ -191,7 +191,7 @@ def test_rows_are_found_alike_in_large_and_small_images(monkeypatch: pytest.Monk
         assert small == large and all(small)
 
 
-def test_decision_goes_on_in_columns_when_too_many_partitions_differ(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_decision_continues_in_columns_when_too_many_partitions_differ(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leaders, "MAX_SINGLE_DECISIONS", 5)
     root = cluster(Random(3), 30, False)
     decide = LeaderChanges(root, Settings("c", CONFIG, Random(1)), removed={1, 2})

@@ -170,7 +170,7 @@ class ProcessCluster:
 
 
 class Load:
-    """Creates topics and writes idempotently on a thread, while the test does harm; `with Load(cluster) as load`."""
+    """Creates topics and writes idempotently on a thread while a test causes faults: `with Load(cluster) as load`."""
 
     PARTITIONS = 3
 

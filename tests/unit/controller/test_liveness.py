@@ -66,7 +66,7 @@ def test_session_does_not_end_when_an_hour_passes_at_once(heard_before_ms: int) 
     assert clock.jump(HOUR_MS) == []
     assert liveness.has_session(1, 7, clock.now_ms) is False  # it was never heard here
     liveness.heard(1, 7, clock.now_ms)
-    # The silent one has only the rest of its session: of the hour one pulse counts.
+    # One pulse of the hour counts, so the silent broker still has the rest of its session.
     assert clock.run(SESSION_MS - heard_before_ms - PULSE_MS) == [(2, 8)]
     assert liveness.has_session(1, 7, clock.now_ms)
 
@@ -88,7 +88,7 @@ def test_silent_broker_is_found_by_a_controller_that_is_always_late() -> None:
     assert [clock.jump(10 * PULSE_MS) for _ in range(8)] == [[]] * 7 + [[(1, 7)]]
 
 
-def test_broker_that_could_not_be_fenced_comes_up_again() -> None:
+def test_broker_is_returned_again_by_the_next_pulse_when_it_could_not_be_fenced() -> None:
     liveness = Liveness(SESSION_MS)
     clock = Clock(liveness)
     liveness.registered(1, 7, 0)
@@ -101,8 +101,8 @@ def test_broker_that_could_not_be_fenced_comes_up_again() -> None:
 @given(
     st.lists(st.tuples(st.sampled_from(["register", "hear", "gone", "wait"]), st.integers(0, 3), st.integers(0, 40)))
 )
-def test_sessions_end_as_a_plain_list_of_them_says(steps: list[tuple[str, int, int]]) -> None:
-    """On time: with a check in every millisecond, hearing time is time."""
+def test_sessions_end_as_in_a_simple_model(steps: list[tuple[str, int, int]]) -> None:
+    """With a check in every millisecond, all time is hearing time."""
     liveness, now_ms, epochs = Liveness(80), 0, 0
     ends: dict[int, tuple[int, int]] = {}  # by id: end and epoch
     for what, broker_id, number in steps:

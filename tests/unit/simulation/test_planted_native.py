@@ -61,7 +61,7 @@ class OneLog:
 
 
 @with_and_without
-def test_record_is_lost_in_a_power_cut_when_its_sync_is(is_there: bool) -> None:
+def test_record_may_be_lost_in_a_power_cut_when_its_sync_was_lost(is_there: bool) -> None:
     kept = set()
     for seed in range(20):
         log = OneLog()

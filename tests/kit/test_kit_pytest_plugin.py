@@ -49,15 +49,27 @@ def test_second(kafka, kafka_topic):
     assert kafka.produce(kafka_topic, "x") == 0
 """
 SHOWN = """
-import logging, socket
+import logging, socket, threading
 
 LOG = logging.getLogger("kafkacore.network")
 
+class Waiting(logging.Handler):
+    def __init__(self, part):
+        super().__init__()
+        self.part, self.found = part, threading.Event()
+
+    def emit(self, record):
+        if self.part in record.getMessage():
+            self.found.set()
+
 def test_fails(kafka_broker, kafka_topic):
     kafka_broker.produce(kafka_topic, "x")
+    closed = Waiting("a frame claims")  # the loop logs it some time after the connection is closed
+    LOG.addHandler(closed)
     raw = socket.create_connection(kafka_broker.bootstrap.split(":"))
     raw.sendall(b"\\xff" * 8)
     assert raw.recv(1) == b""
+    assert closed.found.wait(30)
     LOG.info("a line of the broker")
     LOG.warning("a warning of the broker")
     assert False

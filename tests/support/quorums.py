@@ -21,6 +21,7 @@ BROKER_ID = 100
 # a test more than one that it waits for.
 TIMEOUTS = {"controller.quorum.election.timeout.ms": "2000", "controller.quorum.fetch.timeout.ms": "4000"}
 LIMIT_S = 90
+ELECTIONS = 30  # chance decides each of them
 
 
 class Member:
@@ -199,7 +200,7 @@ class MixedQuorum:
         They start again once the others have a leader. When the others are no majority, one that has just started waits
         for its election timeout and votes meanwhile; it may still win, and then the next attempt begins.
         """
-        for _ in range(12):
+        for _ in range(ELECTIONS):
             leader = self.leader()
             if self.controllers[leader].ours == ours:
                 return leader
@@ -211,7 +212,7 @@ class MixedQuorum:
                 self.leader()
             for node_id, member in others.items():
                 member.start(self.addresses[node_id])
-        raise AssertionError(f"no controller {'of ours' if ours else 'of Apache Kafka'} was elected in 12 elections")
+        raise AssertionError(f"no controller {'of ours' if ours else 'of Apache Kafka'} was elected in {ELECTIONS} elections")
 
     def next_leader(self, last):
         return wait_until(lambda: (now := self.leader()) != last and now, LIMIT_S, f"another leader than {last}")

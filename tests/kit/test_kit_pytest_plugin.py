@@ -119,7 +119,7 @@ def test(kafka, kafka_topic, number, request):
     with pathlib.Path("seen").open("a") as file:
         file.write(kafka.bootstrap + "\\n")
     if request.config.getoption("--kafka-per-run"):
-        with pytest.raises(AttributeError, match="uses kafka_broker"):
+        with pytest.raises(AttributeError, match="must use the fixture kafka_broker"):
             kafka.refuse("Produce", error=19)
 
 def test_fails_where_all_share_one(kafka, kafka_topic, request):

@@ -212,7 +212,9 @@ class MixedQuorum:
                 self.leader()
             for node_id, member in others.items():
                 member.start(self.addresses[node_id])
-        raise AssertionError(f"no controller {'of ours' if ours else 'of Apache Kafka'} was elected in {ELECTIONS} elections")
+        raise AssertionError(
+            f"no controller {'of ours' if ours else 'of Apache Kafka'} was elected in {ELECTIONS} elections"
+        )
 
     def next_leader(self, last):
         return wait_until(lambda: (now := self.leader()) != last and now, LIMIT_S, f"another leader than {last}")

@@ -34,6 +34,7 @@ _LISTS: Final = {"isr": "isr", "elr": "eligible_leader_replicas", "last_known_el
 
 Ints = npt.NDArray[np.int32]
 Rows = slice | npt.NDArray[np.intp]  # of columns
+Indexes = slice | npt.NDArray[np.int64]  # in a chunk; neighbours as a slice, which numpy reads in one go
 
 
 class ListColumn:
@@ -151,8 +152,9 @@ def ascending(rows: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.N
     return rows[order], order
 
 
-def spans(rows: npt.NDArray[np.int64]) -> Iterator[tuple[int, npt.NDArray[np.int64], slice]]:
-    """For each chunk that ascending rows touch: its number, their indexes in it, and their places in `rows`."""
+def spans(rows: npt.NDArray[np.int64]) -> Iterator[tuple[int, Indexes, slice]]:
+    """For each chunk that ascending, different rows touch: its number, their indexes in it, and their
+    places in `rows`."""
     if not len(rows):
         return
     first, last = int(rows[0]) // CHUNK_ROWS, int(rows[-1]) // CHUNK_ROWS
@@ -160,30 +162,43 @@ def spans(rows: npt.NDArray[np.int64]) -> Iterator[tuple[int, npt.NDArray[np.int
     at = 0
     for number, end in enumerate(ends, first):
         if end > at:
-            yield number, rows[at:end] - number * CHUNK_ROWS, slice(at, end)
+            first = int(rows[at]) - number * CHUNK_ROWS
+            if rows[end - 1] - rows[at] == end - at - 1:
+                yield number, slice(first, first + end - at), slice(at, end)
+            else:
+                yield number, rows[at:end] - number * CHUNK_ROWS, slice(at, end)
         at = end
 
 
-def change_rows(chunk: PartitionChunk, indexes: npt.NDArray[np.int64], columns: ChangeColumns, told: Rows) -> None:
+def _picked(indexes: Indexes, wanted: npt.NDArray[np.bool_]) -> Indexes:
+    if wanted.all():
+        return indexes
+    return np.flatnonzero(wanted) + indexes.start if isinstance(indexes, slice) else indexes[wanted]
+
+
+def change_rows(chunk: PartitionChunk, indexes: Indexes, columns: ChangeColumns, told: Rows) -> None:
     """Applies the rows `told` of the columns to the rows `indexes` of a chunk, each of which is there once. Raises
     OverflowError for an epoch that has no successor."""
     leader = columns.leader[told]
-    led = indexes[leader != NO_LEADER_CHANGE]
+    leads = leader != NO_LEADER_CHANGE
+    led = _picked(indexes, leads)
     leaders, leader_epochs = _ints(chunk.leader), _ints(chunk.leader_epoch)
     partition_epochs = _ints(chunk.partition_epoch)
     if _LAST_EPOCH in partition_epochs[indexes] or _LAST_EPOCH in leader_epochs[led]:
         raise OverflowError
-    leaders[led] = leader[leader != NO_LEADER_CHANGE]
+    leaders[led] = leader[leads]
     leader_epochs[led] += 1
     partition_epochs[indexes] += 1
     recovery = columns.recovery[told]
     recovers = recovery != NO_RECOVERY_CHANGE
-    np.frombuffer(chunk.recovery, np.int8)[indexes[recovers]] = recovery[recovers]
+    if recovers.any():
+        np.frombuffer(chunk.recovery, np.int8)[_picked(indexes, recovers)] = recovery[recovers]
     _change_isr(chunk, indexes, columns.isr, told)
     rare = (columns.elr.counts[told] > NULL) | (columns.last_known_elr.counts[told] > NULL)
     if rare.any():
+        places = np.arange(indexes.start, indexes.stop) if isinstance(indexes, slice) else indexes
         _change_elr(
-            chunk, indexes[rare].tolist(), columns.elr.lists(told, rare), columns.last_known_elr.lists(told, rare)
+            chunk, places[rare].tolist(), columns.elr.lists(told, rare), columns.last_known_elr.lists(told, rare)
         )
 
 
@@ -194,11 +209,11 @@ def _change_elr(
         chunk.change_elr(index, eligible, last)
 
 
-def _change_isr(chunk: PartitionChunk, indexes: npt.NDArray[np.int64], isr: ListColumn, told: Rows) -> None:
+def _change_isr(chunk: PartitionChunk, indexes: Indexes, isr: ListColumn, told: Rows) -> None:
     counts, values = isr.counts[told], isr.values[told]
     changed = counts > NULL
     if not changed.all():
-        indexes, counts, values = indexes[changed], counts[changed], values[changed]
+        indexes, counts, values = _picked(indexes, changed), counts[changed], values[changed]
     widest = int(counts.max(initial=0))
     if widest > chunk.width:
         chunk.widen(widest)

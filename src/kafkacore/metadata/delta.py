@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kafkacore.metadata.image import ConfigKey, MetadataImage
 from kafkacore.protocol.uuid import Uuid
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 
 class MetadataDelta:
@@ -14,14 +18,17 @@ class MetadataDelta:
     deleted topics; such a row that is also changed has a new owner."""
 
     __slots__ = (
-        "brokers", "configs", "controllers", "features", "freed_rows", "kept", "partition_rows", "producer_ids",
+        "_rows", "_vectors", "brokers", "configs", "controllers", "features", "freed_rows", "kept", "producer_ids",
         "topics_created", "topics_deleted",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.topics_created: dict[Uuid, int] = {}  # to its topic row
         self.topics_deleted: dict[Uuid, str] = {}  # to its name
-        self.partition_rows: set[int] = set()
+        self._rows: set[int] = set()
+        # Rows of decisions over many partitions. A set of them costs more than the change itself, so only a reader
+        # that asks for it makes it.
+        self._vectors: list[npt.NDArray[np.int64]] = []
         self.freed_rows: set[int] = set()
         self.brokers: set[int] = set()
         self.controllers: set[int] = set()
@@ -30,9 +37,25 @@ class MetadataDelta:
         self.producer_ids = False
         self.kept: set[tuple[Any, ...]] = set()
 
+    @property
+    def partition_rows(self) -> set[int]:
+        if self._vectors:
+            # A new set: another thread may be reading the old one.
+            self._rows, self._vectors = self._rows.union(*[rows.tolist() for rows in self._vectors]), []
+        return self._rows
+
+    @property
+    def most_rows(self) -> int:
+        """The size of `partition_rows`, or more when a row changed several times. It does not make the set."""
+        return len(self._rows) + sum(map(len, self._vectors))
+
+    def change_rows(self, rows: npt.NDArray[np.int64]) -> None:
+        """Adds rows to `partition_rows`. Nobody changes the vector afterwards."""
+        self._vectors.append(rows)
+
     def __bool__(self) -> bool:
         return bool(
-            self.topics_created or self.topics_deleted or self.partition_rows or self.brokers or self.controllers
+            self.topics_created or self.topics_deleted or self.most_rows or self.brokers or self.controllers
             or self.configs or self.features or self.producer_ids or self.kept
         )  # fmt: skip
 
@@ -42,8 +65,10 @@ class MetadataDelta:
             self.topics_created.pop(topic_id, None)
         self.topics_created.update(later.topics_created)
         self.topics_deleted.update(later.topics_deleted)
-        self.partition_rows -= later.freed_rows
-        self.partition_rows |= later.partition_rows
+        if later.freed_rows:
+            self._rows = self.partition_rows - later.freed_rows
+        self._vectors += later._vectors
+        self._rows |= later._rows
         self.freed_rows |= later.freed_rows
         self.brokers |= later.brokers
         self.controllers |= later.controllers

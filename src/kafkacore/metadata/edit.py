@@ -21,9 +21,10 @@ from kafkacore.metadata.registrations import BrokerRegistration, broker_of, cont
 from kafkacore.metadata.sharded import ShardedEdit
 from kafkacore.protocol.features import KRAFT_VERSION
 from kafkacore.protocol.messages import Message
-from kafkacore.protocol.uuid import Uuid
+from kafkacore.protocol.uuid import ZERO, Uuid
 
 Replayer = Callable[["Edit", Any, int], None]
+UUID_BYTES: Final = 16
 
 
 class Edit:
@@ -49,6 +50,7 @@ class Edit:
         self.transaction = base.transaction
         self._kept: ShardedEdit[tuple[Any, ...], Any] | None = None  # most edits touch none
         self._topic_chunks = list(base.topic_chunks)
+        self._topic_ids = list(base.topic_ids)
         self._own_topics: set[int] = set()
         self._own_rows: set[Any] = set()  # ids of topics whose partition_rows no root holds
         self._topics_by_name = base.topics_by_name.edit()
@@ -94,6 +96,7 @@ class Edit:
             brokers=self.brokers,
             controllers=self.controllers,
             topic_chunks=self._topic_chunks,
+            topic_ids=self._topic_ids,
             topics_by_name=self._topics_by_name.freeze(),
             topics_by_id=self._topics_by_id.freeze(),
             lookalikes=self._lookalikes.freeze(),
@@ -117,12 +120,16 @@ class Edit:
             self._own_topics.add(number)
             if number == len(self._topic_chunks):
                 self._topic_chunks.append([])
+                self._topic_ids.append(bytearray(UUID_BYTES * images.TOPIC_CHUNK_ROWS))
             else:
                 self._topic_chunks[number] = self._topic_chunks[number].copy()
+                self._topic_ids[number] = self._topic_ids[number].copy()
         return self._topic_chunks[number], index
 
     def _put_topic(self, row: int, topic: Topic | None) -> None:
         chunk, index = self._topic_slot(row)
+        topic_id = ZERO if topic is None else topic.topic_id
+        self._topic_ids[row // images.TOPIC_CHUNK_ROWS][UUID_BYTES * index : UUID_BYTES * (index + 1)] = topic_id
         if index == len(chunk):
             chunk.append(topic)
         else:
@@ -304,7 +311,7 @@ class Edit:
                 vectors.change_rows(self._partition_chunk(number), indexes, columns, told)
         except OverflowError:
             raise MetadataError(f"{run!r}: a partition has no epoch after its last") from None
-        self.delta.partition_rows.update(rows.tolist())
+        self.delta.change_rows(rows)
 
     def _row_of(self, topic_id: Uuid, partition: int) -> int:
         row = self._topics_by_id.get(topic_id)

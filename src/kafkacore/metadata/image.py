@@ -69,6 +69,7 @@ class MetadataImage(NamedTuple):
     brokers: Mapping[int, BrokerRegistration] = {}
     controllers: Mapping[int, ControllerRegistration] = {}
     topic_chunks: Sequence[list[Topic | None]] = ()
+    topic_ids: Sequence[bytearray] = ()  # of each chunk: 16 bytes for each row
     topics_by_name: ShardedMap[str, int] = ShardedMap()
     topics_by_id: ShardedMap[Uuid, int] = ShardedMap()
     lookalikes: ShardedMap[str, tuple[str, ...]] = ShardedMap()  # names that would share a metric, KAFKA-2337

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from kafkacore.metadata.change_columns import NULL, ChangeColumns, Ints, ListColumn, spans
-from kafkacore.metadata.image import TOPIC_CHUNK_ROWS, MetadataImage, Topic
+from kafkacore.metadata.change_columns import NULL, ChangeColumns, Indexes, Ints, ListColumn, spans
+from kafkacore.metadata.image import TOPIC_CHUNK_ROWS, MetadataImage
 from kafkacore.metadata.partitions import (
     NO_LEADER,
     NO_LEADER_CHANGE,
@@ -27,7 +26,7 @@ from kafkacore.metadata.partitions import (
     Rare,
 )
 from kafkacore.metadata.registrations import BrokerRegistration
-from kafkacore.protocol.uuid import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY, ZERO
+from kafkacore.protocol.uuid import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
 
 Rows = npt.NDArray[np.int64]
 Bits = npt.NDArray[np.uint8]
@@ -36,7 +35,6 @@ MAX_REPLICAS: Final = 7  # a place fits three bits, so that a pattern fits a num
 _PLACE_BITS: Final = 3
 _DIRECT_IDS: Final = 1 << 16  # brokers with smaller ids are looked up in a table
 _BUCKET_BITS: Final = 16
-_TOPIC_ID: Final = itemgetter(Topic._fields.index("topic_id"))
 _MIX: Final = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -59,7 +57,7 @@ def decide_by_kind(
 ) -> Decided:
     """`leaders` may lead, in their working directories; `gone` leave every ISR. `least_isr` is min.insync.replicas of
     each topic, `unclean` says whether it allows unclean elections. `decide` returns a PartitionChangeRecord or None,
-    and depends on nothing else of a partition than its pattern. `rows` ascend."""
+    and depends on nothing else of a partition than its pattern. `rows` ascend and differ."""
     made = _Gathered(image, np.asarray(rows, np.int64))
     least = _least_isr(image, made, least_isr)
     pattern = _pattern(made, leaders, gone, least, _taken(unclean, made.topic))
@@ -86,7 +84,7 @@ class _Gathered:
         self.odd = np.zeros(count, bool)
         self.topic, self.partition, self.leader = (np.empty(count, np.int32) for _ in range(3))
         self.recovery = np.empty(count, np.uint8)
-        self.replicas = np.full((self.width, count), -1, np.int32)
+        self.replicas = np.full((self.width + 1, count), -1, np.int32)  # the last place is no broker
         self.isr = np.full((self.width, count), -1, np.int32)
         self.directories = np.zeros((self.width, 2, count), np.uint64)  # the halves of each id apart
         self.rare = np.zeros(count, np.int32)
@@ -98,7 +96,7 @@ class _Gathered:
         if self.width > MAX_REPLICAS:
             self.odd[:] = True
 
-    def _take(self, chunk: PartitionChunk, indexes: Rows, at: slice, codes: dict[Rare | None, int]) -> None:
+    def _take(self, chunk: PartitionChunk, indexes: Indexes, at: slice, codes: dict[Rare | None, int]) -> None:
         width = chunk.width
         self.topic[at] = np.frombuffer(chunk.topic, np.int32)[indexes]
         self.partition[at] = np.frombuffer(chunk.partition, np.int32)[indexes]
@@ -109,7 +107,8 @@ class _Gathered:
         directories = np.frombuffer(chunk.directories, np.uint64).reshape(-1, width, 2)[indexes]
         self.directories[:width, :, at] = directories.transpose(1, 2, 0)
         if chunk.rare:
-            found = [codes.setdefault(rare, len(codes)) for rare in map(chunk.rare.get, indexes.tolist())]
+            each = range(indexes.start, indexes.stop) if isinstance(indexes, slice) else indexes.tolist()
+            found = [codes.setdefault(rare, len(codes)) for rare in map(chunk.rare.get, each)]
             self.rare[at] = found
             self.rare_values += [rare for rare in list(codes)[len(self.rare_values) :] if rare is not None]
 
@@ -217,12 +216,16 @@ def _may_lead(
     """As BrokerRegistration.has_online_directory decides for each one."""
     ids = sorted(leaders)
     found = _index_of(brokers, ids)
-    online = _equal(directories, _halves(MIGRATING_DIRECTORY)) | _equal(directories, _halves(UNASSIGNED_DIRECTORY))
+    online = np.zeros(len(brokers), bool)
     for at in range(max((len(leaders[each].directories) for each in ids), default=0)):
         own = [leaders[each].directories for each in ids]
         table = np.array([_halves(each[at] if at < len(each) else LOST_DIRECTORY) for each in own])
-        online |= _equal(directories, table[found].T)
-    online &= (directories[0] != _halves(LOST_DIRECTORY)[0]) | (directories[1] != _halves(LOST_DIRECTORY)[1])
+        first, last = table[:, 0].take(found), table[:, 1].take(found)
+        online |= (directories[0] == first) & (directories[1] == last)
+    # The reserved ids share their first half, which few others have.
+    if (directories[0] == _halves(LOST_DIRECTORY)[0]).any():
+        online |= _equal(directories, _halves(MIGRATING_DIRECTORY)) | _equal(directories, _halves(UNASSIGNED_DIRECTORY))
+        online &= ~_equal(directories, _halves(LOST_DIRECTORY))
     able: npt.NDArray[np.bool_] = (found >= 0) & online
     return able
 
@@ -234,7 +237,7 @@ def _index_of(brokers: Ints, ids: list[int]) -> npt.NDArray[np.int64]:
     if ids[-1] < _DIRECT_IDS:
         table = np.full(ids[-1] + 3, -1)  # the last two are for -1 and for larger ids
         table[ids] = np.arange(len(ids))
-        return table[np.minimum(brokers, ids[-1] + 1)]
+        return table.take(np.minimum(brokers, ids[-1] + 1))
     known = np.array(ids)
     at = np.searchsorted(known, brokers).clip(0, len(ids) - 1)
     return np.where(known[at] == brokers, at, -1)
@@ -313,17 +316,19 @@ class _Plan:
         self, image: MetadataImage, made: _Gathered, kinds: npt.NDArray[np.intp], at: npt.NDArray[np.intp]
     ) -> ChangeColumns:
         """The changes of the gathered rows `at`."""
-        kinds = kinds[at]
+        kinds, count = kinds[at], len(made.rows)
         topic_ids = _topic_ids(image, made.topic[at])
         columns = ChangeColumns(made.partition[at], topic_ids, made.rows[at])
-        replicas = np.vstack([made.replicas, np.full(len(made.rows), -1, np.int32)])
-        leader = self.leader[kinds]
-        columns.leader = np.where(leader >= 0, replicas[leader, at], leader).astype(np.int32)
-        columns.recovery = self.recovery[kinds]
+        replicas = made.replicas.ravel()
+        leader = self.leader.take(kinds)
+        columns.leader = np.where(leader >= 0, replicas.take(leader * count + at), leader).astype(np.int32)
+        columns.recovery = self.recovery.take(kinds)
         for name, (places, counts) in self.lists.items():
             if counts.max() > NULL:
-                values = replicas[places[kinds], at[:, None]]
-                setattr(columns, name, ListColumn(values, counts[kinds]))
+                values = np.full((len(at), self.width), -1, np.int32)
+                for index in range(int(counts.max())):
+                    values[:, index] = replicas.take((places[:, index] * count).take(kinds) + at)
+                setattr(columns, name, ListColumn(values, counts.take(kinds)))
         columns.elr = _sorted(columns.elr)
         return columns
 
@@ -340,19 +345,11 @@ def _sorted(column: ListColumn) -> ListColumn:
 def _topic_ids(image: MetadataImage, topics: Ints) -> npt.NDArray[np.uint8]:
     numbers = topics // TOPIC_CHUNK_ROWS
     used = np.flatnonzero(np.bincount(numbers))  # without a sort
-    ids = np.frombuffer(b"".join([_ids_of(image.topic_chunks[number]) for number in used.tolist()]), "V16")
-    first = np.zeros(len(image.topic_chunks), np.int64)
+    ids = np.frombuffer(b"".join([image.topic_ids[number] for number in used.tolist()]), "V16")
+    first = np.zeros(len(image.topic_ids), np.int64)
     first[used] = np.arange(len(used)) * TOPIC_CHUNK_ROWS
     made: npt.NDArray[np.uint8] = ids[first[numbers] + topics % TOPIC_CHUNK_ROWS].view(np.uint8).reshape(-1, 16)
     return made
-
-
-def _ids_of(chunk: Sequence[Topic | None]) -> bytes:
-    try:
-        made = b"".join(map(_TOPIC_ID, chunk))  # type: ignore[arg-type]
-    except TypeError:
-        made = b"".join([ZERO if topic is None else topic.topic_id for topic in chunk])
-    return made.ljust(16 * TOPIC_CHUNK_ROWS, b"\0")
 
 
 def rows_with(chunks: Sequence[PartitionChunk], column: str, brokers: AbstractSet[int]) -> Rows:
@@ -363,10 +360,12 @@ def rows_with(chunks: Sequence[PartitionChunk], column: str, brokers: AbstractSe
 def _found(chunks: Sequence[PartitionChunk], column: str, brokers: list[int]) -> Iterator[Rows]:
     first = 0
     for chunk in chunks:
-        values = np.frombuffer(getattr(chunk, column), np.int32).reshape(-1, chunk.width)
-        matches = np.zeros(len(values), bool)
+        values = np.frombuffer(getattr(chunk, column), np.int32)
+        found = np.zeros(len(values), bool)
         for broker in brokers:
-            for place in range(chunk.width):
-                matches |= values[:, place] == broker
+            found |= values == broker
+        matches = found[:: chunk.width].copy()
+        for place in range(1, chunk.width):
+            matches |= found[place :: chunk.width]
         yield np.flatnonzero(matches) + first
         first += len(chunk)

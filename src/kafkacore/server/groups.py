@@ -117,7 +117,7 @@ class Groups:
         if delta is not None and delta.topics_deleted:
             gone = [(name, topic_id) for topic_id, name in delta.topics_deleted.items()]
             self.runtime.tell(lambda shard, now_ms: shard.topics_deleted(gone, now_ms))
-        elif delta is not None and not delta.partition_rows:
+        elif delta is not None and not delta.most_rows:
             return
         leading = {each.index: each for each in self._led_by(image.topic(OFFSETS_TOPIC))}
         for index in self._led - leading.keys():

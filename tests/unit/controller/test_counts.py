@@ -43,7 +43,7 @@ def test_elections_are_counted_by_their_kind(before, few, monkeypatch):
         topic("new", 21),
         partition(21, 0, replicas=[3], isr=[3], leader=3),
     )
-    counted.leaders_changed(before, image, delta.partition_rows)
+    counted.leaders_changed(before, image, delta)
     assert (counted.unclean_elections, counted.elections_from_elr) == (1, 1)
 
 
@@ -53,5 +53,5 @@ def test_row_of_another_topic_is_no_election(before, few, monkeypatch):
     counted = Counts()
     records = [topic("new", 21), *[partition(21, number, replicas=[9], isr=[9], leader=9) for number in range(4)]]
     image, delta = after(before, RemoveTopicRecord(topic_id=uuid(20)), *records)
-    counted.leaders_changed(before, image, delta.partition_rows)
+    counted.leaders_changed(before, image, delta)
     assert (counted.unclean_elections, counted.elections_from_elr) == (0, 0)

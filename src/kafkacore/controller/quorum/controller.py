@@ -386,8 +386,8 @@ class QuorumController:
         if delta is None or (delta.configs and any(kind == BROKER for kind, _ in delta.configs)):
             self._adopt_config(image)
         self._on_root(image, delta)
-        if delta is not None and delta.partition_rows:
-            self.counts.leaders_changed(before, image, delta.partition_rows)
+        if delta is not None and delta.most_rows:
+            self.counts.leaders_changed(before, image, delta)
 
     def _adopt_config(self, image: MetadataImage) -> None:
         """Dynamic settings of this node and of all nodes count like those of its server.properties (KIP-226)."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from collections.abc import Set as AbstractSet
 from typing import Final
 
+from kafkacore.metadata.delta import MetadataDelta
 from kafkacore.metadata.image import MetadataImage
 from kafkacore.metadata.partitions import CHUNK_ROWS, NO_LEADER, PartitionChunk
 from kafkacore.runtime.sampling import Distribution
@@ -24,9 +24,9 @@ class Counts:
         self.unclean_elections = 0  # of leaders that were in neither ISR nor ELR
         self.elections_from_elr = 0
 
-    def leaders_changed(self, before: MetadataImage, after: MetadataImage, rows: AbstractSet[int]) -> None:
-        """Counts the elections between two roots; `rows` are the new and changed ones."""
-        for row in rows if len(rows) <= FEW_ROWS else _candidates(before, after):
+    def leaders_changed(self, before: MetadataImage, after: MetadataImage, delta: MetadataDelta) -> None:
+        """Counts the elections between two roots."""
+        for row in delta.partition_rows if delta.most_rows <= FEW_ROWS else _candidates(before, after):
             number, index = divmod(row, CHUNK_ROWS)
             if number < len(before.partition_chunks) and index < len(before.partition_chunks[number]):
                 self._count(before.partition_chunks[number], after.partition_chunks[number], index)
@@ -52,6 +52,9 @@ def _candidates(before: MetadataImage, after: MetadataImage) -> Iterator[int]:
             continue
         leaders = np.frombuffer(new.leader, np.int32)[: len(old)]
         rows = np.flatnonzero((leaders != np.frombuffer(old.leader, np.int32)) & (leaders != NO_LEADER))
-        isr = np.frombuffer(old.isr, np.int32).reshape(-1, old.width)[rows]
-        for index in rows[~(isr == leaders[rows, None]).any(axis=1)].tolist():
+        leaders, isr = leaders[rows], np.frombuffer(old.isr, np.int32)
+        outside = np.ones(len(rows), bool)
+        for place in range(old.width):
+            outside &= isr[place :: old.width][rows] != leaders
+        for index in rows[outside].tolist():
             yield number * CHUNK_ROWS + index

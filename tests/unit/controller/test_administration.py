@@ -7,9 +7,10 @@ import time
 import pytest
 
 from controllers import Caller
-from kafkacore.controller.quorum import quotas
+from kafkacore.controller.quorum import configuration, quotas
+from kafkacore.controller.quorum.decisions import MAX_RECORDS_PER_USER_OP
 from kafkacore.metadata.image import EMPTY_IMAGE
-from kafkacore.protocol.errors import ErrorCode
+from kafkacore.protocol.errors import ErrorCode, KafkaError
 from kafkacore.protocol.messages import (
     AlterClientQuotasRequest,
     AlterConfigsRequest,
@@ -123,5 +124,40 @@ def test_unknown_feature_is_refused_at_level_0_too(run) -> None:
         response = await harness.controller.update_features(caller, made(timeout_ms=1000, feature_updates=[update]))
         assert response.error_code == ErrorCode.INVALID_UPDATE_VERSION
         assert "no.such.feature" in response.error_message
+
+    run(story)
+
+
+def test_request_with_too_many_changes_is_refused_when_the_limit_is_passed(run, monkeypatch) -> None:
+    decided = []
+    entries = 3 * MAX_RECORDS_PER_USER_OP
+    check = quotas._check_entity
+    monkeypatch.setattr(quotas, "_check_entity", lambda *asked: decided.append(1) or check(*asked))
+    made = AlterClientQuotasRequest
+    ops = [made.OpData(key="producer_byte_rate", value=1.0)]
+    asked = made(
+        entries=[
+            made.EntryData(entity=[made.EntityData(entity_type="user", entity_name=f"u{number}")], ops=ops)
+            for number in range(entries)
+        ]
+    )
+    with pytest.raises(KafkaError) as refused:
+        quotas.alter_client_quotas(EMPTY_IMAGE, asked)
+    assert refused.value.code == ErrorCode.POLICY_VIOLATION
+    assert len(decided) == MAX_RECORDS_PER_USER_OP + 1
+
+    async def story(harness):
+        checked = []
+        monkeypatch.setattr(configuration, "check_resource", lambda *asked: checked.append(1))
+        made = IncrementalAlterConfigsRequest
+        configs = [made.AlterableConfig(name="key", config_operation=SET, value="x")]
+        resources = [
+            made.AlterConfigsResource(resource_type=CLIENT_METRICS, resource_name=f"m{number}", configs=configs)
+            for number in range(entries)
+        ]
+        with pytest.raises(KafkaError) as refused:
+            await harness.controller.incremental_alter_configs(Caller(), made(resources=resources))
+        assert refused.value.code == ErrorCode.POLICY_VIOLATION
+        assert len(checked) == MAX_RECORDS_PER_USER_OP + 1
 
     run(story)

@@ -74,6 +74,7 @@ class ConfigAlteration:
             except KafkaError as error:
                 result.error_code, result.error_message = error.code, str(error)
             results.append(result)
+            limit_records(len(self._records))  # here too: nothing else is decided about a request that is refused
         if self._image.elr_enabled:
             # The minimum ISR decides which replicas are eligible, so a change clears the ELR (KIP-966).
             self._records += [_clear_elr(record) for record in self._records if record.name == MIN_IN_SYNC_REPLICAS]

@@ -41,7 +41,6 @@ class LeaderElection:
             results = self._everywhere(kind)
         else:
             results = [self._topic(each.topic, each.partitions, kind) for each in request.topic_partitions]
-        limit_records(len(self._records))
         return Decision(self._records, ElectLeadersResponse(replica_election_results=results), atomic=False)
 
     def _everywhere(self, kind: int) -> list[Any]:
@@ -78,4 +77,5 @@ class LeaderElection:
         if record is None:
             return _FAILED[kind], _FAILED[kind].message
         self._records.append(record)
+        limit_records(len(self._records))
         return ErrorCode.NONE, None

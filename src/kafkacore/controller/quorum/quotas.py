@@ -54,7 +54,7 @@ def alter_client_quotas(image: MetadataImage, request: Any) -> Decision:
         except KafkaError as error:
             result.error_code, result.error_message = error.code, str(error)
         results.append(result)
-    limit_records(len(records))
+        limit_records(len(records))
     return Decision([] if request.validate_only else records, AlterClientQuotasResponse(entries=results))
 
 

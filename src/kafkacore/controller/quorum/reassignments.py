@@ -49,8 +49,8 @@ class Reassignment:
                 except KafkaError as error:
                     result.error_code, result.error_message = error.code, str(error)
                 topic_result.partitions.append(result)
+                limit_records(len(records))
             response.responses.append(topic_result)
-        limit_records(len(records))
         return Decision(records, response)
 
     def _alter_once(self, name: str, asked: Any, another_factor: bool) -> Message | None:

@@ -13,7 +13,7 @@ NAMES: Final = {SET: "SET", DELETE: "DELETE", APPEND: "APPEND", SUBTRACT: "SUBTR
 
 
 def changed(current: str | None, operation: int, given: str | None, default: str | None) -> str | None:
-    """The new value; None if the setting is not set (any more).
+    """The new value; None if the setting is not or no longer set.
 
     Entries are added to, and removed from, the `default` of a list that is not set yet.
     """

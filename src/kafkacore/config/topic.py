@@ -91,7 +91,7 @@ class TopicConfig(TopicKeys):
         return described(self.keys, name, value, synonyms)
 
     def notes(self) -> Iterator[str]:
-        """One line for each setting that is unknown, not allowed any more, or has no effect here."""
+        """One line for each setting that is unknown, no longer allowed, or has no effect here."""
         yield from notes(self.keys, self.overrides)
 
     def described_names(self) -> Iterator[str]:

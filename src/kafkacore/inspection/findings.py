@@ -1,4 +1,5 @@
-"""The findings about log directories. A problem stops a start or means lost data; the next start corrects a remark."""
+"""The findings about log directories. A problem stops a start or means lost data; the next start mends a remark's
+cause."""
 
 from __future__ import annotations
 

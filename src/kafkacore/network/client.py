@@ -147,7 +147,7 @@ class NodeClient:
             task = asyncio.current_task()
             if not connecting.cancelled() or (task is not None and task.cancelling()):
                 raise
-            raise Disconnected(f"nobody connects to {self.host}:{self.port} any more") from None
+            raise Disconnected(f"this client no longer connects to {self.host}:{self.port}") from None
 
     def _connect_ended(self, task: asyncio.Task[_Connection]) -> None:
         if self._connecting is task:
@@ -364,7 +364,7 @@ class _Connection(asyncio.Protocol):
             waiting.future.set_exception(refused)
 
     def _refuse(self, problem: str) -> MalformedAnswerError:
-        """Closes the connection: what follows in the stream means nothing any more."""
+        """Closes the connection: what follows in the stream has no meaning."""
         error = MalformedAnswerError(f"{self._node} sent {problem}")
         LOG.warning("%s; the connection is closed", error)
         self._fail_all(error)

@@ -263,7 +263,7 @@ class Raft:
         return self.replica.effects.take()
 
     def is_moot(self, sync: Sync) -> bool:
-        """The log was truncated after `take_sync` returned `sync`: the sync proves nothing any more."""
+        """The log was truncated after `take_sync` returned `sync`: the sync no longer proves anything."""
         return self.replica.syncs.is_moot(sync)
 
     def take_loaded_snapshot(self) -> OffsetAndEpoch | None:

@@ -302,7 +302,7 @@ class RaftDriver:
         self._set_timer()
 
     def _set_timer(self) -> None:
-        """A timer that is set for an earlier time stays: most deadlines move before they come."""
+        """A timer that is already set for an earlier time stays, because most deadlines move before they come."""
         due_ms = self.raft.next_tick_ms
         if self._timer is not None:
             if self._timer_ms <= due_ms:

@@ -201,7 +201,9 @@ class MemoryLog(LogEpochs):
     def append(self, data: bytes) -> None:
         for batch in Batches(data):
             if batch.base_offset != self.end_offset:
-                raise ValueError(f"a batch at {batch.base_offset} is appended at {self.end_offset}")
+                raise ValueError(
+                    f"the batch at {batch.base_offset} cannot be appended to a log that ends at {self.end_offset}"
+                )
             epoch = batch.partition_leader_epoch
             self.epochs.note(epoch, batch.base_offset)
             self._batches.append((batch.base_offset, batch.next_offset, epoch, bytes(batch.data)))

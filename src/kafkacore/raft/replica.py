@@ -221,7 +221,7 @@ class Replica:
         self.become(Follower(self.now_ms + self.config.fetch_timeout_ms))
 
     def lose_leader(self) -> None:
-        """This replica knows of no leader in its epoch any more."""
+        """This replica no longer knows a leader in its epoch."""
         self.term.leader_id = NOBODY
         self.become_unattached(self.epoch)
 

@@ -67,7 +67,7 @@ class Requests:
         return self._quiet_until.get(node_id, 0) > now_ms
 
     def next_ms(self, now_ms: int) -> int | None:
-        """When a deadline passes or a node is not left alone any more; None: never."""
+        """When a deadline passes or a node's quiet time ends; None: never."""
         times = [sent.deadline_ms for sent in self._in_flight.values()]
         times += [until for until in self._quiet_until.values() if until > now_ms]
         return min(times, default=None)

@@ -20,7 +20,7 @@ class Syncs:
         return (self._tail, self._log.end_offset) if self.durable_offset < self._log.end_offset else None
 
     def is_moot(self, sync: Sync) -> bool:
-        """The log was truncated after the sync was taken: the sync proves nothing any more."""
+        """The log was truncated after the sync was taken: the sync no longer proves anything."""
         return sync[0] != self._tail
 
     def done(self, sync: Sync) -> bool:

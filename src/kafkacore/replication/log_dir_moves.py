@@ -27,7 +27,7 @@ Replica = tuple[Uuid, int]
 
 
 class Move:
-    """The move of one replica. `finishing`: the rest is not interrupted any more. `ending`: it is not tried again."""
+    """The move of one replica. `finishing`: nothing interrupts the rest. `ending`: it is not tried again."""
 
     __slots__ = ("ending", "finishing", "path", "task", "told")
 

@@ -29,7 +29,7 @@ FORWARDS_AT_ONCE: Final = 64  # clients' requests at the controller; further one
 MAX_WAITING_FORWARDS: Final = 10_000
 _PRINCIPAL_VERSION: Final = 0
 # Asked twice, these answer that it is done already, or that there is nothing to do. They go to a new controller only
-# when the old one cannot answer any more.
+# when the old one can no longer answer.
 _ASKED_ONCE: Final = frozenset({
     ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.CREATE_PARTITIONS, ApiKey.ELECT_LEADERS,
     ApiKey.ALTER_PARTITION_REASSIGNMENTS, ApiKey.UNREGISTER_BROKER, ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER,

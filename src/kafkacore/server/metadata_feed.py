@@ -83,6 +83,6 @@ class MetadataFeed:
             return
         try:
             work(*arguments)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the image is not what the log says any more
+        except Exception as error:  # noqa: BLE001 - whatever it is, the image no longer matches the log
             self._failed = True
             self._on_fault(error)

@@ -87,7 +87,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
             self.wake()
 
     def abandon(self) -> None:
-        """Drops everything: the machine is off. Coroutines end where they are, and reach nobody any more."""
+        """Drops everything: the machine is off. Coroutines end where they are, and nobody hears from them again."""
         if self._closed:
             return
         self._closed = True

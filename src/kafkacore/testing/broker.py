@@ -142,7 +142,7 @@ class Broker:
             return
         try:
             self._leave(node)
-        finally:  # after any error, an interrupt too: nothing else could stop the node any more
+        finally:  # after any error, an interrupt too: nothing else could stop the node later
             try:
                 node.stop()
             finally:
@@ -448,7 +448,7 @@ class DiskFault(Fault):
         until = time.monotonic() + timeout_seconds
         while self.hits < count:
             if time.monotonic() > until:
-                raise TimeoutError(f"{self!r}: not {count} within {timeout_seconds:g} s")
+                raise TimeoutError(f"{self!r}: did not happen {count} times within {timeout_seconds:g} s")
             time.sleep(_LOOK_SECONDS)  # native code counts the hits without a notification
 
 
@@ -464,6 +464,6 @@ def _now_ms() -> int:
 
 @atexit.register
 def _tidy_up() -> None:
-    """Removes the files of open brokers. The process ends, and cannot start threads for a clean stop any more."""
+    """Removes the files of open brokers. The process ends, and can no longer start threads for a clean stop."""
     for broker in tuple(_open):
         broker._closing.close()

@@ -85,7 +85,7 @@ class Fault:
             while self._hits < count:
                 left = until - time.monotonic()
                 if left <= 0:
-                    raise TimeoutError(f"{self!r}: not {count} within {timeout_seconds:g} s")
+                    raise TimeoutError(f"{self!r}: did not happen {count} times within {timeout_seconds:g} s")
                 self._changed.wait(left)
 
     def take(self) -> bool:

@@ -76,7 +76,7 @@ def test_waiter_goes_on_when_the_replica_gets_another_directory() -> None:
         await first
         future.set_result(SimpleNamespace(error_code=ErrorCode.NONE))
         assert Uuid(request.directories[0].id) == ONE
-        # The directory that the controller has taken is not the replica's any more.
+        # The replica is no longer in the directory that the controller has taken over.
         assert await controller.answer() == OTHER
         await second
 

@@ -1,7 +1,7 @@
 """The placement of new replicas: striped over racks and brokers, as Kafka's StripedReplicaPlacer does it.
 
-Each partition begins one broker further. The stripes are shuffled again when each broker was first once. Racks take
-turns, and a fenced broker is never the first replica.
+Each partition begins one broker further. When each broker has been first once, the stripes are shuffled again. Racks
+take turns, and a fenced broker is never the first replica.
 """
 
 from __future__ import annotations

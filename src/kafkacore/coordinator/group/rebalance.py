@@ -264,7 +264,7 @@ def give_assignments(core: Core, group: ClassicGroup, error: ErrorCode) -> None:
         parked, member.awaiting_sync = member.awaiting_sync, None
         if parked is not None:
             parked.answer(sync_response(group, member) if agreed else SyncGroupResponse(error_code=error))
-            # A session may have run out while its SyncGroup was parked; then it has no deadline any more.
+            # A session may have run out while its SyncGroup was parked; then it no longer has a deadline.
             extend_session(core, member)
 
 

@@ -46,7 +46,7 @@ class RaftConfig(NamedTuple):
     fetch_max_bytes: int = messages.FETCH_MAX_BYTES
     fetch_snapshot_max_bytes: int = messages.FETCH_MAX_BYTES
     max_batch_bytes: int = control.MAX_BATCH_BYTES
-    append_linger_ms: int = 25
+    append_linger_ms: int = 0
 
 
 class Replica:

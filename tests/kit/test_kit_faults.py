@@ -255,7 +255,7 @@ def test_each_disk_fault_ends_by_itself(broker) -> None:
     assert syncs.hits == 0
     broker.node.broker.replicas.by_name("t", 0).flush_soon()
     syncs.wait_for_hits()
-    with pytest.raises(TimeoutError, match="not 1000 within"):
+    with pytest.raises(TimeoutError, match="did not happen 1000 times within"):
         syncs.wait_for_hits(1000, timeout_seconds=0.01)
 
 

@@ -15,6 +15,8 @@ from kafkacore.raft.voters import Endpoints, ReplicaKey, Voter, VoterSet
 from kafkacore.runtime.world import World
 from kafkacore.server.lanes import RAFT, controller_lanes
 from kafkacore.server.metadata_store import MetadataStore
+from kafkacore.server.own_cluster import OwnCluster
+from kafkacore.storage import meta_properties
 
 THREADS: Final = 2  # one syncs the log, one writes votes and snapshots
 
@@ -70,6 +72,8 @@ class MetadataReplica:
         self._snapshotter: Snapshotter | None = None
         listener = config.controller_listener_names[0]
         self.lanes = controller_lanes(config, world.random, world.connect)
+        self._me, self._bootstrap = me, frozenset(quorum.bootstrap)
+        where = meta_properties.path_in(config.metadata_log_dir)
         self.raft = RaftDriver(
             RaftConfig(
                 node_id=me.replica_id,
@@ -95,13 +99,22 @@ class MetadataReplica:
             store.state,
             decode=decode_batch,
             persist=store.persist,
-            network=self.lanes[RAFT],
+            network=OwnCluster(self.lanes[RAFT], cluster_id, where, self._other_controllers, on_fault),
             executor=self._executor,
             random=world.random,
             now_ms=self.now_ms,
             wall_ms=environment.wall_ms,
             on_fault=on_fault,
         )
+
+    def _other_controllers(self) -> set[tuple[str, int]]:
+        """The other voters; the bootstrap servers while no voter is known. On the loop, after the start."""
+        voters = self.raft.raft.voters.latest.voters()
+        if not voters:
+            return set(self._bootstrap)
+        listener = self._config.controller_listener_names[0]
+        found = {voter.endpoint(listener) for voter in voters if voter.key.replica_id != self._me.replica_id}
+        return {each for each in found if each is not None}
 
     def wall_ms(self) -> int:
         return self._environment.wall_ms()

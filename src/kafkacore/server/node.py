@@ -48,6 +48,7 @@ from kafkacore.storage.clean_shutdown import NO_EPOCH
 from kafkacore.storage.cleaner import LogCleaner, cleaner_settings
 from kafkacore.storage.directories import NodeDirectories, open_directories
 from kafkacore.storage.directory_lock import DirectoryLocks
+from kafkacore.storage.errors import LogDirectoryError
 from kafkacore.storage.log_manager import LogManager
 from kafkacore.storage.log_upkeep import LogUpkeep, intervals_from
 
@@ -503,7 +504,7 @@ class Node:
     def _failed(self, error: BaseException) -> None:
         """Runs on any thread. This node cannot go on; its owner stops it."""
         # Faults of data or system explain themselves; for any other error the log shows where it came from.
-        where = None if isinstance(error, (MetadataError, OSError, RegistrationRefused)) else error
+        where = None if isinstance(error, (MetadataError, OSError, LogDirectoryError, RegistrationRefused)) else error
         LOG.critical("node %d cannot go on: %s", self.config.node_id, error, exc_info=where)
         self.fault = error
         try:

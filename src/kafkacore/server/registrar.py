@@ -12,7 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from kafkacore.protocol.errors import ErrorCode, KafkaError
+from kafkacore.protocol.errors import ErrorCode, KafkaError, UnsupportedVersionError
 from kafkacore.protocol.messages import Message
 from kafkacore.protocol.response_errors import error_of_peer
 from kafkacore.protocol.uuid import Uuid
@@ -145,6 +145,11 @@ class Registrar:
         lifecycle = self.lifecycle
         try:
             answer = await self._send(lifecycle.registration())
+        except UnsupportedVersionError as error:
+            raise RegistrationRefused(
+                f"broker {lifecycle.node_id} cannot register: {error}. Check that the quorum's addresses are those of "
+                "controllers, and that their release is 3.9 or later"
+            ) from error
         except (KafkaError, OSError) as error:
             self._problem = str(error) or self._problem
             LOG.info("broker %d could not register: %s", lifecycle.node_id, error)

@@ -112,6 +112,7 @@ class FileLog(LogEpochs):
             raise MetadataLogError(
                 f"{len(data)} bytes of metadata records do not fit a segment of {self._segment_bytes}: raise {_KEY}"
             )
+        self._check_online()
         if result.error:
             raise MetadataLogError(f"the metadata log refused an append: {ErrorCode(result.error).name}")
         for batch in batches:
@@ -152,7 +153,15 @@ class FileLog(LogEpochs):
 
     def _check_synced(self, until: int) -> None:
         if self._handle.synced_offset < until:
+            self._check_online()
             raise MetadataLogError(f"the metadata log is not synced up to {until}: its directory is offline")
+
+    def _check_online(self) -> None:
+        if error := self._directory.offline_errno:
+            raise MetadataLogError(
+                f"the metadata log's directory {self._directory.path} has failed: {os.strerror(error)}; put that "
+                "right, and start the node again"
+            )
 
     def truncate(self, end_offset: int) -> None:
         self._recent.truncate(end_offset)

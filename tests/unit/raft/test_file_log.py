@@ -212,9 +212,9 @@ def test_sync_raises_when_the_directory_failed(place: Place) -> None:
     log = place.open()
     fill(log)
     place.directory.fail(errno.EIO)
-    with pytest.raises(OSError, match="offline"):
+    with pytest.raises(OSError, match="has failed: Input/output error"):
         synced(log)
-    with pytest.raises(OSError, match="offline"):
+    with pytest.raises(OSError, match="has failed: Input/output error"):
         log.flush()
     log.close()
 

@@ -1,0 +1,174 @@
+"""Whole nodes with a wrong id, a wiped, damaged or full disk, or a clock that jumps: each says what to do, the others
+go on, and nothing committed is lost."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from kafkacore.protocol.errors import ErrorCode
+from kafkacore.protocol.uuid import Uuid
+from kafkacore.simulation.cluster import DIRECTORY, SimulatedCluster
+from kafkacore.simulation.node import SimulatedNode, State
+from kafkacore.storage import meta_properties
+from kafkacore.storage.meta_properties import MetaProperties
+from seeds import SEED
+from simulated_clusters import alter_cluster, commit, elected, is_in_every_image
+
+OTHER_CLUSTER = "AAAAAAAAAAAAAAAAAAAAAQ"
+METADATA = f"{DIRECTORY}/__cluster_metadata-0"
+DAY_MS = 86_400_000
+
+
+def change_identity(node: SimulatedNode, **changes: object) -> MetaProperties:
+    """Returns what the file held before."""
+    if node.disk.is_dead:
+        node.disk.restart(SEED & 0xFFFF)
+    found = meta_properties.read(DIRECTORY, node.disk)
+    assert found is not None
+    meta_properties.write(DIRECTORY, found._replace(**changes), 0, node.disk)
+    return found
+
+
+def failed(cluster: SimulatedCluster, node: SimulatedNode) -> str:
+    """The message with which the node ended."""
+    cluster.run_until(lambda: node.state is State.FAILED, 30, f"the end of {node.name}")
+    assert node.error is not None
+    return str(node.error)
+
+
+def wait_for_everyone(cluster: SimulatedCluster, text: str) -> None:
+    cluster.run_until(lambda: is_in_every_image(cluster, text), 60, "the same image everywhere")
+
+
+@pytest.mark.parametrize("static", [True, False], ids=["static-voters", "dynamic-voters"])
+@pytest.mark.parametrize("role", ["controller", "broker"])
+def test_node_of_another_cluster_ends_with_both_sides_named(role: str, static: bool) -> None:
+    with SimulatedCluster(SEED, controllers=3, brokers=1, static=static) as cluster:
+        stranger = cluster[3 if role == "controller" else 4]
+        found = change_identity(stranger, cluster_id=OTHER_CLUSTER)
+        cluster.start()
+        told = failed(cluster, stranger)
+        assert f"{DIRECTORY}/meta.properties: this node has cluster.id={OTHER_CLUSTER}" in told
+        others = [each for each in (1, 2, 3) if each != stranger.node_id]
+        assert all(f"node-{each}:9093" in told for each in others)
+        assert "INCONSISTENT_CLUSTER_ID" in told and "controller.quorum.bootstrap.servers" in told
+        commit(cluster, "1000")
+        assert all(cluster[each].state is State.RUNNING for each in others)
+        change_identity(stranger, cluster_id=found.cluster_id)
+        stranger.start()
+        commit(cluster, "2000")
+        wait_for_everyone(cluster, "2000")
+        assert stranger.state is State.RUNNING
+
+
+def test_node_waits_when_one_controller_refuses_its_cluster_and_the_other_is_off() -> None:
+    with SimulatedCluster(SEED, controllers=3) as cluster:
+        change_identity(cluster[3], cluster_id=OTHER_CLUSTER)
+        cluster.start([cluster[1], cluster[3]])
+        cluster.run_for(30)
+        assert [cluster[each].state for each in (1, 3)] == [State.RUNNING, State.RUNNING]
+        cluster[2].start()
+        failed(cluster, cluster[3])
+        commit(cluster, "1000")
+
+
+def test_directory_of_another_node_is_refused() -> None:
+    with SimulatedCluster(SEED, controllers=3) as cluster:
+        change_identity(cluster[3], node_id=2)
+        cluster.start()
+        told = failed(cluster, cluster[3])
+        assert "meta.properties" in told and "node.id" in told
+        commit(cluster, "1000")
+
+
+def test_voter_with_another_directory_id_follows_as_a_new_replica() -> None:
+    with SimulatedCluster(SEED, controllers=3) as cluster:
+        cluster.start()
+        commit(cluster, "1000")
+        changed = next(node for node in cluster.controllers if node is not elected(cluster))
+        changed.kill()
+        change_identity(changed, directory_id=Uuid(b"a new directory!"))
+        commit(cluster, "2000")
+        changed.start()
+        wait_for_everyone(cluster, "2000")
+        assert changed.raft is not None
+        assert not changed.raft.is_voter
+
+
+@pytest.mark.parametrize("static", [True, False], ids=["static-voters", "dynamic-voters"])
+def test_voter_gets_everything_again_when_its_metadata_log_is_gone(static: bool) -> None:
+    with SimulatedCluster(SEED, controllers=3, static=static) as cluster:
+        cluster.start()
+        for value in ("1000", "2000"):
+            commit(cluster, value)
+        wiped = next(node for node in cluster.controllers if node is not elected(cluster))
+        wiped.kill()
+        wiped.disk.restart(SEED & 0xFFFF)
+        for name in wiped.disk.list(METADATA):
+            wiped.disk.unlink(f"{METADATA}/{name}")
+        wiped.start()
+        commit(cluster, "3000")
+        wait_for_everyone(cluster, "3000")
+
+
+def test_voter_gets_the_end_of_its_log_again_when_that_is_damaged(caplog: pytest.LogCaptureFixture) -> None:
+    with SimulatedCluster(SEED, controllers=3) as cluster:
+        cluster.start()
+        for value in ("1000", "2000", "3000"):
+            commit(cluster, value)
+        damaged = next(node for node in cluster.controllers if node is not elected(cluster))
+        wait_for_everyone(cluster, "3000")
+        damaged.stop()
+        cluster.run_until(lambda: damaged.state is State.OFF, 60, "an orderly stop")
+        damaged.disk.restart(SEED & 0xFFFF)
+        (name,) = (each for each in damaged.disk.list(METADATA) if each.endswith(".log"))
+        path = f"{METADATA}/{name}"
+        data = bytearray(damaged.disk.read(path))
+        end = data.rindex(b"3000")
+        data[len(data) // 3] ^= 0xFF
+        damaged.disk.write(path, bytes(data))
+        damaged.start()
+        commit(cluster, "4000")
+        wait_for_everyone(cluster, "4000")
+        assert f"{METADATA}: " in caplog.text and "bytes that no whole batch covers were cut off" in caplog.text
+        assert damaged.disk.read(path)[:end] == elected(cluster).disk.read(path)[:end]
+
+
+def test_another_controller_leads_when_the_disk_of_the_active_one_is_full() -> None:
+    with SimulatedCluster(SEED, controllers=3) as cluster:
+        cluster.start()
+        commit(cluster, "1000")
+        full = elected(cluster)
+        full.disk.fail("write", errno.ENOSPC)
+        answer = cluster.ask(full.node_id, alter_cluster("2000"), 5).responses[0]
+        assert answer.error_code == ErrorCode.UNKNOWN_SERVER_ERROR  # as Apache Kafka's controller answers
+        told = failed(cluster, full)
+        assert f"{DIRECTORY} has failed: No space left on device; put that right, and start the node again" in told
+        commit(cluster, "2000")
+        assert elected(cluster) is not full
+        full.disk.restart(SEED & 0xFFFF)
+        full.start()
+        commit(cluster, "3000")
+        wait_for_everyone(cluster, "3000")
+
+
+@pytest.mark.parametrize("jump_ms", [DAY_MS, -DAY_MS], ids=["forward", "back"])
+def test_clock_that_jumps_changes_neither_the_leader_nor_a_session(jump_ms: int) -> None:
+    with SimulatedCluster(SEED, controllers=3, brokers=1) as cluster:
+        cluster.start()
+        commit(cluster, "1000")
+        broker = cluster[4]
+        cluster.run_until(lambda: broker.state is State.RUNNING, 60, "a broker")
+        active = elected(cluster)
+        assert active.raft is not None
+        epoch = active.raft.epoch
+        for node in cluster:
+            node.set_clock(jump_ms=jump_ms)
+            cluster.run_for(1)
+        commit(cluster, "2000")
+        wait_for_everyone(cluster, "2000")
+        assert active.is_active_controller and active.raft.epoch == epoch
+        image = active.controller_image
+        assert image is not None and image.is_active(4)

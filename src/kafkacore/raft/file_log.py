@@ -77,6 +77,10 @@ class FileLog(LogEpochs):
             self.epochs.note(epoch, start)
         # A crash between receiving a snapshot and emptying the log leaves one that the snapshot replaces.
         ids = self._snapshots.ids()
+        # The file of the first segment keeps records that a trim has removed; their epochs are forgotten for good.
+        kept = self.epochs.entries()[0][1] if self.epochs else 0
+        if kept > self.start_offset and any(each.offset >= kept for each in ids):
+            self.trim(kept)
         self._end_offset = self._handle.end_offset
         if ids and replaces_log(ids[-1], self):
             self.begin_at_snapshot(ids[-1])

@@ -168,6 +168,23 @@ def test_trim_removes_records_below_a_snapshot(place: Place) -> None:
     log.close()
 
 
+def test_trimmed_records_stay_away_after_a_restart_when_their_segment_is_kept(place: Place) -> None:
+    log = place.open()
+    fill(log)
+    snapshot_id = OffsetAndEpoch(6, 2)
+    log.write_snapshot(snapshot_id, 0, b"contents")
+    log.finish_snapshot(snapshot_id)
+    log.trim(6)
+    log.close()
+    # The next change of the epochs writes their file, without those below the start.
+    (place.path / "__cluster_metadata-0" / "leader-epoch-checkpoint").write_text("0\n1\n5 6\n")
+    again = place.open()
+    assert (again.start_offset, again.end_offset) == (6, 10)
+    # A leader that answered (0, 0) here would name committed records of its followers wrong.
+    assert again.end_offset_for_epoch(1) == snapshot_id
+    again.close()
+
+
 def synced(log: FileLog) -> None:
     """Waits for the sync that `begin_sync` begins, as a loop does."""
     bell = log.begin_sync()

@@ -115,8 +115,10 @@ def test_new_replica_learns_the_metadata_from_a_snapshot_of_the_other_kind(mixed
     assert all(int(path.stem) > 0 for path in other.glob("*.log")), "the new replica has fetched the log from its start"
     ids = {path.name for path in other.glob("*.checkpoint")} - {"00000000000000000000-0000000000.checkpoint"}
     assert ids, "the new replica has no snapshot"
+    names.append(quorum.create_topic())
     quorum.wait_visible(names)
-    quorum.assert_logs_agree(quorum.describe(1).high_watermark)
+    # Snapshots replace the log all the time, so few batches may be left.
+    quorum.assert_logs_agree(quorum.describe(1).high_watermark, at_least=1)
 
 
 @pytest.mark.parametrize("release", APACHE)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 
 import pytest
 
 from kafkacore.simulation.cluster import SimulatedCluster, SimulationTimeout, running
 from kafkacore.simulation.node import State
 from seeds import SEED
-from simulated_clusters import commit, elected, is_in_every_image
+from simulated_clusters import commit, elected, is_in_every_image, told_with_other_orders_of_sets
 
 # Two interpreters whose sets have different orders run this, and print the hash of the trace.
 STORY = """
@@ -117,14 +115,5 @@ def test_clocks_that_run_at_different_rates_elect() -> None:
 
 def test_seed_repeats_the_run_when_sets_have_another_order() -> None:
     assert story(SEED) != story(SEED + 1)
-    paths = os.pathsep.join(each for each in sys.path if each)
-    here = os.pathsep.join((os.path.dirname(__file__), paths))
-    hashes = [
-        subprocess.run(
-            [sys.executable, "-c", STORY.format(seed=SEED)],
-            env={**os.environ, "PYTHONHASHSEED": order, "PYTHONPATH": here},
-            capture_output=True, text=True, check=True, timeout=60,
-        ).stdout
-        for order in ("1", "2")
-    ]  # fmt: skip
+    hashes = told_with_other_orders_of_sets(STORY.format(seed=SEED), os.path.dirname(__file__), 60)
     assert hashes[0] == hashes[1] == f"{story(SEED)}\n"

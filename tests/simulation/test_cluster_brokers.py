@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -17,6 +15,7 @@ from kafkacore.simulation.cluster import SimulatedCluster, running
 from kafkacore.simulation.machine import WALL_MS
 from kafkacore.simulation.node import State
 from seeds import SEED
+from simulated_clusters import told_with_other_orders_of_sets
 
 STORY = """
 from test_cluster_brokers import story
@@ -218,14 +217,5 @@ def test_combined_nodes_serve(combined: int) -> None:
 
 
 def test_seed_repeats_a_run_with_brokers_when_sets_have_another_order() -> None:
-    paths = os.pathsep.join(each for each in sys.path if each)
-    here = os.pathsep.join((os.path.dirname(__file__), paths))
-    hashes = [
-        subprocess.run(
-            [sys.executable, "-c", STORY.format(seed=SEED)],
-            env={**os.environ, "PYTHONHASHSEED": order, "PYTHONPATH": here},
-            capture_output=True, text=True, check=True, timeout=100,
-        ).stdout
-        for order in ("1", "2")
-    ]  # fmt: skip
+    hashes = told_with_other_orders_of_sets(STORY.format(seed=SEED), os.path.dirname(__file__), 100)
     assert hashes[0] == hashes[1] == f"{story(SEED)}\n"

@@ -1,6 +1,10 @@
-"""Steps that several tests of simulated clusters take: an election, a change, and a comparison of the images."""
+"""Steps that several tests of simulated clusters take: an election, a change, comparisons of images and of runs."""
 
 from __future__ import annotations
+
+import os
+import subprocess
+import sys
 
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import IncrementalAlterConfigsRequest
@@ -52,3 +56,18 @@ def is_in_every_image(cluster: SimulatedCluster, text: str) -> bool:
     return all(
         image is not None and image.config(BROKER_RESOURCE, "").get("log.retention.ms") == text for image in images
     )
+
+
+def told_with_other_orders_of_sets(program: str, directory: str, limit_s: float) -> list[str]:
+    """Runs a program in two interpreters whose sets have different orders, and returns what each printed. `directory`
+    holds the modules that it imports beside ours."""
+    paths = os.pathsep.join(each for each in sys.path if each)
+    here = os.pathsep.join((directory, paths))
+    return [
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, "PYTHONHASHSEED": order, "PYTHONPATH": here},
+            capture_output=True, text=True, check=True, timeout=limit_s,
+        ).stdout
+        for order in ("1", "2")
+    ]  # fmt: skip

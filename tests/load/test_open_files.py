@@ -32,12 +32,19 @@ def test_node_serves_its_clients_when_connections_take_every_file_descriptor(tmp
         with contextlib.ExitStack() as held, HonestClient(node.bootstrap, node.pid, questions) as honest:
             attacker = held.enter_context(Line(node.bootstrap))
             host, port = node.bootstrap.rsplit(":", 1)
-            for _ in range(2 * OPEN_FILES):
+            address = (host, int(port))
+
+            def descriptors_are_taken() -> bool:
+                held.enter_context(socket.create_connection(address, timeout=30))
+                # An acceptor looks at the number of a new descriptor: a few below it may be free again.
+                return open_files(node) >= FOR_CONNECTIONS - 16
+
+            # One after another: the system makes a client wait for a second or more whose SYN meets a full backlog.
+            wait_until(descriptors_are_taken, what="connections that take every descriptor")
+            for _ in range(OPEN_FILES):
                 one = held.enter_context(socket.socket())
                 one.setblocking(False)
-                one.connect_ex((host, int(port)))
-            # An acceptor looks at the number of a new descriptor: a few below it may be free again.
-            wait_until(lambda: open_files(node) >= FOR_CONNECTIONS - 16, what="connections that take every descriptor")
+                one.connect_ex(address)
             assert open_files(node) < OPEN_FILES - 20  # the reserve of logs
             honest.go_on(50)
             honest.check()

@@ -4,16 +4,18 @@ Each kind leads in turn, through SIGKILL of the active controller. Topics are cr
 lost. The metadata logs hold the same bytes.
 """
 
+import re
 import subprocess
 from functools import partial
 
 import pytest
 from confluent_kafka import Producer
 
+import quorums
 from brokers import APACHE
 from kafka_tools import Outcome
-from processes import ROOT, wait_until
-from quorums import LIMIT_S, OURS, MixedQuorum
+from processes import ROOT
+from quorums import OURS, MixedQuorum
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -30,7 +32,7 @@ def change_voters(quorum, run, *arguments):
         outcome = run("--bootstrap-controller", quorum.addresses[quorum.leader()], *arguments)
         return outcome.exit == 0 or print(outcome)
 
-    wait_until(done, LIMIT_S, " ".join(map(str, arguments)))
+    quorum.wait(done, " ".join(map(str, arguments)))
 
 
 def ours(*arguments):
@@ -132,6 +134,18 @@ def test_controller_joins_a_quorum_of_the_other_kind_by_itself(mixed_quorum, fir
         overrides={"controller.quorum.auto.join.enable": "true"},
     )
     quorum.start_later(2)
-    wait_until(lambda: set(quorum.voters()) == {1, 2}, LIMIT_S, "controller 2 among the voters")
+    quorum.wait(lambda: set(quorum.voters()) == {1, 2}, "controller 2 among the voters")
     quorum.wait_visible([quorum.create_topic()])
     quorum.assert_logs_agree(quorum.wait_equal())
+
+
+def test_wait_shows_each_member_when_it_runs_out(mixed_quorum, monkeypatch):
+    quorum = mixed_quorum("apache-4.3", dynamic=True, first={1: OURS})
+    quorum.controllers[1].kill()
+    monkeypatch.setattr(quorums, "LIMIT_S", 0.1)
+    with pytest.raises(TimeoutError, match="an active controller did not happen within 0.1 s") as raised:
+        quorum.leader()
+    text = str(raised.value)
+    assert re.search(r'kafkacore 1: exited with -9; quorum-state: {.*"leaderEpoch":1.*', text)
+    assert "kafkacore.raft: epoch 1: candidate -> leader" in text
+    assert re.search(r"kafkacore 100: pid \d+ is alive; quorum-state: .*\n.*unattached -> follower", text)

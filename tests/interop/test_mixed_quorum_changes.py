@@ -8,8 +8,8 @@ import subprocess
 import pytest
 
 from brokers import APACHE
-from processes import ROOT, wait_until
-from quorums import LIMIT_S, OURS, MixedQuorum
+from processes import ROOT
+from quorums import OURS, MixedQuorum
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -49,7 +49,7 @@ def upgrade(quorum, tools, tool):
         )
         return finished.returncode == 0 or print(finished)
 
-    wait_until(done, LIMIT_S, "kraft.version 1")
+    quorum.wait(done, "kraft.version 1")
 
 
 @pytest.mark.parametrize(("of_ours", "tool"), [(True, "kafkas-tool"), (False, "kafkas-tool"), (True, "our-tool")])
@@ -63,7 +63,7 @@ def test_static_voters_of_both_kinds_become_dynamic(mixed_quorum, tools_of_eithe
         described = quorum.describe(quorum.leader())
         return described and all(bytes(each.replica_directory_id) != bytes(16) for each in described.current_voters)
 
-    wait_until(known, LIMIT_S, "the directory ids of all voters")
+    quorum.wait(known, "the directory ids of all voters")
     directories = quorum.voters()
     leader = quorum.leader()
     quorum.controllers[leader].kill()
@@ -96,13 +96,13 @@ def test_new_replica_learns_the_metadata_from_a_snapshot_of_the_other_kind(mixed
         found = [path.name for path in metadata.glob("*.checkpoint")]
         return [name for name in found if not name.startswith("0000000000000000000")] if names else []
 
-    wait_until(snapshots, LIMIT_S, "a snapshot of the leader")
+    quorum.wait(snapshots, "a snapshot of the leader")
 
     def no_log_from_the_start():
         quorum.create_topic()
         return min(int(path.stem) for path in metadata.glob("*.log")) > 0
 
-    wait_until(no_log_from_the_start, LIMIT_S, "a log of the leader that begins after its snapshot")
+    quorum.wait(no_log_from_the_start, "a log of the leader that begins after its snapshot")
     quorum.start_later(2)
 
     def followed():
@@ -110,7 +110,7 @@ def test_new_replica_learns_the_metadata_from_a_snapshot_of_the_other_kind(mixed
         ends = [each.log_end_offset for each in described.observers if each.replica_id == 2] if described else []
         return ends and ends[0] >= described.high_watermark - 1
 
-    wait_until(followed, LIMIT_S, "the new replica at the leader's end")
+    quorum.wait(followed, "the new replica at the leader's end")
     other = quorum.controllers[2].data / "__cluster_metadata-0"
     assert all(int(path.stem) > 0 for path in other.glob("*.log")), "the new replica has fetched the log from its start"
     ids = {path.name for path in other.glob("*.checkpoint")} - {"00000000000000000000-0000000000.checkpoint"}
@@ -142,7 +142,7 @@ def test_quorum_outlives_a_member_that_is_stopped_and_goes_on(mixed_quorum, rele
                     described = [quorum.describe(node_id) for node_id in others]
                     return any(each and each.leader_id in others for each in described)
 
-                wait_until(new_leader, LIMIT_S, "another leader than the stopped one")
+                quorum.wait(new_leader, "another leader than the stopped one")
             names.append(quorum.create_topic())
         finally:
             os.kill(child.pid, signal.SIGCONT)

@@ -15,7 +15,7 @@ from asking import ask
 from kafkacore.protocol.messages import CreateTopicsRequest, DescribeClusterRequest, DescribeQuorumRequest
 from kafkacore.protocol.uuid import Uuid
 from processes import free_ports, wait_until
-from quorums import METADATA, OURS, Member
+from quorums import METADATA, OURS, Member, members_seen
 
 LIMIT_S = 60
 TOPIC_EACH_S = 0.3
@@ -107,6 +107,15 @@ class ProcessCluster:
         except OSError:
             return None
 
+    def wait(self, condition, what):
+        """Waits for LIMIT_S at most; the error of a wait that runs out shows every member."""
+
+        def seen():
+            brokers = "\n".join(member.seen() for member in self.brokers.values())
+            return f"{members_seen(self.controllers, self.quorum)}\n{brokers}"
+
+        return wait_until(condition, LIMIT_S, what, seen)
+
     def quorum(self, node_id):
         """The metadata partition as one controller describes it; None while it is not the active one."""
         request = DescribeQuorumRequest(
@@ -131,7 +140,7 @@ class ProcessCluster:
                     return node_id
             return None
 
-        return wait_until(found, LIMIT_S, "an active controller")
+        return self.wait(found, "an active controller")
 
     def follower(self):
         leader = self.leader()
@@ -145,7 +154,7 @@ class ProcessCluster:
         return set()
 
     def wait_unfenced(self):
-        wait_until(lambda: self.unfenced() == set(self.brokers), LIMIT_S, "all brokers unfenced")
+        self.wait(lambda: self.unfenced() == set(self.brokers), "all brokers unfenced")
 
     def wait_equal(self):
         """Returns the high watermark, once every controller has what is committed below it."""
@@ -155,7 +164,7 @@ class ProcessCluster:
             answer = self.quorum(self.leader())
             return answer and all(voter.log_end_offset >= end for voter in answer.current_voters)
 
-        wait_until(caught_up, LIMIT_S, f"every controller at offset {end}")
+        self.wait(caught_up, f"every controller at offset {end}")
         return end
 
     def assert_logs_agree(self, end):

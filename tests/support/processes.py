@@ -39,12 +39,14 @@ def is_free(port):
         return True
 
 
-def wait_until(condition, timeout_s=30.0, what="the condition"):
-    """Returns the first true value of `condition()`; raises TimeoutError naming `what` after `timeout_s` seconds."""
+def wait_until(condition, timeout_s=30.0, what="the condition", seen=None):
+    """Returns the first true value of `condition()`; raises TimeoutError naming `what` after `timeout_s` seconds. The
+    error ends with the text of `seen()`: the state that there was instead."""
     deadline = time.monotonic() + timeout_s
     while not (value := condition()):
         if time.monotonic() > deadline:
-            raise TimeoutError(f"{what} did not happen within {timeout_s} s")
+            instead = f"\n{seen()}" if seen is not None else ""
+            raise TimeoutError(f"{what} did not happen within {timeout_s} s{instead}")
         time.sleep(POLL_S)
     return value
 

@@ -4,6 +4,7 @@
 serves the same configuration keys; only the program that runs on a directory differs.
 """
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -21,6 +22,7 @@ BROKER_ID = 100
 # a test more than one that it waits for.
 TIMEOUTS = {"controller.quorum.election.timeout.ms": "2000", "controller.quorum.fetch.timeout.ms": "4000"}
 LIMIT_S = 90
+LINES_OF_A_LOG = 25  # that a wait shows of each member when it runs out
 ELECTIONS = 30  # chance decides each of them
 
 
@@ -58,7 +60,8 @@ class Member:
             tools[self.kind].run("kafka-storage", *arguments)
 
     def start(self, address):
-        self.child = Child(self.command(), self.log)
+        # Our elections are in the log at INFO; Apache Kafka's are by ci/peers/log4j2.properties.
+        self.child = Child(self.command(), self.log, env=os.environ | {"KAFKACORE_LOG_LEVEL": "INFO"})
         self.child.wait_ready(lambda: accepts(address), APACHE_START_TIMEOUT_S, f"{self.kind} {self.node_id}")
 
     def kill(self):
@@ -69,6 +72,17 @@ class Member:
 
     def alive(self):
         return self.child is not None and self.child.alive()
+
+    def seen(self):
+        """Whether it lives, its vote on disk, and the last lines of its log."""
+        if self.child is None:
+            return f"--- {self.kind} {self.node_id}: never started"
+        exit_status = self.child.process.poll()
+        life = f"pid {self.child.pid} is alive" if exit_status is None else f"exited with {exit_status}"
+        vote = self.data / f"{METADATA}-0" / "quorum-state"
+        state = vote.read_text().strip() if vote.exists() else "no file"
+        tail = self.child.tail(LINES_OF_A_LOG)
+        return f"--- {self.kind} {self.node_id}: {life}; quorum-state: {state}; end of {self.log}:\n{tail}"
 
     def metadata_batches(self):
         """The bytes of each batch of its metadata log by base offset; a torn last one is left out."""
@@ -82,6 +96,12 @@ class Member:
                 found[int.from_bytes(data[at : at + 8], "big")] = data[at : at + size]
                 at += size
         return found
+
+
+def members_seen(members, describe):
+    """What a wait shows when it runs out: each member, and how each live one describes the quorum."""
+    described = [f"DescribeQuorum of {node_id}: {describe(node_id)}" for node_id in members if members[node_id].alive()]
+    return "\n".join([*described, *(member.seen() for member in members.values())])
 
 
 class MixedQuorum:
@@ -165,6 +185,14 @@ class MixedQuorum:
             if member.alive():
                 member.kill()
 
+    def wait(self, condition, what):
+        """Waits for LIMIT_S at most; the error of a wait that runs out shows every member."""
+
+        def seen():
+            return f"{members_seen(self.controllers, self.describe)}\n{self.broker.seen()}"
+
+        return wait_until(condition, LIMIT_S, what, seen)
+
     def describe(self, node_id):
         """The metadata partition in one controller's DescribeQuorum answer; None while it knows no leader."""
         request = DescribeQuorumRequest(
@@ -192,7 +220,7 @@ class MixedQuorum:
                     return node_id
             return None
 
-        return wait_until(found, LIMIT_S, "an active controller")
+        return self.wait(found, "an active controller")
 
     def make_leader_of_kind(self, ours):
         """Kills every controller of the other kind and starts them again; returns the leader, which is of this kind.
@@ -217,7 +245,7 @@ class MixedQuorum:
         )
 
     def next_leader(self, last):
-        return wait_until(lambda: (now := self.leader()) != last and now, LIMIT_S, f"another leader than {last}")
+        return self.wait(lambda: (now := self.leader()) != last and now, f"another leader than {last}")
 
     def create_topic(self):
         """Creates one topic through the broker, which forwards it to the active controller; returns its name."""
@@ -234,7 +262,7 @@ class MixedQuorum:
             # TOPIC_ALREADY_EXISTS: an earlier attempt was committed, and its answer was lost with a leader.
             return answer.topics[0].error_code in (0, 36)
 
-        wait_until(created, LIMIT_S, f"{name} created")
+        self.wait(created, f"{name} created")
         return name
 
     def visible_topics(self):
@@ -242,7 +270,7 @@ class MixedQuorum:
         return {topic.name for topic in answer.topics}
 
     def wait_visible(self, names):
-        wait_until(lambda: set(names) <= self.visible_topics(), LIMIT_S, f"{names} in Metadata")
+        self.wait(lambda: set(names) <= self.visible_topics(), f"{names} in Metadata")
 
     def wait_equal(self):
         """Every live controller has all that the leader has committed by now."""
@@ -256,7 +284,7 @@ class MixedQuorum:
                 voter.log_end_offset >= end for voter in answer.current_voters if voter.replica_id in alive
             )
 
-        wait_until(caught_up, LIMIT_S, f"every controller at offset {end}")
+        self.wait(caught_up, f"every controller at offset {end}")
         return end
 
     def assert_logs_agree(self, end, at_least=4):

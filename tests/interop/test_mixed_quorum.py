@@ -143,7 +143,7 @@ def test_wait_shows_each_member_when_it_runs_out(mixed_quorum, monkeypatch):
     quorum = mixed_quorum("apache-4.3", dynamic=True, first={1: OURS})
     quorum.controllers[1].kill()
     monkeypatch.setattr(quorums, "LIMIT_S", 0.1)
-    with pytest.raises(TimeoutError, match="an active controller did not happen within 0.1 s") as raised:
+    with pytest.raises(TimeoutError, match="an active controller did not happen") as raised:
         quorum.leader()
     text = str(raised.value)
     assert re.search(r'kafkacore 1: exited with -9; quorum-state: {.*"leaderEpoch":1.*', text)

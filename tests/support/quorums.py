@@ -99,7 +99,7 @@ class Member:
 
 
 def members_seen(members, describe):
-    """What a wait shows when it runs out: each member, and how each live one describes the quorum."""
+    """The text for a wait that runs out: each member, and how each live one describes the quorum."""
     described = [f"DescribeQuorum of {node_id}: {describe(node_id)}" for node_id in members if members[node_id].alive()]
     return "\n".join([*described, *(member.seen() for member in members.values())])
 

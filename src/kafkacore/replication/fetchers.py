@@ -1,0 +1,130 @@
+"""Which partitions this broker fetches from which other broker (kafka.server.AbstractFetcherManager).
+
+For each source broker there are up to num.replica.fetchers fetchers. A partition's name decides which of them has it,
+as in Apache Kafka. A fetcher without partitions has no connection.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple, Protocol
+
+from kafkacore._fast.log.partition_handle import PartitionHandle
+
+_INT32: Final = 1 << 32
+
+
+class Address(NamedTuple):
+    """Where a broker's inter-broker listener is."""
+
+    host: str
+    port: int
+
+
+class Follow(NamedTuple):
+    """A partition that this broker follows: it has taken the role (`become_follower`) already."""
+
+    partition: PartitionHandle
+    leader_id: int
+    leader_epoch: int
+
+
+class Fetcher(Protocol):
+    """Fetches partitions from one broker."""
+
+    def follow(self, partitions: list[Follow]) -> None: ...
+    def stop(self, partitions: list[PartitionHandle]) -> None: ...
+    def move(self, address: Address | None) -> None: ...
+    async def close(self) -> None: ...
+
+
+class MakeFetcher(Protocol):
+    """Makes a fetcher that begins to fetch with its first partition. `address` None: the broker is not known."""
+
+    def __call__(self, source_id: int, number: int, address: Address | None, /) -> Fetcher: ...
+
+
+class Fetchers:
+    """All fetchers of a broker. Belongs to its data loop."""
+
+    def __init__(self, count: int, make: MakeFetcher) -> None:
+        """`count` is num.replica.fetchers."""
+        self._count = count
+        self._make = make
+        self._addresses: dict[int, Address] = {}
+        self._fetchers: dict[tuple[int, int], Fetcher] = {}
+        self._of: dict[PartitionHandle, tuple[int, int]] = {}  # the fetcher of each partition
+        self._load: dict[tuple[int, int], int] = {}  # how many partitions each has
+
+    def brokers(self, addresses: Mapping[int, Address]) -> None:
+        """The inter-broker listeners of all brokers that are not fenced, by broker id. A broker that moved gets a new
+        connection; one that is gone is tried again when it comes back."""
+        before, self._addresses = self._addresses, dict(addresses)
+        for (source_id, _), fetcher in self._fetchers.items():
+            address = self._addresses.get(source_id)
+            if address != before.get(source_id):
+                fetcher.move(address)
+
+    def follow(self, partitions: Iterable[Follow]) -> None:
+        """Fetches each from its leader, from the end of its log on. A partition that another fetcher has moves. One
+        that the same fetcher has in the same leader epoch goes on as it was. Call it after `become_follower`, also when
+        only the leader epoch rose."""
+        chosen: dict[tuple[int, int], list[Follow]] = {}
+        moved: list[PartitionHandle] = []
+        for each in partitions:
+            key = each.leader_id, fetcher_number(each.partition.topic, each.partition.index, self._count)
+            chosen.setdefault(key, []).append(each)
+            if self._of.get(each.partition, key) != key:
+                moved.append(each.partition)
+        self.stop(moved)
+        for key, group in chosen.items():
+            for each in group:
+                if each.partition not in self._of:
+                    self._of[each.partition] = key
+                    self._load[key] = self._load.get(key, 0) + 1
+            fetcher = self._fetchers.get(key)
+            if fetcher is None:
+                fetcher = self._fetchers[key] = self._make(*key, self._addresses.get(key[0]))
+            fetcher.follow(group)
+
+    def stop(self, partitions: Iterable[PartitionHandle]) -> None:
+        """Fetches them no longer. Call it before a partition becomes a leader, is deleted, or has no leader. Those that
+        are not followed do no harm."""
+        stopped: dict[tuple[int, int], list[PartitionHandle]] = {}
+        for partition in partitions:
+            key = self._of.pop(partition, None)
+            if key is not None:
+                stopped.setdefault(key, []).append(partition)
+        for key, group in stopped.items():
+            self._load[key] -= len(group)
+            self._fetchers[key].stop(group)
+
+    async def close(self) -> None:
+        """Ends all connections. Nothing is appended or truncated when it returns."""
+        fetchers = list(self._fetchers.values())
+        self._fetchers.clear()
+        self._of.clear()
+        self._load.clear()
+        for fetcher in fetchers:
+            await fetcher.close()
+
+
+def fetcher_number(topic: str, index: int, count: int) -> int:
+    """Apache Kafka's choice (AbstractFetcherManager.getFetcherId)."""
+    mixed = _signed(31 * _java_hash(topic) + index)
+    return (0 if mixed == -_INT32 // 2 else abs(mixed)) % count
+
+
+@functools.lru_cache(4096)
+def _java_hash(topic: str) -> int:
+    """java.lang.String.hashCode; a topic's name has ASCII letters only."""
+    value = 0
+    for letter in topic.encode():
+        value = (31 * value + letter) % _INT32
+    return value
+
+
+def _signed(value: int) -> int:
+    value %= _INT32
+    return value - _INT32 if value >= _INT32 // 2 else value

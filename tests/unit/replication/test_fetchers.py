@@ -1,0 +1,97 @@
+"""Which fetcher has which partition."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from kafkacore._fast.base.uuid import Uuid
+from kafkacore._fast.log.partition_handle import PartitionHandle
+from kafkacore._fast.wait.io import LogDirectory
+from kafkacore._fast.world.environment import Environment
+from kafkacore.replication.fetchers import Address, Fetchers, Follow, fetcher_number
+
+
+class RecordedFetcher:
+    def __init__(self, address: Address | None) -> None:
+        self.address = address
+        self.followed: dict[int, int] = {}
+        self.closed = False
+
+    def follow(self, partitions: list[Follow]) -> None:
+        self.followed |= {each.partition.index: each.leader_epoch for each in partitions}
+
+    def stop(self, partitions: list[PartitionHandle]) -> None:
+        for partition in partitions:
+            del self.followed[partition.index]
+
+    def move(self, address: Address | None) -> None:
+        self.address = address
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+class Made:
+    def __init__(self, count: int = 1) -> None:
+        self.of: dict[tuple[int, int], RecordedFetcher] = {}
+        self.fetchers = Fetchers(count, self._make)
+
+    def _make(self, source_id: int, number: int, address: Address | None) -> RecordedFetcher:
+        assert (source_id, number) not in self.of
+        made = self.of[source_id, number] = RecordedFetcher(address)
+        return made
+
+
+@pytest.fixture
+def partitions(tmp_path: Path) -> list[PartitionHandle]:
+    directory = LogDirectory(Environment(), str(tmp_path))
+    return [PartitionHandle(directory, "orders", index, Uuid.random()) for index in range(4)]
+
+
+def test_fetcher_number_is_apache_kafkas_when_there_are_three_fetchers() -> None:
+    # Utils.abs(31 * "orders".hashCode() + partition) % 3, as Java counts it.
+    assert [fetcher_number("orders", index, 3) for index in range(4)] == [2, 1, 0, 2]
+    assert [fetcher_number("__consumer_offsets", index, 3) for index in range(4)] == [2, 1, 0, 2]
+    assert [fetcher_number("", index, 3) for index in range(4)] == [0, 1, 2, 0]
+
+
+def test_fetchers_make_one_for_each_source_when_partitions_have_two_leaders(partitions: list[PartitionHandle]) -> None:
+    made = Made()
+    made.fetchers.brokers({2: Address("b", 9092)})
+    made.fetchers.follow([Follow(partitions[0], 2, 5), Follow(partitions[1], 3, 6), Follow(partitions[2], 2, 5)])
+    assert made.of[2, 0].followed == {0: 5, 2: 5}
+    assert made.of[3, 0].followed == {1: 6}
+    assert made.of[2, 0].address == ("b", 9092)
+    assert made.of[3, 0].address is None
+
+
+def test_fetchers_move_a_partition_when_its_leader_changes(partitions: list[PartitionHandle]) -> None:
+    made = Made()
+    made.fetchers.follow([Follow(partitions[0], 2, 5)])
+    made.fetchers.follow([Follow(partitions[0], 3, 6)])
+    assert made.of[2, 0].followed == {}
+    assert made.of[3, 0].followed == {0: 6}
+    made.fetchers.stop([partitions[0], partitions[1]])
+    assert made.of[3, 0].followed == {}
+
+
+def test_fetchers_tell_only_those_of_a_broker_when_it_moves(partitions: list[PartitionHandle]) -> None:
+    made = Made()
+    made.fetchers.brokers({2: Address("b", 1), 3: Address("c", 1)})
+    made.fetchers.follow([Follow(partitions[0], 2, 5), Follow(partitions[1], 3, 5)])
+    made.of[3, 0].address = Address("untouched", 0)
+    made.fetchers.brokers({2: Address("b", 2), 3: Address("c", 1)})
+    assert made.of[2, 0].address == ("b", 2)
+    assert made.of[3, 0].address == ("untouched", 0)
+    made.fetchers.brokers({})
+    assert made.of[2, 0].address is None
+
+
+def test_fetchers_end_all_when_they_are_closed(partitions: list[PartitionHandle]) -> None:
+    made = Made()
+    made.fetchers.follow([Follow(partitions[0], 2, 5), Follow(partitions[1], 3, 5)])
+    asyncio.run(made.fetchers.close())
+    assert all(each.closed for each in made.of.values())

@@ -21,6 +21,8 @@ class ClusterFaults:
         self._cluster = cluster
         self._ids = list(cluster.nodes)
         self._cuts: dict[Link, int] = {}  # how many faults cut a link now
+        self._full: dict[int, int] = {}  # how many faults fill a disk now
+        self._was_full: dict[int, int] = {}  # the last life in which it was full
 
     def kinds(self) -> list[Fault]:
         return [
@@ -85,12 +87,19 @@ class ClusterFaults:
         if node is None or "controller" in node.roles:
             return None  # a controller with a full disk ends, and nobody starts it again
         node.disk.limit(1)
+        self._full[node.node_id] = self._full.get(node.node_id, 0) + 1
 
         def room() -> None:
             node.disk.limit(None)
+            self._full[node.node_id] -= 1
+            self._was_full[node.node_id] = node.lives
             self.start(node)
 
         return node.name, room
+
+    def explains(self, node: SimulatedNode) -> bool:
+        """Whether this node may fail: its disk is full, or was in this life."""
+        return self._full.get(node.node_id, 0) > 0 or self._was_full.get(node.node_id) == node.lives
 
     def skew(self, random: Random) -> Begun:
         node = self._cluster[random.choice(self._ids)]

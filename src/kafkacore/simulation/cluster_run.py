@@ -10,12 +10,13 @@ from kafkacore.simulation.checkers.observations import (
     ControllersAlive,
     Healed,
     MetadataSurvived,
+    NodeFailed,
     Progressed,
     TimePassed,
 )
 from kafkacore.simulation.checkers.violation import Violation
 from kafkacore.simulation.clients import RETENTION, TOPIC, SeededClient
-from kafkacore.simulation.cluster import SimulatedCluster, running
+from kafkacore.simulation.cluster import Event, SimulatedCluster, running
 from kafkacore.simulation.cluster_faults import ClusterFaults
 from kafkacore.simulation.faults import Schedule
 from kafkacore.simulation.judge import Judge
@@ -40,6 +41,8 @@ CONFIGS: Final = {
     "auto.create.topics.enable": "false",
     "broker.session.timeout.ms": "3000",
     "broker.heartbeat.interval.ms": "500",
+    # A broker that meets no active controller for so long ends, and the runner counts that as a failure.
+    "initial.broker.registration.timeout.ms": "3600000",
 }
 
 
@@ -57,6 +60,8 @@ class ClusterRun:
         )
         self._watcher = Watcher(self.cluster, self.judge)
         self._faults = ClusterFaults(self.cluster)
+        self._failed: list[NodeFailed] = []
+        self.cluster.observers.append(self._look_for_failure)
         self._schedule = Schedule(self._random, self.judge, self._faults.kinds(), lambda: self._watcher.now_ms)
         self._clients = [
             SeededClient(self.cluster, self.judge, f"client-{number}", Random(f"{seed} client {number}"))
@@ -96,6 +101,14 @@ class ClusterRun:
             look()
         for client in self._clients:
             client.check()
+        while self._failed:
+            self.judge.see(self._failed.pop(0))
+
+    def _look_for_failure(self, event: Event) -> None:
+        if event.kind in ("fault", "failed"):
+            name, *error = event.details
+            node = next(each for each in self.cluster if each.name == name)
+            self._failed.append(NodeFailed(node.node_id, ": ".join(error), self._faults.explains(node)))
 
     def _wait_for_start(self) -> None:
         for _ in range(START_MS // PEACE_STEP_MS):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from kafkacore.simulation.checkers import elections, logs, metadata, records
-from kafkacore.simulation.checkers.progress import Progress
+from kafkacore.simulation.checkers.progress import NodesGoOn, Progress
 from kafkacore.simulation.checkers.violation import Checker
 
 LAST_EVENTS: Final = 40
@@ -34,11 +34,13 @@ class Judge:
             metadata.ImagesAreEqual(),
             metadata.BrokersInImage(),
             metadata.StaleBrokersAreRefused(),
+            metadata.BrokersCatchUpFirst(),
             metadata.SilentBrokersAreFenced(FENCED_WITHIN_MS),
             metadata.AcknowledgedChangesStay(),
             records.OneRecordForEachOffset(),
             records.AcknowledgedRecordsStay(),
             records.CommitsNeverGoBack(),
+            NodesGoOn(),
             self.progress,
         ]
         self._by_kind: dict[type, list[Checker]] = {}

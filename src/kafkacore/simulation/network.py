@@ -63,6 +63,7 @@ class End(asyncio.Transport):
 
     def write(self, data: Any) -> None:
         if self.is_open and data:
+            self._network.on_write(self, bytes(data))
             self._send(bytes(data), None)
 
     def writelines(self, list_of_data: Iterable[Any]) -> None:
@@ -125,6 +126,7 @@ class End(asyncio.Transport):
                 peer.break_off(packet.error)
             elif peer.is_open:
                 network.delivered(self, packet.data)
+                network.on_arrival(self, packet.data)
                 peer.loop.call_soon(peer.receive, packet.data)
         self._is_sending = bool(self._outgoing)
         if self._outgoing:
@@ -145,6 +147,10 @@ class End(asyncio.Transport):
         self._retry_s = min(self._retry_s * 2, RETRANSMIT_MAX_S)
 
 
+def _nobody_listens(source: End, data: bytes) -> None:
+    pass
+
+
 class SimulatedNetwork:
     """Machines are known by their names, which are their host names too. Links have a quality in each direction;
     `cut` and `heal` change what passes."""
@@ -152,6 +158,9 @@ class SimulatedNetwork:
     def __init__(self, schedule: Schedule, random: Random, delivered: Callable[[End, bytes], None]) -> None:
         self.schedule = schedule
         self.delivered = delivered
+        # A tap on the wire: the end that sent the bytes, when it writes them and when they arrive.
+        self.on_write: Callable[[End, bytes], None] = _nobody_listens
+        self.on_arrival: Callable[[End, bytes], None] = _nobody_listens
         self.quality = Quality()  # of links that have none of their own
         self._random = random
         self._qualities: dict[tuple[str, str], Quality] = {}

@@ -9,6 +9,8 @@ from kafkacore.raft.core import Raft
 from kafkacore.raft.roles import Leader
 from kafkacore.simulation.checkers.observations import (
     ActiveController,
+    Delivered,
+    Entry,
     EpochSeen,
     HighWatermark,
     ImageSeen,
@@ -26,6 +28,7 @@ from kafkacore.simulation.images import contents_of
 from kafkacore.simulation.judge import Judge
 from kafkacore.simulation.log_files import LogFiles
 from kafkacore.simulation.node import SimulatedNode
+from kafkacore.simulation.tap import LogEnd, WireTap
 
 NOBODY: Final = -1
 LOG: Final = f"{DIRECTORY}/__cluster_metadata-0"
@@ -42,6 +45,7 @@ class Watched:
         self.high_watermark = 0
         self.state: tuple[int, int, int] = (0, NOBODY, NOBODY)
         self.images: dict[str, object] = {}
+        self.delivered: dict[str, int] = {}  # the end of what each state machine has
 
 
 class Watcher:
@@ -55,6 +59,7 @@ class Watcher:
         self.newest_offset = NOBODY
         voters = frozenset(node.node_id for node in cluster.controllers)
         judge.see(VotersAre(voters))
+        self.tap = WireTap(cluster.network, judge, self.end_of)
 
     def look(self) -> None:
         for node in self._cluster.nodes.values():
@@ -80,12 +85,27 @@ class Watcher:
         self._see_state(watched)
         return watched
 
-    def _look_at(self, watched: Watched) -> None:
-        node, raft, judge = watched.node, watched.raft, self._judge
+    def end_of(self, node_id: int) -> LogEnd:
+        """Epoch and offset at which the log of a node ends now. It looks at the node's disk at once."""
+        node = self._cluster[node_id]
+        raft = node.raft
+        if raft is None:
+            return 0, 0
+        watched = self._watched.get(node_id)
+        if watched is None or watched.raft is not raft:
+            watched = self._begin(node, raft)
+        self._look_at_disk(watched)
+        return watched.files.epoch_before(watched.files.end) or 0, watched.files.end
+
+    def _look_at_disk(self, watched: Watched) -> None:
         changed = watched.files.read()
         if changed is not None:
             self._see_log(watched, changed)
         self._see_state(watched)
+
+    def _look_at(self, watched: Watched) -> None:
+        node, raft, judge = watched.node, watched.raft, self._judge
+        self._look_at_disk(watched)
         judge.see(EpochSeen(node.node_id, raft.epoch, raft.leader_id))
         leads = isinstance(raft.role, Leader)
         if leads and raft.epoch != watched.led_epoch:
@@ -129,6 +149,7 @@ class Watcher:
             watched.images[how] = image
             if image.offset < 0 or image.transaction is not None:
                 continue
+            self._see_delivery(watched, how, image.offset + 1)
             contents = contents_of(image)
             judge.see(ImageSeen(node.node_id, how, image.offset, contents))
             if image.offset > self.newest_offset:
@@ -138,6 +159,16 @@ class Watcher:
             if watched.raft.is_leader:
                 judge.see(ActiveController(node.node_id, watched.raft.epoch))
                 judge.see(Progressed("leader", self.now_ms))
+
+    def _see_delivery(self, watched: Watched, how: str, end: int) -> None:
+        """A state machine has everything below `end` now: what came to it since the last time, or came again."""
+        node, entries = watched.node, watched.files.entries_from(0)
+        start = watched.delivered.get(how, 0)
+        came = tuple(entry for entry in entries if start <= entry.base and entry.end <= end)
+        if end < start:
+            came = tuple(entry for entry in entries if entry.end == end) or (Entry(end - 1, end, NOBODY, 0),)
+        watched.delivered[how] = end
+        self._judge.see(Delivered(node.node_id, node.lives, came, how))
 
     def see_fencing(self) -> None:
         brokers: Any = self.newest.get("brokers", {})

@@ -27,6 +27,7 @@ from kafkacore.simulation.checkers.observations import (
     MetadataAcknowledged,
     MetadataMaybe,
     MetadataSurvived,
+    NodeFailed,
     OnDisk,
     Progressed,
     RecordAcknowledged,
@@ -114,6 +115,7 @@ GOOD: list[tuple[type[Checker], Sequence[Any]]] = [
         ],
     ),
     (logs.DeliveredInOrder, [Delivered(0, 0, (A, B)), Delivered(0, 0, (C,)), Delivered(0, 1, (A,))]),
+    (logs.DeliveredInOrder, [Delivered(0, 0, (A, B), "controller"), Delivered(0, 0, (A, B), "broker")]),
     (metadata.ImagesAreEqual, [image(9, 7), image(9, 7, node=1), image(10, -1)]),
     (metadata.BrokersInImage, [image(9, 7), image(10, -1, fenced=True), image(11, 7, epoch=11)]),
     (
@@ -125,6 +127,8 @@ GOOD: list[tuple[type[Checker], Sequence[Any]]] = [
             HeartbeatAnswered(1, 7, 4, True),
         ],
     ),
+    (metadata.BrokersCatchUpFirst, [HeartbeatAnswered(0, 7, 9, True, 8), HeartbeatAnswered(0, 7, 9, True, 9, False)]),
+    (progress.NodesGoOn, [NodeFailed(0, "OSError: No space left on device", True)]),
     (
         metadata.AcknowledgedChangesStay,
         [MetadataAcknowledged("t", 1, 1), MetadataMaybe("t", 2, 2), MetadataSurvived("t", 1)],
@@ -177,6 +181,8 @@ BAD: list[tuple[type[Checker], Sequence[Any]]] = [
     (metadata.BrokersInImage, [image(9, 8)]),
     (metadata.BrokersInImage, [image(9, 7, epoch=9), image(10, 7, epoch=4)]),
     (metadata.StaleBrokersAreRefused, [HeartbeatAnswered(0, 7, 9, True), HeartbeatAnswered(0, 7, 4, True)]),
+    (metadata.BrokersCatchUpFirst, [HeartbeatAnswered(0, 7, 9, True, 8, False)]),
+    (progress.NodesGoOn, [NodeFailed(0, "OSError: broken", False)]),
     (metadata.AcknowledgedChangesStay, [MetadataAcknowledged("t", 1, 1), MetadataSurvived("t", None)]),
     (metadata.AcknowledgedChangesStay, [MetadataAcknowledged("t", each, each) for each in (1, 2)] + [SURVIVED]),
     (records.OneRecordForEachOffset, [RecordAcknowledged("t", 1, b"a"), RecordRead("t", 1, b"b")]),
@@ -211,11 +217,11 @@ def test_checker_objects_when_the_last_observation_breaks_its_invariant(
 
 
 def test_every_checker_has_a_good_and_a_bad_history() -> None:
-    rooms = (elections, logs, metadata, records)
+    rooms = (elections, logs, metadata, progress, records)
     checkers = {
         each for room in rooms for each in vars(room).values() if isinstance(each, type) and issubclass(each, Checker)
     }
-    timed = {Checker, metadata.SilentBrokersAreFenced}
+    timed = {Checker, metadata.SilentBrokersAreFenced, progress.Progress}
     assert checkers - timed == {checker for checker, _ in GOOD} == {checker for checker, _ in BAD}
 
 

@@ -197,13 +197,14 @@ class DeliveredInOrder(Checker):
     """A node gives its state machine every committed entry once and in order. A snapshot may stand for a prefix."""
 
     def __init__(self) -> None:
-        self._ends: dict[tuple[int, int], int] = {}
+        self._ends: dict[tuple[int, int, str], int] = {}
 
     def delivered(self, seen: Delivered) -> None:
         for entry in seen.entries:
-            end = self._ends.get((seen.node, seen.life))
+            key = (seen.node, seen.life, seen.to)
+            end = self._ends.get(key)
             if end is not None and entry.base < end:
                 raise self.broken(f"node {seen.node} delivered {entry.base} again after {end}")
-            self._ends[seen.node, seen.life] = entry.end
+            self._ends[key] = entry.end
 
     sees: ClassVar = {Delivered: delivered}

@@ -93,6 +93,20 @@ class StaleBrokersAreRefused(Checker):
     sees: ClassVar = {HeartbeatAnswered: heartbeat}
 
 
+class BrokersCatchUpFirst(Checker):
+    """A controller tells a broker that it is unfenced only when the broker has read the record of its registration.
+    The epoch of a registration is the offset of that record."""
+
+    def heartbeat(self, seen: HeartbeatAnswered) -> None:
+        if seen.accepted and not seen.fenced and seen.offset < seen.epoch:
+            raise self.broken(
+                f"controller {seen.node} unfenced broker {seen.broker} at epoch {seen.epoch}, which has read the "
+                f"metadata up to {seen.offset}"
+            )
+
+    sees: ClassVar = {HeartbeatAnswered: heartbeat}
+
+
 class SilentBrokersAreFenced(Checker):
     """A broker that is gone is fenced within a bound, counted while a majority of the controllers runs."""
 

@@ -96,11 +96,12 @@ class HighWatermark(NamedTuple):
 
 
 class Delivered(NamedTuple):
-    """A node gave committed entries to its state machine."""
+    """A node gave committed entries to its state machine. `to` names it where a node has several."""
 
     node: int
     life: int
     entries: tuple[Entry, ...]
+    to: str = ""
 
 
 # --- controllers and brokers ---
@@ -123,12 +124,15 @@ class ImageSeen(NamedTuple):
 
 
 class HeartbeatAnswered(NamedTuple):
-    """A controller answered the heartbeat of a broker's registration. `accepted`: without an error."""
+    """A controller answered the heartbeat of a broker's registration. `accepted`: without an error. The broker named
+    the `offset` up to which it has read the metadata, and heard whether it is `fenced`."""
 
     node: int
     broker: int
     epoch: int
     accepted: bool
+    offset: int = 0
+    fenced: bool = True
 
 
 class BrokerAlive(NamedTuple):
@@ -151,6 +155,14 @@ class Unfenced(NamedTuple):
 
     brokers: frozenset[int]
     at_ms: int
+
+
+class NodeFailed(NamedTuple):
+    """A node could not go on, or refused to start. `explained`: by harm that the world did to it, like a full disk."""
+
+    node: int
+    error: str
+    explained: bool
 
 
 # --- clients ---

@@ -5,8 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import ClassVar
 
-from kafkacore.simulation.checkers.observations import Healed, Progressed, TimePassed
+from kafkacore.simulation.checkers.observations import Healed, NodeFailed, Progressed, TimePassed
 from kafkacore.simulation.checkers.violation import Checker
+
+
+class NodesGoOn(Checker):
+    """A node ends only on an order, or when its disk is full."""
+
+    def failed(self, seen: NodeFailed) -> None:
+        if not seen.explained:
+            raise self.broken(f"node {seen.node} failed with nothing wrong around it: {seen.error}")
+
+    sees: ClassVar = {NodeFailed: failed}
 
 
 class Progress(Checker):

@@ -1,0 +1,104 @@
+"""Reads the frames between nodes and their controllers, and tells the checkers of votes and heartbeats."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+from weakref import WeakKeyDictionary
+
+from kafkacore.protocol import apis
+from kafkacore.protocol.apis import ApiKey, RequestHeader
+from kafkacore.simulation.checkers.observations import HeartbeatAnswered, VoteGranted
+from kafkacore.simulation.cluster import CONTROLLER_PORT
+from kafkacore.simulation.judge import Judge
+from kafkacore.simulation.network import End, SimulatedNetwork
+
+WATCHED: Final = frozenset({ApiKey.VOTE, ApiKey.BROKER_HEARTBEAT})
+_SIZE_BYTES: Final = 4
+# (epoch, offset) where a log ends
+LogEnd = tuple[int, int]
+
+
+class _Asked(NamedTuple):
+    header: RequestHeader
+    request: Any
+    log_end: LogEnd
+
+
+class _Stream:
+    """One direction of a connection. `asked` has the requests that the other direction has to answer."""
+
+    def __init__(self) -> None:
+        self._received = bytearray()
+        self.asked: dict[int, _Asked] = {}
+
+    def frames(self, data: bytes) -> list[bytes]:
+        received = self._received
+        received += data
+        found = []
+        while len(received) >= _SIZE_BYTES:
+            end = _SIZE_BYTES + int.from_bytes(received[:_SIZE_BYTES], "big")
+            if len(received) < end:
+                break
+            found.append(bytes(received[_SIZE_BYTES:end]))
+            del received[:end]
+        return found
+
+
+class WireTap:
+    """Sees a request when it arrives at a controller, and its answer when it leaves. `log_end` tells where the
+    metadata log of a node ends at the time."""
+
+    def __init__(self, network: SimulatedNetwork, judge: Judge, log_end: Callable[[int], LogEnd]) -> None:
+        self._judge, self._log_end = judge, log_end
+        self._arriving: WeakKeyDictionary[End, _Stream] = WeakKeyDictionary()  # by the controller's end
+        self._leaving: WeakKeyDictionary[End, _Stream] = WeakKeyDictionary()
+        network.on_arrival, network.on_write = self._arrived, self._written
+
+    def _arrived(self, source: End, data: bytes) -> None:
+        end = source.peer
+        if end.here[1] != CONTROLLER_PORT:
+            return
+        stream = self._arriving.setdefault(end, _Stream())
+        for frame in stream.frames(data):
+            if int.from_bytes(frame[:2], "big") not in WATCHED:
+                continue
+            header = apis.decode_request_header(frame)
+            request = apis.decode_request(header, frame)
+            stream.asked[header.correlation_id] = _Asked(header, request, self._log_end(_node(end)))
+
+    def _written(self, end: End, data: bytes) -> None:
+        if end.here[1] != CONTROLLER_PORT:
+            return
+        stream = self._leaving.setdefault(end, _Stream())
+        for frame in stream.frames(data):
+            arriving = self._arriving.get(end)
+            asked = None if arriving is None else arriving.asked.pop(int.from_bytes(frame[:4], "big"), None)
+            if asked is not None:
+                self._answered(_node(end), asked, frame)
+
+    def _answered(self, node: int, asked: _Asked, frame: bytes) -> None:
+        header, request, log_end = asked
+        # The header of an answer: the correlation id, and no tagged field where the version has them.
+        size = len(apis.response_header(header.api_key, header.api_version, header.correlation_id))
+        response = apis.response_class(header.api_key).decode(frame[size:], header.api_version)
+        if header.api_key == ApiKey.BROKER_HEARTBEAT:
+            self._judge.see(
+                HeartbeatAnswered(
+                    node, request.broker_id, request.broker_epoch, not response.error_code,
+                    request.current_metadata_offset, bool(response.is_fenced),
+                )
+            )  # fmt: skip
+            return
+        if response.error_code or not response.topics or not request.topics:
+            return
+        vote = request.topics[0].partitions[0]
+        if response.topics[0].partitions[0].vote_granted and not vote.pre_vote:
+            # A log that was cut between the two moments may have been the shorter one when the voter decided.
+            voter_end = min(log_end, self._log_end(node))
+            candidate_end = (vote.last_offset_epoch, vote.last_offset)
+            self._judge.see(VoteGranted(node, vote.replica_epoch, vote.replica_id, candidate_end, voter_end))
+
+
+def _node(end: End) -> int:
+    return int(end.machine.name.removeprefix("node-"))

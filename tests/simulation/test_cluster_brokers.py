@@ -201,6 +201,14 @@ def test_node_dies_in_the_middle_of_its_start_and_starts_again() -> None:
         cluster.run_until(lambda: running(cluster), 60, "a running cluster")
 
 
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_node_that_dies_before_its_first_turn_leaves_no_coroutine_behind() -> None:
+    with SimulatedCluster(SEED, controllers=1) as cluster:
+        cluster.start()
+        cluster[1].kill()
+        assert cluster[1].state is State.OFF
+
+
 @pytest.mark.parametrize("combined", [1, 3])
 def test_combined_nodes_serve(combined: int) -> None:
     configs = {"offsets.topic.replication.factor": "1"}

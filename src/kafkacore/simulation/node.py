@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
@@ -107,14 +107,14 @@ class SimulatedNode:
         self.server = Node(self.config, world=world)
         self.server.on_fault = self._fault_of(machine)
         self._become(State.STARTING)
-        self._run(machine, self.server.begin(), State.RUNNING)
+        self._run(machine, self.server.begin, State.RUNNING)
 
     def stop(self) -> None:
         """Begins an orderly stop."""
         if self.server is None or self.machine is None or not self.is_up:
             raise RuntimeError(f"{self.name} is {self.state.value}")
         self._become(State.STOPPING)
-        self._run(self.machine, self.server.end(), State.OFF)
+        self._run(self.machine, self.server.end, State.OFF)
 
     def kill(self) -> None:
         """SIGKILL: what was written is in the page cache, and survives."""
@@ -153,10 +153,11 @@ class SimulatedNode:
 
     # --- inside ---
 
-    def _run(self, machine: Machine, steps: Any, then: State) -> None:
+    def _run(self, machine: Machine, steps: Callable[[], Coroutine[Any, Any, None]], then: State) -> None:
+        # A machine that dies first never makes the coroutine of the steps.
         async def run() -> None:
             try:
-                await steps
+                await steps()
             except asyncio.CancelledError:
                 raise
             except Exception as error:  # noqa: BLE001 - the simulation goes on, and shows it
@@ -179,7 +180,7 @@ class SimulatedNode:
                 self.error = error
                 assert self.server is not None
                 self.state = State.STOPPING
-                self._run(machine, self.server.end(), State.FAILED)
+                self._run(machine, self.server.end, State.FAILED)
 
         return on_fault
 

@@ -1,7 +1,8 @@
-"""Clusters of real processes: controllers and brokers of ours, each with a directory, an address and a life of its own.
+"""Clusters of real processes: controllers and brokers, each with a directory, an address and a life of its own.
 
-`ProcessCluster(path).start()` formats three controllers as dynamic voters and three brokers. `Load` creates topics and
-writes records meanwhile, and later reads every record that was acknowledged.
+`ProcessCluster(path).start()` formats three controllers as dynamic voters and three brokers, all of ours unless it is
+given the kind of each. `Load` creates topics and writes records meanwhile, and later reads every record that was
+acknowledged.
 """
 
 import signal
@@ -30,10 +31,10 @@ TIMEOUTS = {
 
 
 class Process(Member):
-    """A node of ours as a process, in a network of its own if `network` names one."""
+    """A node as a process, in a network of its own if `network` names one."""
 
-    def __init__(self, directory, node_id, settings, address, network=None):
-        super().__init__(directory, node_id, OURS, settings)
+    def __init__(self, directory, node_id, kind, settings, address, network=None):
+        super().__init__(directory, node_id, kind, settings)
         self.address, self.network = address, network
 
     def command(self):
@@ -52,42 +53,53 @@ class Process(Member):
 
 
 class ProcessCluster:
-    """Controllers 1, 2, 3 and brokers 101, 102, 103, all of ours; `network` gives them hosts of their own."""
+    """Controllers 1, 2, 3 and brokers 101, 102, 103 of ours, or the ids and kinds that `controllers` and `brokers`
+    give; `network` gives them hosts of their own. `tools` format the directories of the other kinds, `settings` are
+    more settings for every member."""
 
-    def __init__(self, path, network=None):
-        path = Path(path)
-        controllers, brokers = (1, 2, 3), (101, 102, 103)
-        ports = dict(zip((*controllers, *brokers), free_ports(6), strict=True))
+    def __init__(self, path, network=None, controllers=None, brokers=None, tools=None, settings=None):
+        path, self.tools = Path(path), tools
+        controllers = controllers or dict.fromkeys((1, 2, 3), OURS)
+        brokers = brokers or dict.fromkeys((101, 102, 103), OURS)
+        ids = [*controllers, *brokers]
+        ports = dict(zip(ids, free_ports(len(ids)), strict=True))
         host = (lambda node_id: "127.0.0.1") if network is None else network.host
         self.addresses = {node_id: f"{host(node_id)}:{port}" for node_id, port in ports.items()}
         shared = {
             "controller.quorum.bootstrap.servers": ",".join(self.addresses[node_id] for node_id in controllers),
             "controller.listener.names": "CONTROLLER",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
-            "metrics.port": "-1",
             **TIMEOUTS,
+            **(settings or {}),
         }
 
-        def process(node_id, role, listener):
-            settings = {"process.roles": role, "listeners": f"{listener}://{self.addresses[node_id]}", **shared}
+        def process(node_id, kind, role, listener):
+            own = {"process.roles": role, "listeners": f"{listener}://{self.addresses[node_id]}"}
+            if kind == OURS:
+                own["metrics.port"] = "-1"
             namespace = network.add(node_id) if network is not None else None
-            return Process(path / str(node_id), node_id, settings, self.addresses[node_id], namespace)
+            return Process(path / str(node_id), node_id, kind, own | shared, self.addresses[node_id], namespace)
 
-        self.controllers = {node_id: process(node_id, "controller", "CONTROLLER") for node_id in controllers}
-        self.brokers = {node_id: process(node_id, "broker", "PLAINTEXT") for node_id in brokers}
+        self.controllers = {i: process(i, kind, "controller", "CONTROLLER") for i, kind in controllers.items()}
+        self.brokers = {i: process(i, kind, "broker", "PLAINTEXT") for i, kind in brokers.items()}
         self.bootstrap = ",".join(self.addresses[node_id] for node_id in brokers)
 
-    def start(self):
+    def start(self, release=None):
+        """Formats the directories for the features of `release` ("3.9"), by default of each kind's own, and starts
+        all members."""
+        options = ["--release-version", release] if release else []
         initial = ",".join(
             f"{node_id}@{self.addresses[node_id]}:{Uuid(bytes([node_id]) * 16)}" for node_id in self.controllers
         )
         for member in self.controllers.values():
-            member.format(None, "--initial-controllers", initial)
-            member.start()
-        self.leader()
+            member.format(self.tools, *options, "--initial-controllers", initial)
+            member.launch()
         for member in self.brokers.values():
-            member.format(None, "--no-initial-controllers")
-            member.start()
+            member.format(self.tools, *options, "--no-initial-controllers")
+            member.launch()
+        for member in self.members.values():
+            member.wait_ready(member.address)
+        self.leader()
         self.wait_unfenced()
         return self
 
@@ -109,12 +121,11 @@ class ProcessCluster:
 
     def wait(self, condition, what):
         """Waits for LIMIT_S at most; the error of a wait that runs out shows every member."""
+        return wait_until(condition, LIMIT_S, what, self.seen)
 
-        def seen():
-            brokers = "\n".join(member.seen() for member in self.brokers.values())
-            return f"{members_seen(self.controllers, self.quorum)}\n{brokers}"
-
-        return wait_until(condition, LIMIT_S, what, seen)
+    def seen(self):
+        brokers = "\n".join(member.seen() for member in self.brokers.values())
+        return f"{members_seen(self.controllers, self.quorum)}\n{brokers}"
 
     def quorum(self, node_id):
         """The metadata partition as one controller describes it; None while it is not the active one."""

@@ -60,8 +60,14 @@ class Member:
             tools[self.kind].run("kafka-storage", *arguments)
 
     def start(self, address):
+        self.launch()
+        self.wait_ready(address)
+
+    def launch(self):
         # Our elections are in the log at INFO; Apache Kafka's are by ci/peers/log4j2.properties.
         self.child = Child(self.command(), self.log, env=os.environ | {"KAFKACORE_LOG_LEVEL": "INFO"})
+
+    def wait_ready(self, address):
         self.child.wait_ready(lambda: accepts(address), APACHE_START_TIMEOUT_S, f"{self.kind} {self.node_id}")
 
     def kill(self):
@@ -84,10 +90,10 @@ class Member:
         tail = self.child.tail(LINES_OF_A_LOG)
         return f"--- {self.kind} {self.node_id}: {life}; quorum-state: {state}; end of {self.log}:\n{tail}"
 
-    def metadata_batches(self):
-        """The bytes of each batch of its metadata log by base offset; a torn last one is left out."""
+    def batches(self, topic, partition):
+        """The bytes of each batch of a partition's log by base offset; a torn last one is left out."""
         found = {}
-        for segment in sorted((self.data / f"{METADATA}-0").glob("*.log")):
+        for segment in sorted((self.data / f"{topic}-{partition}").glob("*.log")):
             data, at = segment.read_bytes(), 0
             while at + 61 <= len(data):
                 size = 12 + int.from_bytes(data[at + 8 : at + 12], "big")
@@ -96,6 +102,9 @@ class Member:
                 found[int.from_bytes(data[at : at + 8], "big")] = data[at : at + size]
                 at += size
         return found
+
+    def metadata_batches(self):
+        return self.batches(METADATA, 0)
 
 
 def members_seen(members, describe):

@@ -1,0 +1,54 @@
+"""Replicas of both kinds in one cluster: Apache Kafka's brokers and ours follow each other's partitions through SIGKILL
+of each, preferred elections and reassignments, under load from an idempotent producer (KIP-101, KIP-497, KIP-455)."""
+
+import pytest
+
+from brokers import APACHE
+from replicated import ReplicatedCluster, Writes
+
+pytestmark = pytest.mark.timeout(180)
+PARTITIONS = 3
+
+
+@pytest.fixture
+def replicated(tools_of_either, tmp_path):
+    """`replicated("apache-4.3", brokers={101: OURS, ...})` formats for the features of that release, and starts."""
+    started = []
+
+    def start(release, **options):
+        cluster = ReplicatedCluster(tmp_path / "cluster", tools=tools_of_either, **options)
+        started.append(cluster)
+        return cluster.start(".".join(APACHE[release].split(".")[:2]))
+
+    yield start
+    for cluster in started:
+        cluster.close()
+
+
+def kill_and_restart(cluster, writes, topic, victim):
+    """SIGKILL of one broker, whatever it leads; the other one takes over, and the killed one comes back in sync."""
+    member = cluster.brokers[victim]
+    member.kill()
+    others = [node_id for node_id in cluster.brokers if node_id != victim]
+    for partition in range(PARTITIONS):
+        cluster.wait_leader(topic, partition, *others)
+    writes.wait_progress()
+    member.start()
+    cluster.wait_in_sync(topic, count=PARTITIONS)
+    writes.wait_progress()
+
+
+@pytest.mark.parametrize("release", APACHE)
+def test_brokers_of_apache_kafka_replicate_when_our_controllers_decide(replicated, release):
+    cluster = replicated(release, brokers=dict.fromkeys((101, 102, 103), release))
+    which = [("t", partition) for partition in range(PARTITIONS)]
+    cluster.create("t", [[101, 102]] * PARTITIONS)
+    with Writes(cluster, which) as writes:
+        kill_and_restart(cluster, writes, "t", 101)
+        cluster.prefer(which)
+        writes.wait_progress()
+        kill_and_restart(cluster, writes, "t", 102)
+        cluster.move({each: [103, 101] for each in which})
+        cluster.prefer(which)
+        writes.wait_progress()
+    cluster.assert_whole(writes)

@@ -1,0 +1,345 @@
+"""Replicated partitions of a `ProcessCluster`: who leads, who is in sync, changes of both, and what each replica holds.
+
+`ReplicatedCluster(path, brokers={101: OURS, 102: "apache-4.3"}, ...)`; `Writes` writes to partitions meanwhile.
+`assert_whole` reads each partition from each of its replicas and compares their files.
+"""
+
+import threading
+import time
+from dataclasses import dataclass
+
+from confluent_kafka import Producer
+
+from asking import ask
+from kafkacore._fast.record.batch import Batches
+from kafkacore.protocol.errors import ErrorCode
+from kafkacore.protocol.messages import (
+    AlterPartitionReassignmentsRequest,
+    CreateTopicsRequest,
+    ElectLeadersRequest,
+    FetchRequest,
+    ListPartitionReassignmentsRequest,
+    MetadataRequest,
+)
+from process_cluster import LIMIT_S, ProcessCluster
+from processes import wait_until
+
+PREFERRED, UNCLEAN = 0, 1
+FETCH_VERSION = 12  # the last one that names topics
+MAX_BYTES = 8 << 20
+ANSWER_MS = 20_000
+SEEN_CHARACTERS = 4000  # of the partitions' states in the error of a wait
+# A broker of Apache Kafka starts in seconds on two cores; a session must outlast its pauses there.
+SETTINGS = {
+    "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    "replica.lag.time.max.ms": "5000",
+    "replica.fetch.wait.max.ms": "100",
+    "controlled.shutdown.enable": "true",
+    "auto.create.topics.enable": "false",
+}
+
+
+@dataclass(frozen=True)
+class PartitionState:
+    """One partition as Metadata shows it; `isr` and `replicas` as tuples of broker ids."""
+
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+
+
+class ReplicatedCluster(ProcessCluster):
+    def __init__(self, path, *, settings=None, **options):
+        super().__init__(path, settings=SETTINGS | (settings or {}), **options)
+
+    def seen(self):
+        return f"{super().seen()}\n--- partitions: {str(self.partitions())[:SEEN_CHARACTERS]}"
+
+    def ask_any(self, request, version):
+        """The answer of the first live broker that has one."""
+        for node_id, member in self.brokers.items():
+            if member.alive() and (answer := self.ask(node_id, request, version)) is not None:
+                return answer
+        return None
+
+    # --- what there is ---
+
+    def partitions(self, *names):
+        """PartitionState by (topic, partition), of these topics or of all; empty while no broker answers."""
+        topics = [MetadataRequest.MetadataRequestTopic(name=name) for name in names] if names else None
+        answer = self.ask_any(MetadataRequest(topics=topics, allow_auto_topic_creation=False), 9)
+        if answer is None:
+            return {}
+        return {
+            (topic.name, each.partition_index): PartitionState(
+                each.leader_id, each.leader_epoch, tuple(each.replica_nodes), tuple(each.isr_nodes)
+            )
+            for topic in answer.topics
+            for each in topic.partitions
+        }
+
+    def state(self, topic, partition=0):
+        return self.partitions(topic).get((topic, partition))
+
+    # --- changes ---
+
+    def create(self, name, assignment, **configs):
+        """Creates a topic whose partition i has the replicas `assignment[i]`, and waits until all of them are in
+        sync."""
+        made = CreateTopicsRequest
+        topic = made.CreatableTopic(
+            name=name,
+            num_partitions=-1,
+            replication_factor=-1,
+            assignments=[
+                made.CreatableReplicaAssignment(partition_index=i, broker_ids=ids) for i, ids in enumerate(assignment)
+            ],
+            configs=[made.CreatableTopicConfig(name=key.replace("_", "."), value=v) for key, v in configs.items()],
+        )
+
+        def created():
+            answer = self.ask_any(made(topics=[topic], timeout_ms=ANSWER_MS), 5)
+            return answer and answer.topics[0].error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
+
+        self.wait(created, f"{name} created")
+        self.wait_in_sync(name, count=len(assignment))
+
+    def reassign(self, target):
+        """Begins to move partitions: `target` has the new replicas by (topic, partition), None cancels a move."""
+        made = AlterPartitionReassignmentsRequest
+        topics = {}
+        for (topic, partition), replicas in target.items():
+            topics.setdefault(topic, []).append(
+                made.ReassignablePartition(partition_index=partition, replicas=replicas)
+            )
+        request = made(
+            timeout_ms=ANSWER_MS,
+            topics=[made.ReassignableTopic(name=name, partitions=each) for name, each in topics.items()],
+        )
+        answer = self.wait(lambda: self.ask_any(request, 0), "an answer to AlterPartitionReassignments")
+        errors = {each.error_code for topic in answer.responses for each in topic.partitions} | {answer.error_code}
+        assert errors == {0}, answer
+
+    def move(self, target):
+        """Moves partitions, and waits until only the new replicas are left and in sync."""
+        self.reassign(target)
+
+        def moved():
+            answer = self.ask_any(ListPartitionReassignmentsRequest(timeout_ms=ANSWER_MS, topics=None), 0)
+            found = self.partitions(*{topic for topic, _ in target})
+            there = all(
+                (state := found.get(which)) is not None
+                and state.replicas == tuple(replicas)
+                and set(state.isr) == set(replicas)
+                for which, replicas in target.items()
+            )
+            return answer is not None and not answer.topics and there
+
+        self.wait(moved, f"{len(target)} partitions moved, the last to {list(target.values())[-1]}")
+
+    def elect(self, which, kind=PREFERRED):
+        """ElectLeaders for these (topic, partition); returns the error codes by partition. Asks again while a broker
+        or a controller is away."""
+        topics = {}
+        for topic, partition in which:
+            topics.setdefault(topic, []).append(partition)
+        request = ElectLeadersRequest(
+            election_type=kind,
+            timeout_ms=ANSWER_MS,
+            topic_partitions=[
+                ElectLeadersRequest.TopicPartitions(topic=topic, partitions=partitions)
+                for topic, partitions in topics.items()
+            ],
+        )
+
+        def elected():
+            answer = self.ask_any(request, 2)
+            return answer if answer is not None and answer.error_code == 0 else None
+
+        answer = self.wait(elected, "an answer to ElectLeaders")
+        return {
+            (topic.topic, each.partition_id): ErrorCode(each.error_code)
+            for topic in answer.replica_election_results
+            for each in topic.partition_result
+        }
+
+    def prefer(self, which):
+        """Makes the first replica of each the leader, and waits until it leads."""
+        errors = set(self.elect(which).values())
+        assert errors <= {ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED}, errors
+
+        def lead():
+            found = self.partitions(*{topic for topic, _ in which})
+            return all(found[each].leader == found[each].replicas[0] for each in which)
+
+        self.wait(lead, f"{len(which)} preferred leaders")
+
+    # --- waits ---
+
+    def wait_in_sync(self, *topics, count=1):
+        """Every replica of these topics (`count` partitions or more) is in sync and has a leader."""
+
+        def in_sync():
+            found = self.partitions(*topics)
+            return len(found) >= count and all(
+                state.leader >= 0 and set(state.isr) == set(state.replicas) for state in found.values()
+            )
+
+        self.wait(in_sync, f"all replicas of {', '.join(topics)} in sync")
+
+    def wait_isr(self, topic, partition, *isr):
+        self.wait(
+            lambda: (state := self.state(topic, partition)) and set(state.isr) == set(isr),
+            f"{topic}-{partition} with the ISR {isr}",
+        )
+
+    def wait_leader(self, topic, partition, *leaders):
+        """Returns the leader, once it is one of `leaders`."""
+
+        def leads():
+            state = self.state(topic, partition)
+            return state is not None and state.leader in leaders and state.leader
+
+        return self.wait(leads, f"{topic}-{partition} led by one of {leaders}")
+
+    # --- judgement ---
+
+    def assert_whole(self, writes):
+        """Each acknowledged record is read once and in order from each replica, and the replicas' files hold the same
+        bytes below the high watermark."""
+        assert not writes.lost, writes.lost[0]
+        states = self.partitions(*{topic for topic, _ in writes.acknowledged})
+        for (topic, partition), values in writes.acknowledged.items():
+            replicas = states[topic, partition].replicas
+            for node_id in replicas:
+                found = self.read(node_id, topic, partition, at_least=len(values))
+                assert found == values, f"{topic}-{partition} as {node_id} has it: {first_difference(found, values)}"
+            self.assert_replicas_agree(topic, partition, replicas)
+
+    def read(self, node_id, topic, partition, at_least=0):
+        """The values below the high watermark that one replica serves, leader or follower, once there are so many."""
+        values, offset, deadline = [], 0, time.monotonic() + LIMIT_S
+        while True:
+            answer = fetch(self.addresses[node_id], topic, partition, offset)
+            if answer.error_code:
+                code = ErrorCode(answer.error_code).name
+                raise AssertionError(f"{topic}-{partition} from {node_id} at offset {offset}: {code}")
+            for batch in Batches(answer.records or b""):
+                if not batch.is_control:
+                    values += [record.value for record in batch if record.offset >= offset]
+                offset = batch.next_offset
+            if offset >= answer.high_watermark and len(values) >= at_least:
+                return values
+            if time.monotonic() > deadline:
+                raise TimeoutError(
+                    f"{node_id} served {len(values)} of {at_least} records of {topic}-{partition} in {LIMIT_S} s, and "
+                    f"its high watermark is {answer.high_watermark}\n{self.brokers[node_id].seen()}"
+                )
+
+    def assert_replicas_agree(self, topic, partition, replicas):
+        """The files of these replicas have the same batches below the high watermark, and there are some."""
+        leader = self.state(topic, partition).leader
+        end = fetch(self.addresses[leader], topic, partition, 0).high_watermark
+        logs = {node_id: self.brokers[node_id].batches(topic, partition) for node_id in replicas}
+        expected = {offset: data for offset, data in logs[leader].items() if offset < end}
+        assert expected or end == 0, f"{topic}-{partition} of {leader} has no batch below {end}"
+        for node_id, log in logs.items():
+            found = {offset: data for offset, data in log.items() if offset < end}
+            assert found.keys() == expected.keys(), f"{topic}-{partition}: other batches at {node_id} than at {leader}"
+            differ = [offset for offset in expected if found[offset] != expected[offset]]
+            assert not differ, f"{topic}-{partition}: offset {differ[0]} differs between {leader} and {node_id}"
+
+
+def fetch(address, topic, partition, offset):
+    """One partition of a consumer's Fetch to this broker."""
+    asked = FetchRequest.FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=MAX_BYTES)
+    request = FetchRequest(
+        max_wait_ms=100, min_bytes=1, max_bytes=MAX_BYTES, session_epoch=-1,
+        topics=[FetchRequest.FetchTopic(topic=topic, partitions=[asked])],
+    )  # fmt: skip
+    return ask(address, request, FETCH_VERSION).responses[0].partitions[0]
+
+
+def first_difference(found, expected):
+    """For a message: where two lists of records part."""
+    at = next((i for i, pair in enumerate(zip(found, expected, strict=False)) if pair[0] != pair[1]), None)
+    if at is None:
+        at = min(len(found), len(expected))
+    return f"{len(found)} of {len(expected)} records; at {at}: {found[at : at + 3]} in place of {expected[at : at + 3]}"
+
+
+class Writes:
+    """Writes to partitions with one idempotent producer, acks=all, on a thread: `with Writes(cluster, which) as w`.
+
+    `acknowledged` has the values by (topic, partition), in the order of their acknowledgement.
+    """
+
+    def __init__(self, cluster, which, size=100, pause_s=0.02):
+        self.cluster, self.which, self.size, self.pause_s = cluster, list(which), size, pause_s
+        self.acknowledged = {each: [] for each in self.which}
+        self.lost = []
+        self._ends = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self):
+        self._thread.start()
+        self.wait_progress()
+        return self
+
+    def __exit__(self, *_):
+        self._ends.set()
+        self._thread.join()
+
+    def count(self):
+        return sum(map(len, self.acknowledged.values()))
+
+    def wait_progress(self, more=20):
+        """Waits until each partition has taken a record after now, and all together `more` records."""
+        before = {each: len(values) for each, values in self.acknowledged.items()}
+        enough = self.count() + more
+
+        def behind():
+            return [each for each, values in self.acknowledged.items() if len(values) == before[each]]
+
+        def seen():
+            return (
+                f"{self.count()} records; no new one in {behind()[:5]}; refused: {self.lost[:3]}\n{self.cluster.seen()}"
+            )
+
+        wait_until(lambda: self.count() >= enough and not behind(), LIMIT_S, "new records in each partition", seen)
+
+    def _run(self):
+        producer = Producer(
+            {
+                "bootstrap.servers": self.cluster.bootstrap,
+                "enable.idempotence": True,
+                "linger.ms": 2,
+                "message.timeout.ms": LIMIT_S * 1000,
+                "topic.metadata.refresh.interval.ms": 1000,
+                "socket.timeout.ms": 3000,
+                "reconnect.backoff.max.ms": 500,
+                "log_level": 0,
+            }
+        )
+        written = 0
+        while not self._ends.is_set():
+            for topic, partition in self.which:
+                value = b"%d" % written
+                producer.produce(topic, value.ljust(self.size), partition=partition, on_delivery=self._delivered)
+                written += 1
+            producer.poll(self.pause_s)
+        left = producer.flush(LIMIT_S)
+        if left:
+            self.lost.append(f"{left} records that no broker acknowledged or refused")
+
+    def _delivered(self, error, message):
+        if error is not None:
+            self.lost.append(error)
+        else:
+            self.acknowledged[message.topic(), message.partition()].append(message.value())

@@ -39,6 +39,7 @@ class Schedule:
         self._order = itertools.count()
         self._ready: list[SimulatedLoop] = []
         self._sweep_at = _LEAST_SWEPT
+        self.ran: SimulatedLoop | None = None  # whose turn the last step was; None: no loop's
 
     def ready(self, loop: SimulatedLoop) -> None:
         """The loop has something to run. The caller says so once for each turn."""
@@ -103,9 +104,11 @@ class Schedule:
             ready.pop()
             self._go_to(self.now_ns + TURN_NS)
             self.turns += 1
+            self.ran = loop
             loop.run_turn()
             self._hear()
             return True
+        self.ran = None
         timers = self._timers
         while timers and timers[0][2].cancelled():
             heapq.heappop(timers)

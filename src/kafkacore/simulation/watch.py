@@ -53,6 +53,7 @@ class Watcher:
 
     def __init__(self, cluster: SimulatedCluster, judge: Judge) -> None:
         self._cluster, self._judge = cluster, judge
+        self._by_name = {node.name: node for node in cluster}
         self._watched: dict[int, Watched] = {}
         self._lives: dict[int, int] = {}
         self.newest: dict[str, object] = {}  # the contents of the newest image
@@ -62,20 +63,22 @@ class Watcher:
         self.tap = WireTap(cluster.network, judge, self.end_of)
 
     def look(self) -> None:
-        for node in self._cluster.nodes.values():
-            raft = node.raft
-            if raft is None:
-                continue
-            watched = self._watched.get(node.node_id)
-            if watched is None or watched.raft is not raft:
-                watched = self._begin(node, raft)
-            replica = raft.replica
-            term = replica.term
-            told = (term.epoch, term.leader_id, replica.high_watermark, raft.log.end_offset, term.is_persisted)
-            if told != watched.told:
-                watched.told = told
-                self._look_at(watched)
-            self._look_at_images(watched)
+        """Looks at the node whose turn it was: nothing else changed."""
+        ran = self._cluster.schedule.ran
+        node = None if ran is None else self._by_name.get(ran.machine.name)
+        raft = None if node is None else node.raft
+        if node is None or raft is None:
+            return
+        watched = self._watched.get(node.node_id)
+        if watched is None or watched.raft is not raft:
+            watched = self._begin(node, raft)
+        replica = raft.replica
+        term = replica.term
+        told = (term.epoch, term.leader_id, replica.high_watermark, raft.log.end_offset, term.is_persisted)
+        if told != watched.told:
+            watched.told = told
+            self._look_at(watched)
+        self._look_at_images(watched)
 
     def _begin(self, node: SimulatedNode, raft: Raft) -> Watched:
         watched = self._watched[node.node_id] = Watched(node, raft)

@@ -48,7 +48,7 @@ cdef inline size_t remaining(const Reader *r) noexcept nogil:
 
 
 cdef inline const uint8_t *take(Reader *r, int64_t size) noexcept nogil:
-    """The next `size` bytes in place, or NULL with the reader marked and emptied (a marked reader gives only zeros)."""
+    """Returns the next `size` bytes in place. When fewer are left: NULL, and the reader is marked and emptied."""
     cdef const uint8_t *at = r.pos
     if size < 0 or size > r.end - r.pos:
         r.bad = True
@@ -156,7 +156,7 @@ cdef inline uint8_t *writer_detach(Writer *w) noexcept nogil:
 
 
 cdef inline uint8_t *reserve(Writer *w, size_t size) noexcept nogil:
-    """Room for `size` more bytes, which count as written; NULL, and the writer marked, when they do not fit."""
+    """Reserves `size` more bytes, which count as written. When they do not fit: NULL, and the writer is marked."""
     cdef size_t capacity
     cdef uint8_t *data
     if size > w.capacity - w.size:

@@ -30,8 +30,8 @@ cdef extern from * nogil:
     static inline void kc_sip_word(uint64_t v[4], uint64_t word) {
         v[3] ^= word; KC_SIP_ROUND(v); v[0] ^= word;
     }
-    /* Hashes the data in words. The last word has the remaining bytes and the low byte of `size`. */ static inline void
-    kc_sip_data(uint64_t v[4], const uint8_t *data, size_t left, size_t size) {
+    /* Hashes the data in words. The last word has the remaining bytes and the low byte of `size`. */
+    static inline void kc_sip_data(uint64_t v[4], const uint8_t *data, size_t left, size_t size) {
         uint64_t word;
         for (; left >= 8; data += 8, left -= 8) {
             memcpy(&word, data, 8);

@@ -1,6 +1,6 @@
 """A thread's own settings in the kernel's scheduler. None of them needs a privilege.
 
-Kernels below 6.12 have no slices for ordinary threads and ignore the setting.
+Kernels below 6.12 have no slices for ordinary threads and ignore `ask_slice`.
 """
 
 cdef extern from * nogil:
@@ -18,11 +18,12 @@ cdef extern from * nogil:
         if (nice > 0) setpriority(PRIO_PROCESS, self, getpriority(PRIO_PROCESS, self) + nice);
     }
 
-    /* sched_setattr(2) and its struct, which glibc has from 2.41 on. */ struct kc_schedule {
+    /* sched_setattr(2) and its struct, which glibc has from 2.41 on. */
+    struct kc_schedule {
         uint32_t size, policy; uint64_t flags; int32_t nice; uint32_t priority; uint64_t runtime, deadline, period;
     };
-    /* Whether the calling thread is an ordinary one. A batch or real-time thread keeps the policy that somebody gave
-    it. */ static inline int kc_schedule_now(struct kc_schedule *now) {
+    /* Whether the calling thread is an ordinary one. A batch or real-time thread keeps its policy. */
+    static inline int kc_schedule_now(struct kc_schedule *now) {
         memset(now, 0, sizeof(*now));
         return syscall(SYS_sched_getattr, 0, now, sizeof(*now), 0) == 0 && now->policy == 0;
     }

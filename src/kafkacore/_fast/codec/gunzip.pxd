@@ -33,7 +33,7 @@ ctypedef struct Gunzip:
     ZStream stream
     int state
     uint32_t crc                 # of the member, so far
-    uint32_t member_bytes        # likewise, modulo 2^32 as its trailer has it
+    uint32_t member_bytes        # inflated so far, modulo 2^32 as in the member's trailer
 
 
 cdef inline uint32_t le32(const uint8_t *p) noexcept nogil:
@@ -120,6 +120,6 @@ cdef inline int64_t gunzip_next(
             if source[0] == NULL:
                 return GUNZIP_CORRUPT
             gunzip.state = GUNZIP_BETWEEN
-        elif status != Z_OK:  # also that the input is over and the member is not
+        elif status != Z_OK:  # corrupt, or the input ends inside the member
             return GUNZIP_NO_MEMORY if status == Z_MEM_ERROR else GUNZIP_CORRUPT
     return size - stream.avail_out

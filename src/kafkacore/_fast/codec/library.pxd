@@ -1,6 +1,6 @@
 """zlib, zlib-ng, liblz4, libzstd and libsnappy as tables of functions, opened at run time.
 
-zlib-ng inflates gzip if it is installed, otherwise zlib does. zlib deflates it.
+zlib-ng inflates gzip if it is installed, otherwise zlib does. zlib deflates gzip in both cases.
 
 The build needs neither headers nor libraries, so it needs no -dev package, and a node that never meets a codec never
 loads its library. The functions have had the same signatures since zlib 1.2, zlib-ng 2.0, LZ4 1.8, zstd 1.4 and snappy
@@ -162,7 +162,7 @@ cdef extern from * nogil:
         }
     }
 
-    /* Whether no file can be opened now: a library may be installed that could not be opened. */
+    /* Whether no descriptor is left: then a library that could not be opened may still be installed. */
     static int kc_codec_lacks_descriptor(void) {
         int file = open("/dev/null", O_RDONLY | O_CLOEXEC);
         if (file < 0) return errno == EMFILE || errno == ENFILE;

@@ -27,7 +27,7 @@ cdef inline void end_codec(void *context) noexcept nogil:
 
 
 cdef inline CodecContext *thread_codec() noexcept nogil:
-    """NULL when memory is out."""
+    """NULL when memory runs out."""
     cdef CodecContext *context = <CodecContext *> codec_get(end_codec)
     if context == NULL:
         context = codec_context_new()

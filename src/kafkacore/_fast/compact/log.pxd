@@ -1,5 +1,6 @@
-"""The compaction of a log, in three steps (Kafka's Cleaner): the keys of the dirty segments go into the offset map; the
-segments are copied in groups, without the records that the map has a later one for; each copy takes its group's place.
+"""The compaction of a log, in three steps (Kafka's Cleaner). The keys of the dirty segments go into the offset map. The
+segments are copied in groups, without the records whose key has a later offset in the map. Each copy replaces its
+group.
 
 `compaction_map` and `compaction_copy` return after about `max_bytes`, so that their caller can give way, keep to a rate
 or stop. They read and write files and take the log's lock for short times. One thread at a time.
@@ -36,7 +37,7 @@ ctypedef struct Compaction:
     AbortedTransaction *aborted
     int64_t aborted_count
     Writer index              # of the group's transactions that stay aborted
-    # The segment that is read: bytes of it, from `block_at` on.
+    # The segment that is being read, and its bytes from `block_at` on.
     int32_t at
     int64_t position
     uint8_t *block
@@ -63,7 +64,7 @@ cdef int compaction_open(Compaction *c, Log *log, OffsetMap *map, int64_t first_
 # COMPACTION_DONE, COMPACTION_MORE; or -errno. -ECANCELED: the log was truncated, moved or closed; -EILSEQ: bytes that
 # are no batch; -ENOBUFS: the keys of one batch do not fit into the map; any other: memory, or the disk.
 cdef int compaction_map(Compaction *c, int64_t max_bytes) noexcept nogil
-# The same, and COMPACTION_SWAP; -EFBIG, -EOVERFLOW: the copy outgrew its file or its index.
+# As compaction_map, and COMPACTION_SWAP. -EFBIG, -EOVERFLOW: the copy outgrew its file or its index.
 cdef int compaction_copy(Compaction *c, int64_t max_bytes) noexcept nogil
 cdef int compaction_swap(Compaction *c, Waiter *blocked) noexcept nogil  # 0, LOG_BLOCKED or -errno, as swap_in
-cdef void compaction_close(Compaction *c) noexcept nogil  # an unfinished group's files go; may block
+cdef void compaction_close(Compaction *c) noexcept nogil  # removes the files of an unfinished group; may block

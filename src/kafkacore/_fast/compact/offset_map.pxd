@@ -39,19 +39,19 @@ ctypedef struct OffsetMap:
 
 cdef void offset_map_init(OffsetMap *map, int64_t budget_bytes, double load_factor, uint64_t seed0,
                           uint64_t seed1) noexcept nogil
-# Empty, and large enough for `most_keys` where the budget allows. 0 or -ENOMEM.
+# Makes the map empty, and large enough for `most_keys` where the budget allows. 0 or -ENOMEM.
 cdef int offset_map_begin(OffsetMap *map, int64_t most_keys) noexcept nogil
-cdef void offset_map_release(OffsetMap *map) noexcept nogil  # its memory
+cdef void offset_map_release(OffsetMap *map) noexcept nogil  # frees its memory
 
 cdef void offset_map_hash(const OffsetMap *map, const uint8_t *key, size_t size, KeyHash *hash) noexcept nogil
 cdef void offset_map_prefetch(const OffsetMap *map, const KeyHash *hash) noexcept nogil
-# 0, or OFFSET_MAP_FULL and nothing has changed. Offsets of a key grow.
+# 0, or OFFSET_MAP_FULL and nothing has changed. The caller puts a key's offsets in ascending order.
 cdef int offset_map_put(OffsetMap *map, const KeyHash *hash, int64_t offset) noexcept nogil
 cdef int64_t offset_map_get(const OffsetMap *map, const KeyHash *hash) noexcept nogil  # -1: not there
 
 
 cdef class KeyOffsets:
     cdef OffsetMap map
-    cdef int held  # by compactions: its memory stays
+    cdef int held  # how many compactions use the map; its memory stays until they end
     cdef int hash_key(self, key, KeyHash *hash) except -1
     cdef int check_free(self) except -1

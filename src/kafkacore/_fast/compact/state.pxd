@@ -18,7 +18,7 @@ ctypedef struct SeenProducer:
     int64_t producer_id      # -1: an empty slot
     int32_t aborted          # index of its aborted transaction that has begun; -1: none
     bint observed            # batches of that transaction are still there
-    bint committing          # batches were seen of a transaction that no index calls aborted
+    bint committing          # it has batches of a transaction that no index lists as aborted
 
 ctypedef struct SeenTransactions:
     AbortedTransaction *aborted  # by first offset; the caller's
@@ -32,7 +32,7 @@ ctypedef struct SeenTransactions:
 
 cdef int transactions_init(SeenTransactions *seen, AbortedTransaction *aborted, int64_t aborted_count) noexcept nogil
 cdef void transactions_free(SeenTransactions *seen) noexcept nogil
-# The next batch in the log, by its whole bytes of magic 2 (control batches are not compressed). True: it can go,
+# Notes the log's next batch, a whole one of magic 2 (control batches are not compressed). True: the batch can go,
 # because its transaction was aborted or it is the marker of a transaction without batches.
 cdef bint transactions_note(SeenTransactions *seen, const uint8_t *batch, const BatchHeader *header) noexcept nogil
 

@@ -8,8 +8,8 @@ on a disk that keeps any of the name changes between two syncs:
 
 1. `.cleaned` -> `.swap`, sync of the directory
 2. the list is exchanged: new readers see the compacted segment through open handles; earlier readers keep theirs
-3. the former .logs are removed, with a sync before each one behind the new one's last batch; sync; then their
-   indexes, and the transaction index that would have the name of the new one; sync
+3. the former .log files go, with a sync before each one that lies behind the new segment's last batch; sync; then
+   their indexes go, and the transaction index whose name the new one needs; sync
 4. `.log.swap` -> `.log`; sync
 5. the indexes follow; sync
 

@@ -15,7 +15,7 @@ cdef enum:
 
 # Writes room for the size prefix, and the response header; `flexible`: response header version 1.
 cdef void answer_begin(Writer *out, const Request *request, bint flexible) noexcept nogil
-# Adds the written bytes to request.answer as one extent. False when memory is out: the caller closes the connection.
+# Adds the written bytes to request.answer as one extent. False when memory runs out: the caller closes the connection.
 cdef bint answer_whole(Writer *out, Request *request) noexcept nogil
 # Copies a text from the frame into the arena, so that the frame can be released. False when the arena is full.
 cdef bint copy_slice(Arena *arena, Slice *text) noexcept nogil

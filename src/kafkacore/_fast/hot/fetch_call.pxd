@@ -36,7 +36,7 @@ ctypedef struct Part:
     Waiter waiter
 
 ctypedef struct FetchCall:
-    Parked parked                 # first: a call is found from its mail
+    Parked parked                 # first, so that its address is the call's
     Job job                       # the job that reads where a read must wait for the disk
     Request *request              # NULL once the connection is closed
     NodeState *state
@@ -60,8 +60,8 @@ ctypedef struct FetchCall:
     int16_t forced_error          # the gate's, for every partition
 
 # Fills `parts` with the request's partitions, or with its session's after the request changed it. Nothing in `parts`
-# points into the frame. 0; -1 when memory is out; or the error code of the whole response.
+# points into the frame. 0; -1 when memory runs out; or the error code of the whole response.
 cdef int call_partitions(FetchCall *call) noexcept nogil
-# Updates the session and fills request.answer, which takes over the references to segments. False when memory is out.
+# Updates the session and fills request.answer, which takes over the references to segments. False when memory runs out.
 cdef bint call_answer(FetchCall *call) noexcept nogil
 cdef bint call_answer_error(FetchCall *call, int16_t error) noexcept nogil

@@ -84,7 +84,7 @@ cdef void session_release(FetchSession *session) noexcept nogil
 cdef SessionPartition *session_find(FetchSession *session, const uint8_t *topic_id, const uint8_t *topic,
                                     int32_t topic_size, int32_t index) noexcept nogil
 cdef SessionPartition *session_put(FetchSession *session, const uint8_t *topic_id, const uint8_t *topic,
-                                   int32_t topic_size, int32_t index) noexcept nogil  # NULL when memory is out
+                                   int32_t topic_size, int32_t index) noexcept nogil  # NULL when memory runs out
 cdef void session_drop(FetchSession *session, SessionPartition *partition) noexcept nogil
 cdef void session_move_last(FetchSession *session, SessionPartition *partition) noexcept nogil
 

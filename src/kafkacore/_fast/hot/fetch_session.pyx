@@ -428,7 +428,7 @@ ctypedef struct Change:
 
 
 cdef int apply_changes(FetchSession *session, const Change *changes, int count) noexcept nogil:
-    """0, or -1 when memory is out. Takes the session's lock."""
+    """0, or -1 when memory runs out. Takes the session's lock."""
     cdef const Change *change
     cdef SessionPartition *partition
     cdef int i

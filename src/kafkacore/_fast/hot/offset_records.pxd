@@ -23,7 +23,7 @@ ctypedef struct OffsetFields:
 # Both write to memory that the caller has made large enough, and return the end. Group and topic have at most 32767
 # bytes.
 cdef uint8_t *put_offset_key(uint8_t *p, const Slice *group, const Slice *topic, int32_t partition) noexcept nogil
-# Version 1 with an expire timestamp, which no other version has; otherwise version 4.
+# Writes version 1 if there is an expire timestamp, which only version 1 has; otherwise version 4.
 cdef uint8_t *put_offset_value(uint8_t *p, const OffsetFields *fields) noexcept nogil
 # Raises ValueError unless `topic_id` is 16 bytes.
 cdef int copy_topic_id(uint8_t *into, topic_id) except -1

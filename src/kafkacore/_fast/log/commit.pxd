@@ -18,5 +18,5 @@ cdef int64_t log_recovery_point(const Log *log) noexcept nogil
 cdef void log_call_committer(Log *log) noexcept nogil
 cdef void log_commit_soon(Log *log, int64_t offset) noexcept nogil  # both
 # Syncs the segment's files and the producer snapshot at the base offset of the next segment (-1: this is the last).
-# `cuts` is log.cuts from before the look at the segment. May block; 0 or -errno.
+# `cuts` is log.cuts as read before the caller chose the segment. May block; 0 or -errno.
 cdef int log_sync_segment(Log *log, Segment *segment, int64_t next_base, int64_t cuts) noexcept nogil

@@ -1,8 +1,8 @@
 """Where each leader epoch of a log begins (KIP-101, KIP-279, KIP-320; LeaderEpochFileCache). Under the log's lock.
 
 Each change of the entries sets `epochs_dirty`; epochs_checkpoint writes the `leader-epoch-checkpoint` file on a pool
-thread. While the file only lacks epochs without a record, it is not written for a log at rest: each restart adds two
-such epochs to every partition.
+thread. A log at rest does not write the file while the file lacks only epochs without a record, because each restart
+adds two such epochs to every partition.
 """
 
 from libc.stdint cimport int32_t, int64_t

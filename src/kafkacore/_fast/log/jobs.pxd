@@ -1,7 +1,7 @@
 """Jobs on pool threads that have a log's files to themselves: opening, waking and rolling.
 
-Without file descriptors (EMFILE, ENFILE) such a job changes nothing and no directory goes offline: for a moment the log
-refuses appends with KAFKA_STORAGE_ERROR, which clients retry.
+When no file descriptor is left (EMFILE, ENFILE), such a job changes nothing and no directory goes offline. For a moment
+the log then refuses appends with KAFKA_STORAGE_ERROR, which clients retry.
 """
 
 from libc.stdint cimport int32_t

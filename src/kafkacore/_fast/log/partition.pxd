@@ -45,7 +45,7 @@ ctypedef struct Follower:
     int64_t broker_epoch
 
 ctypedef struct Partition:
-    Log log               # by value, first: a partition is found from its log; log.lock is the partition's lock
+    Log log               # first, so that a Log * is also its Partition *; log.lock is the partition's lock
     int32_t refs          # atomic
     int32_t index
     uint8_t topic_id[16]
@@ -62,7 +62,8 @@ ctypedef struct Partition:
     int32_t follower_count
     Waiter *waiting[WAIT_KINDS]
 
-# Count 1, lazy, ROLE_NONE; NULL when memory is out. `named`: partition.metadata is written (not for the metadata log).
+# Count 1, lazy, ROLE_NONE; NULL when memory runs out. `named`: the log writes partition.metadata, as all but the
+# metadata log do.
 cdef Partition *partition_new(LogDir *dir, const Clock *clock, LogConfig *config, const char *topic, int32_t topic_size,
                               const uint8_t *topic_id, int32_t index, bint named) noexcept nogil
 cdef void partition_hold(Partition *p) noexcept nogil
@@ -133,11 +134,11 @@ cdef void partition_unwait(Partition *p, Waiter *waiter) noexcept nogil  # no-op
 # wakes.
 cdef bint partition_advance(Partition *p, WakeList *wakes) noexcept nogil
 
-# The high watermark of an earlier run, brought within the log.
+# Restores the high watermark of an earlier run, limited to the offsets of the log.
 cdef void partition_restore(Partition *p, int64_t high_watermark) noexcept nogil
 # DeleteRecords: removes all records below `offset` (-1: the high watermark). 0 or Kafka's error code; may block.
 cdef int partition_delete_records(Partition *p, int64_t offset, int64_t *low_watermark) noexcept nogil
 cdef int partition_expire_producers(Partition *p) noexcept nogil  # returns how many
-# Writes partition.metadata of a log that has no topic id: it is from before topic ids, or a crash cut its making short.
-# 0 or -errno; may block.
+# Writes partition.metadata of a log that has no topic id, because the log is older than topic ids or because a crash
+# interrupted its creation. 0 or -errno; may block.
 cdef int partition_assign_topic_id(Partition *p, const uint8_t *topic_id) noexcept nogil

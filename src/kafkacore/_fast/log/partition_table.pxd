@@ -46,5 +46,5 @@ cdef Topic *table_topic_by_name(const PartitionTable *table, const uint8_t *name
 
 
 cdef class Table:
-    """Python's hold on one published table."""
+    """Python's handle of one published table."""
     cdef PartitionTable *table

@@ -82,7 +82,7 @@ cdef int producers_expire(Producers *producers, int64_t now_ms, int64_t expirati
 # 0), or no memory for them.
 cdef Producer *producers_copy(const Producers *producers, int32_t *count) noexcept nogil
 
-# The file's bytes, checksum included; `out.bad` when memory is out.
+# The file's bytes, checksum included; `out.bad` when memory runs out.
 cdef void producers_write(const Producers *producers, Writer *out) noexcept nogil
 # Checks a whole file and returns how many producers follow its header; -EINVAL: wrong version, checksum or length.
 cdef int32_t producers_begin_read(const uint8_t *data, int64_t size, Reader *reader) noexcept nogil

@@ -24,7 +24,7 @@ cdef enum:
     # After a frame of this size the connection reads the next prefix by itself, and then the body straight to its
     # place.
     BIG_FRAME_BYTES = 8192
-    SPARE_REQUESTS = 256      # at most so many of them a reactor keeps for reuse
+    SPARE_REQUESTS = 256      # a reactor keeps at most so many of them for reuse
 
 # Why a connection is not read or served.
 cdef enum:
@@ -125,10 +125,10 @@ cdef void reactor_bury(Reactor *reactor) noexcept nogil  # releases closed conne
 cdef void reactor_close_all(Reactor *reactor) noexcept nogil
 cdef void reactor_swept(Mail *mail) noexcept nogil  # reactor.sweep: closes idle connections of draining planes
 
-# For an acceptor: makes a connection with one reference, which `reactor` takes over when `arrive` is posted to its
-# inbox. From here on the connection owns its places in the plane's limits. NULL when memory is out. The connections of
-# all planes of this process.
+# How many connections all planes of this process have.
 cdef int64_t connections_open() noexcept nogil
+# For an acceptor: makes a connection with one reference, which `reactor` takes over when `arrive` is posted to its
+# inbox. From here on the connection owns its places in the plane's limits. NULL when memory runs out.
 cdef Connection *connection_new(Reactor *reactor, Plane *plane, int handle) noexcept nogil
 cdef void connection_event(Connection *conn, uint32_t events) noexcept nogil
 cdef void connection_go_on(Connection *conn) noexcept nogil

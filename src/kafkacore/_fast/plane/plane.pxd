@@ -180,7 +180,7 @@ cdef void plane_release(Plane *plane) noexcept nogil
 
 cdef void request_answered(Request *request) noexcept nogil  # owner's thread: request.answer is complete
 cdef void request_unblocked(Request *request) noexcept nogil  # owner's thread: SERVED_BLOCKED became SERVED_PARKED
-# Owner's thread: gives the frame's memory back to the plane. Nothing may point into the frame any more.
+# Owner's thread: gives the frame's memory back to the plane. Nothing may point into the frame then.
 cdef void request_release_frame(Request *request) noexcept nogil
 cdef void request_post_answer(Request *request) noexcept nogil  # any thread: the answer of a request from the ring
 cdef Inbox *request_inbox(Request *request) noexcept nogil  # its processor's, for a Parked

@@ -12,7 +12,7 @@ cdef int reactor_init(
     Reactor *reactor, const Clock *clock, int epoll, void (*sweep)(Mail *mail) noexcept nogil
 ) noexcept nogil
 cdef void reactor_close(Reactor *reactor) noexcept nogil  # every connection is gone
-# The reactor's Link to a plane, made at first use; NULL when memory is out. `room` handles the mail that says that the
-# plane's ring has room again.
+# The reactor's Link to a plane, made at first use; NULL when memory runs out. The reactor calls `room` when the plane's
+# ring has room again.
 cdef Link *reactor_link(Reactor *reactor, Plane *plane, void (*room)(Mail *mail) noexcept nogil) noexcept nogil
 cdef void reactor_drop_links(Reactor *reactor) noexcept nogil  # of draining planes without connections

@@ -33,7 +33,7 @@ cdef class Plan:
     cdef const Shape *shape(self, int version) except NULL
 
 cdef PyObject *fresh(Plan plan, int32_t field) noexcept
-# The plan of a shape: the shape's owner is the plan. NULL when memory is out.
+# The plan of a shape: the shape's owner is the plan. NULL when memory runs out.
 cdef PyObject *new_instance(const Shape *shape) noexcept
 cdef PyTypeObject *class_of(const Shape *shape) noexcept
 cdef Py_ssize_t unknown_at(const Shape *shape) noexcept

@@ -58,7 +58,7 @@ ctypedef struct LogDir:
     int32_t refs          # atomic
     char *path
     const Disk *disk
-    Agenda *agenda        # of its simulated world, counted; NULL: the real one
+    Agenda *agenda        # of its simulated world, counted; NULL: the real world
     int64_t owner
     void *keeper          # in a simulated world the Environment, which owns `disk` and the clock; a Python reference
     int32_t offline       # atomic: errno that took it offline, 0 while it serves
@@ -81,7 +81,7 @@ cdef int io_submit(LogDir *dir, Job *job) noexcept nogil  # 0, or -ESHUTDOWN
 # begun, or the directory is closed; the caller keeps its reference.
 cdef bint io_dirty(LogDir *dir, Dirty *dirty) noexcept nogil
 cdef void io_fail(LogDir *dir, int error) noexcept nogil
-cdef void io_pause(int64_t ns) noexcept nogil  # for a job or a commit: lets time pass, of the clock that its world has
+cdef void io_pause(int64_t ns) noexcept nogil  # for a job or a commit; waits by the clock of its world
 
 
 cdef class LogDirectory:

@@ -31,7 +31,8 @@ cdef bint inbox_post(Inbox *inbox, Mail *mail) noexcept nogil
 cdef int inbox_deliver(Inbox *inbox) noexcept nogil  # delivers all waiting mail; returns how many
 cdef bint inbox_may_sleep(Inbox *inbox) noexcept nogil  # announces sleep; False, and not announced, when mail waits
 cdef void inbox_awake(Inbox *inbox) noexcept nogil  # withdraws the announcement
-cdef void inbox_silence(Inbox *inbox) noexcept nogil  # drains the eventfd; the receiver does whenever it is readable
+# Drains the eventfd; the receiver calls this whenever the eventfd is readable.
+cdef void inbox_silence(Inbox *inbox) noexcept nogil
 # Writes and drains the eventfd of a ring or a thread.
 cdef void ring_bell(int eventfd) noexcept nogil
 cdef void silence_bell(int eventfd) noexcept nogil

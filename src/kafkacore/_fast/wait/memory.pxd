@@ -26,7 +26,7 @@ ctypedef struct Reservation:
     Inbox *inbox
     Reservation *next
     int64_t size
-    int64_t rest          # all that a frame under way still lacks, with `size`; 0 for a frame that has not begun
+    int64_t rest          # bytes that a frame under way lacks, `size` included; 0: the frame has not begun
     bint waiting
     bint overdraft        # granted beyond the limit
 
@@ -73,7 +73,7 @@ ctypedef struct Frame:
     Budget *budget        # NULL: not counted
     uint8_t *data
 
-# NULL when memory is out. Its data begins `skew` bytes into a cache line if there is room for that.
+# NULL when memory runs out. Its data begins `skew` bytes into a cache line if there is room for that.
 cdef Frame *frame_new(Budget *budget, int64_t size, int64_t reserved, int skew) noexcept nogil
 cdef void frame_hold(Frame *frame) noexcept nogil
 cdef void frame_release(Frame *frame) noexcept nogil

@@ -19,7 +19,7 @@ cdef enum:
     WAKE_GONE = 4         # a partition was closed or moved: the next look may find errors
 
 ctypedef struct Parked:
-    Mail mail             # first: a Parked is found from its mail
+    Mail mail             # first, so that its address is the Parked's
     Timer timer
     Inbox *inbox          # the owning processor's, or a simulator thread's
     int32_t refs          # atomic

@@ -12,7 +12,7 @@ from kafkacore._fast.wait.park cimport Parked, Waiter
 from kafkacore._fast.world.agenda cimport Agenda
 
 ctypedef struct Sleeper:
-    Parked parked         # first: a sleeper is found from it; `park_release` frees it
+    Parked parked         # first, so that its address is the sleeper's; `park_release` frees both
     Inbox inbox
     Waiter waiter         # for the one place where it waits
     int woken

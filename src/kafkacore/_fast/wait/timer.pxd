@@ -25,8 +25,8 @@ ctypedef struct Wheel:
 
 
 cdef void wheel_init(Wheel *wheel, int64_t now_ms) noexcept nogil
-# a due one fires a millisecond later
+# A timer that is due already fires a millisecond later.
 cdef void wheel_add(Wheel *wheel, Timer *timer, int64_t deadline_ms) noexcept nogil
 cdef void wheel_cancel(Wheel *wheel, Timer *timer) noexcept nogil  # no-op when it is in no wheel
-cdef int wheel_advance(Wheel *wheel, int64_t now_ms) noexcept nogil  # fires what is due; how many
+cdef int wheel_advance(Wheel *wheel, int64_t now_ms) noexcept nogil  # fires the due timers; returns how many
 cdef int64_t wheel_next_ms(Wheel *wheel) noexcept nogil  # a lower bound of the next deadline; -1 when empty

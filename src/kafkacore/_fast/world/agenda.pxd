@@ -2,8 +2,9 @@
 place of eventfds.
 
 A world has one agenda. An Env without one belongs to the real world, where threads are threads and bells are eventfds.
-A task is a fiber. It runs from one pause to the next, and the world's loop decides when: it moves `now_ns`, its own
-time, and runs what is due, or any task that it chooses. Clocks of nodes may skew and jump: the agenda has its own time.
+A task is a fiber, which runs from one pause to the next. The world's loop decides when: it advances `now_ns` and runs
+the tasks that are due, or any task that it chooses. `now_ns` is the agenda's time, apart from the clocks of the nodes,
+because those may skew and jump.
 
 Only the thread that runs the world may use an agenda. The seed decides how long each task waits for its first turn, so
 a seed gives an order of threads.
@@ -47,7 +48,7 @@ cdef void agenda_release(Agenda *agenda) noexcept nogil  # no-op for NULL
 # Begins a task soon. `owner` is a node's number. 0 or -ENOMEM.
 cdef int agenda_start(Agenda *agenda, int64_t owner, void (*body)(void *argument) noexcept nogil,
                       void *argument) noexcept nogil
-# Lets `ns` pass for the task that calls; False at once when no task calls, or when a task cannot pause.
+# Pauses the calling task for `ns`. False, at once, when the caller is no task, or when tasks cannot pause.
 cdef bint agenda_pause(int64_t ns) noexcept nogil
 # Runs the task of an owner that is due first, whenever that is, for code that would block a thread. False: it has none.
 cdef bint agenda_run_for(Agenda *agenda, int64_t owner) noexcept nogil

@@ -61,15 +61,15 @@ ctypedef struct Env:
     Clock clock
     Disk disk
     Transport transport
-    # The simulated world that the node lives in, and the node's number there: what would be a thread is a task of this
-    # agenda, and what would be an eventfd is one of its bells. NULL: the real world.
+    # The agenda of the node's simulated world, and the node's number there. Such a node has the agenda's tasks in place
+    # of threads, and its bells in place of eventfds. NULL: the real world.
     Agenda *agenda
     int64_t owner
 
 
 cdef void env_real(Env *env) noexcept nogil  # fills in the real clock, disk and TCP transport
-# The disk that logs and segments keep: the real disk at an address that is never freed; another disk as it is, which
-# its owner keeps.
+# The disk that logs and segments may keep. For the real disk it is a static table; any other disk is returned as it is,
+# and its owner keeps it alive.
 cdef const Disk *disk_that_lasts(const Disk *disk) noexcept nogil
 
 

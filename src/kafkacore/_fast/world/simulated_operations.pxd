@@ -39,7 +39,7 @@ ctypedef struct SimDisk:
     int32_t handle_count
     int64_t operations    # that change something, since the start
     int64_t cut_at        # the power is cut at the operation with this number; -1: never
-    int64_t life          # power cuts and deaths of its process so far
+    int64_t life          # how often its power was cut or its process died
     bint dead
     bint cold             # a file is not in the page cache before its first read
     int64_t capacity_bytes
@@ -53,7 +53,7 @@ ctypedef struct SimDisk:
 # A disk as one process sees it: `self` of the table.
 ctypedef struct Mount:
     SimDisk *disk
-    int64_t life          # the only life of the disk in which it works, or ANY_LIFE
+    int64_t life          # works while disk.life has this value; ANY_LIFE: always
     bint simulated        # whether its process lives in a simulated world
 
 cdef enum NameChange:

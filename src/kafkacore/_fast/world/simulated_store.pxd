@@ -61,7 +61,7 @@ ctypedef struct Store:
     Change *newest
     int64_t bytes         # of all files, as readers see them
 
-# Functions that allocate return -ENOMEM when memory is out; otherwise 0 or the value that their name says.
+# Functions that allocate return -ENOMEM when memory runs out; otherwise 0 or the value that their name says.
 cdef void store_free(Store *store) noexcept nogil
 cdef Inode *store_find(Store *store, const char *path) noexcept nogil  # not counted
 cdef int store_link(Store *store, const char *path, bint directory, Inode **made) noexcept nogil
@@ -71,9 +71,9 @@ cdef int store_sync_names(Store *store, const char *directory) noexcept nogil
 cdef void inode_release(Inode *inode) noexcept nogil
 cdef int inode_write(Store *store, Inode *inode, const uint8_t *data, int64_t size, int64_t offset) noexcept nogil
 cdef int inode_truncate(Store *store, Inode *inode, int64_t size) noexcept nogil
-# Makes the changes up to number `until` durable: those that came while the sync was under way are not its.
+# Makes the changes up to number `until` durable. A sync does not cover the changes that come after it began.
 cdef int inode_sync(Inode *inode, int64_t until) noexcept nogil
-# A sync that fails may have written any part of them. No later sync writes the rest: the kernel calls it clean.
+# A sync that fails may have written any part of them. The kernel marks the rest as clean, so no later sync writes it.
 cdef int inode_fail_sync(Inode *inode, int64_t until, uint64_t *state) noexcept nogil
 cdef void inode_flip(Inode *inode, int64_t position, int bit) noexcept nogil  # on the disk and in the page cache
 # Cuts the power: what is left becomes the visible and durable state. `ordered`: names survive as a journal keeps them.

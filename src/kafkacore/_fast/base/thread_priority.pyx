@@ -11,5 +11,5 @@ def enter_thread(str name, bint urgent=False) -> None:
 
 
 def own() -> tuple[int, int]:
-    """Slice and timer slack of the calling thread, ns. The slice is 0 or -1 where the kernel knows none."""
+    """Slice and timer slack of the calling thread, ns. The slice is 0 or -1 if the kernel has none."""
     return slice_ns(), timer_slack_ns()

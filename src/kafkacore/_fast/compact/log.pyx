@@ -139,8 +139,8 @@ cdef int begin_map(Compaction *c) noexcept nogil:
 
 
 cdef int64_t old_horizon(const Compaction *c, int64_t delete_retention_ms) noexcept nogil:
-    """Taken from the last segment that was compacted before: tombstones of magic 0 and 1 have no horizon of their
-    own."""
+    """The horizon of tombstones of magic 0 and 1, whose batches have no field for it. The time of the last segment that
+    was compacted before stands in for it."""
     cdef int32_t i = segment_of(c, c.first_dirty - 1)
     if c.first_dirty <= c.list.items[0].base_offset:
         return 0

@@ -208,8 +208,8 @@ cdef void last_batches_free(LastBatches *last) noexcept nogil:
 
 
 cdef bint is_last_batch(const LastBatches *last, const BatchHeader *header) noexcept nogil:
-    """Whether this is the producer's last batch: a data batch by its last offset. For a producer without data it is the
-    marker with its epoch, which fences older epochs."""
+    """Whether this is the producer's last batch. A data batch is, if it has the producer's last offset. If the producer
+    has no data, the marker with its epoch is, because that marker fences older epochs."""
     cdef int32_t low = 0
     cdef int32_t high = last.count
     cdef int32_t middle

@@ -202,8 +202,8 @@ cdef int drop_former(const Swap *swap) noexcept nogil:
     for i in range(swap.count):
         store32(&swap.former[i].dropped, SEGMENT_REPLACED)
     for i in range(1, swap.count):
-        # A start removes the .logs that begin below the new segment's end. Those behind it must go in order: a crash
-        # must not lose a later tombstone and keep the record that it deletes.
+        # A start removes the .log files that begin below the new segment's end. Those behind it must go in order: a
+        # crash must not lose a later tombstone and keep the record that it deletes.
         if result == 0 and i > 1 and swap.former[i].base_offset >= swap.end_offset:
             result = segment_sync_names(swap.fresh)
         if result == 0:
@@ -230,7 +230,8 @@ cdef void inherit(const Swap *swap) noexcept nogil:
     fresh.modified_ms = last.modified_ms
     fresh.entry_synced = True
     store64(&fresh.synced_size, fresh.size)
-    # If one of them was not, its producer snapshot may not be on the disk, and the next commit syncs it.
+    # If one of the former segments was not wholly synced, its producer snapshot may not be on the disk. Then the next
+    # commit syncs it.
     store32(&fresh.wholly_synced, whole)
 
 

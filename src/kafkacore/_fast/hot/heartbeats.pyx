@@ -106,7 +106,7 @@ cdef bint note_heartbeat(StableGroups *groups, const HeartbeatRequest *asked, in
 cdef int serve_heartbeat(void *state, Request *request, const Verdict *verdict) noexcept nogil:
     cdef HeartbeatRequest asked
     cdef HeartbeatResponse answer
-    cdef const Env *env = request.plane.env  # its clock may be a test's; the processor has its own
+    cdef const Env *env = request.plane.env  # not the processor's: a test may move this clock
     cdef Writer out
     cdef int gaps = 0
     if not read_request(heartbeat_request_program(request.api_version), request, &asked):

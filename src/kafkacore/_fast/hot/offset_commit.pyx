@@ -330,7 +330,7 @@ cdef class OffsetCommit(RecordSource):
             for j in range(topic.partitions.count):
                 each = &(<CommittedPartition *> topic.partitions.items)[j]
                 each.error_code = each.refused or self.error
-                # The group judges metadata. An error of the group counts for these partitions too.
+                # The group checks the metadata, so an error of the group comes before metadata that is too large.
                 if self.error and each.refused == self.too_large:
                     each.error_code = self.error
         writer_init(&writer, MAX_RESPONSE)

@@ -64,7 +64,7 @@ ctypedef struct Part:
     Waiter waiter
 
 ctypedef struct ProduceCall:
-    Parked parked                 # first: a call is found from its mail
+    Parked parked                 # first, so that its address is the call's
     Request *request              # NULL once the connection is closed
     NodeState *state
     Arena arena
@@ -444,7 +444,7 @@ cdef int finish(ProduceCall *call, int outcome) noexcept nogil:
     cdef Request *request = call.request
     if outcome != SERVED:
         hold_memory(call)
-        if outcome == SERVED_PARKED:  # the records are appended, so nothing points into the frame any more
+        if outcome == SERVED_PARKED:  # the records are appended: nothing points into the frame
             request_release_frame(request)
         return outcome
     wheel_cancel(request_wheel(request), &call.parked.timer)

@@ -41,8 +41,8 @@ cdef void log_commit_soon(Log *log, int64_t offset) noexcept nogil:
 
 
 cdef void log_want_synced(Log *log, int64_t offset) noexcept nogil:
-    # A truncation may have moved the end below `offset` since the caller read it. Records that come later are not
-    # synced by a round that found nothing there.
+    # A truncation may have moved the end below `offset` since the caller read it. A round that found nothing there has
+    # not synced the records that come later.
     if offset > log.end_offset:
         offset = log.end_offset
     if log.commit_offset < offset:

@@ -72,8 +72,8 @@ cdef int drop_first(Log *log, SegmentList *list, int32_t count) noexcept nogil:
 
 
 cdef int failed(Log *log, LogDir *dir, int result) noexcept nogil:
-    """Takes the directory offline, unless there was no file descriptor: then the caller tries again, and files that are
-    left over hold records that a restart may bring back (docs/durability.md)."""
+    """Takes the directory offline, unless no file descriptor was left. In that case the caller tries again. Until it
+    succeeds, a restart may bring back the deleted records (docs/durability.md)."""
     if not is_short_of_files(result):
         log_fail_in(log, dir, -result)
     return KAFKA_STORAGE_ERROR

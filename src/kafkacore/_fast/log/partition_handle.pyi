@@ -137,11 +137,11 @@ class PartitionHandle:
         """Refuses appends from now on and wakes all waiters. `gone`: the partition is deleted."""
 
     def restore_high_watermark(self, offset: int) -> None:
-        """Sets the high watermark of replication-offset-checkpoint, brought within the log. Call it after the load and
-        before the partition gets a role."""
+        """Restores the high watermark from replication-offset-checkpoint, limited to the log's offsets. Call it after
+        the load and before the partition gets a role."""
 
     def assign_topic_id(self, topic_id: Uuid) -> None:
-        """Gives a log without a topic id this one, and writes partition.metadata before it returns. Blocking. Raises
+        """Sets the topic id of a log that has none: writes partition.metadata before it returns. Blocking. Raises
         OSError."""
 
     def truncate_to(self, offset: int) -> None:
@@ -172,7 +172,7 @@ class PartitionHandle:
         """Reports that the directory failed with an errno. Waiters get KAFKA_STORAGE_ERROR."""
 
     def expire_producers(self) -> int:
-        """Forgets the producers that producer.id.expiration.ms allows to forget. Returns how many."""
+        """Forgets the producers that were silent for producer.id.expiration.ms. Returns how many."""
 
     @property
     def unflushed_since_ms(self) -> int:

@@ -226,8 +226,8 @@ cdef class PartitionHandle:
 
     @property
     def recovery_point(self):
-        """The offset for recovery-point-offset-checkpoint: the synced offset, or before it the first segment whose
-        index, or the producer snapshot behind it, may not be on the disk."""
+        """The offset for recovery-point-offset-checkpoint. It is the synced offset, or the start of an earlier segment
+        if that segment's indexes, or the producer snapshot behind it, may not be on the disk."""
         cdef int64_t point
         with nogil:
             mutex_lock(&self.partition.log.lock)
@@ -340,13 +340,13 @@ cdef class PartitionHandle:
     # --- its files; all of these block ---
 
     def restore_high_watermark(self, int64_t offset):
-        """Sets the high watermark of replication-offset-checkpoint, brought within the log. Call it after the load and
-        before the partition gets a role."""
+        """Restores the high watermark from replication-offset-checkpoint, limited to the log's offsets. Call this
+        after the load and before the partition gets a role."""
         with nogil:
             partition_restore(self.partition, offset)
 
     def assign_topic_id(self, topic_id):
-        """Gives a log without a topic id this one, and writes partition.metadata before it returns. Raises OSError."""
+        """Sets the topic id of a log that has none: writes partition.metadata before it returns. Raises OSError."""
         cdef bytes raw = bytes(topic_id)
         cdef const uint8_t *native = <const uint8_t *> <char *> raw
         cdef int result
@@ -404,7 +404,7 @@ cdef class PartitionHandle:
             partition_fail(self.partition, error)
 
     def expire_producers(self):
-        """Forgets the producers that producer.id.expiration.ms allows to forget. Returns how many."""
+        """Forgets the producers that were silent for producer.id.expiration.ms. Returns how many."""
         cdef int gone
         with nogil:
             gone = partition_expire_producers(self.partition)

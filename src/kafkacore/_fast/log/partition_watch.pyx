@@ -28,7 +28,7 @@ cdef int32_t live_watches = 0    # atomic
 
 # One request's wait for one partition. `parked` is counted; releasing its last count frees the watch.
 ctypedef struct Watch:
-    Parked parked                # first: a watch is found from it
+    Parked parked                # first, so that its address is the watch's
     Waiter waiter
     Partition *partition         # counted
     Post *post
@@ -149,7 +149,7 @@ cdef class PartitionWatch:
         return True
 
     def disarm(self, token):
-        """Forgets what `token` waits for; nothing wakes it any more."""
+        """Forgets what `token` waits for, so that nothing wakes it."""
         cdef Watch *watch
         for address in self.armed.pop(token, ()):
             watch = <Watch *> <size_t> address

@@ -110,7 +110,7 @@ cdef int replay_segment(Load *load, int32_t i, int64_t end_offset) noexcept nogi
     if result == 0:
         result = walk(load, i, position, end_offset)
     if result == -EILSEQ and position > 0:
-        result = walk(load, i, 0, end_offset)  # the index led into the middle of a batch: do without it
+        result = walk(load, i, 0, end_offset)  # the index points into a batch: scan from the segment's start
     if was_closed and load.recovered != NULL and segment.file >= 0:
         segment.disk.close(segment.disk.self, segment.file)
         segment.file = -1
@@ -213,7 +213,7 @@ cdef int replay_drop_strays(Load *load, int64_t end_offset) noexcept nogil:
         if kept and not is_base(load, load.snapshots[i]):
             kept = newest and load.snapshots[i] > last_base
             newest = False
-        # This load may have written a snapshot under the name of one that it does not trust: that one stays.
+        # This load may have replaced a snapshot that it does not trust by one of the same name. The new one stays.
         if not kept and not (load.recovered != NULL and is_base(load, load.snapshots[i])
                              and load.snapshots[i] <= load.snapshot_offset):
             result = drop_snapshot(load, load.snapshots[i])

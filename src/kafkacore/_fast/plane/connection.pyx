@@ -242,7 +242,7 @@ cdef void slow_fired(Timer *timer) noexcept nogil:
         return
     if (conn.stall or load32(&conn.plane.budget.waiting) == 0
             or conn.frame.received - conn.slow_mark >= conn.plane.slow_frame_bytes):
-        # We do not read from it now, no other frame needs its memory, or it keeps its pace.
+        # The connection is not being read, or no other frame needs its memory, or its frame arrives fast enough.
         conn.slow_mark = conn.frame.received
         wheel_add(&conn.reactor.wheel, timer, conn.reactor.wheel.now_ms + conn.plane.slow_frame_ms)
         return
@@ -491,7 +491,7 @@ cdef void complete(Connection *conn, Request *request) noexcept nogil:
     conn.unanswered -= 1
     conn.queued_bytes += request.answer.total
     if request.mute_ms > 0 and not request.close_after:
-        conn.stall |= STALL_MUTED  # the connection is mute from now on; its time begins when the answer is sent
+        conn.stall |= STALL_MUTED  # mute from now on; the mute time counts from the sending of the answer
     add64(&conn.plane.responses_queued, 1)
 
 

@@ -55,7 +55,7 @@ class Validator:
         """Returns the verdict without the bytes; `data` stays unchanged."""
 
     def accept(self, data: Buffer, now_ms: int, base_offset: int) -> Verdict:
-        """Returns the verdict; for an accepted batch with its bytes as the log stores them, offsets assigned."""
+        """Returns the verdict. If it accepts the batch, it has the bytes that the log stores, with offsets."""
 
 def follow(data: Buffer, leader_epoch: int) -> Followed:
     """Checks a leader's answer to a Fetch: sizes, magic, checksums, growing offsets."""

@@ -112,7 +112,7 @@ cdef class Validator:
         return verdict(&result, None)
 
     def accept(self, data, int64_t now_ms, int64_t base_offset):
-        """Returns the verdict; for an accepted batch with its bytes as the log stores them, offsets assigned."""
+        """Returns the verdict. If it accepts the batch, it has the bytes that the log stores, with offsets."""
         cdef ValidateResult result
         cdef Writer out
         stored = bytearray(data)

@@ -263,7 +263,7 @@ cdef Slice unbox_slice(Walk *walk, int kind, PyObject *value) noexcept nogil:
         found.data = <const uint8_t *> PyBytes_AS_STRING(value)
         size = PyBytes_GET_SIZE(value)
     elif kind != UUID and PyObject_GetBuffer(value, &buffer, PyBUF_SIMPLE) == 0:
-        # The walker copies before any other Python code runs, and the message owns the object: the view need not last.
+        # The walker copies before any other Python code runs, and the message keeps the object, so the view may end.
         found.data = <const uint8_t *> buffer.buf
         size = buffer.len
         PyBuffer_Release(&buffer)

@@ -202,7 +202,7 @@ cdef int view_read(const Program *program, Reader *reader, void *out, Arena *are
     cdef Walk walk
     walk.reader = reader[0]
     walk.budget = -1
-    walk.room = INT64_MAX  # the arena's limit is the limit
+    walk.room = INT64_MAX  # the arena has a limit
     walk.context = arena
     memcpy(out, program.image, program.size)
     walk_begin(&walk, &SINK, program, out)

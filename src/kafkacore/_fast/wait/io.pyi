@@ -39,7 +39,8 @@ def live_count() -> int:
     """The number of open log directories in this process."""
 
 def company_wait(asked: int, company: int, since_ns: int, took_ns: int) -> int:
-    """How long, in ns, a commit waits for more who ask for it, before it begins.
+    """How long, in ns, a commit waits for more requests before it begins.
 
-    `asked` wait for it already, `company` did lately; the last one ended `since_ns` ago and took `took_ns`.
+    `asked` requests wait for it. `company` requests waited for the last commit, which ended `since_ns` ago and took
+    `took_ns`.
     """

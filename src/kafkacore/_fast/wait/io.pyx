@@ -238,8 +238,8 @@ cdef void push_dirty(Crew *crew, Dirty *dirty) noexcept nogil:
 
 
 cdef int64_t company_wait_ns(int32_t asked, int32_t company, int64_t since_ns, int64_t took_ns) noexcept nogil:
-    """How long a commit with `asked` requests may wait for more, `since_ns` after the end of the last one, which took
-    `took_ns`. Its producers return at once, or are not worth the wait."""
+    """How long a commit with `asked` requests may wait for more. The last commit ended `since_ns` ago and took
+    `took_ns`. Its producers send again at once; a slower producer is not worth the wait."""
     if asked >= company:
         return 0
     return max(min(took_ns // COMPANY_SHARE, COMPANY_NS) - since_ns, 0)

@@ -42,7 +42,7 @@ class SimulatedAgenda:
 
     def go_on(self, owner: int) -> None: ...
     def rung(self) -> list[int]:
-        """The bells that ring, in the order in which they were rung. The reader of a bell's news silences it."""
+        """The bells that ring, in the order in which they were rung. Code that serves a bell silences it."""
 
     def ring(self, bell: int) -> None:
         """Rings a bell again, as a spurious wake-up does."""

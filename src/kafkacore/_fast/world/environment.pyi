@@ -21,8 +21,8 @@ class RunningClock(ManualClock):
     def __init__(self) -> None: ...
 
 class Environment:
-    """The world of a node: the real one, the real one with another clock, or with an agenda a simulated one, where
-    native code starts no thread and makes no descriptor.
+    """The world of a node. With an agenda it is a simulated one, where native code starts no thread and makes no
+    descriptor. Without one it is the real world. `clock` replaces the clock in both.
 
     In a simulated world `seed` decides what `random_bytes` returns; without one the agenda's seed decides.
     """

@@ -5,14 +5,14 @@ from kafkacore._fast.world.environment import Environment, ManualClock
 FAULT_KINDS: tuple[str, ...]
 
 class FaultDisk:
-    """Files are where they are named; any thread may order faults while a node uses the disk."""
+    """Its files are real files. Any thread may order faults while a node uses the disk."""
 
     def __init__(self) -> None: ...
     def environment(self, clock: ManualClock | None = None) -> Environment:
         """The real world with this disk and, if given, this clock."""
 
     def fail(self, kind: str, error: int) -> None:
-        """Operations of a kind (read, write, sync, names) fail with an errno; 0: no more. Raises ValueError."""
+        """Lets operations of a kind (read, write, sync, names) fail with an errno; 0 ends that. Raises ValueError."""
 
     def limit(self, room_bytes: int | None) -> None:
         """So many bytes may still be written, then writes fail with ENOSPC after what fits; None: no limit."""

@@ -20,9 +20,9 @@ class SimulatedDisk:
     def environment(
         self, clock: ManualClock | None = None, agenda: SimulatedAgenda | None = None, seed: int | None = None
     ) -> Environment:
-        """A world with this disk: the real one, or with an agenda a simulated one. Both may have this clock.
+        """A world with this disk: with an agenda a simulated world, else the real one. `clock` replaces its clock.
 
-        In a simulated world it is the environment of one process: the disk refuses it after `restart` and `kill`."""
+        In a simulated world the environment is that of one process: the disk refuses it after `restart` and `kill`."""
 
     def cut_power_at(self, operation: int) -> None:
         """Cuts the power during the operation with this number (see `operations`); -1: never."""
@@ -31,8 +31,8 @@ class SimulatedDisk:
         """Cuts the power now: every operation fails until `restart`."""
 
     def restart(self, seed: int = 0, ordered: bool = True) -> None:
-        """The power comes back, and the seed decides what is left of everything that was not synced: of names the first
-        of the changes, as a journal keeps them, or any of them where they are not `ordered`, as POSIX allows."""
+        """Turns the power on again. The seed decides what is left of the changes that no sync covered. If changes of
+        names are `ordered`, the first of them are left, as a journal keeps them; otherwise any, as POSIX allows."""
 
     def kill(self) -> None:
         """Ends the process that uses the disk. Its writes stay, as in the page cache; its locks are released. Its
@@ -54,8 +54,8 @@ class SimulatedDisk:
         simulated world that is virtual time."""
 
     def take_spent_ns(self) -> int:
-        """The time of the operations in a simulated world that no native task waited for: those of Python, and of
-        native code on the thread of the world itself. Begins anew with 0."""
+        """In a simulated world, the time of operations for which no native task waited, since the last call. Python
+        makes such operations, and so does native code on the thread of the world itself."""
 
     def rot(self, share: float) -> None:
         """From now on this share (0 to 1) of the reads finds one bit of what it reads changed, for good."""

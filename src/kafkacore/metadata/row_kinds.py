@@ -1,9 +1,9 @@
-"""One decision for all partitions that it cannot tell apart, and the changes of all of them in columns.
+"""Decides once for all partitions with the same pattern, and makes the changes of all of them in columns.
 
-A decision sees a pattern of a partition: which places of the replica list are in the ISR and in which order,
-which of them may lead, which are gone, which one leads. Three lost brokers of nine, with 100,000 partitions in
-stripes, make some fifty patterns. `decide` makes the record of one partition of each pattern; its brokers become places
-in the replica list, and the places become the brokers of every other partition of the pattern.
+A pattern is all that a decision sees of a partition: which places of the replica list are in the ISR and in which
+order, which of them may lead, which are gone, which one leads. If three of nine brokers are lost, 100,000 partitions in
+stripes have some fifty patterns. `decide` makes the record of one partition of each pattern. This module replaces the
+brokers in that record by their places in the replica list, and the places by the brokers of each other partition.
 """
 
 from __future__ import annotations

@@ -13,12 +13,12 @@ from typing import Any, Final, NamedTuple
 from kafkacore.network.client import ClientLimits, Connect, Disconnected, NodeClient
 from kafkacore.protocol.messages import Message
 
-MOST_NODES: Final = 64  # a lane's connections to further nodes end those to nodes that it has not asked for longest
+MOST_NODES: Final = 64  # beyond these, a lane closes the connections to the nodes that it asked longest ago
 
 
 class LaneLimits(NamedTuple):
-    """`connections` to each node at most; a further one begins when the others have requests under way. `client` has
-    the limits of each."""
+    """A lane makes at most `connections` to each node, and the next one only when all others have requests under way.
+    `client` limits each connection."""
 
     client: ClientLimits
     connections: int = 1
@@ -72,7 +72,7 @@ class Lane:
         return made
 
     def _make_room(self) -> None:
-        """A peer may name any number of nodes. One that answers is kept."""
+        """Closes connections, because a peer may name any number of nodes. Keeps those that still owe an answer."""
         for address, clients in tuple(self._nodes.items()):
             if len(self._nodes) < MOST_NODES:
                 return

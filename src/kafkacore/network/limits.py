@@ -32,7 +32,7 @@ class PlaneLimits(NamedTuple):
     socket_receive_buffer_bytes: int = -1
     # Not Kafka's.
     slow_request_bytes_per_second: int = 1024  # the least pace of a request while others wait for memory
-    slow_frame_ms: int = 30000  # the pace is looked at that often
+    slow_frame_ms: int = 30000  # how often the pace is checked
     half_closed_ms: int = 10000  # how long answers still go to a peer that has closed its sending side
     answers_depth: int = 64  # answers that one connection may await
     answers_bytes: int = 8 << 20  # complete answers of one connection that wait for its socket

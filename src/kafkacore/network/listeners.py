@@ -53,7 +53,7 @@ def _resolve(listener: Listener) -> tuple[int, tuple[str, int]]:
         if socket.has_dualstack_ipv6():
             return socket.AF_INET6, ("::", listener.port)
         return socket.AF_INET, ("0.0.0.0", listener.port)
-    # As bytes: a start would load the tables of IDNA to encode the text of a plain name or address.
+    # Encoded here, because getaddrinfo loads the tables of IDNA to encode text, even a plain name or address.
     host = listener.host.encode() if listener.host.isascii() else listener.host
     found = socket.getaddrinfo(host, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     # IPv4 first: a name such as localhost has both, and clients try 127.0.0.1 before ::1.

@@ -106,7 +106,7 @@ class PlaneMetrics:
 
 
 class _Share:
-    """The share of time in which a counter of nanoseconds went up, since a reading at least a second ago."""
+    """The share of the time that a counter of nanoseconds counted, since a reading at least a second ago."""
 
     def __init__(self, counter_ns: int, threads: int) -> None:
         self._counter_ns = counter_ns

@@ -183,8 +183,8 @@ class Plane:
         self._close_sockets()
 
     def intercept(self, around: Callable[[Answer], Answer] | None) -> None:
-        """From here on the result of `around` answers the requests of this loop; `around` is given the handlers, which
-        the result may call. None: the handlers answer again."""
+        """Lets `around(handlers)` answer the requests of this loop from now on; it may call the handlers. None: the
+        handlers answer again."""
         self._answer = self._handlers if around is None else around(self._handlers)
 
     def forget(self, changed: AbstractSet[object] | None) -> None:
@@ -208,7 +208,7 @@ class Plane:
             counters = self.native.counters()
             if not (counters["connections"] or counters["requests_out"] or self._going) or loop.time() > deadline:
                 return
-            # Slow readers and handlers are left: check less and less often.
+            # Only slow readers and slow handlers are left, so check less and less often.
             await asyncio.sleep(pause_s)
             pause_s = min(pause_s * 2, _SWEEP_MOST_SECONDS)
 
@@ -261,7 +261,7 @@ class Plane:
         task.add_done_callback(self._going.discard)
 
     def _park(self, inbound: InboundRequest, body: memoryview, deferred: DeferredAnswer[Response]) -> None:
-        """Uses no task: one would be most of the cost of a member of a large group."""
+        """Uses no task: in a large group, the task would be most of what a member costs."""
         inbound.local_done()
         if _is_released(body):
             inbound.let_go()

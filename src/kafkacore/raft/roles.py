@@ -110,8 +110,8 @@ class VoterChange:
 
 
 class Leader:
-    """`fetched` has the voters that fetched since the quorum was last checked. `introduced` has what static voters have
-    said of themselves: their directory ids, endpoints and versions are in no record before kraft.version 1."""
+    """`fetched` has the voters that fetched since the quorum was last checked. `introduced` has the directory ids,
+    endpoints and versions that static voters have sent: before kraft.version 1 no record has them."""
 
     __slots__ = (
         "change", "check_quorum_deadline_ms", "epoch_start_offset", "fetched", "granting", "introduced", "observers",

@@ -98,7 +98,7 @@ class Runtime:
             for number in range(len(made), count):
                 name = f"kc-{kind}-{number}"
                 made.append(NativeProcessor(name, self.environment, self.spin_budget, nice, urgent=kind != DATA))
-            # A plane keeps its processors, also when a later one gets more.
+            # A plane keeps its processors, even if a later plane gets more.
             return list(made)
 
     def acceptor(self, kind: str) -> NativeAcceptor:

@@ -120,7 +120,7 @@ class Scheduler:
 
     def _push(self, scheduled: Scheduled, due_ns: int) -> None:
         if len(self._queue) >= self._sweep_at:
-            # Deadlines that were met in time would stay until they are due: a minute's worth of many waits.
+            # Most waits end long before their deadline, and each would keep its cancelled entry until then.
             self._queue = [each for each in self._queue if not each[2].cancelled]
             heapq.heapify(self._queue)
             self._sweep_at = max(2 * len(self._queue), _LEAST_SWEPT)

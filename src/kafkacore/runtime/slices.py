@@ -52,7 +52,7 @@ def finish_now(work: Work[T]) -> T:
 
 
 def _clock() -> Callable[[], float]:
-    """The time that slices are cut by: the machine's, unless a simulated loop has its own."""
+    """The clock that ends slices: the machine's, unless the running loop is a simulated one with another clock."""
     return getattr(_get_running_loop(), "slice_clock", perf_counter)
 
 

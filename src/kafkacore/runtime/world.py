@@ -28,8 +28,8 @@ T = TypeVar("T")
 
 
 class World:
-    """The real world. `environment` replaces the clock and disk of native code, `files` those of Python's small files;
-    a node with an environment of its own gets threads of its own, since they read its clock.
+    """The real world. `environment` replaces the clock and the disk of native code. `files` replaces the disk of
+    Python's small files. A node with an environment of its own gets threads of its own, because they read its clock.
 
     `make_plane` makes the planes of this world, with the arguments of `network.plane.Plane`; None: that class does.
     """
@@ -97,8 +97,8 @@ class World:
         return loop.run(work, limit_s)
 
     async def first(self, loop: LoopThread, work: Coroutine[Any, Any, None], end: Future[None], limit_s: float) -> bool:
-        """Awaits work on a loop, or the `end`. False, and the work is cancelled, if neither comes in time or the end
-        comes first. Raises what the work raises."""
+        """Awaits work on a loop. Returns True when the work is done. Returns False, and cancels the work, when `end`
+        comes first or the time is over. Raises what the work raises."""
         future = loop.submit(work)
         wait([future, end], min(limit_s, threading.TIMEOUT_MAX), FIRST_COMPLETED)
         if not future.done():

@@ -28,8 +28,8 @@ FORWARD_TIMEOUT_MS: Final = 30_000  # a client's own request.timeout.ms by defau
 FORWARDS_AT_ONCE: Final = 64  # clients' requests at the controller; further ones wait on the broker's loop
 MAX_WAITING_FORWARDS: Final = 10_000
 _PRINCIPAL_VERSION: Final = 0
-# Asked twice, these answer that it is done already, or that there is nothing to do. They go to a new controller only
-# when the old one can no longer answer.
+# The second time, these requests get another answer: the work is done already, or there is nothing to do. They go to a
+# new controller only when the old one can no longer answer.
 _ASKED_ONCE: Final = frozenset({
     ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.CREATE_PARTITIONS, ApiKey.ELECT_LEADERS,
     ApiKey.ALTER_PARTITION_REASSIGNMENTS, ApiKey.UNREGISTER_BROKER, ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER,
@@ -48,9 +48,9 @@ class ActiveController:
     """Belongs to the loop of the replica, and is one of its listeners. `local` answers when this node is the active
     controller.
 
-    As soon as another controller is active, an attempt that is under way is given up and sent to that one. A request
-    that would be answered otherwise the second time waits for its connection to end, as it does in Apache Kafka. These
-    connections end a moment after the controller has changed.
+    When another controller becomes active, this class gives up the attempts under way and sends their requests to that
+    controller. A request that would get another answer the second time (`_ASKED_ONCE`) waits until its connection ends,
+    as in Apache Kafka. These connections end a moment after the controller has changed.
     """
 
     def __init__(self, replica: MetadataReplica, local: Dispatcher | None, listener: str, config: BrokerConfig) -> None:

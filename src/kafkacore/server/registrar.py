@@ -42,7 +42,7 @@ _FINAL: Final = {
         "first (kafka-features upgrade --release-version 3.9)"
     ),
 }
-# A broker that crashed keeps its session for a while. A node that keeps one for so much longer is alive.
+# The session of a crashed broker ends after a while. If a session lasts this many times longer, its broker is alive.
 _SESSIONS_OF_A_DUPLICATE: Final = 3
 
 
@@ -78,7 +78,7 @@ class Registrar:
         watch(self._task, on_fault)
 
     def nudge(self) -> None:
-        """Does not wait for the next heartbeat: there is something new to say, or metadata has been applied."""
+        """Sends the next heartbeat now. Call it when there is news to report, or metadata has been applied."""
         self._changed.set()
 
     async def reached(self, *states: BrokerState, limit_ms: int | None = None) -> None:

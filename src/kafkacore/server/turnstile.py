@@ -1,8 +1,9 @@
-"""Lets the loop of a controller make one decision of those that others forward at a time, so that requests at its own
-listener wait for one of them at most.
+"""Makes forwarded decisions one at a time on a controller's loop, so that a request at the controller's own listener
+waits for at most one of them.
 
-A decision ends where its handler first waits for something, which is its commit. So any number of commits are waited
-for at once, and a slow one holds nobody up. A handler that only lets other work run (`runtime.slices`) still decides.
+A decision ends when its handler first waits, which it does for the commit. So any number of requests wait for their
+commits at once, and a slow commit delays no other decision. A handler that only lets other work run (`runtime.slices`)
+is still deciding.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ class Turnstile:
         self._queue: deque[asyncio.Future[None]] = deque()
 
     async def run(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Awaits `work()`, after the decisions of those that came before."""
+        """Awaits `work()`, after the decisions of earlier callers."""
         if self._deciding or self._queue:
             await self._turn()
         self._deciding = True

@@ -92,7 +92,7 @@ class SeededClient:
         await what()
 
     async def _ask(self, request: Any, version: int | None = None) -> Any | None:
-        """The answer of some broker; None when there is none."""
+        """The answer of a random broker; None when it does not answer."""
         node = self._random.choice(self._brokers)
         try:
             return await self._client.send(node, request, version=version, timeout_ms=TIMEOUT_MS)

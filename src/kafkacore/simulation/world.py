@@ -27,7 +27,7 @@ THREAD_S = (0.000_1, 0.01)  # how long a thread takes to begin
 
 
 def free_the_dead() -> None:
-    """Frees the memory of nodes that nobody can reach any more."""
+    """Frees the memory of nodes that are no longer reachable."""
     gc.collect()
 
 

@@ -351,7 +351,7 @@ class LogCleaner:
         return self._environment.wall_ms() - self._checked_ms
 
     def uncleanable(self) -> dict[str, tuple[int, int]]:
-        """By log directory: the number of logs that could not be compacted, and of their bytes that should be."""
+        """By log directory: how many logs could not be compacted, and how many of their bytes are dirty."""
         found = dict.fromkeys((path for path, _ in self._manager.directories()), (0, 0))
         with self._changed:
             marked = list(self._uncleanable.items())

@@ -479,7 +479,7 @@ class LogManager:
     def _moved_starts(self, directory: ManagedDirectory) -> dict[Key, int]:
         with self._mutex:
             handles = list(directory.partitions.items())
-        # Logs without a segment too: a log that lost all of them goes on where they ended.
+        # Includes logs without a segment: a log that lost all its segments continues at the offset where they ended.
         starts = {key: handle.moved_log_start_offset for key, handle in (*handles, *self.futures.of(directory))}
         return {key: offset for key, offset in starts.items() if offset >= 0}
 

@@ -59,7 +59,7 @@ _open: Final[set[Broker]] = set()
 
 
 class BrokerClosed(RuntimeError):
-    """The broker is closed and cannot be used any more."""
+    """The broker is closed: create another one."""
 
 
 class Broker:

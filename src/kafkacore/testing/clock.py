@@ -20,8 +20,8 @@ class BrokerClock:
     """The broker's time for records, for retention, and for everything that clients wait for.
 
     It runs with the real clock, ahead of it by the time that the test has added; or it is frozen, and only the test
-    moves it. The quorum and the sessions of brokers follow it too; a controller counts only the time in which it could
-    hear as silence, so no broker is fenced for the time that a test skips. Loops wait in real time.
+    moves it. The quorum and the sessions of brokers follow it too. A controller does not count skipped time as silence
+    of a broker, because no heartbeat could arrive in it, so it fences no broker for it. Loops wait in real time.
     """
 
     def __init__(self, *, frozen: bool, start_ms: int) -> None:

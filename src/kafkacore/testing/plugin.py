@@ -34,7 +34,7 @@ _OF_ALL: Final = (
 _NAMES: Final = itertools.count(1)
 _REQUESTS_SHOWN: Final = 20
 
-# The packages whose frames stand between a test and the cause of an error, and before the test.
+# Frames of these packages tell a reader of a traceback nothing: they lie above the test, or between it and the error.
 _WITHIN: Final = frozenset({"kafkacore", "asyncio", "concurrent", "contextlib", "threading"})
 _PYTEST: Final = frozenset({"_pytest", "pluggy"})
 

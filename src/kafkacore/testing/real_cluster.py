@@ -168,7 +168,7 @@ class RealCluster:
         return self.nodes[node_id].failure
 
     def start(self, node_ids: list[int]) -> None:
-        # A broker's start waits for the controllers, and perhaps theirs for one another.
+        # A broker's start waits for the controllers, and a controller's start may wait for other controllers.
         with ThreadPoolExecutor(len(node_ids), "kc-testing-start") as threads:
             list(threads.map(lambda node_id: self.nodes[node_id].start(), node_ids))
 

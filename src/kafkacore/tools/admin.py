@@ -87,7 +87,7 @@ class Admin:
             await client.close()
 
     async def ask(self, request: Any) -> Any:
-        """The answer of any node; its error code is the caller's to look at. Raises AdminError."""
+        """The answer of any node. The caller checks its error code. Raises AdminError."""
         return await self._until(lambda: self._ask_any(request))
 
     async def ask_controller(self, request: Any, error_of: Callable[[Any], int]) -> Any:

@@ -122,7 +122,7 @@ def _update(arguments: argparse.Namespace) -> None:
 
 
 def _failures(levels: dict[str, int], answer: Any) -> dict[str, str]:
-    """Why, by feature; an error of the whole request is every feature's."""
+    """The reason for each feature that failed. An error of the whole request is the reason for every feature."""
     if answer.error_code:
         why = answer.error_message or str(error_for(answer.error_code))
         return dict.fromkeys(levels, why)

@@ -44,7 +44,7 @@ def run(node: Node, announce: Callable[[Node], None], *, parent: int = -1, alone
         collections = FullCollections()
         collections.postpone()
         announce(node)
-        log_codecs()  # not before: it opens their libraries, and clients wait for the node
+        log_codecs()  # last, because it opens the codecs' libraries while clients wait for the node
         waits = select.poll()
         waits.register(ended, select.POLLIN)
         if parent >= 0:

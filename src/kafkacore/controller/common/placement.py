@@ -96,7 +96,7 @@ class _Stripes:
         replicas, index, skip = [leader], self._offset, first
         while len(replicas) < replication_factor:
             found = -1
-            # The leader's rack has had its turn once.
+            # The leader came from this rack, so the rack is skipped once.
             if index == skip:
                 skip = -1
             else:

@@ -37,7 +37,7 @@ class LeaderChanges:
         self._topic_rules: dict[int, tuple[int, bool]] = {}
 
     def records(self, rows: Sequence[int]) -> list[Record]:
-        """`rows` ascend. Partitions that a decision cannot tell apart are decided once."""
+        """`rows` ascend. Partitions that are alike in all that a decision depends on are decided once."""
         if len(rows) > VECTOR_ROWS:
             return self._in_columns(rows)
         made: list[Record] = []

@@ -1,5 +1,4 @@
-"""Expires offsets that nobody needs any more, removes groups without offsets (KIP-211), and removes the offsets of
-deleted topics."""
+"""Removes offsets whose retention is over, groups without offsets (KIP-211), and the offsets of deleted topics."""
 
 from __future__ import annotations
 

@@ -308,20 +308,20 @@ ROWS = [
         why="an empty one is made there, and most look-ups by time find nothing",
     ),
     Row("no `.txnindex`, after a crash", unsynced(removes("*.txnindex")), clean=False),
-    Row("an index of a length that no entries have", last("index", lambda data: data + b"\x00" * 3)),
+    Row("an index with a partial last entry", last("index", lambda data: data + b"\x00" * 3)),
     Row(
-        "a time index of a length that no entries have",
+        "a time index with a partial last entry",
         last("timeindex", lambda data: data[:-5]),
         differs=frozenset({"times"}),
         why="the greatest timestamp is forgotten there",
     ),
     Row(
-        "indexes with the zeros that were set aside for them, after a crash",
+        "indexes that end with preallocated zeros, after a crash",
         each(last("index", lambda data: data + bytes(8000)), last("timeindex", lambda data: data + bytes(12000))),
         clean=False,
     ),
-    Row("a sealed segment's index of such a length", middle("index", lambda data: data + b"\x00" * 3)),
-    Row("a transaction index of garbage", middle("txnindex", lambda data: b"\xff" * 34)),
+    Row("an index of a sealed segment with a partial last entry", middle("index", lambda data: data + b"\x00" * 3)),
+    Row("a transaction index that holds garbage", middle("txnindex", lambda data: b"\xff" * 34)),
     Row(
         "a transaction index cut short",
         middle("txnindex", lambda data: data[:-3]),
@@ -333,7 +333,7 @@ ROWS = [
     Row("garbage behind the last batch, after a crash", last("log", lambda data: data + b"\xa5" * 999), clean=False),
     Row("a broken batch within the log, after a crash", unsynced(middle("log", flipped)), clean=False, end=None),
     Row(
-        "a recovery point ahead of the log, after a crash",
+        "a recovery point beyond the end of the log, after a crash",
         lambda base, log: checkpoint(base, checkpoints.RECOVERY_POINT, 900),
         clean=False,
     ),
@@ -359,7 +359,10 @@ ROWS = [
         differs=frozenset({"all"}),
         why=OFFLINE,
     ),
-    Row("a high watermark ahead of the log", lambda base, log: checkpoint(base, checkpoints.REPLICATION_OFFSET, 900)),
+    Row(
+        "a high watermark beyond the end of the log",
+        lambda base, log: checkpoint(base, checkpoints.REPLICATION_OFFSET, 900),
+    ),
     Row(
         "a log start within a batch",
         lambda base, log: checkpoint(base, checkpoints.LOG_START_OFFSET, 9),
@@ -367,18 +370,18 @@ ROWS = [
         why="a look-up by time ends there with the first segment that is old enough, here with a record",
     ),
     Row(
-        "a log start ahead of the log",
+        "a log start beyond the end of the log",
         lambda base, log: checkpoint(base, checkpoints.LOG_START_OFFSET, 900),
         end=900,
         differs=frozenset({"segments"}),
         why="an empty segment is made there at once, here with the first append",
     ),
     Row(
-        "`leader-epoch-checkpoint` ahead of the log",
+        "`leader-epoch-checkpoint` beyond the end of the log",
         lambda base, log: (log / checkpoints.LEADER_EPOCH).write_text(EPOCHS_AHEAD),
     ),
     Row(
-        "`leader-epoch-checkpoint` ahead of the log, after a crash",
+        "`leader-epoch-checkpoint` beyond the end of the log, after a crash",
         each(
             lambda base, log: (log / checkpoints.LEADER_EPOCH).write_text(EPOCHS_AHEAD),
             lambda base, log: checkpoint(base, checkpoints.RECOVERY_POINT, 30),
@@ -398,7 +401,7 @@ ROWS = [
         writes(name(77, "snapshot"), content=b"x" * 56),
         gone=(name(77, "snapshot"),),
     ),
-    Row("a producer snapshot of no segment", writes(name(3, "snapshot")), gone=(name(3, "snapshot"),)),
+    Row("a producer snapshot without its segment", writes(name(3, "snapshot")), gone=(name(3, "snapshot"),)),
     Row("no producer snapshots", removes("*.snapshot")),
     Row("no producer snapshots, after a crash", removes("*.snapshot"), clean=False),
     Row("an empty last segment", empty_last),

@@ -1,0 +1,304 @@
+"""Decides the ISR of each partition that this broker leads: followers that caught up join it, those that fell behind
+leave it.
+
+A state machine without clock or socket, like Kafka's Partition and AlterPartitionManager. Native code reports the
+partitions to look at; `request` gives the next AlterPartition; `answered` and `lost` take what became of it. There is
+one request under way at most, and so one proposal for each partition. A proposal names the leader epoch and the
+partition epoch that it was made in, so the controller refuses it when either has moved on (KIP-497).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple, Protocol
+
+from kafkacore.metadata.image import EMPTY_IMAGE, MetadataImage
+from kafkacore.metadata.partitions import RECOVERED, RECOVERING, Ids, Partition
+from kafkacore.protocol.errors import ErrorCode
+from kafkacore.protocol.messages import AlterPartitionRequest as Request
+from kafkacore.protocol.response_errors import error_of_peer
+from kafkacore.protocol.uuid import Uuid
+
+LOG: Final = logging.getLogger("kafkacore.replication")
+MAX_PER_REQUEST: Final = 10_000  # partitions
+
+# The controller did not apply the change, and the partition epoch is right: another proposal may follow.
+_NOT_APPLIED: Final = frozenset({ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED})
+# The controller knows a newer state of the partition, which comes with the metadata.
+_METADATA_IS_NEWER: Final = frozenset({
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.INVALID_UPDATE_VERSION, ErrorCode.INVALID_REQUEST, ErrorCode.NEW_LEADER_ELECTED,
+})  # fmt: skip
+
+Key = tuple[Uuid, int]  # topic id and partition
+
+
+class Follower(Protocol):
+    """A replica on another broker, as its leader's log knows it; FollowerState provides it."""
+
+    @property
+    def broker_id(self) -> int: ...
+    @property
+    def broker_epoch(self) -> int:
+        """As its last Fetch named it (KIP-903); -1 when it named none."""
+
+    @property
+    def may_join(self) -> bool:
+        """It is not in the ISR and has caught up, and its broker is neither fenced nor leaving."""
+
+    @property
+    def lags(self) -> bool:
+        """It was last caught up more than replica.lag.time.max.ms ago."""
+
+
+class Led(Protocol):
+    """A partition that may be led here; PartitionHandle provides it."""
+
+    @property
+    def topic(self) -> str: ...
+    @property
+    def index(self) -> int: ...
+    @property
+    def role(self) -> str: ...
+    @property
+    def leader_epoch(self) -> int: ...
+    @property
+    def partition_epoch(self) -> int: ...
+    def followers(self) -> Sequence[Follower]: ...
+    def propose_isr(self, isr: Iterable[int], partition_epoch: int) -> bool: ...
+    def withdraw_isr(self) -> None: ...
+    def commit_isr(
+        self, isr: Iterable[int], leader_epoch: int, partition_epoch: int, recovering: bool = ...
+    ) -> bool: ...
+
+
+class Member(NamedTuple):
+    broker_id: int
+    broker_epoch: int
+
+
+@dataclass(eq=False, slots=True)
+class Proposal:
+    """A change that the controller is asked for. After some answers it only waits for newer metadata."""
+
+    key: Key
+    led: Led
+    was: Partition
+    isr: list[Member]
+
+    @property
+    def ids(self) -> Ids:
+        return tuple([each.broker_id for each in self.isr])
+
+
+@dataclass(slots=True)
+class Counts:
+    """Kafka's IsrShrinksPerSec, IsrExpandsPerSec and FailedIsrUpdatesPerSec."""
+
+    shrinks: int = 0
+    expands: int = 0
+    failed: int = 0
+
+
+@dataclass(eq=False)
+class IsrManager:
+    """Belongs to one loop. `led` finds a partition of this broker, `broker_epoch` is this broker's, and `image` the
+    root that the replica manager has applied last."""
+
+    node_id: int
+    led: Callable[[Key], Led | None]
+    broker_epoch: Callable[[], int]
+    image: MetadataImage = EMPTY_IMAGE
+    counts: Counts = field(default_factory=Counts)
+    _proposals: dict[Key, Proposal] = field(default_factory=dict)
+    _unsent: dict[Key, Proposal] = field(default_factory=dict)
+    _sent: list[Proposal] = field(default_factory=list)
+    # Committed states that the controller answered and that the image does not have yet.
+    _ahead: dict[Key, Partition] = field(default_factory=dict)
+    _later: dict[Key, None] = field(default_factory=dict)  # to look at again when their proposals are over
+
+    # --- looking ---
+
+    def look(self, keys: Iterable[Key]) -> None:
+        """Something about the followers of these partitions has changed, or their leadership has begun."""
+        for key in keys:
+            if key in self._proposals:
+                self._later[key] = None
+            else:
+                self._propose(key)
+
+    def _propose(self, key: Key) -> None:
+        led, was = self.led(key), self._committed(key)
+        if led is None or was is None or led.role != "leader":
+            return
+        if (was.leader, was.leader_epoch, was.partition_epoch) != (self.node_id, led.leader_epoch, led.partition_epoch):
+            return  # its new role comes with the metadata
+        isr = self._wanted(led, was)
+        if isr is None or not led.propose_isr([each.broker_id for each in isr], was.partition_epoch):
+            return
+        made = self._proposals[key] = self._unsent[key] = Proposal(key, led, was, isr)
+        LOG.debug(
+            "%s-%d: proposes the ISR %s instead of %s, in leader epoch %d and partition epoch %d",
+            led.topic, led.index, made.ids, was.isr, was.leader_epoch, was.partition_epoch,
+        )  # fmt: skip
+
+    def _wanted(self, led: Led, was: Partition) -> list[Member] | None:
+        """The ISR that the partition should have; None when it has it."""
+        mine = Member(self.node_id, self.broker_epoch())
+        if was.recovery_state == RECOVERING:
+            # A leader that was elected uncleanly is alone until it has recovered (KIP-704).
+            return [mine]
+        members, changed = [mine], False
+        for follower in led.followers():
+            in_isr = follower.broker_id in was.isr
+            is_wanted = not follower.lags if in_isr else follower.may_join
+            changed = changed or in_isr is not is_wanted
+            if is_wanted:
+                members.append(Member(follower.broker_id, follower.broker_epoch))
+        return members if changed else None
+
+    def _committed(self, key: Key) -> Partition | None:
+        topic = self.image.topic_by_id(key[0])
+        row = None if topic is None else self.image.partition(topic, key[1])
+        ahead = self._ahead.get(key)
+        return ahead if row is not None and ahead is not None and _newer(ahead, row) else row
+
+    # --- metadata ---
+
+    def applied(self, image: MetadataImage) -> None:
+        """The replica manager has moved to a newer root. A partition that it changed has no pending change any more:
+        the committed state counts."""
+        self.image = image
+        for key in [key for key, ahead in self._ahead.items() if self._committed(key) is not ahead]:
+            del self._ahead[key]
+        for proposal in [each for each in self._proposals.values() if self._is_over(each)]:
+            self._end(proposal.key)
+        self._look_later()
+
+    def _is_over(self, proposal: Proposal) -> bool:
+        now = self._committed(proposal.key)
+        return now is None or now.partition_epoch != proposal.was.partition_epoch
+
+    def _end(self, key: Key) -> None:
+        del self._proposals[key]
+        self._unsent.pop(key, None)
+        self._later[key] = None
+
+    def _look_later(self) -> None:
+        ready = [key for key in self._later if key not in self._proposals]
+        for key in ready:
+            del self._later[key]
+            self._propose(key)
+
+    # --- the controller ---
+
+    @property
+    def has_more(self) -> bool:
+        """Whether `request` would give a request."""
+        return bool(self._unsent) and not self._sent
+
+    def request(self) -> Request | None:
+        """The next request; None while one is under way, and when there is nothing to ask for."""
+        if not self.has_more:
+            return None
+        while self._unsent and len(self._sent) < MAX_PER_REQUEST:
+            key = next(iter(self._unsent))
+            self._sent.append(self._unsent.pop(key))
+        topics: dict[Uuid, list[Any]] = {}
+        for proposal in self._sent:
+            topics.setdefault(proposal.key[0], []).append(_asked(proposal))
+        return Request(
+            broker_id=self.node_id,
+            broker_epoch=self.broker_epoch(),
+            topics=[Request.TopicData(topic_id=topic_id, partitions=asked) for topic_id, asked in topics.items()],
+        )
+
+    def lost(self) -> None:
+        """The request had no answer, or was refused as a whole: its proposals are sent again, unless newer metadata has
+        ended them."""
+        sent, self._sent = self._sent, []
+        for proposal in sent:
+            self._send_again(proposal)
+
+    def answered(self, answer: Any) -> bool:
+        """Takes an AlterPartitionResponse. False if the next request must wait a moment: the controller would give the
+        same answer at once."""
+        refused = error_of_peer(answer.error_code)
+        if refused != ErrorCode.NONE:
+            LOG.warning("the controller refused %d changes of ISRs: %s; they are sent again", len(self._sent), refused)
+            self.lost()
+            return False
+        calm = True
+        results = {
+            (Uuid(topic.topic_id), each.partition_index): each for topic in answer.topics for each in topic.partitions
+        }
+        sent, self._sent = self._sent, []
+        for proposal in sent:
+            result = results.get(proposal.key)
+            if self._proposals.get(proposal.key) is not proposal:
+                continue  # newer metadata came first
+            if result is None:
+                calm = False
+                self._send_again(proposal)
+            elif result.error_code:
+                calm = self._refused(proposal, error_of_peer(result.error_code)) and calm
+            else:
+                self._accepted(proposal, result)
+        self._look_later()
+        return calm
+
+    def _send_again(self, proposal: Proposal) -> None:
+        if self._proposals.get(proposal.key) is proposal:
+            self._unsent[proposal.key] = proposal
+
+    def _accepted(self, proposal: Proposal, result: Any) -> None:
+        led, was = proposal.led, proposal.was
+        now = was._replace(
+            leader=result.leader_id,
+            leader_epoch=result.leader_epoch,
+            partition_epoch=result.partition_epoch,
+            isr=tuple(result.isr),
+            recovery_state=result.leader_recovery_state,
+        )
+        if now.leader_epoch != led.leader_epoch or now.partition_epoch < led.partition_epoch:
+            # It leads in a new epoch, or no longer; what that means comes with the metadata.
+            self.counts.failed += 1
+            return
+        self._ahead[proposal.key] = now
+        self._end(proposal.key)
+        led.commit_isr(now.isr, now.leader_epoch, now.partition_epoch, now.recovery_state == RECOVERING)
+        self.counts.shrinks += bool(set(was.isr) - set(now.isr))
+        self.counts.expands += bool(set(now.isr) - set(was.isr))
+        LOG.info("%s-%d: the ISR is %s, in partition epoch %d", led.topic, led.index, now.isr, now.partition_epoch)
+
+    def _refused(self, proposal: Proposal, error: ErrorCode) -> bool:
+        """Returns whether the next request needs no pause."""
+        led = proposal.led
+        self.counts.failed += 1
+        if error in _METADATA_IS_NEWER:
+            LOG.debug("%s-%d: the ISR %s is refused: %s", led.topic, led.index, proposal.ids, error.name)
+            return True
+        LOG.info("%s-%d: the controller refused the ISR %s: %s", led.topic, led.index, proposal.ids, error.name)
+        if error in _NOT_APPLIED:
+            self._end(proposal.key)
+            led.withdraw_isr()
+        else:
+            self._send_again(proposal)
+        return False
+
+
+def _asked(proposal: Proposal) -> Any:
+    was = proposal.was
+    return Request.PartitionData(
+        partition_index=was.partition,
+        leader_epoch=was.leader_epoch,
+        new_isr_with_epochs=[Request.BrokerState(**each._asdict()) for each in proposal.isr],
+        leader_recovery_state=RECOVERED,
+        partition_epoch=was.partition_epoch,
+    )
+
+
+def _newer(one: Partition, other: Partition) -> bool:
+    return one.partition_epoch > other.partition_epoch

@@ -61,6 +61,21 @@ def test_disarmed_watch_reports_nothing(partition: PartitionHandle) -> None:
     assert watching.take() == ["b"]
 
 
+def test_watch_closes_the_files_of_its_partition_without_the_gil_when_it_has_the_last_count() -> None:
+    """A debug build aborts when a thread with the GIL takes the lock of the disk."""
+    disk = SimulatedDisk()
+    disk.make_directories("/data")
+    made = PartitionHandle(LogDirectory(disk.environment(), "/data"), "t", 0)
+    made.become_leader(1, 0)
+    made.append(batch())
+    watching = PartitionWatch()
+    assert watching.arm("a", made, watch.FETCH, 1)
+    made.close(gone=True)
+    del made
+    gc.collect()
+    assert watching.take() == ["a"]
+
+
 def test_watches_wake_when_their_partition_is_deleted(partition: PartitionHandle) -> None:
     watching = PartitionWatch()
     watching.arm("a", partition, watch.FETCH, 0)

@@ -141,8 +141,9 @@ cdef class PartitionWatch:
         with nogil:
             partition_hold(watch.partition)
             waits = partition_wait(watch.partition, &watch.waiter)
+            if not waits:
+                park_release(&watch.parked)
         if not waits:
-            park_release(&watch.parked)
             return False
         self.armed.setdefault(token, []).append(<size_t> watch)
         self.tokens[<size_t> watch] = token
@@ -175,7 +176,8 @@ cdef class PartitionWatch:
             self.post.woken = watch.next
             if <size_t> watch in self.tokens:
                 found[self.tokens[<size_t> watch]] = None
-            park_release(&watch.parked)
+            with nogil:  # perhaps the last count of its partition, whose files are then closed under their disk's lock
+                park_release(&watch.parked)
         for token in found:
             self.disarm(token)
         return list(found)

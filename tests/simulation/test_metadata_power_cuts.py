@@ -52,6 +52,13 @@ class Replica:
         self.log.flush()
         self.promised.end_offset = self.log.end_offset
 
+    def receive_snapshot(self, offset: int, epoch: int) -> None:
+        """As a follower that is far behind."""
+        self.promised.values.update((each, b"received") for each in range(self.log.end_offset, offset))
+        self.snapshot(offset, epoch)
+        self.log.begin_at_snapshot(OffsetAndEpoch(offset, epoch))
+        self.promised.end_offset = offset
+
     def snapshot(self, offset: int, epoch: int) -> None:
         made = OffsetAndEpoch(offset, epoch)
         values = iter([self.promised.values[each] for each in range(offset)])
@@ -79,6 +86,7 @@ def run(disk: SimulatedDisk, promised: Promised) -> None:
     try:
         replica.vote(1)
         replica.append(1, 9)
+        replica.log.note_committed(14)
         replica.snapshot(8, 1)
         replica.append(1, 5)
         replica.vote(3)
@@ -89,6 +97,11 @@ def run(disk: SimulatedDisk, promised: Promised) -> None:
         replica.snapshot(26, 3)
         replica.clean()
         replica.append(3, 3)
+        replica.log.note_committed(replica.log.end_offset)
+        replica.receive_snapshot(70, 4)
+        replica.append(4, 5)
+        replica.log.note_committed(replica.log.end_offset)
+        replica.append(4, 1)
     finally:
         replica.close()
 

@@ -9,6 +9,7 @@ from typing import Final
 from kafkacore._fast.base.errors import KafkaError, ProtocolError
 from kafkacore._fast.codec.compression import CodecError
 from kafkacore._fast.log.index_files import ABORTED_ENTRY_SIZE, OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE
+from kafkacore.inspection.committed import lost_records
 from kafkacore.inspection.findings import Findings
 from kafkacore.inspection.metadata_log import snapshot_problems
 from kafkacore.inspection.refusals import MetadataInspection
@@ -145,6 +146,7 @@ class LogDirectoryInspection:
             self._findings.remarks += remarks
             snapshots = sorted(filter(names.parse_checkpoint_name, os.listdir(path)))
             problems += _snapshot_problems(os.path.join(path, snapshots[-1])) if snapshots else []
+            problems += lost_records(path)
         except (LogDirectoryError, OSError) as error:
             problems = [reason(error)]
         self._findings.add_problems(problems, "files of the metadata log")

@@ -89,6 +89,7 @@ class RaftDriver:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
         self._stopped = False
+        self._note_due_ms = now_ms() + config.checkpoint_interval_ms
         self.measures = Measures(now_ms())
         self.raft: Raft
         self._loop: asyncio.AbstractEventLoop
@@ -137,6 +138,7 @@ class RaftDriver:
             if not future.done():
                 future.set_exception(error_for(ErrorCode.BROKER_NOT_AVAILABLE))
         await self._blocking(self._log.flush)
+        await self._note_committed(self._log.end_offset)
 
     # --- requests ---
 
@@ -239,12 +241,19 @@ class RaftDriver:
             position += len(part)
         await self.change_log(lambda: self._log.finish_snapshot(snapshot_id))
         self.measures.wrote_snapshot(position, self._now_ms())
+        await self._note_committed(self.raft.durable_offset)
         LOG.info("snapshot at offset %d, epoch %d: %d bytes", *snapshot_id, position)
 
     async def change_log(self, change: Callable[[], Any]) -> Any:
         """Runs a change of the log or its snapshots where it may block, and alone."""
         async with self._changing:
             return await self._blocking(change)
+
+    async def _note_committed(self, synced_offset: int) -> None:
+        """For the next start, which tells damage to these records from the torn end that a crash leaves."""
+        offset = min(self.raft.high_watermark, synced_offset)
+        if offset > self._log.committed_offset:
+            await self.change_log(lambda: self._log.note_committed(offset))
 
     def _blocking(self, work: Callable[..., Any], *arguments: Any) -> Awaitable[Any]:
         return self._loop.run_in_executor(self._executor, work, *arguments)
@@ -292,6 +301,9 @@ class RaftDriver:
             self.measures.loaded_snapshots += 1
             self._delivery.begin_snapshot(loaded)
         self._delivery.turn(raft.high_watermark)
+        if self._note_due_ms <= self._now_ms():
+            self._note_due_ms = self._now_ms() + self._config.checkpoint_interval_ms
+            self._spawn(self._note_committed(raft.durable_offset))
         self._tell_leadership()
         self.measures.turned(raft.role, raft.epoch, raft.leader_id, raft.high_watermark, self._now_ms())
         where = self.leader_elsewhere

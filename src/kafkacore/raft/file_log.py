@@ -13,6 +13,7 @@ from kafkacore._fast.record.batch import Batches
 from kafkacore._fast.wait.io import LogDirectory
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.uuid import METADATA_TOPIC_ID
+from kafkacore.raft.commit_mark import CommitMark
 from kafkacore.raft.log import LogEpochs, OffsetAndEpoch, RecentBatches, replaces_log
 from kafkacore.raft.messages import PARTITION, TOPIC
 from kafkacore.raft.snapshots import SnapshotFiles
@@ -31,6 +32,10 @@ _KEY: Final = "internal.metadata.log.segment.bytes"
 NO_EPOCH_LEFT: Final = (
     "has at offset {} the leader epoch {}, the greatest there is: no leader can be elected after it. No checksum covers"
     " an epoch: restore the file, or where other controllers have the log, remove this replica's directory of it"
+)
+NO_SNAPSHOT: Final = (
+    "begins at offset {}, and no snapshot has the records from offset {} on: restore the files before it or a snapshot,"
+    " or where other controllers have the log, remove this replica's directory of it"
 )
 LOG: Final = logging.getLogger("kafkacore.raft")
 
@@ -56,7 +61,8 @@ class FileLog(LogEpochs):
         files: Files = OS_FILES,
     ) -> None:
         """Loads the log, blocking. Checks and syncs all of it, however the last run ended (as Kafka does): a durable
-        record here counts as a vote. Raises MalformedFileError for a log with an epoch that has no successor.
+        record here counts as a vote. Raises MalformedFileError for a log that has lost committed records, and for one
+        with an epoch that has no successor.
         """
         super().__init__()
         self._directory = directory
@@ -67,10 +73,11 @@ class FileLog(LogEpochs):
         settings = LogSettings(segment_bytes=segment_bytes, segment_ms=segment_ms, delete_policy=False)
         self._handle = PartitionHandle(directory, TOPIC, PARTITION, METADATA_TOPIC_ID, settings)
         self._snapshots = SnapshotFiles(path, files)
+        self._mark = CommitMark(path, files)
         self._watch = PartitionWatch(directory.environment)
         self._sync_until = 0
         self._recent = RecentBatches(RECENT_BYTES)
-        log_loader.load(self._handle, path, clean=False, recovery_point=_UNCLEAN_RECOVERY_POINT, files=files)
+        self._load(path, files)
         for epoch, start in self._handle.leader_epochs():
             if epoch >= ANY_EPOCH:
                 raise MalformedFileError(self._file_of_epoch(path, epoch, start), NO_EPOCH_LEFT.format(start, epoch))
@@ -86,12 +93,33 @@ class FileLog(LogEpochs):
             self.begin_at_snapshot(ids[-1])
         self.flush()
 
+    def _load(self, path: str, files: Files) -> None:
+        """Cuts off a torn end that was never synced. Refuses a log that has lost more."""
+        mark = self._mark
+        try:
+            log_loader.load(
+                self._handle, path, clean=False, recovery_point=_UNCLEAN_RECOVERY_POINT, trusted_until=mark.offset,
+                files=files,
+            )  # fmt: skip
+        except log_loader.DamagedLogError as error:
+            raise mark.refuse(error.path, error.problem) from None
+        first, end = self.start_offset, self._handle.end_offset
+        if end < mark.offset:
+            raise mark.refuse(self._last_file(path, end), f"the log ends at offset {end}")
+        newest = self.snapshots()[-1].offset if self.snapshots() else 0
+        if first > newest:
+            raise MalformedFileError(self._last_file(path, first), NO_SNAPSHOT.format(first, newest))
+
+    def _last_file(self, path: str, offset: int) -> str:
+        """The segment that holds the offset; the directory when there is none."""
+        bases = [segment.base_offset for segment in self._handle.segments() if segment.base_offset <= offset]
+        return os.path.join(path, file_name(max(bases), LOG_SUFFIX)) if bases else path
+
     def _file_of_epoch(self, path: str, epoch: int, start: int) -> str:
         """The segment with the batch in which the epoch begins, or the checkpoint that names it without a batch."""
         for batch in Batches(self._handle.read(start, 1, TO_THE_END).records):
             if batch.partition_leader_epoch == epoch:
-                bases = [segment.base_offset for segment in self._handle.segments()]
-                return os.path.join(path, file_name(max(base for base in bases if base <= start), LOG_SUFFIX))
+                return self._last_file(path, start)
         return os.path.join(path, LEADER_EPOCH)
 
     @property
@@ -196,7 +224,15 @@ class FileLog(LogEpochs):
     def delete_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
         self._snapshots.delete(snapshot_id)
 
+    @property
+    def committed_offset(self) -> int:
+        return self._mark.offset
+
+    def note_committed(self, offset: int) -> None:
+        self._mark.move(offset)
+
     def begin_at_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
+        self._mark.remove()
         self._recent.clear()
         self._handle.truncate_fully(snapshot_id.offset)
         self._end_offset = self._handle.end_offset

@@ -33,6 +33,13 @@ class RaftLog(Protocol):
     def last_epoch(self) -> int:
         """The epoch of the last record, or of the snapshot before an empty log; 0 for a log without either."""
 
+    @property
+    def committed_offset(self) -> int:
+        """Records below it are known to be committed since `note_committed`; 0 when nothing was noted."""
+
+    def note_committed(self, offset: int) -> None:
+        """Records below `offset` are committed and synced: the next start may rely on that. May block."""
+
     def append(self, data: bytes) -> None:
         """Batches that begin at `end_offset`, with their epochs in them."""
 
@@ -197,6 +204,7 @@ class MemoryLog(LogEpochs):
         self._partial: dict[OffsetAndEpoch, bytearray] = {}
         self.start_offset = 0
         self.end_offset = 0
+        self.committed_offset = 0
 
     def append(self, data: bytes) -> None:
         for batch in Batches(data):
@@ -208,6 +216,9 @@ class MemoryLog(LogEpochs):
             self.epochs.note(epoch, batch.base_offset)
             self._batches.append((batch.base_offset, batch.next_offset, epoch, bytes(batch.data)))
             self.end_offset = batch.next_offset
+
+    def note_committed(self, offset: int) -> None:
+        self.committed_offset = offset
 
     def read(self, offset: int, max_bytes: int) -> bytes:
         made = bytearray()
@@ -252,6 +263,7 @@ class MemoryLog(LogEpochs):
     def begin_at_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
         self._batches.clear()
         self.epochs.clear()
+        self.committed_offset = 0
         self.start_offset = self.end_offset = snapshot_id.offset
 
     def crash(self, synced_offset: int) -> None:

@@ -47,6 +47,7 @@ class RaftConfig(NamedTuple):
     fetch_snapshot_max_bytes: int = messages.FETCH_MAX_BYTES
     max_batch_bytes: int = control.MAX_BATCH_BYTES
     append_linger_ms: int = 0
+    checkpoint_interval_ms: int = 60_000
 
 
 class Replica:
@@ -79,7 +80,7 @@ class Replica:
         self.outbox = Outbox(term, self.syncs, self.requests)
         # The records in a snapshot were committed when it was made.
         snapshots = log.snapshots()
-        self.high_watermark = max(log.start_offset, snapshots[-1].offset if snapshots else 0)
+        self.high_watermark = max(log.start_offset, log.committed_offset, snapshots[-1].offset if snapshots else 0)
         self.loaded_snapshot: OffsetAndEpoch | None = None  # received from a leader; the driver takes it
         self.role: Role = Unattached(self._first_election_deadline())
         # A leader must not go on in its epoch after a restart: it may have lost what it sent then (KIP-595).

@@ -93,6 +93,7 @@ class MetadataReplica:
                 retry_backoff_ms=config.controller_quorum_retry_backoff_ms,
                 fetch_max_bytes=config.controller_quorum_fetch_max_bytes,
                 fetch_snapshot_max_bytes=config.controller_quorum_fetch_snapshot_max_bytes,
+                checkpoint_interval_ms=config.log_flush_offset_checkpoint_interval_ms,
                 max_batch_bytes=config.internal_metadata_max_batch_size_in_bytes,
             ),
             store.log,

@@ -9,7 +9,7 @@ from typing import Final
 
 from kafkacore._fast.log import partition_load
 from kafkacore._fast.log.partition_handle import PartitionHandle
-from kafkacore._fast.log.partition_load import LoadProgress, LoadReport, LogFiles, LogLoad
+from kafkacore._fast.log.partition_load import Damage, LoadProgress, LoadReport, LogFiles, LogLoad
 from kafkacore._fast.record.batch import Batches, CorruptBatchError
 from kafkacore.runtime.files import OS_FILES, Files
 from kafkacore.storage import clean_shutdown, names
@@ -19,6 +19,19 @@ from kafkacore.storage.errors import MalformedFileError
 LOG: Final = logging.getLogger("kafkacore.storage")
 _INDEXES: Final = (names.OFFSET_INDEX, names.TIME_INDEX, names.TRANSACTION_INDEX)
 _SNAPSHOT_BEING_DELETED: Final = names.CHECKPOINT + names.DELETED  # of the metadata log, which deletes it itself
+
+
+class DamagedLogError(MalformedFileError):
+    """A log without a whole batch at a place where it had one on disk. Nothing was cut off."""
+
+    def __init__(self, path: str, damage: Damage) -> None:
+        self.offset = damage.offset
+        segment = os.path.join(path, names.file_name(damage.segment, names.LOG))
+        super().__init__(segment, damage_text(damage.position, damage.offset))
+
+
+def damage_text(position: int, offset: int) -> str:
+    return f"byte {position}: no whole batch begins at offset {offset}"
 
 
 def survey(path: str, files: Files = OS_FILES, listed: list[str] | None = None) -> LogFiles:
@@ -44,17 +57,20 @@ def load(
     clean: bool,
     log_start_offset: int = 0,
     recovery_point: int = 0,
+    trusted_until: int = 0,
     gaps_until: int = 0,
     progress: LoadProgress | None = None,
     files: Files = OS_FILES,
 ) -> LoadReport:
-    """Loads the log in `path` into `partition`. Blocks. Raises OSError, MalformedFileError."""
+    """Loads the log in `path` into `partition`. Blocks. Raises OSError, MalformedFileError, DamagedLogError: below
+    `trusted_until` the log is damaged."""
     log = LogLoad(
         partition,
         survey(path, files),
         clean=clean,
         log_start_offset=log_start_offset,
         recovery_point=recovery_point,
+        trusted_until=trusted_until,
         gaps_until=gaps_until,
         progress=progress,
     )
@@ -63,10 +79,12 @@ def load(
 
 
 def finish(log: LogLoad, path: str, files: Files = OS_FILES) -> LoadReport:
-    """Finishes a load that has run. Raises OSError, MalformedFileError."""
+    """Finishes a load that has run. Raises OSError, MalformedFileError, DamagedLogError."""
     try:
         report = log.report()
     except OSError as error:
+        if error.errno == errno.EUCLEAN:
+            raise DamagedLogError(path, log.damage) from None
         raise _named(path, error, files) from None
     if report.truncated_bytes or report.dropped_segments:
         LOG.warning(

@@ -14,7 +14,7 @@ from kafkacore.protocol.features import LATEST_METADATA_VERSION
 from kafkacore.protocol.messages import FeatureLevelRecord
 from kafkacore.storage import clean_shutdown, meta_properties, partition_metadata
 from kafkacore.storage.bootstrap import encode_bootstrap
-from kafkacore.storage.checkpoints import RECOVERY_POINT
+from kafkacore.storage.checkpoints import RECOVERY_POINT, REPLICATION_OFFSET, OffsetCheckpoint
 from kafkacore.tools.main import main
 
 CLUSTER_ID = "kafkacoreInfoAAAAAAAAA"
@@ -225,6 +225,30 @@ def test_missing_or_torn_metadata_log_is_reported(node):
     missing, *_ = sorted(node.info()[0])
     assert missing.startswith("a/__cluster_metadata-0: the metadata log is missing, though the node has run")
     assert any("is not in metadata.log.dir" in problem for problem in node.info()[0])
+
+
+def test_metadata_log_that_lost_committed_records_is_reported(node):
+    node.has_run()
+    metadata = node.root / "a" / "__cluster_metadata-0"
+    record = FeatureLevelRecord(name="group.version", feature_level=1)
+    batches = []
+    for offset in range(3):
+        builder = RecordBatchBuilder(base_offset=offset, partition_leader_epoch=1)
+        builder.append(0, None, RecordWriter(LATEST_METADATA_VERSION).encode(record))
+        batches.append(builder.build())
+    OffsetCheckpoint(str(metadata), REPLICATION_OFFSET).write({("__cluster_metadata", 0): 2})
+    segment = metadata / f"{LOG}.log"
+    segment.write_bytes(b"".join(batches[:2]) + batches[2][:-1])
+    assert node.info()[0] == []
+    segment.write_bytes(b"".join([batches[0], batches[1][:-1], b"?", batches[2]]))
+    (problem,) = node.info()[0]
+    assert problem.startswith(
+        f"a/__cluster_metadata-0/{LOG}.log: byte {len(batches[0])}: no whole batch begins at offset 1, but all below "
+        "offset 2 was committed"
+    )
+    segment.unlink()
+    (problem,) = node.info()[0]
+    assert problem.startswith("a/__cluster_metadata-0: byte 0: no whole batch begins at offset 0")
 
 
 def test_torn_bootstrap_checkpoint_is_reported(node):

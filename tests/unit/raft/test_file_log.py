@@ -290,3 +290,113 @@ def test_batch_larger_than_a_segment_is_refused_with_the_key_to_raise(place: Pla
         log.append(data_batch([b"v" * 200], 0, 1, 1000))
     assert log.end_offset == 0
     log.close()
+
+
+# --- damage to committed records ---
+
+SEGMENT = f"{0:020d}.log"
+
+
+def stored(place: Place, committed: int, **values: object) -> Path:
+    """A log of ten records in four batches, at 0, 3, 4 and 6, that was committed up to an offset. Returns its
+    directory."""
+    log = place.open(**values)
+    fill(log)
+    log.flush()
+    log.note_committed(committed)
+    log.close()
+    return place.path / "__cluster_metadata-0"
+
+
+def ends_of_batches(path: Path) -> list[int]:
+    batches = Batches(path.read_bytes())
+    return [batches.position for _ in batches]
+
+
+def refusal(place: Place, **values: object) -> str:
+    with pytest.raises(MalformedFileError) as refused:
+        place.open(**values)
+    return str(refused.value)
+
+
+def test_damage_below_the_mark_is_refused_with_file_byte_and_offset(place: Place) -> None:
+    path = stored(place, 10) / SEGMENT
+    ends = ends_of_batches(path)
+    data = bytearray(path.read_bytes())
+    data[ends[0] + 64] ^= 1
+    path.write_bytes(data)
+    told = refusal(place)
+    assert f"{path}: byte {ends[0]}: no whole batch begins at offset 3, but all below offset 10 was committed" in told
+    assert f"remove {path.parent}" in told and "remove replication-offset-checkpoint" in told
+    assert path.read_bytes() == data, "nothing is cut off"
+    (path.parent / "replication-offset-checkpoint").unlink()
+    log = place.open()
+    assert log.end_offset == 3
+    log.close()
+
+
+def test_damage_above_the_mark_is_cut_off_with_a_line(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+    path = stored(place, 6) / SEGMENT
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    log = place.open()
+    assert log.end_offset == 6
+    assert "bytes that no whole batch covers were cut off" in caplog.text
+    log.close()
+
+
+def test_log_that_ends_below_the_mark_between_two_batches_is_refused(place: Place) -> None:
+    path = stored(place, 10) / SEGMENT
+    whole = path.read_bytes()
+    path.write_bytes(whole[: ends_of_batches(path)[2]])
+    assert f"{path}: the log ends at offset 6, but all below offset 10 was committed" in refusal(place)
+    path.write_bytes(whole)
+    place.open().close()
+
+
+def test_log_without_its_segments_is_refused_when_it_was_committed(place: Place) -> None:
+    directory = stored(place, 4)
+    for name in (".log", ".index", ".timeindex"):
+        (directory / f"{0:020d}{name}").unlink()
+    assert f"{directory}: the log ends at offset 0, but all below offset 4 was committed" in refusal(place)
+
+
+@pytest.mark.parametrize(("lost", "expected"), [
+    (0, "begins at offset 3, and no snapshot has the records from offset 0 on"),
+    (3, "no whole batch begins at offset 3, but all below offset 10 was committed"),
+    (6, "the log ends at offset 6, but all below offset 10 was committed"),
+])  # fmt: skip
+def test_lost_segment_is_refused(place: Place, lost: int, expected: str) -> None:
+    values = {"segment_bytes": 120}
+    directory = stored(place, 10, **values)
+    assert sorted(each.name for each in directory.glob("*.log")) == [f"{base:020d}.log" for base in (0, 3, 4, 6)]
+    (directory / f"{lost:020d}.log").unlink()
+    kept = {each: each.read_bytes() for each in directory.glob("*.log")}
+    assert expected in refusal(place, **values)
+    assert {each: each.read_bytes() for each in directory.glob("*.log")} == kept
+
+
+def test_malformed_mark_is_ignored_with_a_line(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+    path = stored(place, 10) / SEGMENT
+    (path.parent / "replication-offset-checkpoint").write_bytes(b"0\n1\n__cluster")
+    path.write_bytes(path.read_bytes()[:-1])
+    log = place.open()
+    assert log.end_offset == 6
+    assert "the mark of what is committed is ignored" in caplog.text
+    log.close()
+
+
+def test_received_snapshot_takes_the_mark_away(place: Place) -> None:
+    stored(place, 10)
+    log = place.open()
+    assert log.committed_offset == 10
+    snapshot = OffsetAndEpoch(100, 7)
+    log.write_snapshot(snapshot, 0, b"contents")
+    log.finish_snapshot(snapshot)
+    log.begin_at_snapshot(snapshot)
+    assert log.committed_offset == 0
+    log.close()
+    again = place.open()
+    assert (again.end_offset, again.committed_offset) == (100, 0)
+    again.close()

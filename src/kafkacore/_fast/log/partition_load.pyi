@@ -10,6 +10,13 @@ class LoadReport(NamedTuple):
     recovered_segments: int
     dropped_segments: int
 
+class Damage(NamedTuple):
+    """Where a log is damaged: the base offset of a segment, a byte in it, and the offset of the record there."""
+
+    segment: int
+    position: int
+    offset: int
+
 class LoadProgress:
     """The progress of any number of loads: bytes and segments looked through so far, and how many segments of the log
     under recovery remain to be checked."""
@@ -40,8 +47,9 @@ def read_topic_ids(handles: list[PartitionHandle]) -> list[bool]:
 
 class LogLoad:
     """Loads a log from its directory before its first use. Unless `clean`, it checks and rebuilds what lies behind the
-    recovery point; compaction may have left gaps below `gaps_until`. A clean log has no file open until its first use;
-    with `at_rest` this holds for every log."""
+    recovery point; compaction may have left gaps below `gaps_until`. Damage below `trusted_until` removes no
+    record: the load fails with EUCLEAN. A clean log has no file open until its first use; with `at_rest` this holds for
+    every log."""
 
     def __init__(
         self,
@@ -50,6 +58,7 @@ class LogLoad:
         *,
         log_start_offset: int = 0,
         recovery_point: int = 0,
+        trusted_until: int = 0,
         gaps_until: int = 0,
         clean: bool = False,
         at_rest: bool = False,
@@ -57,6 +66,10 @@ class LogLoad:
     ) -> None: ...
     @property
     def handle(self) -> PartitionHandle: ...
+    @property
+    def damage(self) -> Damage:
+        """After a load that failed with EUCLEAN."""
+
     def report(self) -> LoadReport:
         """The result, once the load has run. Raises OSError."""
 

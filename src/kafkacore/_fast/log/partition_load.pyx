@@ -45,6 +45,12 @@ class LoadReport(NamedTuple):
     dropped_segments: int
 
 
+class Damage(NamedTuple):
+    segment: int
+    position: int
+    offset: int
+
+
 cdef class LoadProgress:
     cdef int64_t bytes
     cdef int64_t segments
@@ -279,7 +285,8 @@ cdef class LogLoad:
     cdef Task task
 
     def __cinit__(self, PartitionHandle handle not None, LogFiles found not None, *, int64_t log_start_offset=0,
-                  int64_t recovery_point=0, int64_t gaps_until=0, bint clean=False, bint at_rest=False,
+                  int64_t recovery_point=0, int64_t trusted_until=0, int64_t gaps_until=0,
+                  bint clean=False, bint at_rest=False,
                   LoadProgress progress=None):
         self.handle = handle
         self.found = found
@@ -292,6 +299,7 @@ cdef class LogLoad:
         self.task.plan.snapshot_count = found.snapshot_count
         self.task.plan.log_start_offset = log_start_offset
         self.task.plan.recovery_point = recovery_point
+        self.task.plan.trusted_until = trusted_until
         self.task.plan.gaps_until = gaps_until
         self.task.plan.clean = clean
         self.task.plan.at_rest = at_rest
@@ -299,6 +307,11 @@ cdef class LogLoad:
         self.task.plan.segments_done = &self.progress.segments
         self.task.plan.segments_left = &self.progress.segments_left
         self.task.result = -EINVAL
+
+    @property
+    def damage(self):
+        cdef NativeReport *told = &self.task.told
+        return Damage(told.damaged_segment, told.damaged_at, told.damaged_offset)
 
     def report(self):
         cdef NativeReport *told = &self.task.told

@@ -20,6 +20,7 @@ ctypedef struct LoadPlan:
     int32_t snapshot_count
     int64_t log_start_offset         # as checkpointed; 0 when it was not
     int64_t recovery_point           # likewise
+    int64_t trusted_until            # records below were committed: damage to them is refused, and never cut off
     int64_t gaps_until               # compaction may have left gaps in the offsets below
     bint clean                       # the node was shut down in order
     bint at_rest                     # no file stays open until the first append, even after a recovery
@@ -32,8 +33,11 @@ ctypedef struct LoadReport:
     int64_t truncated_bytes
     int32_t recovered_segments
     int32_t dropped_segments
+    int64_t damaged_offset           # with -EUCLEAN: where the damage begins, as an offset,
+    int64_t damaged_segment          # the base offset of a segment,
+    int64_t damaged_at               # and a byte in that segment
 
 # Loads a LAZY log, which becomes OPEN. With an empty plan it stays LAZY and begins at the log start offset. 0 or -errno
 # (-EINVAL: the leader-epoch-checkpoint is malformed; -EOVERFLOW: a segment has an offset that its index cannot hold,
-# KAFKA-6264).
+# KAFKA-6264; -EUCLEAN: the log is damaged below `trusted_until`, and no record was removed).
 cdef int log_load(Log *log, const LoadPlan *plan, LoadReport *report) noexcept nogil

@@ -1,6 +1,6 @@
 """Loading and recovery of a log, as recovery.pxd says."""
 
-from libc.errno cimport EFBIG, EILSEQ, EINVAL, EIO, ENOENT, ENOMEM, EOVERFLOW
+from libc.errno cimport EFBIG, EILSEQ, EINVAL, EIO, ENOENT, ENOMEM, EOVERFLOW, EUCLEAN
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memset
@@ -168,6 +168,14 @@ cdef int seal_recovered(Load *load, int32_t i) noexcept nogil:
     return result
 
 
+cdef int damaged_here(Recovery *recovery, int32_t i, int64_t at) noexcept nogil:
+    """Reports damage to records that were committed. Nothing may cut them off."""
+    recovery.report.damaged_offset = recovery.load.state_offset
+    recovery.report.damaged_segment = recovery.load.segments[i].base_offset
+    recovery.report.damaged_at = at
+    return -EUCLEAN
+
+
 cdef int recover_segment(Recovery *recovery, int32_t i) noexcept nogil:
     """Returns 1 when it cut the segment, 0 when the segment is whole, or -errno. Its indexes are in memory and in their
     files afterwards."""
@@ -183,6 +191,8 @@ cdef int recover_segment(Recovery *recovery, int32_t i) noexcept nogil:
     valid = valid_bytes(recovery, i)
     if valid < 0:
         return <int> valid
+    if valid < size and load.state_offset < recovery.plan.trusted_until:
+        return damaged_here(recovery, i, valid)
     recovery.report.recovered_segments += 1
     recovery.report.recovered_bytes += valid
     recovery.report.truncated_bytes += size - valid
@@ -288,6 +298,8 @@ cdef int recover_all(Recovery *recovery) noexcept nogil:
             # Damage to synced bytes is no sign of a crash. The segments behind it were acknowledged, and stay.
             if not recovery.plan.clean and is_unflushed(recovery, i) and (
                     result > 0 or (result == 0 and lacks_its_end(recovery, i))):
+                if load.state_offset < recovery.plan.trusted_until:
+                    return damaged_here(recovery, i, load.segments[i].size)
                 return drop_segments_after(recovery, i)
             if result >= 0 and i + 1 < load.count:
                 result = seal_recovered(load, i)

@@ -6,7 +6,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from kafkacore.simulation.checkers import elections, logs, metadata, records
+from kafkacore.simulation.checkers import elections, logs, metadata, records, replication
 from kafkacore.simulation.checkers.progress import NodesGoOn, Progress
 from kafkacore.simulation.checkers.violation import Checker
 
@@ -39,7 +39,16 @@ class Judge:
             metadata.AcknowledgedChangesStay(),
             records.OneRecordForEachOffset(),
             records.AcknowledgedRecordsStay(),
+            records.NoRecordTwice(),
+            records.AcknowledgedInOrder(),
+            records.ReadsAreWhole(),
             records.CommitsNeverGoBack(),
+            replication.OneLeaderForEachEpoch(),
+            replication.PartitionEpochsGrow(),
+            replication.CleanElections(),
+            replication.CommittedRecordsAgree(),
+            replication.FencedLeadersAreSilent(),
+            replication.LatestCoversAcknowledged(),
             NodesGoOn(),
             self.progress,
         ]

@@ -165,6 +165,54 @@ class NodeFailed(NamedTuple):
     explained: bool
 
 
+# --- replicas of partitions; `log` names topic and partition ---
+
+
+class RoleSeen(NamedTuple):
+    """A broker has a role for a partition in a leader epoch."""
+
+    node: int
+    life: int
+    log: str
+    epoch: int
+    leads: bool
+
+
+class ReplicaLogSeen(NamedTuple):
+    """All entries of a replica's log from `start` on, in its files."""
+
+    node: int
+    log: str
+    start: int
+    entries: tuple[Entry, ...]
+
+
+class ReplicaCommits(NamedTuple):
+    """A replica holds the records below `offset` for committed."""
+
+    node: int
+    log: str
+    offset: int
+
+
+class InSync(NamedTuple):
+    """The ISR of a partition in the newest committed metadata."""
+
+    log: str
+    isr: frozenset[int]
+
+
+class ProduceAnswered(NamedTuple):
+    """A broker answered for one partition of a Produce. By its own metadata it led when the request arrived, and leads
+    now. `accepted`: without an error."""
+
+    node: int
+    log: str
+    led_then: bool
+    leads_now: bool
+    accepted: bool
+
+
 # --- clients ---
 
 
@@ -193,11 +241,14 @@ class MetadataSurvived(NamedTuple):
 
 
 class RecordAcknowledged(NamedTuple):
-    """A client heard that a record is stored at an offset. `log` names topic id and partition."""
+    """A client heard that a record is stored at an offset. `log` names topic and partition. The record was first sent
+    at `sent_ns`, and its acknowledgement heard at `heard_ns`."""
 
     log: str
     offset: int
     value: bytes
+    sent_ns: int = 0
+    heard_ns: int = 0
 
 
 class RecordRead(NamedTuple):
@@ -206,6 +257,24 @@ class RecordRead(NamedTuple):
     log: str
     offset: int
     value: bytes
+
+
+class LogRead(NamedTuple):
+    """A client asked for the records from `at` on, and got those at `offsets`, and the high watermark."""
+
+    log: str
+    at: int
+    offsets: tuple[int, ...]
+    high_watermark: int
+
+
+class LatestListed(NamedTuple):
+    """The leader of an epoch named the end of a log for readers (ListOffsets, latest), asked at `sent_ns`."""
+
+    log: str
+    epoch: int
+    offset: int
+    sent_ns: int
 
 
 class LogSurvived(NamedTuple):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import ClassVar
 
 from kafkacore.simulation.checkers.observations import (
     CommitAcknowledged,
     CommitFetched,
+    LogRead,
     LogSurvived,
     RecordAcknowledged,
     RecordRead,
@@ -54,6 +56,62 @@ class AcknowledgedRecordsStay(Checker):
                 raise self.broken(f"{seen.log} has lost {value!r} at offset {offset}")
 
     sees: ClassVar = {RecordAcknowledged: stored, RecordRead: stored, LogSurvived: survived}
+
+
+class NoRecordTwice(Checker):
+    """Each value stands at one offset of one log: a producer with an id sends a batch again, and it counts once."""
+
+    def __init__(self) -> None:
+        self._places: dict[bytes, tuple[str, int]] = {}
+
+    def record(self, seen: RecordAcknowledged | RecordRead) -> None:
+        self._stands(seen.value, seen.log, seen.offset)
+
+    def survived(self, seen: LogSurvived) -> None:
+        for offset, value in seen.records.items():
+            self._stands(value, seen.log, offset)
+
+    def _stands(self, value: bytes, log: str, offset: int) -> None:
+        place = self._places.setdefault(value, (log, offset))
+        if place != (log, offset):
+            raise self.broken(f"{value!r} stands at offset {offset} of {log}, and at {place[1]} of {place[0]}")
+
+    sees: ClassVar = {RecordAcknowledged: record, RecordRead: record, LogSurvived: survived}
+
+
+class AcknowledgedInOrder(Checker):
+    """A record that was sent after another one of its log was acknowledged has a higher offset."""
+
+    def __init__(self) -> None:
+        # By log: when an acknowledgement was heard, and the highest offset acknowledged by then; both grow.
+        self._heard: dict[str, list[tuple[int, int]]] = {}
+
+    def acknowledged(self, seen: RecordAcknowledged) -> None:
+        heard = self._heard.setdefault(seen.log, [])
+        before = bisect_left(heard, (seen.sent_ns, -1))
+        if before and seen.offset <= heard[before - 1][1]:
+            raise self.broken(
+                f"{seen.value!r} stands at offset {seen.offset} of {seen.log}; the record at {heard[before - 1][1]} "
+                "was acknowledged before it was sent"
+            )
+        highest = max(seen.offset, heard[-1][1] if heard else -1)
+        heard.append((seen.heard_ns, highest))
+
+    sees: ClassVar = {RecordAcknowledged: acknowledged}
+
+
+class ReadsAreWhole(Checker):
+    """A read gives every record from its offset on without a gap, and none at or above the high watermark."""
+
+    def read(self, seen: LogRead) -> None:
+        if seen.offsets != tuple(range(seen.at, seen.at + len(seen.offsets))):
+            raise self.broken(f"a read of {seen.log} from {seen.at} gave {seen.offsets}")
+        if seen.offsets and seen.offsets[-1] >= seen.high_watermark:
+            raise self.broken(
+                f"a read of {seen.log} gave the record {seen.offsets[-1]} at high watermark {seen.high_watermark}"
+            )
+
+    sees: ClassVar = {LogRead: read}
 
 
 class CommitsNeverGoBack(Checker):

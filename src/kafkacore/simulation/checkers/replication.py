@@ -1,0 +1,244 @@
+"""Replicated partitions, without unclean elections: leaders, epochs, and logs that agree on what is committed."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from typing import Any, ClassVar
+
+from kafkacore.simulation.checkers.observations import (
+    Entry,
+    ImageSeen,
+    InSync,
+    LatestListed,
+    ProduceAnswered,
+    RecordAcknowledged,
+    ReplicaCommits,
+    ReplicaLogSeen,
+    RoleSeen,
+)
+from kafkacore.simulation.checkers.violation import Checker
+
+NOBODY = -1
+
+
+class _Row:
+    """A partition in an image: the parts of `ImageSeen.contents["partitions"]` by name."""
+
+    def __init__(self, partition: Any) -> None:
+        self.leader, rest, self.replicas, isr = partition
+        self.epoch, self.partition_epoch, elr = rest[0], rest[1], rest[5]
+        self.isr = frozenset(isr)
+        self.eligible = self.isr | frozenset(elr)
+
+
+def _rows(contents: dict[str, object]) -> Iterator[tuple[str, _Row]]:
+    """Each partition of an image, named by its topic's id: a topic that is made again begins anew."""
+    topics: Any = contents.get("topics", {})
+    partitions: Any = contents.get("partitions", {})
+    for (topic, index), partition in partitions.items():
+        yield f"{topic}-{index} ({topics[topic]})", _Row(partition)
+
+
+class OneLeaderForEachEpoch(Checker):
+    """A leader epoch of a partition has one leader, in every image and among the brokers that lead."""
+
+    def __init__(self) -> None:
+        self._leaders: dict[tuple[str, int], tuple[int, int]] = {}  # log and epoch: leader, offset of the image
+        self._roles: dict[tuple[str, int], int] = {}
+
+    def image(self, seen: ImageSeen) -> None:
+        for log, row in _rows(seen.contents):
+            leader, offset = self._leaders.setdefault((log, row.epoch), (row.leader, seen.offset))
+            if leader != row.leader:
+                raise self.broken(
+                    f"epoch {row.epoch} of {log} has leader {leader} after offset {offset} of the metadata, and "
+                    f"{row.leader} after {seen.offset}"
+                )
+
+    def role(self, seen: RoleSeen) -> None:
+        if seen.leads:
+            leader = self._roles.setdefault((seen.log, seen.epoch), seen.node)
+            if leader != seen.node:
+                raise self.broken(f"brokers {leader} and {seen.node} both led {seen.log} in epoch {seen.epoch}")
+
+    sees: ClassVar = {ImageSeen: image, RoleSeen: role}
+
+
+class PartitionEpochsGrow(Checker):
+    """With the offset of the metadata the epochs of a partition only grow, and each change has a new partition epoch; a
+    change of the leader has a new leader epoch too. The role of a broker never goes back to an earlier epoch."""
+
+    def __init__(self) -> None:
+        self._newest = NOBODY
+        self._rows: dict[str, _Row] = {}
+        self._roles: dict[tuple[int, int, str], int] = {}
+
+    def image(self, seen: ImageSeen) -> None:
+        if seen.offset <= self._newest:
+            return
+        self._newest = seen.offset
+        rows = dict(_rows(seen.contents))
+        for log, row in rows.items():
+            known = self._rows.get(log)
+            if known is not None:
+                self._compare(f"after offset {seen.offset} {log}", known, row)
+        self._rows = rows
+
+    def _compare(self, where: str, old: _Row, new: _Row) -> None:
+        if new.epoch < old.epoch or new.partition_epoch < old.partition_epoch:
+            raise self.broken(
+                f"{where} has the epochs {new.epoch} and {new.partition_epoch}; before it had {old.epoch} and "
+                f"{old.partition_epoch}"
+            )
+        if new.partition_epoch == old.partition_epoch and (new.leader, new.isr) != (old.leader, old.isr):
+            raise self.broken(f"{where} changed within partition epoch {old.partition_epoch}")
+
+    def role(self, seen: RoleSeen) -> None:
+        key = (seen.node, seen.life, seen.log)
+        known = self._roles.get(key, NOBODY)
+        if seen.epoch < known:
+            raise self.broken(f"broker {seen.node} went back from epoch {known} of {seen.log} to {seen.epoch}")
+        self._roles[key] = seen.epoch
+
+    sees: ClassVar = {ImageSeen: image, RoleSeen: role}
+
+
+class CleanElections(Checker):
+    """A new leader comes from the ISR or from the eligible leaders (KIP-966), and of both somebody stays there. When all
+    of them have lost their power both sets are empty, and the members of before may lead again."""
+
+    def __init__(self) -> None:
+        self._newest = NOBODY
+        self._rows: dict[str, _Row] = {}
+
+    def image(self, seen: ImageSeen) -> None:
+        if seen.offset <= self._newest:
+            return
+        self._newest = seen.offset
+        rows = dict(_rows(seen.contents))
+        for log, new in rows.items():
+            old = self._rows.get(log)
+            if old is not None and not new.eligible:
+                new.eligible = old.eligible
+            # One change at a time: what happened between two images that nobody saw is unknown.
+            if old is None or new.partition_epoch != old.partition_epoch + 1:
+                continue
+            if new.leader not in (NOBODY, old.leader) and new.leader not in old.eligible:
+                raise self.broken(
+                    f"after offset {seen.offset} {new.leader} leads {log}; eligible were {sorted(old.eligible)}"
+                )
+            if not new.eligible & old.eligible:
+                raise self.broken(
+                    f"after offset {seen.offset} {sorted(new.eligible)} may lead {log}, and none of those that could "
+                    f"before: {sorted(old.eligible)}"
+                )
+        self._rows = rows
+
+    sees: ClassVar = {ImageSeen: image}
+
+
+class CommittedRecordsAgree(Checker):
+    """Below its high watermark every replica holds the same entries, and each member of the ISR in the newest metadata
+    holds all that any replica ever had below its high watermark."""
+
+    def __init__(self) -> None:
+        self._logs: dict[tuple[str, int], list[Entry]] = {}
+        self._compared: dict[tuple[str, int], int] = {}  # the offset below which a replica agrees
+        self._committed: dict[str, dict[int, Entry]] = {}  # by base offset
+        self._top: dict[str, int] = {}
+        self._in_sync: dict[str, frozenset[int]] = {}
+
+    def log(self, seen: ReplicaLogSeen) -> None:
+        key = (seen.log, seen.node)
+        kept = self._logs.get(key, [])
+        kept = kept[: bisect_right(kept, seen.start, key=lambda entry: entry.end)]
+        self._logs[key] = kept + list(seen.entries)
+        self._compared[key] = min(self._compared.get(key, 0), seen.start)
+        if seen.node in self._in_sync.get(seen.log, ()):
+            self._holds_everything(seen.log, (seen.node,))
+
+    def commits(self, seen: ReplicaCommits) -> None:
+        agreed = self._agree(seen.log, seen.node, seen.offset)
+        if agreed < seen.offset:
+            raise self.broken(
+                f"replica {seen.node} of {seen.log} has the high watermark {seen.offset}, and records below {agreed}"
+            )
+        if seen.offset > self._top.get(seen.log, 0):
+            self._top[seen.log] = seen.offset
+            self._holds_everything(seen.log, self._in_sync.get(seen.log, ()))
+
+    def in_sync(self, seen: InSync) -> None:
+        self._in_sync[seen.log] = seen.isr
+        self._holds_everything(seen.log, seen.isr)
+
+    def _holds_everything(self, log: str, members: Iterable[int]) -> None:
+        top = self._top.get(log, 0)
+        for member in sorted(members):
+            agreed = self._agree(log, member, top)
+            if agreed < top:
+                raise self.broken(
+                    f"replica {member} is in the ISR of {log} and holds the records below {agreed}; those below {top} "
+                    "are committed"
+                )
+
+    def _agree(self, log: str, node: int, offset: int) -> int:
+        """Compares a replica with what is committed, which it adds to; returns the offset below which it agrees."""
+        key = (log, node)
+        entries, agreed = self._logs.get(key, []), self._compared.get(key, 0)
+        if agreed >= offset:
+            return agreed
+        committed = self._committed.setdefault(log, {})
+        for entry in entries[bisect_right(entries, agreed, key=lambda entry: entry.end) :]:
+            if entry.end > offset:
+                break
+            known = committed.setdefault(entry.base, entry)
+            if known != entry:
+                raise self.broken(f"replica {node} of {log} has committed {entry}; another one had {known}")
+            if agreed and entry.base != agreed:
+                raise self.broken(f"replica {node} of {log} has a hole from {agreed} to {entry.base}")
+            agreed = self._compared[key] = entry.end
+        return agreed
+
+    sees: ClassVar = {ReplicaLogSeen: log, ReplicaCommits: commits, InSync: in_sync}
+
+
+class FencedLeadersAreSilent(Checker):
+    """A broker that knows that it does not lead a partition acknowledges no Produce that comes after that."""
+
+    def answered(self, seen: ProduceAnswered) -> None:
+        if seen.accepted and not seen.led_then and not seen.leads_now:
+            raise self.broken(f"broker {seen.node} acknowledged records of {seen.log}, and knew that it does not lead")
+
+    sees: ClassVar = {ProduceAnswered: answered}
+
+
+class LatestCoversAcknowledged(Checker):
+    """A leader's answer to ListOffsets(latest) is not below the end of what was acknowledged before the request was
+    sent, in its own epoch or an earlier one (KIP-207). A leader that is deposed and does not know it may lag."""
+
+    def __init__(self) -> None:
+        self._newest = NOBODY
+        self._epochs: dict[str, int] = {}
+        self._ends: dict[str, list[tuple[int, int, int]]] = {}  # (when heard, epoch then, end)
+
+    def image(self, seen: ImageSeen) -> None:
+        if seen.offset > self._newest:
+            self._newest = seen.offset
+            partitions: Any = seen.contents.get("partitions", {})
+            self._epochs = {f"{topic}-{index}": row[1][0] for (topic, index), row in partitions.items()}
+
+    def acknowledged(self, seen: RecordAcknowledged) -> None:
+        epoch = self._epochs.get(seen.log, NOBODY)
+        self._ends.setdefault(seen.log, []).append((seen.heard_ns, epoch, seen.offset + 1))
+
+    def listed(self, seen: LatestListed) -> None:
+        known = self._ends.get(seen.log, ())
+        end = max((end for heard, epoch, end in known if epoch <= seen.epoch and heard <= seen.sent_ns), default=0)
+        if seen.offset < end:
+            raise self.broken(
+                f"the leader of {seen.log} in epoch {seen.epoch} names {seen.offset} as the end; records below {end} "
+                "were acknowledged before it was asked"
+            )
+
+    sees: ClassVar = {ImageSeen: image, RecordAcknowledged: acknowledged, LatestListed: listed}

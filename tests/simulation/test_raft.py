@@ -22,6 +22,7 @@ from kafkacore.protocol.messages import (
     SnapshotHeaderRecord,
 )
 from kafkacore.protocol.uuid import Uuid
+from kafkacore.raft import messages
 from kafkacore.raft.control import control_batch
 from kafkacore.raft.core import Answer, Raft, RaftConfig, Send
 from kafkacore.raft.effects import Work
@@ -728,3 +729,84 @@ def test_static_voter_with_a_wiped_disk_follows_its_leader_without_an_election(s
     wiped.start()
     assert world.run_until(world.now + 2_000, lambda: wiped.raft.high_watermark == leader.raft.high_watermark)
     assert (world.leader(), leader.raft.epoch) == (leader, epoch)
+
+
+# --- beside a voter of a release without PreVote (Apache Kafka 3.9) ---
+
+
+class OldNode(Node):
+    """It refuses pre-votes, asks for none, and begins a new epoch for each attempt to be elected (KIP-996 came later).
+    After a rejection it tries again soon, as Apache Kafka 3.9 does: its waits double up to the longest backoff."""
+
+    attempts = 0
+
+    def start(self) -> None:
+        super().start()
+        elections, replica = self.raft.elections, self.raft.replica
+        elections.campaign = elections._become_candidate
+        replica.backoff_ms = self.backoff_ms
+
+    def backoff_ms(self) -> int:
+        self.attempts += 1
+        return min(100 * self.world.random.randrange(2 << min(20, self.attempts)), 1000)
+
+    def received(self, token: tuple[Node, int, int], request: object) -> None:
+        if request.NAME == "VoteRequest" and request.topics[0].partitions[0].pre_vote:
+            self.world.carry(self, Answer(token, messages.refused(request, ErrorCode.UNSUPPORTED_VERSION)))
+            return
+        super().received(token, request)
+
+
+def world_with_old_voters(seed: int, old: int) -> World:
+    world = World(seed, 3, 0)
+    for node_id in range(old):
+        world.nodes[node_id] = OldNode(world, node_id, observer=False)
+    return world
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_voters_elect_when_an_old_one_with_a_shorter_log_stands_again_and_again(seed: int) -> None:
+    world = world_with_old_voters(seed, 1)
+    quiet(world)
+    old, *others = world.nodes
+    assert world.run_until(30_000, lambda: world.leader() is not None)
+    old.crash()
+    assert world.run_until(world.now + 30_000, lambda: world.leader() in others)
+    for _ in range(5):
+        world.append()
+        world.run_until(world.now + 100)
+    for node in others:
+        node.crash()
+    old.start()
+    world.run_until(world.now + 10_000)
+    assert not old.raft.is_leader
+    for node in others:
+        node.start()
+    assert world.run_until(world.now + 10_000, lambda: world.leader() in others), (
+        f"nobody leads: {[(type(node.raft.role).__name__, node.raft.epoch) for node in world.nodes]}"
+    )
+
+
+@pytest.mark.parametrize("old", [1, 2])
+@pytest.mark.parametrize("seed", range(10))
+def test_mixed_voters_have_a_leader_soon_after_faults(seed: int, old: int) -> None:
+    world = world_with_old_voters(seed, old)
+    for node in world.nodes:
+        node.start()
+    for _ in range(12):
+        world.loss, world.slow_disk = world.random.choice((0.0, 0.3)), world.random.random() < 0.5
+        for node in world.nodes:
+            if node.raft is None:
+                node.start()
+            elif world.random.random() < 0.4:
+                node.crash()
+        for _ in range(6):
+            world.append()
+            world.run_until(world.now + world.random.randrange(20, 600))
+        quiet(world)
+        # Two fetch timeouts until all know that the last leader is gone, and some elections.
+        committed, deadline = len(world.committed), world.now + 15_000
+        while len(world.committed) == committed:
+            assert world.now < deadline, [(type(node.raft.role).__name__, node.raft.epoch) for node in world.nodes]
+            world.append()
+            world.run_until(world.now + 100)

@@ -15,7 +15,7 @@ from kafkacore.raft.effects import Effects
 from kafkacore.raft.log import OffsetAndEpoch, RaftLog
 from kafkacore.raft.outbox import Outbox
 from kafkacore.raft.requests import InFlight, Requests
-from kafkacore.raft.roles import NOBODY, Destination, Follower, Leader, Prospective, Resigned, Role, Unattached
+from kafkacore.raft.roles import NOBODY, Destination, Election, Follower, Leader, Prospective, Resigned, Role, Unattached
 from kafkacore.raft.syncs import Syncs
 from kafkacore.raft.term import Term
 from kafkacore.raft.voters import NO_VOTERS, Endpoints, ReplicaKey, Voter, VoterHistory, VoterSet
@@ -209,9 +209,16 @@ class Replica:
         self._on_role(was)
 
     def become_unattached(self, epoch: int, delay_ms: int | None = None) -> None:
+        """`delay_ms` is the time until this replica stands for election: a random one when it is None. A later epoch
+        alone gives no new time to a replica that waits already: a candidate that cannot win, and begins epoch after
+        epoch, would keep a better one waiting for ever."""
+        deadline = self.election_deadline() if delay_ms is None else self.now_ms + delay_ms
         if epoch > self.epoch:
             self.term.enter(epoch)
-        deadline = self.election_deadline() if delay_ms is None else self.now_ms + delay_ms
+            if isinstance(self.role, (Unattached, Resigned)):
+                deadline = self.role.election_deadline_ms
+            elif isinstance(self.role, Election):
+                deadline = self.role.deadline_ms
         self.become(Unattached(deadline))
 
     def become_follower(self, epoch: int, leader_id: int, endpoint: tuple[str, int] | None) -> None:

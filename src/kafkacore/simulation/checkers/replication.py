@@ -105,8 +105,8 @@ class PartitionEpochsGrow(Checker):
 
 
 class CleanElections(Checker):
-    """A new leader comes from the ISR or from the eligible leaders (KIP-966), and of both somebody stays there. When all
-    of them have lost their power both sets are empty, and the members of before may lead again."""
+    """A new leader comes from the ISR or from the eligible leaders (KIP-966), and of both somebody stays there. When
+    all of them have lost their power both sets are empty, and the members of before may lead again."""
 
     def __init__(self) -> None:
         self._newest = NOBODY

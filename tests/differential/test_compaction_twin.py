@@ -35,7 +35,7 @@ rounds = st.lists(
 
 
 def follow(handle: PartitionHandle, raw: bytes) -> None:
-    assert handle.append_as_follower(raw, 7).error == 0
+    assert handle.append_replicated(raw, 7).error == 0
 
 
 def aborted_on_disk(disk: SimulatedDisk) -> list[tuple[int, int, int]]:

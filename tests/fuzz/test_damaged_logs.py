@@ -68,7 +68,7 @@ def append_all(handle: PartitionHandle) -> None:
             )  # fmt: skip
             builder.append(1_700_000_000_000 + number, None, b"one of a producer's " * 15)
             batch = builder.build()
-        assert handle.append_as_follower(bytes(batch), 99).error == 0
+        assert handle.append_replicated(bytes(batch), 99).error == 0
 
 
 @pytest.fixture(scope="module")

@@ -188,7 +188,7 @@ def test_fetch_answers_at_once_when_it_names_no_known_partition(frozen):
 
 
 def test_fetch_answers_at_once_when_a_known_partition_fails(frozen):
-    frozen.partitions[1].become_follower(2, 1, 1)
+    frozen.partitions[1].close()
     answer = frozen.client().fetch(frozen.fetch_request({0: 0, 1: 0, 2: 5}, max_wait_ms=60_000))
     assert [part.error_code for part in parts(answer).values()] == [0, 6, 1]
 
@@ -315,7 +315,7 @@ def test_session_moves_a_partition_that_returned_data_to_the_end(data_plane, fil
 
 def test_session_names_an_error_until_it_is_over(data_plane, filled, session):
     version, session_id = session
-    data_plane.partitions[2].become_follower(2, 4, 1)
+    data_plane.partitions[2].close()
     for epoch in (1, 2):
         found = parts(
             filled.fetch(data_plane.fetch_request({}, version, session_id=session_id, session_epoch=epoch), version)

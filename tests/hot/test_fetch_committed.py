@@ -22,7 +22,7 @@ def replicated(open_plane):
     plane = open_plane(segment_bytes=sum(map(len, batches[:4])))
     plane.partitions[0].become_follower(2, 0)
     for batch in batches:
-        plane.partitions[0].append_as_follower(batch, 0)
+        plane.partitions[0].append_replicated(batch, 0)
     plane.partitions[0].become_leader(1, 1)
     assert [segment.base_offset for segment in plane.partitions[0].segments()] == [0, 6]
     return plane
@@ -53,7 +53,7 @@ def test_fetch_committed_finds_the_marker_in_a_later_segment(open_plane):
     plane = open_plane(segment_bytes=len(batches[0]) + len(batches[1]))
     plane.partitions[0].become_follower(2, 0)
     for batch in batches:
-        plane.partitions[0].append_as_follower(batch, 0)
+        plane.partitions[0].append_replicated(batch, 0)
     plane.partitions[0].become_leader(1, 1)
     answer = plane.client().fetch(plane.fetch_request({0: 0}, isolation_level=READ_COMMITTED))
     (aborted,) = answer.responses[0].partitions[0].aborted_transactions
@@ -98,7 +98,7 @@ def test_two_transactions_of_one_producer_are_listed_when_their_stable_offsets_a
     plane = open_plane()
     plane.partitions[0].become_follower(2, 0)
     for batch in batches:
-        plane.partitions[0].append_as_follower(batch, 0)
+        plane.partitions[0].append_replicated(batch, 0)
     plane.partitions[0].shut()
     index = plane.path / "t-0" / f"{0:020}.txnindex"
     index.write_bytes(b"".join(struct.pack(">hqqqq", 0, FIRST, *offsets, 6) for offsets in ((0, 2), (3, 5))))

@@ -94,7 +94,7 @@ def build(base, now_ms, records=None):
     (handle,) = manager.create("t", Uuid(b"i" * 16), [0])
     handle.become_follower(2, 3)
     for one in batches(now_ms) if records is None else records:
-        assert handle.append_as_follower(one, 3).error == 0
+        assert handle.append_replicated(one, 3).error == 0
     bases = tuple(segment.base_offset for segment in handle.segments())
     manager.close()
     return bases

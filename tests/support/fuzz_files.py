@@ -223,7 +223,7 @@ def _kept_directory() -> dict[str, bytes]:
         _batch(0), records(2, 7), marker(4, 7, ABORT), _batch(5, 1, 3, "gzip"), records(8, 9), marker(10, 9, COMMIT),
         _batch(11, 2), records(13, 7, sequence=2),
     ):  # fmt: skip
-        assert handle.append_as_follower(data, 99).error == 0
+        assert handle.append_replicated(data, 99).error == 0
     manager.close()
     found = {name: disk.read(f"{LOG}/{name}") for name in disk.list(LOG)}
     return found | {f"../{name}": disk.read(f"{ROOT}/{name}") for name in disk.list(ROOT) if "checkpoint" in name}

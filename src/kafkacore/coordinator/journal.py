@@ -28,7 +28,9 @@ _TOO_LARGE: Final = -2  # stands in place of a write's offset
 _PATIENCE_S: Final = 60.0  # the longest single wait for the high watermark; the journal then waits again
 
 Records = Collection[tuple[bytes, bytes | None]]
-Acknowledgement = tuple[int, int]  # a kind of `watch` and an offset
+Acknowledgement = tuple[int, int, int]  # a kind of `watch`, an offset, and the leadership of the append
+# The high watermark has passed the records, so they are committed. A client of Produce would hear of the shrunken ISR.
+_COMMITTED: Final = (ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
 
 
 class WritableLog(Protocol):
@@ -40,7 +42,7 @@ class WritableLog(Protocol):
         self, records: bytearray, acks: int = ..., wait: bool = ..., coordinator: bool = ...
     ) -> AppendResult: ...
     def append_now(self, records: bytearray, acks: int = ...) -> AppendResult | None: ...
-    def satisfies(self, kind: int, at: int) -> bool: ...
+    def acknowledged(self, kind: int, at: int, generation: int) -> int | None: ...
 
 
 class JournalSettings(NamedTuple):
@@ -51,11 +53,11 @@ class JournalSettings(NamedTuple):
 
 class JournalPorts(NamedTuple):
     """A journal's ports to the outside: the wall-clock time, a thread that may block, and a wait for its partition
-    (kind, offset, seconds), which returns False when nothing changed there in that time."""
+    (an acknowledgement, seconds), which returns False when nothing changed there in that time."""
 
     wall_ms: Callable[[], int]
     run_blocking: Callable[[Callable[[], AppendResult]], Awaitable[AppendResult]]
-    wait: Callable[[int, int, float], Awaitable[bool]]
+    wait: Callable[[Acknowledgement, float], Awaitable[bool]]
 
 
 class Outcome(Protocol):
@@ -251,7 +253,7 @@ class Journal:
     def _await_commit(self, writes: list[_Write], ack: Acknowledgement | None) -> None:
         if ack is None and self._appended:
             ack = self._appended[-1][0]  # reported only after the writes that are already appended
-        if ack is None or (not self._appended and self._log.satisfies(*ack)):
+        if ack is None or (not self._appended and self._log.acknowledged(*ack) in _COMMITTED):
             self._tell(writes)
             return
         self._appended.append((ack, writes))
@@ -261,15 +263,16 @@ class Journal:
     async def _acknowledge(self) -> None:
         try:
             while self._appended:
-                (kind, offset), writes = self._appended[0]
-                if self._log.satisfies(kind, offset):
+                ack, writes = self._appended[0]
+                outcome = self._log.acknowledged(*ack)
+                if outcome in _COMMITTED:
                     self._appended.popleft()
                     self._tell(writes)
                     self.settle()
-                elif self._log.leader_epoch != self._leader_epoch:
+                elif outcome is not None:
                     return  # the code that took the leadership away also unloads the shard
                 else:
-                    await self._ports.wait(kind, offset, _PATIENCE_S)
+                    await self._ports.wait(ack, _PATIENCE_S)
         finally:
             self._acknowledging = None
 

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from kafkacore._fast.log.partition_watch import ACKS
-from kafkacore.coordinator.journal import Journal, JournalPorts, JournalSettings, Records, WritableLog
+from kafkacore.coordinator.journal import Acknowledgement, Journal, JournalPorts, JournalSettings, Records, WritableLog
 from kafkacore.coordinator.loader import Loader, ReadableLog, Replayed
 from kafkacore.coordinator.metrics import CoordinatorMetrics
 from kafkacore.coordinator.steady_clock import SteadyClock
@@ -56,6 +56,8 @@ class Shard(Replayed, Protocol):
 class Log(ReadableLog, WritableLog, Protocol):
     """The partition; PartitionHandle provides this."""
 
+    def satisfies(self, kind: int, at: int) -> bool: ...
+
 
 class RuntimeSettings(NamedTuple):
     topic: str
@@ -65,12 +67,13 @@ class RuntimeSettings(NamedTuple):
 
 class RuntimePorts(NamedTuple):
     """The runtime's ports to the outside: the clock, the loop's timers, a thread that may block, a wait for a partition
-    (log, kind, offset, seconds), and the topic's max.message.bytes."""
+    (log, condition, seconds), and the topic's max.message.bytes."""
 
     clock: Clock
     scheduler: Scheduler
     run_blocking: Callable[[Callable[[], Any]], Awaitable[Any]]
-    wait: Callable[[Any, int, int, float], Awaitable[bool]]
+    # A condition is a kind of `partition_watch` and an offset, or an acknowledgement.
+    wait: Callable[[Any, tuple[int, int] | Acknowledgement, float], Awaitable[bool]]
     max_batch_bytes: Callable[[], int]
 
 
@@ -224,7 +227,7 @@ class _Seat(Generic[S]):
         self._tick: Scheduled | None = None
         self._tick_ms = 0
         journal_ports = JournalPorts(
-            ports.clock.wall_ms, ports.run_blocking, lambda kind, at, limit_s: ports.wait(log, kind, at, limit_s)
+            ports.clock.wall_ms, ports.run_blocking, lambda ack, limit_s: ports.wait(log, ack, limit_s)
         )
         self.journal = Journal(log, leader_epoch, settings.journal, journal_ports, ports.max_batch_bytes, self)
 
@@ -253,7 +256,7 @@ class _Seat(Generic[S]):
                 return
         # The shard must not see records that another leader may truncate.
         while not self.left() and not self.log.satisfies(ACKS, summary.end_offset):
-            await self._ports.wait(self.log, ACKS, summary.end_offset, _WATERMARK_PATIENCE_S)
+            await self._ports.wait(self.log, (ACKS, summary.end_offset), _WATERMARK_PATIENCE_S)
         if self.left():
             return
         took_ms = (self._ports.clock.monotonic_ns() - began_ns) / 1e6

@@ -139,7 +139,7 @@ class FileLog(LogEpochs):
         batches = list(Batches(data))
         for batch in batches:
             self.epochs.note(batch.partition_leader_epoch, batch.base_offset)
-        result = self._handle.append_as_follower(data, ANY_EPOCH)
+        result = self._handle.append_replicated(data, ANY_EPOCH)
         if result.error == ErrorCode.RECORD_LIST_TOO_LARGE:
             raise MetadataLogError(
                 f"{len(data)} bytes of metadata records do not fit a segment of {self._segment_bytes}: raise {_KEY}"

@@ -22,7 +22,7 @@ from kafkacore.coordinator.group.effects import Effects
 from kafkacore.coordinator.group.published_groups import PublishedGroups
 from kafkacore.coordinator.group.settings import GroupSettings, group_settings
 from kafkacore.coordinator.group.shard import GroupShard
-from kafkacore.coordinator.journal import JournalSettings
+from kafkacore.coordinator.journal import Acknowledgement, JournalSettings
 from kafkacore.coordinator.runtime import CoordinatorRuntime, RuntimePorts, RuntimeSettings
 from kafkacore.metadata.delta import MetadataDelta
 from kafkacore.metadata.image import MetadataImage, Topic
@@ -98,8 +98,8 @@ class Groups:
     async def _run_blocking(self, work: Callable[[], Any]) -> Any:
         return await self._loop.run_in_executor(self._blocking, work)
 
-    async def _wait(self, log: PartitionHandle, kind: int, at: int, limit_s: float) -> bool:
-        return await self._waits.any([(log, kind, at)], limit_s * 1000)
+    async def _wait(self, log: PartitionHandle, condition: tuple[int, int] | Acknowledgement, limit_s: float) -> bool:
+        return await self._waits.any([(log, *condition)], limit_s * 1000)
 
     def _max_batch_bytes(self) -> int:
         image = self._read_image()

@@ -34,16 +34,20 @@ class PartitionWaits:
         """The clock of the deadlines."""
         return self._clock.monotonic_ns() / 1e6
 
-    async def any(self, waits: Iterable[tuple[PartitionHandle, int, int]], timeout_ms: float) -> bool:
-        """Waits until one of `(partition, kind, offset)` is satisfied or its partition's role changes. Returns False
-        when the time is over."""
+    async def any(
+        self,
+        waits: Iterable[tuple[PartitionHandle, int, int] | tuple[PartitionHandle, int, int, int]],
+        timeout_ms: float,
+    ) -> bool:
+        """Waits until one of `(partition, kind, offset)` is satisfied or its partition's role changes. The fields of an
+        acknowledgement have a leadership as well, and its end ends the wait. Returns False when the time is over."""
         future: asyncio.Future[bool] = self._loop.create_future()
         self._futures[future] = future
         try:
             slice_ = Slice()
-            for partition, kind, at in waits:
+            for partition, *condition in waits:
                 await slice_.give_way()
-                if not self._watch.arm(future, partition, kind, at):
+                if not self._watch.arm(future, partition, *condition):
                     return True
             deadline = self._timers.after(
                 timeout_ms, lambda: _settle(future, satisfied=False), "a partition's deadline"

@@ -155,8 +155,8 @@ class World:
         await self.gate.wait()
         return await asyncio.get_running_loop().run_in_executor(None, work)
 
-    async def _wait(self, log: Held, kind: int, at: int, limit_s: float) -> bool:
-        return await self.waits.any([(log.handle, kind, at)], limit_s * 1000)
+    async def _wait(self, log: Held, condition: Any, limit_s: float) -> bool:
+        return await self.waits.any([(log.handle, *condition)], limit_s * 1000)
 
     def log(self, index: int = 0, **settings: int) -> Held:
         if index not in self.logs:
@@ -335,8 +335,8 @@ def test_lone_failure_is_reported_after_earlier_writes_that_wait_for_replicas(pl
         world.waits.any = replicate  # type: ignore[method-assign]
         log = world.log()
         appended = log.handle.append_now
-        log.append_now = lambda records, acks: appended(records, acks)._replace(ack=(ACKS, 1))
-        log.satisfies = lambda kind, at: replicated.is_set()
+        log.append_now = lambda records, acks: appended(records, acks)._replace(ack=(ACKS, 1, 0))
+        log.acknowledged = lambda kind, at, generation: 0 if replicated.is_set() else None
         puts = [world.put(b"a"), world.put(b"b", b"v" * 1000, independent=True), world.put(b"c")]
         await until(lambda: len(world.stored()) == 3)
         assert not any(put.done() for put in puts)
@@ -445,8 +445,8 @@ def test_control_batches_end_transactions_and_unreadable_records_are_skipped(
         handle = world.log().handle
         handle.become_follower(2, 1)
         transactional = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0, "transactional": True}
-        handle.append_as_follower(batch((b"a", b"1"), partition_leader_epoch=0, **transactional), 1)
-        handle.append_as_follower(marker(1, 7, COMMIT), 1)
+        handle.append_replicated(batch((b"a", b"1"), partition_leader_epoch=0, **transactional), 1)
+        handle.append_replicated(marker(1, 7, COMMIT), 1)
         handle.become_leader(1, 2)
         handle.append(batch((b"b", b"unreadable"), (None, b"no key"), (b"c", b"2")))
         shard = await world.led(epoch=2)

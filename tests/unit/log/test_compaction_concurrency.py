@@ -39,9 +39,9 @@ def append_transactions(handle: PartitionHandle, first: int) -> None:
             base_sequence=sequence, transactional=True,
         )  # fmt: skip
         builder.append(NOW, b"%d" % (number % KEYS), (b"aborted " if aborted else b"committed ") + b"v" * 40)
-        assert handle.append_as_follower(builder.build(), 9).error == 0
+        assert handle.append_replicated(builder.build(), 9).error == 0
         kind = ABORT if aborted else COMMIT
-        assert handle.append_as_follower(marker(handle.end_offset, producer, kind), 9).error == 0
+        assert handle.append_replicated(marker(handle.end_offset, producer, kind), 9).error == 0
     assert handle.flush(10_000)
 
 
@@ -176,7 +176,7 @@ def test_segments_deleted_during_a_compaction_leave_no_index(tmp_path: Path) -> 
     )  # fmt: skip
     while compaction.phase == MAP:
         compaction.step(1 << 20)
-    assert handle.delete_records(bases[3]) == (0, bases[3])
+    assert handle.delete_records(bases[3]) == (0, bases[3], None)
     with pytest.raises(FileNotFoundError):
         compaction.step(1 << 20)
     compaction.close()

@@ -50,13 +50,13 @@ def written(disk: SimulatedDisk) -> tuple[LogManager, PartitionHandle]:
     manager, handle = start(disk)
     offset = 0
     for number in range(16):
-        assert handle.append_as_follower(batch(number, offset, True), 9).error == 0
+        assert handle.append_replicated(batch(number, offset, True), 9).error == 0
         offset += 2
         if number % 3 == 2:
             kind = ABORT if number % 2 else COMMIT
-            assert handle.append_as_follower(marker(offset, 5, kind), 9).error == 0
+            assert handle.append_replicated(marker(offset, 5, kind), 9).error == 0
             offset += 1
-    assert handle.append_as_follower(marker(offset, 5, COMMIT), 9).error == 0
+    assert handle.append_replicated(marker(offset, 5, COMMIT), 9).error == 0
     assert handle.flush(10_000)
     return manager, handle
 
@@ -157,7 +157,7 @@ def test_compaction_deletes_the_first_empty_segments_first() -> None:
         for number, key in enumerate([b"kept"] + [b"again"] * 24):
             builder = RecordBatchBuilder(base_offset=number, partition_leader_epoch=0)
             builder.append(NOW + number, key, b"%d" % number * 80)
-            assert handle.append_as_follower(builder.build(), 9).error == 0
+            assert handle.append_replicated(builder.build(), 9).error == 0
         assert handle.flush(10_000)
         return disk, manager, handle
 

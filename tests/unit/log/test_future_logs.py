@@ -250,7 +250,7 @@ def test_retention_and_deletion_during_a_move_apply_to_the_moved_log(paths: tupl
     handle = led(manager, paths[0])
     manager.create_future(KEY, paths[1])
     assert manager.futures.copy(KEY, 8192) >= 8192
-    assert handle.delete_records(31) == (0, 31)  # in the middle of a batch, of what was copied
+    assert handle.delete_records(31) == (0, 31, None)  # in the middle of a batch, of what was copied
     copy_all(manager)
     manager.replace_with_future(KEY)
     assert handle.log_start_offset == 31
@@ -273,7 +273,7 @@ def test_copy_restarts_when_the_log_start_passes_the_copied_part(
     manager.create_future(KEY, paths[1])
     if copied:
         manager.futures.copy(KEY, copied)
-    assert handle.delete_records(-1) == (0, 90)
+    assert handle.delete_records(-1) == (0, 90, None)
     for _ in range(batches):
         assert handle.append(batch()).error == 0
     copy_all(manager)

@@ -206,12 +206,12 @@ def test_cleaner_stops_before_an_open_transaction(node: Node) -> None:
         partition_leader_epoch=0,
     )  # fmt: skip
     builder.append(NOW, b"0", b"open")
-    assert handle.append_as_follower(builder.build(), 9).error == 0
+    assert handle.append_replicated(builder.build(), 9).error == 0
     fill(handle, 20, 15)
     node.clean()
     assert node.cleaned()["orders", 0] <= opened
     assert opened in [one.base_offset for one in read_log(handle)]
-    assert handle.append_as_follower(marker(handle.end_offset, 7, ABORT), 9).error == 0
+    assert handle.append_replicated(marker(handle.end_offset, 7, ABORT), 9).error == 0
     fill(handle, 20, 35)
     node.clean()
     assert node.cleaned()["orders", 0] == handle.segments()[-1].base_offset
@@ -475,7 +475,7 @@ def test_records_without_a_key_are_removed(node: Node, caplog: pytest.LogCapture
     handle = node.log()
     builder = RecordBatchBuilder(base_offset=0, partition_leader_epoch=0)
     builder.append(NOW, None, b"v")
-    assert handle.append_as_follower(builder.build(), 9).error == 0
+    assert handle.append_replicated(builder.build(), 9).error == 0
     fill(handle)
     node.clean()
     assert None not in keys_of(handle)

@@ -334,7 +334,7 @@ def test_segment_keeps_its_transaction_index_when_it_is_not_recovered(tmp_path: 
     handle = PartitionHandle(LogDirectory(Environment(), str(tmp_path)), "t", 0, Uuid.random(), settings)
     handle.become_follower(2, 0)
     for one in made:
-        assert handle.append_as_follower(one, 0).error == 0
+        assert handle.append_replicated(one, 0).error == 0
     handle.shut()
     path = tmp_path / "t-0"
     before = {name.name: name.read_bytes() for name in path.glob("*.txnindex")}

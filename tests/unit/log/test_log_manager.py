@@ -156,8 +156,8 @@ def test_log_start_offset_survives_a_restart(tmp_path: Path) -> None:
     filled(manager)
     handle = manager.get("orders", 0)
     assert handle is not None
-    assert handle.delete_records(40) == (0, 40)
-    assert handle.delete_records(91) == (1, -1)
+    assert handle.delete_records(40) == (0, 40, None)
+    assert handle.delete_records(91) == (1, -1, None)
     assert handle.read(39).error == 1
     manager.close()
     assert checkpoints.OffsetCheckpoint(str(tmp_path), checkpoints.LOG_START_OFFSET).read() == {("orders", 0): 40}

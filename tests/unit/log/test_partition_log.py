@@ -322,11 +322,11 @@ def test_records_above_the_high_watermark_cannot_be_deleted(tmp_path: Path) -> N
         handle.append(batch())
     handle = behind_its_end(handle, high_watermark=4)
     for offset in (5, 8, 9, -2):
-        assert handle.delete_records(offset) == (OFFSET_OUT_OF_RANGE, -1)
+        assert handle.delete_records(offset) == (OFFSET_OUT_OF_RANGE, -1, None)
         assert (handle.log_start_offset, offsets(handle)) == (0, list(range(8)))
-    assert handle.delete_records(4) == (0, 4)
+    assert handle.delete_records(4)[:2] == (0, -1), "the other replica has not deleted them"
     assert offsets(handle, 4) == [4, 5, 6, 7]
-    assert handle.delete_records(-1) == (0, 4)
+    assert handle.delete_records(-1)[:2] == (0, -1)
 
 
 def behind_its_end(handle: PartitionHandle, high_watermark: int) -> PartitionHandle:
@@ -392,13 +392,13 @@ def test_follower_stores_batches_as_the_leader_stamped_them(tmp_path: Path) -> N
     records = leader.read(0, 1 << 20).records
     follower = led(tmp_path / "follower", segment_bytes=1000)
     follower.become_follower(1, 3, 1)
-    assert follower.append_as_follower(records, 3).error == 0
+    assert follower.append_replicated(records, 3).error == 0
     assert follower.read(0, 1 << 20).records == records
     assert follower.leader_epochs() == [(3, 0)]
-    assert follower.append_as_follower(records, 3).error == OFFSET_OUT_OF_RANGE
+    assert follower.append_replicated(records, 3).error == OFFSET_OUT_OF_RANGE
     broken = bytearray(records)
     broken[-1] ^= 1
-    assert follower.append_as_follower(bytes(broken), 3).error == CORRUPT_MESSAGE
+    assert follower.append_replicated(bytes(broken), 3).error == CORRUPT_MESSAGE
 
 
 # --- reads and lookups ---
@@ -528,7 +528,7 @@ def test_deletion_during_a_sync_wakes_every_waiting_append() -> None:
     watch = PartitionWatch()
     assert watch.arm("synced", handle, SYNCED, handle.end_offset)
     assert not select.select([watch.fileno()], [], [], 0.05)[0]  # its sync is under way
-    assert handle.delete_records(second) == (0, second)
+    assert handle.delete_records(second) == (0, second, None)
     assert select.select([watch.fileno()], [], [], 10)[0]
     assert handle.high_watermark == handle.end_offset
     watch.close()
@@ -566,7 +566,7 @@ def test_blocking_calls_report_the_missing_descriptor_when_none_is_left(tmp_path
     handle.append(batch())
     calls = {
         "append": lambda: handle.append(batch()),
-        "append_as_follower": lambda: handle.append_as_follower(batch(), 0),
+        "append_as_follower": lambda: handle.append_replicated(batch(), 0),
         "flush": handle.flush,
         "truncate_to": lambda: handle.truncate_to(0),
         "copy": lambda: move.copy(handle, handle, 1),

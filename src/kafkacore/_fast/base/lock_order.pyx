@@ -35,6 +35,7 @@ NAMES[RANK_ADDRESSES] = b"Plane.addresses_lock"
 NAMES[RANK_CREW] = b"Crew.lock"
 NAMES[RANK_BUDGET] = b"Budget.lock"
 NAMES[RANK_RING] = b"Ring.lock"
+NAMES[RANK_ISR_EDGES] = b"IsrEdges.lock"
 NAMES[RANK_GROUPS] = b"StableGroups.lock"
 NAMES[RANK_SIMULATED_DISK] = b"SimDisk.lock"
 

@@ -23,11 +23,11 @@ from kafkacore._fast.log.aborted cimport log_aborted, log_may_be_aborted
 from kafkacore._fast.wait.mail cimport Mail
 from kafkacore._fast.wait.memory cimport budget_park, budget_unpark
 from kafkacore._fast.wait.park cimport (
-    WAKE_TIMEOUT, Parked, park_deadline_passed, park_hold, park_init, park_release,
+    WAKE_TIMEOUT, Parked, WakeList, park_deadline_passed, park_hold, park_init, park_release,
 )
 from kafkacore._fast.log.partition cimport (
-    READ_COMMITTED, READ_UNCOMMITTED, WAIT_COMMITTED, WAIT_FETCH, partition_read, partition_release, partition_unwait,
-    partition_wait,
+    READ_COMMITTED, READ_UNCOMMITTED, WAIT_COMMITTED, WAIT_FETCH, ReadAsked, partition_read, partition_release,
+    partition_unwait, partition_wait, read_asked_init,
 )
 from kafkacore._fast.plane.plane cimport (
     SERVED, SERVED_CLOSE, SERVED_PARKED, SERVED_PUNT, HotApi, Request, hot_api, request_answered, request_inbox,
@@ -41,6 +41,7 @@ from kafkacore._fast.schema.wire cimport fetch_request_program
 cdef enum:
     CALL_ARENA_BYTES = 64 << 20   # a session of 100,000 partitions; a request that needs more is malformed
     PROBE_BYTES = 128 << 10       # the kernel reads ahead at least so far: one probe each is enough
+    ANY_REPLICA_VERSION = 11      # from here on clients say where they are, and a follower may answer (KIP-392)
     SMALL_BYTES = 16 << 10        # a call that keeps no more than this may always wait
 
 cdef int32_t live_calls = 0       # atomic; tests compare it with zero
@@ -172,6 +173,8 @@ cdef int read_all(FetchCall *call, bint slowly) noexcept nogil:
     """Reads every partition once, within the limits of bytes. 0, or LOG_BLOCKED when a read must wait for the disk."""
     cdef int64_t room = min(call.body.max_bytes, call.state.fetch_max_bytes)
     cdef int isolation = READ_COMMITTED if call.body.isolation_level == READ_COMMITTED else READ_UNCOMMITTED
+    cdef ReadAsked asked
+    cdef WakeList wakes
     cdef Part *part
     cdef int error
     cdef int32_t i
@@ -183,9 +186,13 @@ cdef int read_all(FetchCall *call, bint slowly) noexcept nogil:
         part = &call.parts[i]
         if part.partition == NULL:
             continue
-        error = partition_read(part.partition, part.offset, part.current_leader_epoch, part.last_fetched_epoch,
-                               max(min(part.max_bytes, room), 0), isolation, call.bytes == 0, slowly,
-                               &part.read, &part.view)
+        read_asked_init(&asked, part.offset, max(min(part.max_bytes, room), 0), isolation)
+        asked.current_epoch = part.current_leader_epoch
+        asked.last_fetched_epoch = part.last_fetched_epoch
+        asked.min_one = call.bytes == 0
+        asked.slowly = slowly
+        asked.from_any_replica = call.request.api_version >= ANY_REPLICA_VERSION
+        error = partition_read(part.partition, &asked, &part.read, &part.view, &wakes)
         if error == LOG_BLOCKED:
             return LOG_BLOCKED
         part.error = error if call.forced_error == NONE else call.forced_error

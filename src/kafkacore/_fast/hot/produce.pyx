@@ -9,7 +9,7 @@ from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
 from libc.string cimport memcmp, memcpy, strlen
 
 from kafkacore._fast.base.error_codes cimport (
-    INVALID_REQUIRED_ACKS, KAFKA_STORAGE_ERROR, NOT_LEADER_OR_FOLLOWER, REQUEST_TIMED_OUT, UNKNOWN_TOPIC_ID,
+    INVALID_REQUIRED_ACKS, NOT_LEADER_OR_FOLLOWER, REQUEST_TIMED_OUT, UNKNOWN_TOPIC_ID,
     UNKNOWN_TOPIC_OR_PARTITION,
 )
 from kafkacore._fast.base.atomics cimport add32, load32
@@ -27,8 +27,8 @@ from kafkacore._fast.wait.park cimport (
     wake_all,
 )
 from kafkacore._fast.log.partition cimport (
-    Acknowledgement, FetchView, Partition, partition_append, partition_check_leader, partition_hold,
-    partition_open_ahead, partition_release, partition_satisfies, partition_unwait, partition_view, partition_wait,
+    Acknowledgement, FetchView, Partition, partition_acknowledged, partition_append, partition_hold,
+    partition_open_ahead, partition_release, partition_unwait, partition_view, partition_wait_for_ack,
 )
 from kafkacore._fast.plane.plane cimport (
     SERVED, SERVED_BLOCKED, SERVED_CLOSE, SERVED_PARKED, SERVED_PUNT, TURN_NS, HotApi, Request, hot_api,
@@ -377,22 +377,22 @@ cdef bint wait_for_acks(ProduceCall *call) noexcept nogil:
         part = &call.parts[i]
         if part.ack.at < 0 or part.answer.error_code != NONE:
             continue
-        part.waiter.at = part.ack.at
-        part.waiter.kind = part.ack.kind
-        if partition_wait(part.partition, &part.waiter):
+        if partition_wait_for_ack(part.partition, &part.ack, &part.waiter):
             waiting = True
         else:
-            settle(call, part)
+            settle(call, part, NOT_LEADER_OR_FOLLOWER)  # a log that is closed takes no waiter
     return waiting
 
 
-cdef void settle(ProduceCall *call, Part *part) noexcept nogil:
-    """The wait of the part is over: it is acknowledged, another node leads it now, or its disk failed."""
-    cdef bint failed
-    if not partition_satisfies(part.partition, part.ack.kind, part.ack.at):
-        failed = partition_check_leader(part.partition, -1) == KAFKA_STORAGE_ERROR
-        refuse(call, part, KAFKA_STORAGE_ERROR if failed else NOT_LEADER_OR_FOLLOWER)
-        if not failed:
+cdef void settle(ProduceCall *call, Part *part, int still_waiting) noexcept nogil:
+    """The wait of the part is over: it is acknowledged, the leadership that it belongs to has ended, or its disk
+    failed."""
+    cdef int error = partition_acknowledged(part.partition, &part.ack)
+    if error == LOG_BLOCKED:
+        error = still_waiting
+    if error != NONE:
+        refuse(call, part, error)
+        if error == NOT_LEADER_OR_FOLLOWER:
             name_leader(call, part)
     part.ack.at = -1
 
@@ -404,9 +404,7 @@ cdef void time_out(ProduceCall *call) noexcept nogil:
         part = &call.parts[i]
         if part.ack.at >= 0 and part.answer.error_code == NONE:
             partition_unwait(part.partition, &part.waiter)
-            if not partition_satisfies(part.partition, part.ack.kind, part.ack.at):
-                refuse(call, part, REQUEST_TIMED_OUT)
-            part.ack.at = -1
+            settle(call, part, REQUEST_TIMED_OUT)
 
 
 cdef void resume_call(Parked *parked, int why) noexcept nogil:

@@ -107,6 +107,7 @@ ctypedef struct Log:
     int64_t end_offset                   # of the next record
     int64_t cuts                         # counts removals of files: a look-up from before one may be out of date
     int64_t truncations                  # counts truncations and moves
+    int64_t rewinds                      # counts truncations alone: the same offsets may get other records
     bint swapping                        # compacted segments are taking their places: see compact/swap.pxd
     int64_t synced_offset                # all records below survive power loss
     int64_t commit_offset                # the next commit syncs up to here

@@ -25,7 +25,7 @@ from kafkacore._fast.log.shut cimport log_has_jobs
 from kafkacore._fast.log.truncate cimport log_truncate_fully
 from kafkacore._fast.wait.park cimport WAKE_READY, Waiter, WakeList, park_release, wake_all
 from kafkacore._fast.log.partition cimport (
-    READ_LOCAL, FetchView, Partition, partition_append_as_follower, partition_read,
+    READ_LOCAL, FetchView, Partition, ReadAsked, partition_append_replicated, partition_read, read_asked_init,
 )
 from kafkacore._fast.log.settings cimport LogSettings
 from kafkacore._fast.log.partition_handle cimport PartitionHandle
@@ -59,7 +59,7 @@ cdef bint has_files(Log *log) noexcept nogil:
 cdef int begin_at(Log *into, int64_t offset, Sleeper *sleeper) noexcept nogil:
     cdef int result = LOG_BLOCKED
     while result == LOG_BLOCKED:
-        result = log_truncate_fully(into, offset, &sleeper.waiter)
+        result = log_truncate_fully(into, offset, NULL, &sleeper.waiter)
         if result == LOG_BLOCKED:
             sleep_until_woken(sleeper, -1)
     return result
@@ -86,8 +86,12 @@ cdef int make_files(Log *into, Sleeper *sleeper) noexcept nogil:
 
 
 cdef int look(Partition *source, int64_t offset, int64_t max_bytes, ReadResult *found) noexcept nogil:
+    cdef ReadAsked asked
     cdef FetchView view
-    return partition_read(source, offset, -1, -1, max_bytes, READ_LOCAL, True, True, found, &view)
+    cdef WakeList wakes
+    read_asked_init(&asked, offset, max_bytes, READ_LOCAL)
+    asked.min_one = asked.slowly = True
+    return partition_read(source, &asked, found, &view, &wakes)
 
 
 cdef int begin(Partition *source, Partition *into, Sleeper *sleeper) noexcept nogil:
@@ -119,7 +123,7 @@ cdef int64_t append(Partition *into, const ReadResult *found, uint8_t *block, Sl
     if got != found.size:
         return got if got < 0 else -EIO
     while error == LOG_BLOCKED:
-        error = partition_append_as_follower(into, block, <size_t> got, ANY_EPOCH, &sleeper.waiter, &info, &wakes)
+        error = partition_append_replicated(into, block, <size_t> got, ANY_EPOCH, &sleeper.waiter, &info, &wakes)
         wake_all(&wakes)
         if error == LOG_BLOCKED:
             sleep_until_woken(sleeper, -1)

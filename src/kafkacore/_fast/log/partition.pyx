@@ -5,11 +5,11 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
 from kafkacore._fast.base.error_codes cimport (
-    FENCED_LEADER_EPOCH, KAFKA_STORAGE_ERROR, NOT_ENOUGH_REPLICAS, NOT_LEADER_OR_FOLLOWER, OFFSET_OUT_OF_RANGE,
-    UNKNOWN_LEADER_EPOCH, UNKNOWN_TOPIC_OR_PARTITION,
+    FENCED_LEADER_EPOCH, KAFKA_STORAGE_ERROR, NOT_ENOUGH_REPLICAS, NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    NOT_LEADER_OR_FOLLOWER, OFFSET_OUT_OF_RANGE, UNKNOWN_LEADER_EPOCH, UNKNOWN_TOPIC_OR_PARTITION,
 )
 from kafkacore._fast.base.atomics cimport add32, load32
-from kafkacore._fast.log.epochs cimport epochs_assign, epochs_end
+from kafkacore._fast.log.epochs cimport epochs_end
 from kafkacore._fast.wait.io cimport io_hold, io_release
 from kafkacore._fast.log.log cimport (
     LOG_BLOCKED, LOG_CLOSED, LOG_FAILED, LOG_LAZY, config_release, log_destroy, log_fail, log_hold_config, log_init,
@@ -21,11 +21,14 @@ from kafkacore._fast.log.append cimport (
 from kafkacore._fast.log.files cimport write_partition_metadata
 from kafkacore._fast.base.planted cimport is_planted
 from kafkacore._fast.log.commit cimport log_call_committer, log_commit_init, log_want_synced
-from kafkacore._fast.log.epochs_checkpoint cimport log_save_epochs
+from kafkacore._fast.log.isr_edges cimport IsrLink, isr_edges_release, isr_edges_unlink
 from kafkacore._fast.log.jobs cimport is_short_of_files
 from kafkacore._fast.log.open cimport log_open_ahead
 from kafkacore._fast.log.read cimport log_read, log_read_slowly
 from kafkacore._fast.log.delete cimport log_advance_start
+from kafkacore._fast.log.replicas cimport (
+    replicas_check, replicas_least_isr, replicas_low_watermark, replicas_maximal_isr, replicas_note, replicas_reached,
+)
 from kafkacore._fast.wait.park cimport WAKE_GONE, WAKE_READY, park_release, wake_all
 from kafkacore._fast.log.producers cimport producers_expire, producers_first_unstable, producers_replicated
 from kafkacore._fast.log.invariants cimport check_partition
@@ -51,8 +54,16 @@ cdef void release_log(Log *log) noexcept nogil:
 
 cdef bint log_changed(Log *log, WakeList *wakes) noexcept nogil:
     cdef Partition *p = <Partition *> log
-    if log.state == LOG_FAILED:
-        return take_everybody(p, wakes)
+    if p.rewinds != log.rewinds and not is_planted(b"acknowledged-across-truncation"):
+        # The offsets that waiters have in mind may get other records.
+        p.rewinds = log.rewinds
+        p.generation += 1
+        p.wakes_everybody = True
+    if p.wakes_everybody or log.state == LOG_FAILED:
+        if log.state != LOG_FAILED:
+            advance_high_watermark(p)
+        p.wakes_everybody = partition_take_everybody(p, wakes)
+        return p.wakes_everybody
     return partition_advance(p, wakes)
 
 
@@ -73,6 +84,8 @@ cdef Partition *partition_new(LogDir *dir, const Clock *clock, LogConfig *config
     p.refs = 1
     p.leader_id = p.leader_epoch = p.partition_epoch = -1
     p.min_isr = 1
+    p.in_sync_count = 1
+    p.link.refs = &p.refs
     p.log.topic = name
     p.log.topic_size = topic_size
     p.log.index = index
@@ -94,6 +107,9 @@ cdef void partition_release(Partition *p) noexcept nogil:
     cdef LogDir *dir
     if p == NULL or add32(&p.refs, -1) != 0:
         return
+    if p.edges != NULL:
+        isr_edges_unlink(p.edges, &p.link)
+        isr_edges_release(p.edges)
     dir = p.log.dir
     log_destroy(&p.log)
     free(p.followers)
@@ -105,7 +121,7 @@ cdef void partition_release(Partition *p) noexcept nogil:
 
 # --- high watermark and waiters ---
 
-cdef bint take_everybody(Partition *p, WakeList *wakes) noexcept nogil:
+cdef bint partition_take_everybody(Partition *p, WakeList *wakes) noexcept nogil:
     cdef int kind
     cdef bint more = False
     for kind in range(WAIT_KINDS):
@@ -126,6 +142,8 @@ cdef int64_t satisfied_by(const Partition *p, int kind) noexcept nogil:
         return p.log.end_offset - 1
     if kind == WAIT_ACKS:
         return p.high_watermark
+    if kind == WAIT_DELETED:
+        return replicas_low_watermark(p)
     if kind == WAIT_COMMITTED:
         return p.last_stable_offset - 1
     if kind == WAIT_ACKS_SYNCED and p.high_watermark < p.log.synced_offset:
@@ -135,14 +153,10 @@ cdef int64_t satisfied_by(const Partition *p, int kind) noexcept nogil:
 
 cdef void advance_high_watermark(Partition *p) noexcept nogil:
     cdef int64_t reached = p.log.end_offset
-    cdef int32_t i
     if synced_first(p) and not is_planted(b"unsynced-high-watermark"):
         reached = p.log.synced_offset
-    for i in range(p.follower_count):
-        if p.followers[i].in_sync and p.followers[i].end_offset < reached:
-            reached = p.followers[i].end_offset
-    if reached > p.high_watermark and p.role == ROLE_LEADER:
-        p.high_watermark = reached
+    if p.role == ROLE_LEADER:
+        p.high_watermark = max(p.high_watermark, replicas_reached(p, reached))
     # A truncation lowers the high watermark. A log that begins anew may raise it.
     if p.high_watermark > p.log.end_offset:
         p.high_watermark = p.log.end_offset
@@ -171,11 +185,50 @@ cdef bint partition_wait(Partition *p, Waiter *waiter) noexcept nogil:
     cdef bint queued = False
     mutex_lock(&p.log.lock)
     # A replica wakes its waiters when it loses the leadership. Nobody would wake one that is queued later.
-    if (waiter.back == NULL and waiter.at > satisfied_by(p, waiter.kind)
-            and (p.role == ROLE_LEADER or waiter.kind == WAIT_SYNCED) and p.role != ROLE_GONE
-            and p.log.state != LOG_FAILED and p.log.state != LOG_CLOSED):
-        waiter_push(&p.waiting[waiter.kind], waiter)
-        queued = True
+    queued = waiter.at > satisfied_by(p, waiter.kind) and may_wait(p, waiter.kind) and push_waiter(p, waiter)
+    mutex_unlock(&p.log.lock)
+    return queued
+
+
+cdef bint may_wait(const Partition *p, int kind) noexcept nogil:
+    if p.role == ROLE_LEADER or kind == WAIT_SYNCED:
+        return p.role != ROLE_GONE
+    return p.role == ROLE_FOLLOWER and (kind == WAIT_FETCH or kind == WAIT_COMMITTED)
+
+
+cdef bint push_waiter(Partition *p, Waiter *waiter) noexcept nogil:
+    if waiter.back != NULL or p.log.state == LOG_FAILED or p.log.state == LOG_CLOSED:
+        return False
+    waiter_push(&p.waiting[waiter.kind], waiter)
+    return True
+
+
+cdef int ack_error(const Partition *p, const Acknowledgement *ack) noexcept nogil:
+    if p.generation != ack.generation and not is_planted(b"acknowledgement-outlives-leadership"):
+        return KAFKA_STORAGE_ERROR if p.log.state == LOG_FAILED else NOT_LEADER_OR_FOLLOWER
+    if ack.at > satisfied_by(p, ack.kind):
+        if p.log.state == LOG_FAILED or load32(&p.log.dir.offline):
+            return KAFKA_STORAGE_ERROR
+        return NOT_LEADER_OR_FOLLOWER if p.log.state == LOG_CLOSED else LOG_BLOCKED
+    if ack.kind != WAIT_SYNCED and replicas_maximal_isr(p) < replicas_least_isr(p):
+        return NOT_ENOUGH_REPLICAS_AFTER_APPEND
+    return 0
+
+
+cdef int partition_acknowledged(Partition *p, const Acknowledgement *ack) noexcept nogil:
+    cdef int error
+    mutex_lock(&p.log.lock)
+    error = ack_error(p, ack)
+    mutex_unlock(&p.log.lock)
+    return error
+
+
+cdef bint partition_wait_for_ack(Partition *p, const Acknowledgement *ack, Waiter *waiter) noexcept nogil:
+    cdef bint queued
+    waiter.kind = ack.kind
+    waiter.at = ack.at
+    mutex_lock(&p.log.lock)
+    queued = ack_error(p, ack) == LOG_BLOCKED and push_waiter(p, waiter)
     mutex_unlock(&p.log.lock)
     return queued
 
@@ -191,7 +244,7 @@ cdef void partition_unwait(Partition *p, Waiter *waiter) noexcept nogil:
         park_release(waiter.parked)
 
 
-cdef void wake_rest(Partition *p, WakeList *wakes) noexcept nogil:
+cdef void partition_wake_rest(Partition *p, WakeList *wakes) noexcept nogil:
     """More waiters are satisfied than one list holds. Wakes lists of them until the rest fits; the caller wakes the
     rest."""
     cdef bint more = True
@@ -204,52 +257,6 @@ cdef void wake_rest(Partition *p, WakeList *wakes) noexcept nogil:
 
 # --- roles ---
 
-cdef bint partition_become(Partition *p, int role, int32_t leader_id, int32_t leader_epoch, int32_t partition_epoch,
-                           int32_t min_isr, Follower *followers, int32_t follower_count) noexcept nogil:
-    cdef WakeList wakes
-    cdef Follower *before
-    cdef bint led, more, sync
-    mutex_lock(&p.log.lock)
-    if p.role == ROLE_GONE or leader_epoch < p.leader_epoch or partition_epoch < p.partition_epoch:
-        mutex_unlock(&p.log.lock)
-        free(followers)
-        return False
-    led = p.role == ROLE_LEADER and leader_epoch == p.leader_epoch
-    if role == ROLE_LEADER and not led:
-        epochs_assign(&p.log, leader_epoch, p.log.end_offset)
-        log_save_epochs(&p.log)
-    before = p.followers
-    p.followers = followers
-    p.follower_count = follower_count
-    p.role = role
-    p.leader_id = leader_id
-    p.leader_epoch = leader_epoch
-    p.partition_epoch = partition_epoch
-    p.min_isr = min_isr
-    wakes.count = 0
-    wakes.why = WAKE_READY if led and role == ROLE_LEADER else WAKE_GONE
-    # A new leader epoch wakes all waiters: their requests look again, and find the new leader.
-    more = partition_advance(p, &wakes) if wakes.why == WAKE_READY else take_everybody(p, &wakes)
-    mutex_unlock(&p.log.lock)
-    wake_all(&wakes)
-    while more:
-        mutex_lock(&p.log.lock)
-        more = partition_advance(p, &wakes) if wakes.why == WAKE_READY else take_everybody(p, &wakes)
-        mutex_unlock(&p.log.lock)
-        wake_all(&wakes)
-    mutex_lock(&p.log.lock)
-    advance_high_watermark(p)
-    # Records that a crash left in the page cache count once they are synced, and perhaps no append will ask for that.
-    sync = role == ROLE_LEADER and synced_first(p) and p.log.synced_offset < p.log.end_offset
-    if sync:
-        log_want_synced(&p.log, p.log.end_offset)
-    mutex_unlock(&p.log.lock)
-    if sync:
-        log_call_committer(&p.log)
-    free(before)
-    return True
-
-
 cdef void partition_close(Partition *p, int role) noexcept nogil:
     cdef WakeList wakes
     cdef bint more = True
@@ -257,10 +264,14 @@ cdef void partition_close(Partition *p, int role) noexcept nogil:
     wakes.why = WAKE_GONE
     while more:
         mutex_lock(&p.log.lock)
-        p.role = role
-        more = take_everybody(p, &wakes)
+        if p.role != role:
+            p.role = role
+            p.generation += 1
+        more = partition_take_everybody(p, &wakes)
         mutex_unlock(&p.log.lock)
         wake_all(&wakes)
+    if p.edges != NULL:
+        isr_edges_unlink(p.edges, &p.link)
     log_wake_blocked(&p.log, WAKE_GONE)
 
 
@@ -268,7 +279,7 @@ cdef void partition_fail(Partition *p, int error) noexcept nogil:
     log_fail(&p.log, error)
 
 
-cdef int role_error(const Partition *p, int32_t current_epoch) noexcept nogil:
+cdef int partition_role_error(const Partition *p, int32_t current_epoch, bint any_replica) noexcept nogil:
     if p.role == ROLE_GONE:
         return UNKNOWN_TOPIC_OR_PARTITION
     if p.log.state == LOG_FAILED:
@@ -279,31 +290,47 @@ cdef int role_error(const Partition *p, int32_t current_epoch) noexcept nogil:
         return FENCED_LEADER_EPOCH
     if current_epoch > p.leader_epoch:
         return UNKNOWN_LEADER_EPOCH
-    return 0 if p.role == ROLE_LEADER else NOT_LEADER_OR_FOLLOWER
+    if p.role == ROLE_LEADER or (any_replica and p.role == ROLE_FOLLOWER):
+        return 0
+    return NOT_LEADER_OR_FOLLOWER
 
 
-cdef int partition_check_leader(Partition *p, int32_t current_epoch) noexcept nogil:
+cdef int partition_follower_error(const Partition *p, int32_t leader_epoch) noexcept nogil:
+    if p.role == ROLE_GONE:
+        return UNKNOWN_TOPIC_OR_PARTITION
+    if is_planted(b"unfenced-follower"):
+        return 0
+    if leader_epoch < p.leader_epoch:
+        return FENCED_LEADER_EPOCH
+    if leader_epoch > p.leader_epoch:
+        return UNKNOWN_LEADER_EPOCH
+    return 0 if p.role == ROLE_FOLLOWER else NOT_LEADER_OR_FOLLOWER
+
+
+cdef int checked(Partition *p, int32_t current_epoch, bint any_replica) noexcept nogil:
     cdef int error
     mutex_lock(&p.log.lock)
-    error = role_error(p, current_epoch)
+    error = partition_role_error(p, current_epoch, any_replica)
     if error == 0 and (p.log.state == LOG_FAILED or load32(&p.log.dir.offline)):
         error = KAFKA_STORAGE_ERROR
     mutex_unlock(&p.log.lock)
     return error
 
 
+cdef int partition_check_leader(Partition *p, int32_t current_epoch) noexcept nogil:
+    return checked(p, current_epoch, False)
+
+
+cdef int partition_check_replica(Partition *p, int32_t current_epoch) noexcept nogil:
+    return checked(p, current_epoch, True)
+
+
 # --- appends ---
 
 cdef int append_error(const Partition *p, int acks) noexcept nogil:
-    cdef int32_t in_sync = 1
-    cdef int32_t i
-    cdef int error = role_error(p, -1)
-    if error == 0 and acks < 0 and p.min_isr > 1:
-        for i in range(p.follower_count):
-            if p.followers[i].in_sync:
-                in_sync += 1
-        if in_sync < p.min_isr:
-            error = NOT_ENOUGH_REPLICAS
+    cdef int error = partition_role_error(p, NO_EPOCH, False)
+    if error == 0 and acks < 0 and p.in_sync_count < replicas_least_isr(p):
+        error = NOT_ENOUGH_REPLICAS
     return error
 
 
@@ -311,6 +338,7 @@ cdef void acknowledge_at(const Partition *p, int acks, int64_t end_offset, bint 
                          Acknowledgement *ack) noexcept nogil:
     """`flushes`: the answer waits for the sync that covers `end_offset`."""
     ack.at = end_offset
+    ack.generation = p.generation
     ack.kind = WAIT_ACKS
     if flushes:
         ack.kind = WAIT_SYNCED if acks > 0 else WAIT_ACKS_SYNCED
@@ -362,7 +390,7 @@ cdef int partition_append(Partition *p, uint8_t *records, size_t size, int acks,
     if sync:
         log_call_committer(&p.log)
     if more:
-        wake_rest(p, wakes)
+        partition_wake_rest(p, wakes)
     return error
 
 
@@ -373,28 +401,47 @@ cdef void partition_open_ahead(Partition *p) noexcept nogil:
     mutex_unlock(&p.log.lock)
 
 
-cdef int partition_append_as_follower(Partition *p, const uint8_t *records, size_t size, int32_t leader_epoch,
-                                      Waiter *blocked,
-                                      AppendInfo *info, WakeList *wakes) noexcept nogil:
+cdef int append_whole(Partition *p, const uint8_t *records, size_t size, int32_t most_epoch, bint follows,
+                      Waiter *blocked, AppendInfo *info, WakeList *wakes) noexcept nogil:
     cdef BatchesResult checked
     cdef bint more = False
+    cdef bint sync = False
     cdef int error
     wakes.count = 0
     wakes.why = WAKE_READY
     append_info_init(info)
-    error = check_batches(records, size, leader_epoch, &checked)
+    error = check_batches(records, size, most_epoch, &checked)
     if error != 0:
         info.validated.message = checked.message
         return error
     mutex_lock(&p.log.lock)
-    error = UNKNOWN_TOPIC_OR_PARTITION if p.role == ROLE_GONE else log_append_checked(&p.log, records, &checked,
-                                                                                      blocked, info)
+    if follows:
+        error = partition_follower_error(p, most_epoch)
+    elif p.role == ROLE_GONE:
+        error = UNKNOWN_TOPIC_OR_PARTITION
+    if error == 0:
+        error = log_append_checked(&p.log, records, &checked, blocked, info)
     if error == 0:
         more = partition_advance(p, wakes)
+        sync = follows and flush_is_due(p, info)
+        if sync:
+            log_want_synced(&p.log, info.last_offset + 1)
     mutex_unlock(&p.log.lock)
+    if sync:
+        log_call_committer(&p.log)
     if more:
-        wake_rest(p, wakes)
+        partition_wake_rest(p, wakes)
     return error
+
+
+cdef int partition_append_as_follower(Partition *p, const uint8_t *records, size_t size, int32_t leader_epoch,
+                                      Waiter *blocked, AppendInfo *info, WakeList *wakes) noexcept nogil:
+    return append_whole(p, records, size, leader_epoch, True, blocked, info, wakes)
+
+
+cdef int partition_append_replicated(Partition *p, const uint8_t *records, size_t size, int32_t most_epoch,
+                                     Waiter *blocked, AppendInfo *info, WakeList *wakes) noexcept nogil:
+    return append_whole(p, records, size, most_epoch, False, blocked, info, wakes)
 
 
 # --- reads ---
@@ -419,6 +466,15 @@ cdef void partition_view(Partition *p, FetchView *view) noexcept nogil:
     mutex_lock(&p.log.lock)
     fill_view(p, view)
     mutex_unlock(&p.log.lock)
+
+
+cdef int64_t partition_monotonic_ms(const Partition *p) noexcept nogil:
+    return p.log.clock.monotonic_ns(p.log.clock.self) // 1000000
+
+
+cdef Partition *partition_of_link(IsrLink *link) noexcept nogil:
+    cdef Partition layout  # only for the offset of the field
+    return <Partition *> (<char *> link - (<char *> &layout.link - <char *> &layout))
 
 
 cdef int64_t partition_high_watermark(Partition *p) noexcept nogil:
@@ -452,27 +508,75 @@ cdef int check_divergence(const Partition *p, int32_t last_fetched_epoch, int64_
     return 0
 
 
-cdef int partition_read(Partition *p, int64_t offset, int32_t current_epoch, int32_t last_fetched_epoch,
-                        int64_t max_bytes,
-                        int isolation, bint min_one, bint slowly, ReadResult *out, FetchView *view) noexcept nogil:
-    cdef int64_t bound
+cdef int check_follower(Partition *p, const FollowerFetch *fetch, int32_t current_epoch, bint notes,
+                        WakeList *wakes, bint *more) noexcept nogil:
+    """Under the lock. A position outside the log counts for nothing: the follower is about to truncate or to begin
+    anew."""
+    cdef int error = replicas_check(p, fetch.broker_id, current_epoch)
+    if error != 0 or not notes or fetch.offset > p.log.end_offset or fetch.offset < p.log.log_start_offset:
+        return error
+    error = replicas_note(p, fetch, current_epoch)
+    if error == 0:
+        more[0] = partition_advance(p, wakes)
+    return error
+
+
+cdef int partition_followed(Partition *p, const FollowerFetch *fetch, int32_t current_epoch,
+                            WakeList *wakes) noexcept nogil:
+    cdef bint more = False
     cdef int error
+    wakes.count = 0
+    wakes.why = WAKE_READY
+    mutex_lock(&p.log.lock)
+    error = partition_role_error(p, current_epoch, False)
+    if error == 0:
+        error = check_follower(p, fetch, current_epoch, True, wakes, &more)
+    mutex_unlock(&p.log.lock)
+    if more:
+        partition_wake_rest(p, wakes)
+    return error
+
+
+cdef void read_asked_init(ReadAsked *asked, int64_t offset, int64_t max_bytes, int isolation) noexcept nogil:
+    memset(asked, 0, sizeof(ReadAsked))
+    asked.offset = offset
+    asked.max_bytes = max_bytes
+    asked.isolation = isolation
+    asked.current_epoch = asked.last_fetched_epoch = NO_EPOCH
+
+
+cdef int partition_read(Partition *p, const ReadAsked *asked, ReadResult *out, FetchView *view,
+                        WakeList *wakes) noexcept nogil:
+    cdef bint more = False
+    cdef int64_t bound
+    cdef int error = 0
     memset(out, 0, sizeof(ReadResult))
+    wakes.count = 0
+    wakes.why = WAKE_READY
     mutex_lock(&p.log.lock)
     fill_view(p, view)
-    error = 0 if isolation == READ_LOCAL else role_error(p, current_epoch)
-    if error == 0 and last_fetched_epoch >= 0:
-        error = check_divergence(p, last_fetched_epoch, offset, view)
-    if isolation >= READ_LOG_END:
+    if asked.isolation != READ_LOCAL:
+        error = partition_role_error(p, asked.current_epoch, asked.from_any_replica)
+    if error == 0 and asked.follower != NULL:
+        error = replicas_check(p, asked.follower.broker_id, asked.current_epoch)
+    if error == 0 and asked.last_fetched_epoch >= 0:
+        error = check_divergence(p, asked.last_fetched_epoch, asked.offset, view)
+    if error == 0 and asked.follower != NULL and view.diverging_end_offset < 0:
+        error = check_follower(p, asked.follower, asked.current_epoch, asked.notes, wakes, &more)
+        view.high_watermark = p.high_watermark
+        view.last_stable_offset = p.last_stable_offset
+    if asked.isolation >= READ_LOG_END:
         bound = p.log.end_offset
     else:
-        bound = p.last_stable_offset if isolation == READ_COMMITTED else p.high_watermark
+        bound = p.last_stable_offset if asked.isolation == READ_COMMITTED else p.high_watermark
     mutex_unlock(&p.log.lock)
+    if more:
+        partition_wake_rest(p, wakes)
     if error == 0 and view.diverging_end_offset < 0:
-        if slowly:
-            error = log_read_slowly(&p.log, offset, bound, max_bytes, min_one, out)
+        if asked.slowly:
+            error = log_read_slowly(&p.log, asked.offset, bound, asked.max_bytes, asked.min_one, out)
         else:
-            error = log_read(&p.log, offset, bound, max_bytes, min_one, out)
+            error = log_read(&p.log, asked.offset, bound, asked.max_bytes, asked.min_one, out)
     if error > 0:
         view.high_watermark = view.last_stable_offset = view.log_start_offset = -1
     return error
@@ -512,23 +616,36 @@ cdef int partition_assign_topic_id(Partition *p, const uint8_t *topic_id) noexce
     return 0
 
 
-cdef int partition_delete_records(Partition *p, int64_t offset, int64_t *low_watermark) noexcept nogil:
+cdef int partition_delete_records(Partition *p, int64_t offset, int64_t *low_watermark,
+                                  Acknowledgement *deleted) noexcept nogil:
     cdef int error
-    low_watermark[0] = -1
+    low_watermark[0] = deleted.at = -1
+    deleted.kind = WAIT_DELETED
     mutex_lock(&p.log.lock)
-    error = role_error(p, -1)
+    error = partition_role_error(p, NO_EPOCH, False)
     if offset < 0:
         offset = p.high_watermark if offset == -1 else FOREVER
     if error == 0 and offset > p.high_watermark:
         error = OFFSET_OUT_OF_RANGE
+    deleted.generation = p.generation
     mutex_unlock(&p.log.lock)
     if error == 0:
         error = log_advance_start(&p.log, offset)
     if error == 0:
         mutex_lock(&p.log.lock)
-        low_watermark[0] = p.log.log_start_offset
+        low_watermark[0] = replicas_low_watermark(p)
+        if low_watermark[0] < offset:
+            deleted.at = offset
         mutex_unlock(&p.log.lock)
     return error
+
+
+cdef int64_t partition_low_watermark(Partition *p) noexcept nogil:
+    cdef int64_t low
+    mutex_lock(&p.log.lock)
+    low = replicas_low_watermark(p)
+    mutex_unlock(&p.log.lock)
+    return low
 
 
 cdef int partition_expire_producers(Partition *p) noexcept nogil:

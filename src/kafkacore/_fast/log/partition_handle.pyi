@@ -1,13 +1,16 @@
 """Python's handle of a partition and its log. A method that may wait for a device releases the GIL meanwhile."""
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from typing_extensions import Buffer
 
 from kafkacore._fast.base.uuid import Uuid
+from kafkacore._fast.log.partition_edges import PartitionEdges
 from kafkacore._fast.log.settings import LogSettings
 from kafkacore._fast.wait.io import LogDirectory
+
+Acknowledgement: TypeAlias = tuple[int, int, int]
 
 ROLES: tuple[str, ...]
 STATES: tuple[str, ...]
@@ -24,7 +27,8 @@ class AppendResult(NamedTuple):
     duplicate: bool
     error_message: str | None
     record_errors: list[tuple[int, str]]
-    ack: tuple[int, int] | None  # the acknowledgement to wait for: a kind of `partition_watch` and an offset
+    # the acknowledgement to wait for: a kind of `partition_watch`, an offset, and the leadership that it belongs to
+    ack: Acknowledgement | None
 
 class ReadBytes(NamedTuple):
     error: int
@@ -39,6 +43,18 @@ class ReadBytes(NamedTuple):
     diverging_end_offset: int
     aborted: list[tuple[int, int]]  # (producer id, first offset); empty unless the isolation is 1
     in_older_segment: bool  # the records lie in a segment that takes no more appends
+
+class FollowerState(NamedTuple):
+    """Another replica, as its leader knows it. The offsets are -1 until it has fetched in this leader epoch."""
+
+    broker_id: int
+    broker_epoch: int  # of its last fetch; -1: it named none
+    end_offset: int
+    log_start_offset: int
+    in_sync: bool  # in the committed ISR
+    is_joining: bool  # in the proposed ISR alone
+    may_join: bool  # it is caught up, and its broker is neither fenced, nor leaving, nor another life of it
+    lags: bool  # it has not caught up for replica.lag.time.max.ms
 
 class SegmentInfo(NamedTuple):
     base_offset: int
@@ -79,6 +95,26 @@ class PartitionHandle:
 
     @property
     def leader_epoch(self) -> int: ...
+    @property
+    def partition_epoch(self) -> int: ...
+    @property
+    def leader_id(self) -> int: ...
+    @property
+    def generation(self) -> int:
+        """Counts the leaderships of this broker: one ends with another role and with a truncation."""
+
+    @property
+    def is_proposing(self) -> bool:
+        """Whether an AlterPartition is under way."""
+
+    @property
+    def is_recovering(self) -> bool:
+        """Whether this leader was elected uncleanly and has not said that it recovered (KIP-704)."""
+
+    @property
+    def low_watermark(self) -> int:
+        """The least log start of all replicas that are alive; -1 while one of them has not fetched."""
+
     @property
     def size_bytes(self) -> int: ...
     @property
@@ -123,12 +159,40 @@ class PartitionHandle:
         partition_epoch: int = 0,
         followers: Sequence[tuple[int, bool]] = (),
         min_isr: int = 1,
+        recovering: bool = False,
     ) -> bool:
-        """Makes this broker the leader. `followers`: broker id of every other replica, and whether it is in sync.
-        Returns False and changes nothing if the epoch is older."""
+        """Makes this broker the leader, or goes on with other followers. `followers`: broker id of every other
+        replica, and whether it is in the committed ISR. `min_isr`: min.insync.replicas. `recovering`: elected
+        uncleanly. Returns False and changes nothing if the epoch is older."""
 
     def become_follower(self, leader_id: int, leader_epoch: int, partition_epoch: int = 0) -> bool:
         """Follows `leader_id` (-1: no leader). Returns False and changes nothing if the epoch is older."""
+
+    def report_to(self, edges: PartitionEdges) -> None:
+        """Reports there that its ISR may have to change. Call it once, before the first role."""
+
+    def propose_isr(self, isr: Iterable[int], partition_epoch: int) -> bool:
+        """An AlterPartition that asks for these brokers is under way: the high watermark waits for the new ones too
+        (KIP-497). Returns False unless it leads in this partition epoch and no other proposal is under way."""
+
+    def withdraw_isr(self) -> None:
+        """The controller refused the proposal. Only when it cannot have taken it."""
+
+    def commit_isr(self, isr: Iterable[int], leader_epoch: int, partition_epoch: int, recovering: bool = False) -> bool:
+        """The ISR and partition epoch that AlterPartition answered; ends the proposal. Returns False for a leader of
+        another epoch, and for an older partition epoch."""
+
+    def followers(self) -> list[FollowerState]:
+        """The other replicas of a leader; empty in other roles."""
+
+    def followed(
+        self, broker_id: int, offset: int, broker_epoch: int = -1, current_epoch: int = -1, log_start_offset: int = 0
+    ) -> int:
+        """Notes a follower's fetch at `offset`. Returns 0 or the error code of the answer."""
+
+    def acknowledged(self, kind: int, at: int, generation: int) -> int | None:
+        """Takes an acknowledgement: 0 when it is there; None before that; else Kafka's error code, as
+        NOT_LEADER_OR_FOLLOWER when its leadership ended, also when this broker leads again."""
 
     def configure(self, settings: LogSettings) -> None:
         """Replaces the configuration."""
@@ -151,9 +215,20 @@ class PartitionHandle:
     def truncate_fully(self, offset: int) -> None:
         """Drops all records and begins anew at `offset`. Blocking. Raises OSError when the directory is offline."""
 
-    def delete_records(self, offset: int) -> tuple[int, int]:
-        """Deletes the records below `offset` (-1: below the high watermark). Returns error and low watermark.
-        Blocking."""
+    def truncate_as_follower(self, offset: int, leader_epoch: int) -> int:
+        """`truncate_to` as the leader of this epoch demands. Returns 0, or FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH
+        or NOT_LEADER_OR_FOLLOWER unless this broker follows in that epoch, or KAFKA_STORAGE_ERROR. Blocking."""
+
+    def restart_as_follower(self, offset: int, leader_epoch: int) -> int:
+        """`truncate_fully` likewise: the leader's log begins at `offset`, behind the end of this one. Blocking."""
+
+    def note_leader(self, leader_epoch: int, high_watermark: int, log_start_offset: int) -> int:
+        """Takes what the leader's Fetch answer says: the high watermark counts within this log, and records below the log
+        start are deleted here too. Returns an error code as `truncate_as_follower`. Blocking."""
+
+    def delete_records(self, offset: int) -> tuple[int, int, Acknowledgement | None]:
+        """Deletes the records below `offset` (-1: below the high watermark). Returns error, low watermark, and the
+        condition under which all replicas have deleted them (None: they have). Blocking."""
 
     def drop_below(self, offset: int) -> int: ...
     def delete_old_segments(self) -> int:
@@ -191,7 +266,11 @@ class PartitionHandle:
         open or roll first: this call starts that, and `append` waits for it."""
 
     def append_as_follower(self, records: Buffer, leader_epoch: int) -> AppendResult:
-        """Appends whole batches that carry their offsets, of epochs up to `leader_epoch`. Blocking as `append`."""
+        """Appends whole batches that carry their offsets, of epochs up to `leader_epoch`. Refused as
+        `truncate_as_follower` is. Blocking as `append`."""
+
+    def append_replicated(self, records: Buffer, most_epoch: int) -> AppendResult:
+        """The same in any role, for the one that alone writes the log (the metadata log, a copy)."""
 
     def flush(self, timeout_ms: int = -1) -> bool:
         """Returns True once everything appended so far is on the disk, False when `timeout_ms` pass first. Blocking."""
@@ -208,10 +287,14 @@ class PartitionHandle:
         min_one: bool = True,
         current_epoch: int = -1,
         last_fetched_epoch: int = -1,
+        any_replica: bool = False,
+        follower: tuple[int, int, int] | None = None,
+        notes: bool = True,
     ) -> ReadBytes:
         """Reads as Fetch does: whole batches as stored, the last one perhaps cut. Blocking. `isolation`: 0 reads up to
-        the high watermark, 1 up to the last stable offset, 2 to the log's end (all three only from a leader), 3 to the
-        log's end in any role. Raises OSError."""
+        the high watermark, 1 up to the last stable offset, 2 to the log's end (all three only from a leader, or with
+        `any_replica` also from a follower), 3 to the log's end in any role. `follower`: broker id, broker epoch (or -1)
+        and log start of the follower that asks; its position counts if `notes`. Raises OSError."""
 
     def offset_by_time(self, timestamp_ms: int, bound: int | None = None) -> tuple[int, int, int]:
         """Offset, timestamp and leader epoch of the first record at or after `timestamp_ms` and below `bound` (the high
@@ -227,6 +310,23 @@ def new_partitions(
     directory: LogDirectory, topic: str, topic_id: Uuid, indexes: Iterable[int], settings: LogSettings
 ) -> list[PartitionHandle]:
     """Makes a PartitionHandle for each index of one topic."""
+
+def become_rows(
+    handles: list[PartitionHandle],
+    node_id: int,
+    rows: Buffer,
+    min_isrs: Buffer,
+    width: int,
+    leader: Buffer,
+    leader_epoch: Buffer,
+    partition_epoch: Buffer,
+    replicas: Buffer,
+    isr: Buffer,
+    recovery: Buffer,
+) -> bytearray:
+    """Gives each partition the role of its row: this node leads it or follows. `rows` and `min_isrs` (array("i")) have
+    an item for each handle; the others are the columns of a metadata chunk. Returns 1 for each partition that took its
+    role, 0 for one that knows newer epochs."""
 
 def lead_alone(handles: list[PartitionHandle], leader_id: int, leader_epoch: int, partition_epoch: int) -> None:
     """Calls `become_leader` for partitions that have no other replica."""

@@ -4,7 +4,7 @@ cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t
-from libc.stdlib cimport calloc, free, malloc
+from libc.stdlib cimport free, malloc
 
 from kafkacore._fast.base.atomics cimport load32, load64
 from kafkacore._fast.wait.io cimport LogDirectory
@@ -20,12 +20,21 @@ from kafkacore._fast.log.truncate cimport log_truncate_fully, log_truncate_to
 from kafkacore._fast.log.read cimport ReadResult, log_offset_by_time, log_offset_of_max_timestamp
 from kafkacore._fast.wait.park cimport WakeList, park_release, wake_all
 from kafkacore._fast.log.partition cimport (
-    READ_COMMITTED, READ_LOCAL, ROLE_FOLLOWER, ROLE_GONE, ROLE_LEADER, ROLE_NONE, WAIT_SYNCED, Acknowledgement,
-    FetchView, Follower, Partition, partition_append, partition_append_as_follower, partition_assign_topic_id,
-    partition_become, partition_close, partition_delete_records, partition_epoch_end, partition_expire_producers,
-    partition_fail, partition_high_watermark, partition_is_behind, partition_new, partition_read, partition_release,
-    partition_restore, partition_satisfies, partition_unwait, partition_wait, partition_open_ahead,
+    READ_COMMITTED, READ_LOCAL, ROLE_GONE, ROLE_NONE, WAIT_SYNCED, Acknowledgement, FetchView, Follower, FollowerFetch,
+    Partition, ReadAsked, partition_acknowledged, partition_append, partition_append_as_follower,
+    partition_append_replicated, partition_assign_topic_id, partition_close, partition_delete_records,
+    partition_epoch_end, partition_expire_producers, partition_fail, partition_followed, partition_high_watermark,
+    partition_is_behind, partition_low_watermark, partition_monotonic_ms, partition_new, partition_open_ahead,
+    partition_read, partition_release, partition_restore, partition_satisfies, partition_unwait, partition_wait,
+    partition_wait_for_ack, read_asked_init,
 )
+from kafkacore._fast.log.partition_edges cimport PartitionEdges
+from kafkacore._fast.log.partition_role cimport (
+    LeaderRole, partition_commit_isr, partition_delete_as_follower, partition_follow, partition_lead,
+    partition_note_leader, partition_propose_isr, partition_report_to, partition_restart_as_follower,
+    partition_truncate_as_follower, partition_withdraw_isr,
+)
+from kafkacore._fast.log.replicas cimport replicas_lags, replicas_may_join
 from kafkacore._fast.log.segment cimport file_of, segment_release
 from kafkacore._fast.wait.sleeper cimport Sleeper, sleep_until_woken, sleeper_new
 from kafkacore._fast.base.sync cimport mutex_lock, mutex_unlock
@@ -47,7 +56,7 @@ class AppendResult(NamedTuple):
     duplicate: bool
     error_message: str | None
     record_errors: list[tuple[int, str]]
-    ack: tuple[int, int] | None
+    ack: tuple[int, int, int] | None
 
 
 class ReadBytes(NamedTuple):
@@ -63,6 +72,17 @@ class ReadBytes(NamedTuple):
     diverging_end_offset: int
     aborted: list[tuple[int, int]]
     in_older_segment: bool
+
+
+class FollowerState(NamedTuple):
+    broker_id: int
+    broker_epoch: int
+    end_offset: int
+    log_start_offset: int
+    in_sync: bool
+    is_joining: bool
+    may_join: bool
+    lags: bool
 
 
 class SegmentInfo(NamedTuple):
@@ -88,23 +108,25 @@ cdef Field locked(Partition *p, Field *field) noexcept:
     return value
 
 
-cdef bint become(Partition *p, int role, int32_t leader_id, int32_t leader_epoch, int32_t partition_epoch,
-                 int32_t min_isr,
-                 followers) except -1:
-    cdef Follower *native
-    cdef int32_t count = <int32_t> len(followers)
-    cdef int32_t i = 0
-    cdef bint changed
-    native = <Follower *> calloc(count + 1, sizeof(Follower))
-    if native == NULL:
+cdef int32_t *ids_of(ids, int32_t *count) except NULL:
+    """The broker ids as a malloc'ed block."""
+    cdef tuple held = tuple(ids)
+    cdef int32_t *made = <int32_t *> malloc((len(held) + 1) * sizeof(int32_t))
+    if made == NULL:
         raise MemoryError
-    for broker_id, in_sync in followers:
-        native[i].broker_id = broker_id
-        native[i].in_sync = in_sync
-        i += 1
-    with nogil:
-        changed = partition_become(p, role, leader_id, leader_epoch, partition_epoch, min_isr, native, count)
-    return changed
+    count[0] = 0
+    try:
+        for each in held:
+            made[count[0]] = each
+            count[0] += 1
+    except BaseException:
+        free(made)
+        raise
+    return made
+
+
+cdef object ack_of(int error, const Acknowledgement *ack):
+    return (ack.kind, ack.at, ack.generation) if error == 0 and ack.at >= 0 else None
 
 
 cdef int append_and_wait(Partition *p, uint8_t *data, size_t size, int acks, int origin, bint wait, Sleeper *sleeper,
@@ -118,11 +140,10 @@ cdef int append_and_wait(Partition *p, uint8_t *data, size_t size, int acks, int
             break
         sleep_until_woken(sleeper, -1)
     if error == 0 and wait and ack.at >= 0:
-        sleeper.waiter.kind = ack.kind
-        sleeper.waiter.at = ack.at
-        if partition_wait(p, &sleeper.waiter):
+        while partition_wait_for_ack(p, ack, &sleeper.waiter):
             sleep_until_woken(sleeper, -1)
             partition_unwait(p, &sleeper.waiter)
+        error = partition_acknowledged(p, ack)
     return error
 
 
@@ -132,15 +153,21 @@ cdef enum:
     DELETE_OLD = 2
     SHUT = 3
     STOP = 4
+    TRUNCATE_AS_FOLLOWER = 5
+    RESTART_AS_FOLLOWER = 6
 
 
-cdef int change_log(Partition *p, int what, int64_t offset, Sleeper *sleeper) noexcept nogil:
+cdef int change_log(Partition *p, int what, int64_t offset, int32_t leader_epoch, Sleeper *sleeper) noexcept nogil:
     cdef int result
     while True:
         if what == TRUNCATE:
-            result = log_truncate_to(&p.log, offset, &sleeper.waiter)
+            result = log_truncate_to(&p.log, offset, NULL, &sleeper.waiter)
         elif what == TRUNCATE_FULLY:
-            result = log_truncate_fully(&p.log, offset, &sleeper.waiter)
+            result = log_truncate_fully(&p.log, offset, NULL, &sleeper.waiter)
+        elif what == TRUNCATE_AS_FOLLOWER:
+            result = partition_truncate_as_follower(p, offset, leader_epoch, &sleeper.waiter)
+        elif what == RESTART_AS_FOLLOWER:
+            result = partition_restart_as_follower(p, offset, leader_epoch, &sleeper.waiter)
         elif what == DELETE_OLD:
             result = log_delete_old(&p.log, partition_high_watermark(p), &sleeper.waiter)
         elif what == SHUT:
@@ -209,6 +236,33 @@ cdef class PartitionHandle:
     @property
     def leader_epoch(self):
         return locked(self.partition, &self.partition.leader_epoch)
+
+    @property
+    def partition_epoch(self):
+        return locked(self.partition, &self.partition.partition_epoch)
+
+    @property
+    def leader_id(self):
+        return locked(self.partition, &self.partition.leader_id)
+
+    @property
+    def generation(self):
+        return locked(self.partition, &self.partition.generation)
+
+    @property
+    def is_proposing(self):
+        return bool(locked(self.partition, &self.partition.is_proposing))
+
+    @property
+    def is_recovering(self):
+        return bool(locked(self.partition, &self.partition.is_recovering))
+
+    @property
+    def low_watermark(self):
+        cdef int64_t low
+        with nogil:
+            low = partition_low_watermark(self.partition)
+        return low
 
     @property
     def size_bytes(self):
@@ -315,15 +369,109 @@ cdef class PartitionHandle:
 
     # --- role and configuration ---
 
+    def report_to(self, PartitionEdges edges not None):
+        with nogil:
+            partition_report_to(self.partition, edges.edges)
+
     def become_leader(self, int32_t leader_id, int32_t leader_epoch, int32_t partition_epoch=0, followers=(),
-                      int32_t min_isr=1):
+                      int32_t min_isr=1, bint recovering=False):
         """Makes this broker the leader. `followers`: `(broker id, in sync)` of every other replica. Returns False and
         changes nothing if the epoch is older."""
-        return become(self.partition, ROLE_LEADER, leader_id, leader_epoch, partition_epoch, min_isr, followers)
+        cdef LeaderRole role
+        cdef int32_t *replicas = ids_of([broker_id for broker_id, _ in followers], &role.replica_count)
+        cdef int32_t *isr = NULL
+        cdef bint changed
+        cdef int error
+        try:
+            isr = ids_of([broker_id for broker_id, in_sync in followers if in_sync], &role.isr_count)
+            role.leader_id, role.leader_epoch, role.partition_epoch = leader_id, leader_epoch, partition_epoch
+            role.min_isr, role.is_recovering, role.replicas, role.isr = min_isr, recovering, replicas, isr
+            with nogil:
+                changed = partition_lead(self.partition, &role, &error)
+        finally:
+            free(replicas)
+            free(isr)
+        if error:
+            raise MemoryError
+        return bool(changed)
 
     def become_follower(self, int32_t leader_id, int32_t leader_epoch, int32_t partition_epoch=0):
         """Follows `leader_id` (-1: no leader). Returns False and changes nothing if the epoch is older."""
-        return become(self.partition, ROLE_FOLLOWER, leader_id, leader_epoch, partition_epoch, 1, ())
+        cdef bint changed
+        with nogil:
+            changed = partition_follow(self.partition, leader_id, leader_epoch, partition_epoch)
+        return bool(changed)
+
+    def propose_isr(self, isr, int32_t partition_epoch):
+        cdef int32_t count
+        cdef int32_t *ids = ids_of(isr, &count)
+        cdef bint proposes
+        with nogil:
+            proposes = partition_propose_isr(self.partition, ids, count, partition_epoch)
+        free(ids)
+        return bool(proposes)
+
+    def withdraw_isr(self):
+        with nogil:
+            partition_withdraw_isr(self.partition)
+
+    def commit_isr(self, isr, int32_t leader_epoch, int32_t partition_epoch, bint recovering=False):
+        cdef int32_t count
+        cdef int32_t *ids = ids_of(isr, &count)
+        cdef bint commits
+        with nogil:
+            commits = partition_commit_isr(self.partition, ids, count, leader_epoch, partition_epoch, recovering)
+        free(ids)
+        return bool(commits)
+
+    def followers(self):
+        cdef Partition *p = self.partition
+        cdef Follower *copied = NULL
+        cdef uint8_t *marks
+        cdef int32_t i, count
+        cdef int64_t now_ms = partition_monotonic_ms(p)
+        with nogil:
+            mutex_lock(&p.log.lock)
+            count = p.follower_count
+            copied = <Follower *> malloc(count * (sizeof(Follower) + 1) + 1)
+            marks = <uint8_t *> (copied + count)
+            if copied != NULL:
+                for i in range(count):
+                    copied[i] = p.followers[i]
+                    marks[i] = replicas_may_join(p, &copied[i]) + 2 * replicas_lags(p, &copied[i], now_ms)
+            mutex_unlock(&p.log.lock)
+        if copied == NULL:
+            raise MemoryError
+        try:
+            return [
+                FollowerState(copied[i].broker_id, copied[i].broker_epoch, copied[i].end_offset,
+                              copied[i].log_start_offset, bool(copied[i].in_sync), bool(copied[i].is_joining),
+                              bool(marks[i] & 1), bool(marks[i] & 2))
+                for i in range(count)
+            ]
+        finally:
+            free(copied)
+
+    def followed(self, int32_t broker_id, int64_t offset, int64_t broker_epoch=-1, int32_t current_epoch=-1,
+                 int64_t log_start_offset=0):
+        """Notes a follower's fetch. Returns 0 or the error code of the answer."""
+        cdef FollowerFetch fetch
+        cdef WakeList wakes
+        cdef int error
+        fetch = FollowerFetch(broker_id, broker_epoch, offset, log_start_offset, partition_monotonic_ms(self.partition))
+        with nogil:
+            error = partition_followed(self.partition, &fetch, current_epoch, &wakes)
+            wake_all(&wakes)
+        return error
+
+    def acknowledged(self, int kind, int64_t at, int64_t generation):
+        """The fields of an acknowledgement: 0 when it is there, Kafka's error code when it can never be, None before
+        that."""
+        cdef Acknowledgement ack = Acknowledgement(at, generation, kind)
+        cdef int error
+        with nogil:
+            error = partition_acknowledged(self.partition, &ack)
+        return None if error == LOG_BLOCKED else error
 
     def configure(self, LogSettings settings not None):
         """Replaces the configuration."""
@@ -364,14 +512,33 @@ cdef class PartitionHandle:
         """Drops all records and begins anew at `offset` (full truncation; the end of a metadata snapshot)."""
         self.change(TRUNCATE_FULLY, offset)
 
+    def truncate_as_follower(self, int64_t offset, int32_t leader_epoch):
+        return self.change(TRUNCATE_AS_FOLLOWER, offset, leader_epoch)
+
+    def restart_as_follower(self, int64_t offset, int32_t leader_epoch):
+        return self.change(RESTART_AS_FOLLOWER, offset, leader_epoch)
+
+    def note_leader(self, int32_t leader_epoch, int64_t high_watermark, int64_t log_start_offset):
+        cdef bint start_is_behind
+        cdef WakeList wakes
+        cdef int error
+        with nogil:
+            error = partition_note_leader(self.partition, leader_epoch, high_watermark, log_start_offset,
+                                          &start_is_behind, &wakes)
+            wake_all(&wakes)
+            if error == 0 and start_is_behind:
+                error = partition_delete_as_follower(self.partition, log_start_offset, leader_epoch)
+        return error
+
     def delete_records(self, int64_t offset):
-        """Deletes the records below `offset` (-1: below the high watermark). Returns `(error, low watermark)` as
-        DeleteRecords answers."""
+        """Deletes the records below `offset` (-1: below the high watermark). Returns `(error, low watermark,
+        acknowledgement)`: the condition under which all replicas have deleted them; None: they have."""
         cdef int error
         cdef int64_t low_watermark
+        cdef Acknowledgement deleted
         with nogil:
-            error = partition_delete_records(self.partition, offset, &low_watermark)
-        return error, low_watermark
+            error = partition_delete_records(self.partition, offset, &low_watermark, &deleted)
+        return error, low_watermark, ack_of(error, &deleted)
 
     def drop_below(self, int64_t offset):
         """Deletes the records below `offset` in any role: its owner knows that they are not needed. Returns 0 or
@@ -422,13 +589,15 @@ cdef class PartitionHandle:
         with nogil:
             log_commit_soon(&self.partition.log, end_offset)
 
-    def change(self, int what, int64_t offset):
+    def change(self, int what, int64_t offset, int32_t leader_epoch=-1):
         """Runs one of the changes above, and repeats it until the log is free for it."""
         cdef Sleeper *sleeper = sleeper_new(self.directory.dir)
         cdef int result
         with nogil:
-            result = change_log(self.partition, what, offset, sleeper)
+            result = change_log(self.partition, what, offset, leader_epoch, sleeper)
             park_release(&sleeper.parked)
+        if what >= TRUNCATE_AS_FOLLOWER:
+            return result
         if result < 0 or (result > 0 and what != DELETE_OLD):
             raise OSError(f"{self.topic}-{self.index}: the log is closed, or {self.directory.path} is offline")
         return result
@@ -459,7 +628,7 @@ cdef class PartitionHandle:
                                     sleeper, &info, &ack)
             park_release(&sleeper.parked)
         PyBuffer_Release(&view)
-        return append_result(error, &info, (ack.kind, ack.at) if error == 0 and ack.at >= 0 else None)
+        return append_result(error, &info, ack_of(error, &ack))
 
     def append_now(self, bytearray records, int acks=1):
         """Appends a batch of this node's own, stamped in place, and waits for nothing but memory and the page cache.
@@ -478,25 +647,36 @@ cdef class PartitionHandle:
         PyBuffer_Release(&view)
         if error == LOG_BLOCKED:
             return None
-        return append_result(error, &info, (ack.kind, ack.at) if error == 0 and ack.at >= 0 else None)
+        return append_result(error, &info, ack_of(error, &ack))
 
     def append_as_follower(self, records, int32_t leader_epoch):
-        """Appends whole batches that carry their offsets, of epochs up to `leader_epoch`. Blocking as `append`."""
+        """Appends whole batches that carry their offsets, of epochs up to `leader_epoch`, and only while this broker
+        follows in that epoch. Blocking as `append`."""
+        return self.append_whole(records, leader_epoch, True)
+
+    def append_replicated(self, records, int32_t most_epoch):
+        """The same in any role, for the one that alone writes the log."""
+        return self.append_whole(records, most_epoch, False)
+
+    def append_whole(self, records, int32_t epoch, bint follows):
         cdef Py_buffer view
         cdef Sleeper *sleeper = sleeper_new(self.directory.dir)
+        cdef Partition *p = self.partition
         cdef AppendInfo info
         cdef WakeList wakes
-        cdef int error
+        cdef int error = LOG_BLOCKED
         PyObject_GetBuffer(records, &view, PyBUF_SIMPLE)
         with nogil:
-            while True:
-                error = partition_append_as_follower(self.partition, <const uint8_t *> view.buf, <size_t> view.len,
-                                                     leader_epoch,
-                                                     &sleeper.waiter, &info, &wakes)
+            while error == LOG_BLOCKED:
+                if follows:
+                    error = partition_append_as_follower(p, <const uint8_t *> view.buf, <size_t> view.len, epoch,
+                                                         &sleeper.waiter, &info, &wakes)
+                else:
+                    error = partition_append_replicated(p, <const uint8_t *> view.buf, <size_t> view.len, epoch,
+                                                        &sleeper.waiter, &info, &wakes)
                 wake_all(&wakes)
-                if error != LOG_BLOCKED:
-                    break
-                sleep_until_woken(sleeper, -1)
+                if error == LOG_BLOCKED:
+                    sleep_until_woken(sleeper, -1)
             park_release(&sleeper.parked)
         PyBuffer_Release(&view)
         return append_result(error, &info, None)
@@ -525,10 +705,15 @@ cdef class PartitionHandle:
     # --- reads ---
 
     def read(self, int64_t offset, int64_t max_bytes=1048576, int isolation=READ_LOCAL, bint min_one=True,
-             int32_t current_epoch=-1, int32_t last_fetched_epoch=-1):
+             int32_t current_epoch=-1, int32_t last_fetched_epoch=-1, bint any_replica=False, follower=None,
+             bint notes=True):
         """Reads as Fetch does: whole batches as stored, the last one perhaps cut. Blocking: reads the disk.
         `isolation`: 0 reads up to the high watermark, 1 up to the last stable offset, 2 to the log's end (all three
-        only from a leader), 3 to the log's end in any role."""
+        only from a leader, or with `any_replica` also from a follower), 3 to the log's end in any role. `follower`:
+        broker id, broker epoch and log start of the follower that asks; its position counts if `notes`."""
+        cdef ReadAsked asked
+        cdef FollowerFetch fetch
+        cdef WakeList wakes
         cdef ReadResult found
         cdef FetchView view
         cdef bytes records = b""
@@ -538,10 +723,16 @@ cdef class PartitionHandle:
         cdef int64_t aborted_count = 0
         cdef bint in_older_segment = False
         cdef int error
+        read_asked_init(&asked, offset, max_bytes, isolation)
+        asked.current_epoch, asked.last_fetched_epoch = current_epoch, last_fetched_epoch
+        asked.min_one, asked.from_any_replica, asked.slowly = min_one, any_replica, True
+        if follower is not None:
+            fetch = FollowerFetch(follower[0], follower[1], offset, follower[2],
+                                  partition_monotonic_ms(self.partition))
+            asked.follower, asked.notes = &fetch, notes
         with nogil:
-            error = partition_read(self.partition, offset, current_epoch, last_fetched_epoch, max_bytes, isolation,
-                                   min_one, True,
-                                   &found, &view)
+            error = partition_read(self.partition, &asked, &found, &view, &wakes)
+            wake_all(&wakes)
         if error == 0 and found.size > 0:
             records = PyBytes_FromStringAndSize(NULL, found.size)
             into = PyBytes_AS_STRING(records)
@@ -610,23 +801,87 @@ def new_partitions(LogDirectory directory not None, str topic not None, topic_id
     return made
 
 
-def lead_alone(list handles not None, int32_t leader_id, int32_t leader_epoch, int32_t partition_epoch):
-    """Calls `become_leader` for partitions that have no other replica."""
+# Columns of partitions, as metadata.partitions keeps them: `width` ids for each row.
+cdef struct RoleColumns:
+    int32_t node_id
+    int32_t width
+    const int32_t *rows
+    const int32_t *leader
+    const int32_t *leader_epoch
+    const int32_t *partition_epoch
+    const int32_t *replicas
+    const int32_t *isr
+    const uint8_t *recovery
+    const int32_t *min_isr
+
+
+cdef bint become_row(Partition *p, const RoleColumns *columns, Py_ssize_t i, int *error) noexcept nogil:
+    cdef LeaderRole role
+    cdef int32_t row = columns.rows[i]
+    if columns.leader[row] != columns.node_id:
+        return partition_follow(p, columns.leader[row], columns.leader_epoch[row], columns.partition_epoch[row])
+    role.leader_id = columns.node_id
+    role.leader_epoch = columns.leader_epoch[row]
+    role.partition_epoch = columns.partition_epoch[row]
+    role.min_isr = columns.min_isr[i]
+    role.is_recovering = columns.recovery[row]
+    role.replicas = columns.replicas + <Py_ssize_t> row * columns.width
+    role.isr = columns.isr + <Py_ssize_t> row * columns.width
+    role.replica_count = role.isr_count = columns.width
+    return partition_lead(p, &role, error)
+
+
+def become_rows(list handles not None, int32_t node_id, const int32_t[::1] rows not None,
+                const int32_t[::1] min_isrs not None, int32_t width, const int32_t[::1] leader not None,
+                const int32_t[::1] leader_epoch not None, const int32_t[::1] partition_epoch not None,
+                const int32_t[::1] replicas not None, const int32_t[::1] isr not None,
+                const uint8_t[::1] recovery not None):
+    """Gives each partition the role of its row. `rows` and `min_isrs` have an item for each handle; the others are the
+    columns of a chunk, with ids of -1 where a row has fewer than `width` replicas. Returns a bytearray: 1 for each
+    partition that took its role, 0 for one that knows newer epochs."""
     cdef tuple held = tuple(handles)  # other threads may change the list while this one has released the GIL
-    cdef PartitionHandle handle
     cdef Py_ssize_t i, count = len(held)
-    cdef Partition **partitions = <Partition **> malloc((count + 1) * sizeof(Partition *))
+    cdef Py_ssize_t known = leader.shape[0]
+    cdef RoleColumns columns
+    cdef bytearray changed = bytearray(count)
+    cdef char *marks = changed
+    cdef int error = 0
+    cdef Partition **partitions
+    if rows.shape[0] != count or min_isrs.shape[0] != count:
+        raise ValueError(f"{count} partitions have {rows.shape[0]} rows and {min_isrs.shape[0]} minima")
+    if min(leader_epoch.shape[0], partition_epoch.shape[0], recovery.shape[0]) < known or \
+            min(replicas.shape[0], isr.shape[0]) < known * width or width < 1:
+        raise ValueError(f"the columns do not have {known} rows of {width} replicas")
+    for i in range(count):
+        if not 0 <= rows[i] < known:
+            raise ValueError(f"row {rows[i]} is not below {known}")
+    if count == 0:
+        return changed
+    partitions = <Partition **> malloc(count * sizeof(Partition *))
     if partitions == NULL:
         raise MemoryError
+    columns.node_id, columns.width, columns.rows, columns.min_isr = node_id, width, &rows[0], &min_isrs[0]
+    columns.leader, columns.leader_epoch, columns.partition_epoch = &leader[0], &leader_epoch[0], &partition_epoch[0]
+    columns.replicas, columns.isr, columns.recovery = &replicas[0], &isr[0], &recovery[0]
     try:
         for i in range(count):
-            handle = <PartitionHandle?> held[i]
-            partitions[i] = handle.partition
+            partitions[i] = (<PartitionHandle?> held[i]).partition
         with nogil:
             for i in range(count):
-                partition_become(partitions[i], ROLE_LEADER, leader_id, leader_epoch, partition_epoch, 1, NULL, 0)
+                marks[i] = become_row(partitions[i], &columns, i, &error)
+                if error:
+                    break
     finally:
         free(partitions)
+    if error:
+        raise MemoryError
+    return changed
+
+
+def lead_alone(list handles not None, int32_t leader_id, int32_t leader_epoch, int32_t partition_epoch):
+    """Calls `become_leader` for partitions that have no other replica."""
+    for handle in handles:
+        (<PartitionHandle?> handle).become_leader(leader_id, leader_epoch, partition_epoch)
 
 
 cdef object append_result(int error, AppendInfo *info, ack):

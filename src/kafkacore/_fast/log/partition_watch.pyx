@@ -11,17 +11,19 @@ from kafkacore._fast.wait.mail cimport (
 )
 from kafkacore._fast.wait.park cimport Parked, Waiter, park_hold, park_init, park_release
 from kafkacore._fast.log.partition cimport (
-    WAIT_ACKS, WAIT_ACKS_SYNCED, WAIT_COMMITTED, WAIT_FETCH, WAIT_SYNCED, Partition, partition_hold, partition_release,
-    partition_unwait, partition_wait,
+    WAIT_ACKS, WAIT_ACKS_SYNCED, WAIT_COMMITTED, WAIT_DELETED, WAIT_FETCH, WAIT_FOLLOWER, WAIT_SYNCED, Acknowledgement,
+    Partition, partition_hold, partition_release, partition_unwait, partition_wait, partition_wait_for_ack,
 )
 from kafkacore._fast.log.partition_handle cimport PartitionHandle
 from kafkacore._fast.world.environment cimport Environment
 
 FETCH = WAIT_FETCH
+FOLLOWER = WAIT_FOLLOWER
 ACKS = WAIT_ACKS
 COMMITTED = WAIT_COMMITTED
 SYNCED = WAIT_SYNCED
 ACKS_SYNCED = WAIT_ACKS_SYNCED
+DELETED = WAIT_DELETED
 
 cdef int32_t live_watches = 0    # atomic
 
@@ -119,10 +121,12 @@ cdef class PartitionWatch:
     def fileno(self):
         return self.post.inbox.eventfd
 
-    def arm(self, token, PartitionHandle partition not None, int kind, int64_t at):
-        """Wakes `token` when the high watermark (FETCH) or last stable offset (COMMITTED) passes `at`, when the high
-        watermark (ACKS) or synced offset (SYNCED) reaches it, or when the partition changes hands. Returns False and
-        arms nothing when the condition holds already. A token may wait for many partitions."""
+    def arm(self, token, PartitionHandle partition not None, int kind, int64_t at, int64_t generation=-1):
+        """Wakes `token` when the high watermark (FETCH), last stable offset (COMMITTED) or log end (FOLLOWER) passes
+        `at`, when the high watermark (ACKS), synced offset (SYNCED) or low watermark (DELETED) reaches it, or when the
+        partition changes hands. Returns False and arms nothing when the condition holds already, or when the leadership
+        of `generation` (an acknowledgement's) has ended. A token may wait for many partitions."""
+        cdef Acknowledgement ack
         cdef Watch *watch = <Watch *> calloc(1, sizeof(Watch))
         cdef bint waits
         if watch == NULL:
@@ -140,7 +144,11 @@ cdef class PartitionWatch:
         watch.waiter.at = at
         with nogil:
             partition_hold(watch.partition)
-            waits = partition_wait(watch.partition, &watch.waiter)
+            if generation < 0:
+                waits = partition_wait(watch.partition, &watch.waiter)
+            else:
+                ack = Acknowledgement(at, generation, kind)
+                waits = partition_wait_for_ack(watch.partition, &ack, &watch.waiter)
             if not waits:
                 park_release(&watch.parked)
         if not waits:

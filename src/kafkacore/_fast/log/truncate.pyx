@@ -52,7 +52,7 @@ cdef int log_end_change(Log *log, int result) noexcept nogil:
     mutex_unlock(&log.lock)
     log_wake_blocked(log, WAKE_READY)
     log_wake_changed(log, WAKE_READY)
-    return 0
+    return result
 
 
 cdef int log_keep_segments(Log *log, int32_t first, int32_t end, Segment *extra) noexcept nogil:
@@ -120,11 +120,17 @@ cdef int find_cut(Segment *segment, int64_t *offset, int64_t *position) noexcept
     return result if result < 0 else 0
 
 
-cdef int cut_memory(Log *log, int32_t keep, int64_t offset, int64_t position) noexcept nogil:
+cdef inline int fenced(Log *log, const Fence *fence) noexcept nogil:
+    return fence.may(log, fence.epoch) if fence != NULL else 0
+
+
+cdef int cut_memory(Log *log, int32_t keep, int64_t offset, int64_t position, const Fence *fence) noexcept nogil:
     """Under the lock. Readers see the log end at `offset` before a byte is removed."""
     cdef Segment *last = log.segments.items[keep - 1]
-    cdef int result = log_keep_segments(log, 0, keep, NULL)
-    if result < 0:
+    cdef int result = fenced(log, fence)
+    if result == 0:
+        result = log_keep_segments(log, 0, keep, NULL)
+    if result != 0:
         return result
     store64(&log.total_bytes, log.total_bytes - last.size + position)
     store64(&last.size, position)
@@ -136,6 +142,7 @@ cdef int cut_memory(Log *log, int32_t keep, int64_t offset, int64_t position) no
     recent_clear(log)
     log.cuts += 1
     log.truncations += 1
+    log.rewinds += 1
     log.end_offset = offset
     if log.synced_offset > offset:
         log.synced_offset = offset
@@ -175,7 +182,7 @@ cdef int drop_from_disk(Log *log, SegmentList *list, int32_t keep, int64_t offse
     return result if result < 0 else log_replay_producers(log, offset)
 
 
-cdef int truncate_segments(Log *log, SegmentList *list, int64_t offset) noexcept nogil:
+cdef int truncate_segments(Log *log, SegmentList *list, int64_t offset, const Fence *fence) noexcept nogil:
     cdef int32_t keep = list.count
     cdef int rounds_left = FILES_ROUNDS
     cdef int64_t position
@@ -189,9 +196,9 @@ cdef int truncate_segments(Log *log, SegmentList *list, int64_t offset) noexcept
     if result < 0:
         return result
     mutex_lock(&log.lock)
-    result = cut_memory(log, keep, offset, position)
+    result = cut_memory(log, keep, offset, position, fence)
     unlock_moved(log)
-    if result < 0:
+    if result != 0:
         return result
     while True:
         result = drop_from_disk(log, list, keep, offset)
@@ -199,50 +206,61 @@ cdef int truncate_segments(Log *log, SegmentList *list, int64_t offset) noexcept
             return result
 
 
-cdef int log_truncate_to(Log *log, int64_t offset, Waiter *blocked) noexcept nogil:
+cdef int log_truncate_to(Log *log, int64_t offset, const Fence *fence, Waiter *blocked) noexcept nogil:
     cdef SegmentList *list
     cdef int result
     mutex_lock(&log.lock)
-    if log.state == LOG_LAZY or offset >= log.end_offset:
+    result = fenced(log, fence)
+    if result != 0 or log.state == LOG_LAZY or offset >= log.end_offset:
         mutex_unlock(&log.lock)
-        return 0
+        return result
     if offset <= log.log_start_offset:
         mutex_unlock(&log.lock)
-        return log_truncate_fully(log, offset, blocked)
+        return log_truncate_fully(log, offset, fence, blocked)
     result = log_begin_change(log, blocked)
     mutex_unlock(&log.lock)
     if result != 0:
         return result
     list = log_hold_segments(log)
-    result = truncate_segments(log, list, offset)
+    result = truncate_segments(log, list, offset, fence)
     segments_release(list)
     return log_end_change(log, result)
 
 
-cdef void empty_memory(Log *log, int64_t offset) noexcept nogil:
+cdef int empty_memory(Log *log, int64_t offset, const Fence *fence) noexcept nogil:
     """From now on readers find no records, and so open no file that is about to be removed."""
+    cdef int result
     mutex_lock(&log.lock)
+    result = fenced(log, fence)
+    if result != 0:
+        mutex_unlock(&log.lock)
+        return result
     recent_clear(log)
     producers_clear(log.producers)
     log.first_unstable_offset = -1
     log.snapshot_offset = -1
     log.cuts += 1
     log.truncations += 1
+    log.rewinds += 1
     log.log_start_offset = log.local_log_start_offset = log.end_offset = offset
     log.synced_offset = log.commit_offset = offset
     log.unflushed_since_ns = -1
     log.epoch_count = 0
     log.epochs_dirty = EPOCHS_BEHIND
     unlock_moved(log)
+    return 0
 
 
-cdef int start_anew(Log *log, SegmentList *list, int64_t offset) noexcept nogil:
+cdef int start_anew(Log *log, SegmentList *list, int64_t offset, const Fence *fence) noexcept nogil:
     cdef Segment *segment = segment_new(log.dir.disk, log.path, offset)
     cdef int rounds_left = FILES_ROUNDS
     cdef int result
     if segment == NULL:
         return -ENOMEM
-    empty_memory(log, offset)
+    result = empty_memory(log, offset, fence)
+    if result != 0:
+        segment_release(segment)
+        return result
     while True:
         result = unlink_from(list, 0)
         if result == 0:
@@ -258,11 +276,17 @@ cdef int start_anew(Log *log, SegmentList *list, int64_t offset) noexcept nogil:
     return result
 
 
-cdef int log_truncate_fully(Log *log, int64_t offset, Waiter *blocked) noexcept nogil:
+cdef int log_truncate_fully(Log *log, int64_t offset, const Fence *fence, Waiter *blocked) noexcept nogil:
     cdef SegmentList *list
     cdef int result
     mutex_lock(&log.lock)
+    result = fenced(log, fence)
+    if result != 0:
+        mutex_unlock(&log.lock)
+        return result
     if log.state == LOG_LAZY:
+        log.truncations += 1
+        log.rewinds += 1
         log.log_start_offset = log.local_log_start_offset = log.end_offset = offset
         log.synced_offset = log.commit_offset = offset
         log.epoch_count = 0
@@ -273,6 +297,6 @@ cdef int log_truncate_fully(Log *log, int64_t offset, Waiter *blocked) noexcept 
     if result != 0:
         return result
     list = log_hold_segments(log)
-    result = start_anew(log, list, offset)
+    result = start_anew(log, list, offset, fence)
     segments_release(list)
     return log_end_change(log, result)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kafkacore._fast.log.partition_handle import PartitionHandle
 from kafkacore.network.request import RequestContext
@@ -13,6 +13,9 @@ from kafkacore.runtime.slices import Slice
 from kafkacore.server.context import BrokerContext
 from kafkacore.storage.names import INTERNAL_TOPICS
 
+if TYPE_CHECKING:
+    from kafkacore._fast.log.partition_handle import Acknowledgement
+
 NO_LOW_WATERMARK: Final = -1
 AT_ONCE: Final = 64  # partitions whose logs are cut concurrently
 
@@ -20,21 +23,24 @@ Asked = DeleteRecordsRequest.DeleteRecordsPartition
 Topic = DeleteRecordsResponse.DeleteRecordsTopicResult
 Partition = DeleteRecordsResponse.DeleteRecordsPartitionResult
 _Cut = tuple[PartitionHandle, int, Partition]  # the log, the offset, and the answer to fill in
+_Wait = tuple[PartitionHandle, "Acknowledgement", Partition]  # for the replicas
 
 
 async def handle(broker: BrokerContext, call: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
     response = DeleteRecordsResponse()
     slice_ = Slice()
     cuts: list[_Cut] = []
+    waiting: list[_Wait] = []
     for topic in request.topics:
         shown = Topic(name=topic.name)
         for asked in topic.partitions:
             await slice_.give_way()
             shown.partitions.append(_looked_up(broker, topic.name, asked, cuts))
             if len(cuts) == AT_ONCE:
-                await _cut(broker, cuts)
+                await _cut(broker, cuts, waiting)
         response.topics.append(shown)
-    await _cut(broker, cuts)
+    await _cut(broker, cuts, waiting)
+    await _deleted(broker, waiting, request.timeout_ms)
     return response
 
 
@@ -52,12 +58,31 @@ def _looked_up(broker: BrokerContext, topic: str, asked: Asked, cuts: list[_Cut]
     return answer
 
 
-async def _cut(broker: BrokerContext, cuts: list[_Cut]) -> None:
+async def _cut(broker: BrokerContext, cuts: list[_Cut], waiting: list[_Wait]) -> None:
     loop = asyncio.get_running_loop()
     done = await asyncio.gather(
         *(loop.run_in_executor(broker.blocking, partition.delete_records, offset) for partition, offset, _ in cuts)
     )
-    for (_, _, answer), (error, low_watermark) in zip(cuts, done, strict=True):
+    for (partition, _, answer), (error, low_watermark, replicated) in zip(cuts, done, strict=True):
         answer.error_code = error
         answer.low_watermark = low_watermark if error == ErrorCode.NONE else NO_LOW_WATERMARK
+        if replicated is not None:
+            waiting.append((partition, replicated, answer))
     cuts.clear()
+
+
+async def _deleted(broker: BrokerContext, waiting: list[_Wait], timeout_ms: int) -> None:
+    """Waits until all replicas that are alive have deleted the records: a leader that is elected later must not have
+    them."""
+    deadline_ms = broker.waits.now_ms() + timeout_ms
+    slice_ = Slice()
+    for partition, replicated, answer in waiting:
+        await slice_.give_way()
+        while (error := partition.acknowledged(*replicated)) is None:
+            left_ms = deadline_ms - broker.waits.now_ms()
+            if left_ms <= 0 or not await broker.waits.any([(partition, *replicated)], left_ms):
+                error = partition.acknowledged(*replicated)
+                error = ErrorCode.REQUEST_TIMED_OUT if error is None else error
+                break
+        answer.error_code = error
+        answer.low_watermark = partition.low_watermark if error == ErrorCode.NONE else NO_LOW_WATERMARK

@@ -5,9 +5,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from kafkacore._fast.log import partition_watch as watch
 from kafkacore._fast.log.partition_handle import PartitionHandle
 from kafkacore.network.request import RequestContext
 from kafkacore.protocol.errors import ErrorCode, ProtocolError
@@ -16,6 +15,9 @@ from kafkacore.runtime.slices import Slice, Work, finish
 from kafkacore.server.context import BrokerContext
 from kafkacore.server.handlers.broker import leaders
 from kafkacore.storage.names import INTERNAL_TOPICS
+
+if TYPE_CHECKING:
+    from kafkacore._fast.log.partition_handle import Acknowledgement
 
 NO_ACKS: Final = 0
 ALL_ACKS: Final = -1
@@ -29,7 +31,6 @@ Asked = ProduceRequest.PartitionProduceData
 Topic = ProduceResponse.TopicProduceResponse
 Partition = ProduceResponse.PartitionProduceResponse
 RecordError = ProduceResponse.BatchIndexAndErrorMessage
-_Ack = tuple[int, int]  # a kind of `watch` and an offset
 LOG: Final = logging.getLogger("kafkacore.server")
 
 
@@ -41,7 +42,7 @@ class Part:
     def __init__(self, data: Asked, partition: PartitionHandle | None, error: ErrorCode) -> None:
         self.data, self.partition = data, partition
         self.answer = Partition(index=data.index, base_offset=-1, error_code=error)
-        self.ack: _Ack | None = None
+        self.ack: Acknowledgement | None = None
 
 
 async def handle(broker: BrokerContext, call: RequestContext, request: ProduceRequest) -> ProduceResponse | None:
@@ -173,17 +174,15 @@ async def _acknowledged(broker: BrokerContext, call: RequestContext, parts: list
         partition, answer = part.partition, part.answer
         if partition is None or part.ack is None:
             continue
-        kind, end = part.ack
-        while answer.error_code == ErrorCode.NONE and not partition.satisfies(kind, end):
-            if partition.state == "failed":
-                answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
-                break
-            if partition.role != "leader" and kind != watch.SYNCED:
-                answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-                _hint(broker, call, partition, answer)
+        while answer.error_code == ErrorCode.NONE:
+            error = partition.acknowledged(*part.ack)
+            if error is not None:
+                answer.error_code = ErrorCode(error)
+                if error == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                    _hint(broker, call, partition, answer)
                 break
             left_ms = deadline_ms - broker.waits.now_ms()
-            if left_ms <= 0 or not await broker.waits.any([(partition, kind, end)], left_ms):
-                if not partition.satisfies(kind, end):
-                    answer.error_code = ErrorCode.REQUEST_TIMED_OUT
+            is_late = left_ms <= 0 or not await broker.waits.any([(partition, *part.ack)], left_ms)
+            if is_late and partition.acknowledged(*part.ack) is None:
+                answer.error_code = ErrorCode.REQUEST_TIMED_OUT
                 break

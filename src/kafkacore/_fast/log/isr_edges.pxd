@@ -1,0 +1,66 @@
+"""What the partitions that a node leads report about their ISRs, and what they must know about the other brokers.
+
+A partition reports an edge when a follower may join its ISR or a member fell behind. The queue of edges coalesces: a
+partition stands in it at most once. Python drains it, decides and asks the controller (`partition_edges`). The brokers
+are those of the committed metadata (KIP-903: a fenced broker, or an earlier life of one, must not join an ISR).
+
+`lock` guards all fields that are not marked atomic. It is a leaf: partitions take it under `Log.lock`. A link is part
+of a partition, which is not counted here: it leaves before it is freed.
+"""
+
+from libc.stdint cimport int32_t, int64_t
+
+from kafkacore._fast.base.sync cimport Mutex
+from kafkacore._fast.wait.mail cimport Inbox, Mail
+from kafkacore._fast.world.agenda cimport Agenda
+
+ctypedef struct IsrLink:
+    IsrLink *next             # of the partitions that lead and have followers
+    IsrLink *previous
+    IsrLink *next_edge
+    IsrLink *previous_edge
+    bint is_linked
+    bint has_edge
+    int32_t *refs             # atomic: the partition's count
+
+cdef enum:
+    BROKER_UNKNOWN = 0
+    BROKER_FENCED = 1
+    BROKER_LEAVING = 2        # in controlled shutdown
+    BROKER_ACTIVE = 3
+
+ctypedef struct BrokerState:
+    int32_t broker_id
+    int32_t state
+    int64_t epoch
+
+ctypedef struct IsrEdges:
+    int32_t refs              # atomic
+    Mutex lock
+    int64_t max_lag_ms        # atomic: replica.lag.time.max.ms
+    BrokerState *brokers      # sorted by id
+    int32_t broker_count
+    IsrLink *first            # in the order of the next looks at their lag
+    IsrLink *last
+    int32_t linked_count
+    IsrLink *first_edge
+    IsrLink *last_edge
+    int32_t edge_count
+    Inbox inbox
+    Mail mail                 # wakes the thread that drains the queue
+
+cdef IsrEdges *isr_edges_new(Agenda *agenda, int64_t max_lag_ms, int *error) noexcept nogil  # NULL: `error`, -errno
+cdef void isr_edges_hold(IsrEdges *edges) noexcept nogil
+cdef void isr_edges_release(IsrEdges *edges) noexcept nogil
+
+# These take the lock.
+cdef void isr_edges_link(IsrEdges *edges, IsrLink *link) noexcept nogil
+cdef void isr_edges_unlink(IsrEdges *edges, IsrLink *link) noexcept nogil  # leaves both lists; no-op when in none
+cdef void isr_edges_report(IsrEdges *edges, IsrLink *link) noexcept nogil
+# Takes up to `most` edges, each with a count of its partition, which passes to the caller.
+cdef int32_t isr_edges_take(IsrEdges *edges, IsrLink **into, int32_t most) noexcept nogil
+# The next up to `most` links, counted, whose lag nobody has looked at for the longest time.
+cdef int32_t isr_edges_oldest(IsrEdges *edges, IsrLink **into, int32_t most) noexcept nogil
+cdef BrokerState isr_edges_broker(IsrEdges *edges, int32_t broker_id) noexcept nogil
+# Takes over `brokers`, malloc'ed and sorted by id.
+cdef void isr_edges_set_brokers(IsrEdges *edges, BrokerState *brokers, int32_t count) noexcept nogil

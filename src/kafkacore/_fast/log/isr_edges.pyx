@@ -1,0 +1,205 @@
+"""Edges of ISRs, as isr_edges.pxd says (Partition.maybeExpandIsr and maybeShrinkIsr decide there; here Python does)."""
+
+from libc.errno cimport ENOMEM
+from libc.stdint cimport int32_t, int64_t
+from libc.stdlib cimport calloc, free
+
+from kafkacore._fast.base.atomics cimport add32, cas32, load32
+from kafkacore._fast.base.lock_order cimport RANK_ISR_EDGES
+from kafkacore._fast.base.sync cimport mutex_destroy, mutex_init, mutex_lock, mutex_unlock
+from kafkacore._fast.wait.mail cimport Mail, inbox_close, inbox_init_in, inbox_may_sleep, inbox_post
+from kafkacore._fast.world.agenda cimport Agenda
+
+
+cdef void delivered(Mail *mail) noexcept nogil:
+    """The bell was the message."""
+
+
+cdef IsrEdges *isr_edges_new(Agenda *agenda, int64_t max_lag_ms, int *error) noexcept nogil:
+    cdef IsrEdges *edges = <IsrEdges *> calloc(1, sizeof(IsrEdges))
+    error[0] = -ENOMEM
+    if edges == NULL:
+        return NULL
+    error[0] = inbox_init_in(&edges.inbox, agenda)
+    if error[0] == 0:
+        error[0] = -mutex_init(&edges.lock, RANK_ISR_EDGES)
+        if error[0] != 0:
+            inbox_close(&edges.inbox)
+    if error[0] != 0:
+        free(edges)
+        return NULL
+    edges.refs = 1
+    edges.max_lag_ms = max_lag_ms
+    edges.mail.deliver = delivered
+    inbox_may_sleep(&edges.inbox)
+    return edges
+
+
+cdef void isr_edges_hold(IsrEdges *edges) noexcept nogil:
+    add32(&edges.refs, 1)
+
+
+cdef void isr_edges_release(IsrEdges *edges) noexcept nogil:
+    if edges == NULL or add32(&edges.refs, -1) != 0:
+        return
+    inbox_close(&edges.inbox)
+    mutex_destroy(&edges.lock)
+    free(edges.brokers)
+    free(edges)
+
+
+# --- the partitions that lead; the caller holds the lock ---
+
+cdef void append_link(IsrEdges *edges, IsrLink *link) noexcept nogil:
+    link.next = NULL
+    link.previous = edges.last
+    if edges.last != NULL:
+        edges.last.next = link
+    else:
+        edges.first = link
+    edges.last = link
+
+
+cdef void remove_link(IsrEdges *edges, IsrLink *link) noexcept nogil:
+    if link.previous != NULL:
+        link.previous.next = link.next
+    else:
+        edges.first = link.next
+    if link.next != NULL:
+        link.next.previous = link.previous
+    else:
+        edges.last = link.previous
+    link.next = link.previous = NULL
+
+
+cdef void append_edge(IsrEdges *edges, IsrLink *link) noexcept nogil:
+    link.has_edge = True
+    link.next_edge = NULL
+    link.previous_edge = edges.last_edge
+    if edges.last_edge != NULL:
+        edges.last_edge.next_edge = link
+    else:
+        edges.first_edge = link
+    edges.last_edge = link
+    edges.edge_count += 1
+
+
+cdef void remove_edge(IsrEdges *edges, IsrLink *link) noexcept nogil:
+    if link.previous_edge != NULL:
+        link.previous_edge.next_edge = link.next_edge
+    else:
+        edges.first_edge = link.next_edge
+    if link.next_edge != NULL:
+        link.next_edge.previous_edge = link.previous_edge
+    else:
+        edges.last_edge = link.previous_edge
+    link.next_edge = link.previous_edge = NULL
+    link.has_edge = False
+    edges.edge_count -= 1
+
+
+cdef bint try_hold(IsrLink *link) noexcept nogil:
+    """False when its partition is being freed: that waits for the lock and then leaves the lists."""
+    cdef int32_t refs = load32(link.refs)
+    while refs > 0:
+        if cas32(link.refs, refs, refs + 1):
+            return True
+        refs = load32(link.refs)
+    return False
+
+
+# --- with the lock ---
+
+cdef void isr_edges_link(IsrEdges *edges, IsrLink *link) noexcept nogil:
+    mutex_lock(&edges.lock)
+    if not link.is_linked:
+        link.is_linked = True
+        append_link(edges, link)
+        edges.linked_count += 1
+    mutex_unlock(&edges.lock)
+
+
+cdef void isr_edges_unlink(IsrEdges *edges, IsrLink *link) noexcept nogil:
+    mutex_lock(&edges.lock)
+    if link.is_linked:
+        link.is_linked = False
+        remove_link(edges, link)
+        edges.linked_count -= 1
+    if link.has_edge:
+        remove_edge(edges, link)
+    mutex_unlock(&edges.lock)
+
+
+cdef void isr_edges_report(IsrEdges *edges, IsrLink *link) noexcept nogil:
+    cdef bint is_new = False
+    mutex_lock(&edges.lock)
+    if link.is_linked and not link.has_edge:
+        is_new = True
+        append_edge(edges, link)
+    mutex_unlock(&edges.lock)
+    if is_new:
+        inbox_post(&edges.inbox, &edges.mail)
+
+
+cdef int32_t isr_edges_take(IsrEdges *edges, IsrLink **into, int32_t most) noexcept nogil:
+    cdef IsrLink *link
+    cdef int32_t count = 0
+    mutex_lock(&edges.lock)
+    while count < most and edges.first_edge != NULL:
+        link = edges.first_edge
+        remove_edge(edges, link)
+        if try_hold(link):
+            into[count] = link
+            count += 1
+    mutex_unlock(&edges.lock)
+    return count
+
+
+cdef int32_t isr_edges_oldest(IsrEdges *edges, IsrLink **into, int32_t most) noexcept nogil:
+    cdef IsrLink *link
+    cdef int32_t count = 0
+    cdef int32_t looked = 0
+    mutex_lock(&edges.lock)
+    while looked < min(most, edges.linked_count):
+        looked += 1
+        link = edges.first
+        remove_link(edges, link)
+        append_link(edges, link)
+        if try_hold(link):
+            into[count] = link
+            count += 1
+    mutex_unlock(&edges.lock)
+    return count
+
+
+# --- brokers ---
+
+cdef BrokerState isr_edges_broker(IsrEdges *edges, int32_t broker_id) noexcept nogil:
+    cdef BrokerState found
+    cdef int32_t low = 0
+    cdef int32_t high, middle
+    found.broker_id = broker_id
+    found.state = BROKER_UNKNOWN
+    found.epoch = -1
+    mutex_lock(&edges.lock)
+    high = edges.broker_count
+    while low < high:
+        middle = (low + high) >> 1
+        if edges.brokers[middle].broker_id < broker_id:
+            low = middle + 1
+        else:
+            high = middle
+    if low < edges.broker_count and edges.brokers[low].broker_id == broker_id:
+        found = edges.brokers[low]
+    mutex_unlock(&edges.lock)
+    return found
+
+
+cdef void isr_edges_set_brokers(IsrEdges *edges, BrokerState *brokers, int32_t count) noexcept nogil:
+    cdef BrokerState *before
+    mutex_lock(&edges.lock)
+    before = edges.brokers
+    edges.brokers = brokers
+    edges.broker_count = count
+    mutex_unlock(&edges.lock)
+    free(before)

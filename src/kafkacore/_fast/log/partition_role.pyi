@@ -1,0 +1,1 @@
+"""Roles of partitions; `partition_handle` is what Python calls."""

@@ -1,0 +1,1 @@
+"""The followers of a partition; `partition_handle` is what Python calls."""

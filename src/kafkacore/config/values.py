@@ -19,7 +19,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
-from decimal import Decimal
 from functools import cache
 from typing import Final, TypeAlias
 
@@ -142,10 +141,10 @@ def java_double(value: float) -> str:
         return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[str(value)]
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return repr(value)
-    sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
-    assert isinstance(exponent, int)
-    fraction = "".join(map(str, digits[1:])) or "0"
-    return f"{'-' if sign else ''}{digits[0]}.{fraction}E{exponent + len(digits) - 1}"
+    # The fewest digits that give the same number; 17 always do.
+    rounded = (f"{value:.{count}e}" for count in range(1, 17))
+    digits, _, exponent = next(text for text in rounded if float(text) == value).partition("e")
+    return f"{digits}E{int(exponent)}"
 
 
 def _typed(key: Key, text: str) -> Value:

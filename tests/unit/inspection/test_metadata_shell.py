@@ -7,7 +7,7 @@ import pytest
 
 from kafkacore.inspection.metadata_shell import files, interactive, tree
 from kafkacore.inspection.metadata_shell.commands import Session, in_columns, run
-from kafkacore.inspection.metadata_shell.nodes import java_double, java_time
+from kafkacore.inspection.metadata_shell.nodes import java_time
 from kafkacore.inspection.report import Report
 from kafkacore.storage.errors import LogDirectoryError
 from metadata_files import every_kind, feature, partition, quota, topic, write_segment, write_snapshot
@@ -282,18 +282,6 @@ def test_names_are_in_as_many_columns_as_fit():
 
 
 # --- forms of values -------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("value", "shown"),
-    [
-        (0.0, "0.0"), (1000.0, "1000.0"), (0.001, "0.001"), (0.0001, "1.0E-4"), (1e7, "1.0E7"),
-        (12345678.5, "1.23456785E7"), (-2.5e-10, "-2.5E-10"), (float("inf"), "Infinity"),
-        (1e21, "1.0E21"), (9999999.999, "9999999.999"),
-    ],
-)  # fmt: skip
-def test_double_has_the_form_of_java(value, shown):
-    assert java_double(value) == shown
 
 
 @pytest.mark.parametrize(

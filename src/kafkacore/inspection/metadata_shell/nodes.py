@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
+
+from kafkacore.config.values import java_double
 
 
 class Leaf(NamedTuple):
@@ -57,32 +58,12 @@ def _utf16(name: str) -> bytes:
 
 # --- Java's forms of values ------------------------------------------------------------------------------------------
 
-_PLAIN_FROM: Final = 1e-3
-_PLAIN_BELOW: Final = 1e7
-
 
 def field(value: Any) -> tuple[str, Any]:
     """A value that Java and Python show alike, or nearly: strings, numbers, booleans, null, lists of them."""
     if isinstance(value, (list, tuple)):
         return f"[{', '.join(map(str, value))}]", [each if isinstance(each, int) else str(each) for each in value]
     return (json.dumps(value) if value is None or isinstance(value, bool) else str(value)), value
-
-
-def java_double(value: float) -> str:
-    """As Double.toString: `1000.0`, `1.0E9`, `1.0E-4`."""
-    if math.isnan(value):
-        return "NaN"
-    if math.isinf(value):
-        return "Infinity" if value > 0 else "-Infinity"
-    if value == 0 or _PLAIN_FROM <= abs(value) < _PLAIN_BELOW:
-        return repr(value)
-    digits, _, exponent = f"{value:.17e}".partition("e")
-    # The shortest digits that give the same number, as repr finds them.
-    for count in range(1, 18):
-        digits, _, exponent = f"{value:.{count}e}".partition("e")
-        if float(f"{digits}e{exponent}") == value:
-            break
-    return f"{digits}E{int(exponent)}"
 
 
 def java_time(timestamp_ms: int) -> str:

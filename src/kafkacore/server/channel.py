@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ipaddress
 import logging
+import socket
 from typing import Any, Final, NamedTuple
 
 from kafkacore.config import BrokerConfig
@@ -221,11 +221,12 @@ def _is_not_controller(answer: Message, call: RequestContext | None) -> bool:
 
 def _envelope(call: RequestContext, request: Message) -> EnvelopeRequest:
     kind, _, name = call.principal.partition(":")
+    family = socket.AF_INET6 if ":" in call.client_host else socket.AF_INET
     principal = DefaultPrincipalData(type=kind, name=name)
     return EnvelopeRequest(
         request_data=apis.encode_request(call.api_version, call.correlation_id, call.client_id, request),
         request_principal=principal.encode(_PRINCIPAL_VERSION, _PRINCIPAL_VERSION.to_bytes(2, "big")),
-        client_host_address=ipaddress.ip_address(call.client_host).packed,
+        client_host_address=socket.inet_pton(family, call.client_host),
     )
 
 

@@ -8,7 +8,7 @@ from confluent_kafka.admin import AdminClient
 
 from brokers import APACHE
 from java_classes import string_literals
-from kafkacore.observability.catalogue import METRICS
+from kafkacore.observability.catalogue import metrics
 from kafkacore.server.metrics import broker_metrics
 from kafkacore.testing import Broker
 from processes import PEERS, need, wait_until
@@ -126,7 +126,7 @@ def quorum_metrics_of_ours():
     types = {"broker-metadata-metrics", "node-metrics"} | {
         each for _, _, shown in QUORUM_CLASSES for each in shown.split("|")
     }
-    return {name for type_, name in METRICS if type_ in types}
+    return {name for type_, name in metrics() if type_ in types}
 
 
 def test_metrics_of_the_quorum_are_those_of_either_release():

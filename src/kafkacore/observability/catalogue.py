@@ -1,4 +1,4 @@
-"""Every metric in one table: the name of its MBean, its kind, its unit, and what it tells.
+"""Every metric in one table: the name of its MBean, its kind, its unit, its meaning.
 
 Names are those that Apache Kafka 3.9 or 4.3 ships; the groups `kafkacore.*` have our own. The exposition's names follow
 the JMX exporter's published examples for Kafka (`prometheus_name`).
@@ -6,6 +6,7 @@ the JMX exporter's published examples for Kafka (`prometheus_name`).
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
@@ -34,7 +35,7 @@ class UnknownMetricError(LookupError):
 def metric(type_: str, name: str) -> Metric:
     """Raises UnknownMetricError."""
     try:
-        return METRICS[type_, name]
+        return metrics()[type_, name]
     except KeyError:
         raise UnknownMetricError(f"no metric has the type {type_} and the name {name}: add it to the table") from None
 
@@ -231,13 +232,16 @@ TotalTimeMs histogram ms the whole time from a request to its answer
 """
 
 
+@functools.cache
+def metrics() -> dict[tuple[str, str], Metric]:
+    """The table, by type and name. The first scrape parses it, so a start need not."""
+    return {(each.type, each.name): each for each in _rows()}
+
+
 def _rows() -> Iterator[Metric]:
     for block in _TABLE.strip().split("\n\n"):
         head, *lines = block.splitlines()
         group, type_ = head.split()
         for line in lines:
-            name, kind, unit, told = line.split(" ", 3)
-            yield Metric(group, type_, name, Kind(kind), unit, told)
-
-
-METRICS: Final = {(each.type, each.name): each for each in _rows()}
+            name, kind, unit, meaning = line.split(" ", 3)
+            yield Metric(group, type_, name, Kind(kind), unit, meaning)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from kafkacore.network.listeners import Listener, listen
-from kafkacore.observability.catalogue import METRICS, prometheus_name
+from kafkacore.observability.catalogue import metrics, prometheus_name
 from kafkacore.observability.metrics import Buckets, Kind, MetricRegistry, Sample
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def _family(name: str, labels: tuple[str, ...], group: list[Sample]) -> Metric:
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily  # noqa: PLC0415 - loads an HTTP server
 
     first = group[0]
-    known = METRICS.get((first.type, first.name))
+    known = metrics().get((first.type, first.name))
     text = first._replace(tags=()).mbean + ("" if known is None else f" [{known.unit}] {known.help}")
     if first.kind is Kind.HISTOGRAM:
         histogram = HistogramMetricFamily(name, text, labels=labels)

@@ -3,24 +3,28 @@ request."""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from kafkacore.coordinator.group.settings import GroupSettings
 from kafkacore.protocol.apis import ApiKey
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import (
+    HeartbeatRequest,
+    JoinGroupRequest,
     JoinGroupResponse,
     LeaveGroupRequest,
     LeaveGroupResponse,
     Message,
+    OffsetDeleteRequest,
     OffsetFetchRequest,
     OffsetFetchResponse,
+    SyncGroupRequest,
 )
 from kafkacore.protocol.response_errors import error_response
 
-_MEMBER_APIS: Final = frozenset(
-    {ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.HEARTBEAT, ApiKey.LEAVE_GROUP, ApiKey.OFFSET_DELETE}
-)
+# The requests about one group whose response has one error for all of it.
+GroupRequest = JoinGroupRequest | SyncGroupRequest | HeartbeatRequest | LeaveGroupRequest | OffsetDeleteRequest
+
 _AFTER_APPEND: Final = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -39,19 +43,18 @@ def append_error(error: int) -> ErrorCode:
     return _AFTER_APPEND.get(ErrorCode(error), ErrorCode(error))
 
 
-def refusal(settings: GroupSettings, request: Any, api_version: int = 0) -> Message | None:
-    """The answer to a request that Kafka refuses before it looks for the group's coordinator: a member's request with
-    an empty group id, or a session timeout out of range. The answer has the form of `api_version`."""
+def refusal(settings: GroupSettings, request: GroupRequest, api_version: int = 0) -> Message | None:
+    """The answer to a request that Kafka refuses before it looks for the group's coordinator: one with an empty group
+    id, or with a session timeout out of range. The answer has the form of `api_version`."""
     error = ErrorCode.NONE
-    if request.API_KEY in _MEMBER_APIS and not request.group_id:
+    least_ms, most_ms = settings.min_session_timeout_ms, settings.max_session_timeout_ms
+    if not request.group_id:
         error = ErrorCode.INVALID_GROUP_ID
-    elif request.API_KEY == ApiKey.JOIN_GROUP:
-        timeout_ms = request.session_timeout_ms
-        if not settings.min_session_timeout_ms <= timeout_ms <= settings.max_session_timeout_ms:
-            error = ErrorCode.INVALID_SESSION_TIMEOUT
+    elif isinstance(request, JoinGroupRequest) and not least_ms <= request.session_timeout_ms <= most_ms:
+        error = ErrorCode.INVALID_SESSION_TIMEOUT
     if error == ErrorCode.NONE:
         return None
-    if request.API_KEY == ApiKey.JOIN_GROUP:
+    if isinstance(request, JoinGroupRequest):
         return join_error(api_version, error, request.member_id)
     return whole_request(request, error, api_version)
 

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from kafkacore.coordinator.group import answers
+from kafkacore.coordinator.group.answers import GroupRequest
 from kafkacore.network.request import RequestContext
 from kafkacore.protocol.errors import KafkaError
 from kafkacore.protocol.messages import Message
@@ -17,7 +18,9 @@ M = TypeVar("M", bound=Message)
 
 
 # Any: the response of the request's API, which no type names.
-def ask(broker: BrokerContext, call: RequestContext, request: Any, operation: Operation) -> Any | Awaitable[Any]:
+def ask(
+    broker: BrokerContext, call: RequestContext, request: GroupRequest, operation: Operation
+) -> Any | Awaitable[Any]:
     """Asks the shard, for an API whose requests name one group and whose responses carry one error for the whole
     request. Returns the answer itself if the shard has it at once, else a future: a JoinGroup may be parked for
     minutes."""

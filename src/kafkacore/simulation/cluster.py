@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from itertools import permutations, product
 from random import Random
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Self, TypeVar
@@ -154,13 +155,9 @@ class SimulatedCluster:
 
     def partition(self, *groups: Iterable[int]) -> None:
         """Cuts every link between nodes of different groups, in both directions."""
-        sets = [list(group) for group in groups]
-        for number, group in enumerate(sets):
-            for other in sets[number + 1 :]:
-                for one in group:
-                    for two in other:
-                        self.cut(one, two)
-                        self.cut(two, one)
+        for one, other in permutations(map(tuple, groups), 2):
+            for source, target in product(one, other):
+                self.cut(source, target)
 
     def cut(self, source: int, destination: int) -> None:
         """Cuts one direction."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import permutations, product
 from types import MappingProxyType
 from typing import Any, Final, Self
 
@@ -234,13 +235,9 @@ class Cluster:
 
     def partition(self, *groups: Iterable[int]) -> None:
         """Cuts every link between nodes of different groups, in both directions. Clients reach every node."""
-        sets = [list(group) for group in groups]
-        for number, group in enumerate(sets):
-            for other in sets[number + 1 :]:
-                for one in group:
-                    for two in other:
-                        self.cut(one, two)
-                        self.cut(two, one)
+        for one, other in permutations(map(tuple, groups), 2):
+            for source, target in product(one, other):
+                self.cut(source, target)
 
     def heal(self) -> None:
         """Mends every link."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -28,7 +29,9 @@ from kafkacore.runtime.process import CONTROLLER, Runtime
 from node_peer import RANGES, Peer, good_answer
 
 
-def controller() -> Any:
+def controller(is_waiting: threading.Event) -> Any:
+    """Answers, except for a request about authorized operations: that one waits for ever, and sets the event."""
+
     async def answer(context: RequestContext, body: memoryview) -> bytes:
         response: Any
         if context.api_key == ApiKey.API_VERSIONS:
@@ -37,7 +40,8 @@ def controller() -> Any:
         else:
             request = DescribeClusterRequest.decode(body, context.api_version)
             if request.include_cluster_authorized_operations:
-                await asyncio.sleep(30)
+                is_waiting.set()
+                await asyncio.Event().wait()
             response = DescribeClusterResponse(cluster_id="it", controller_id=context.api_version)
         return apis.encode_response(context.api_key, context.api_version, context.correlation_id, response)
 
@@ -45,9 +49,14 @@ def controller() -> Any:
 
 
 @pytest.fixture
-def plane() -> Iterator[Plane]:
+def is_waiting() -> threading.Event:
+    return threading.Event()
+
+
+@pytest.fixture
+def plane(is_waiting: threading.Event) -> Iterator[Plane]:
     runtime = Runtime(data_processors=1, spin_us=0)
-    made = Plane(CONTROLLER, [Listener("CONTROLLER", "127.0.0.1", 0)], controller(), RANGES, runtime=runtime)
+    made = Plane(CONTROLLER, [Listener("CONTROLLER", "127.0.0.1", 0)], controller(is_waiting), RANGES, runtime=runtime)
     yield made
     made.loop.run(made.stop(), 10)
     runtime.close()
@@ -99,13 +108,14 @@ def test_client_tries_a_missing_node_again(plane: Plane) -> None:
     asyncio.run(story())
 
 
-def test_broken_connection_fails_its_requests_and_closed_client_stays_closed(plane: Plane) -> None:
+def test_broken_connection_fails_its_requests_and_closed_client_stays_closed(
+    plane: Plane, is_waiting: threading.Event
+) -> None:
     async def story(port: int) -> None:
         client = NodeClient("127.0.0.1", port, "test")
         await client.request(DescribeClusterRequest())
         slow = asyncio.create_task(client.request(DescribeClusterRequest(include_cluster_authorized_operations=True)))
-        while plane.native.counters()["requests_out"] == 0:  # noqa: ASYNC110 - a counter of other threads
-            await asyncio.sleep(0.002)
+        assert await asyncio.to_thread(is_waiting.wait, 10)
         plane.native.start_draining(force=True)
         for processor in plane.processors:
             processor.sweep()

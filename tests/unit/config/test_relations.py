@@ -31,7 +31,8 @@ def refused(base, changes):
     "base", [COMBINED, BROKER, CONTROLLER, ZOOKEEPER], ids=["combined", "broker", "controller", "zookeeper"]
 )
 def test_sound_configuration_is_accepted(base):
-    BrokerConfig(base)
+    config = BrokerConfig(base)
+    assert {key: config.get(key) for key in base} == base
 
 
 @pytest.mark.parametrize(

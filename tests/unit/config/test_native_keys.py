@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
 
 import kafkacore
 from kafkacore._fast.plane.plane import LIMITS as NATIVE_LIMITS
+from kafkacore.config import BrokerConfig, TopicConfig
 from kafkacore.config.keys import BROKER, TOPIC
 from kafkacore.network.limits import LIMITS, OF_THE_PLANE, PlaneLimits
 from kafkacore.storage.log_settings import FIELDS
 
+QUORUM = {"controller.quorum.voters": "9@h:9", "controller.listener.names": "CONTROLLER"}
 STUB = Path(kafkacore.__file__).parent / "_fast/log/settings.pyi"
 # These fields have several numbers or a name, so no single native field takes them.
 STRUCTURED = {"max_connections_per_ip_overrides", "of_listeners", "exempt_listener"}
@@ -33,6 +36,14 @@ def test_table_of_log_settings_has_every_native_field():
     tree = ast.parse(STUB.read_text(encoding="utf-8"))
     (init,) = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == "__init__"]
     assert [argument.arg for argument in init.args.kwonlyargs] == list(FIELDS)
+
+
+def test_native_field_has_the_default_of_its_key():
+    source = STUB.with_suffix(".pyx").read_text(encoding="utf-8")
+    signature = source[source.index("self, *,") : source.index("):\n")]
+    defaults = {name: ast.literal_eval(value) for name, value in re.findall(r"(\w+)=([\w.-]+)", signature)}
+    topic = TopicConfig(BrokerConfig({"process.roles": "broker", "node.id": "1", **QUORUM}), {})
+    assert defaults == {field: native.value(topic) for field, native in FIELDS.items()}
 
 
 def test_every_key_of_the_table_of_log_settings_is_a_key_of_a_topic_or_a_broker():

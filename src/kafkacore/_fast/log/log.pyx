@@ -11,14 +11,10 @@ from kafkacore._fast.codec.context cimport LEVEL_DEFAULT, default_inflate_limits
 from kafkacore._fast.wait.io cimport LogDir, io_fail
 from kafkacore._fast.wait.park cimport WAKE_GONE, Waiter, WakeList, wake_all
 from kafkacore._fast.log.producers cimport producers_free
-from kafkacore._fast.record.record cimport TIMESTAMP_CREATE
 from kafkacore._fast.log.segment cimport Segment, segment_hold, segment_release
 from kafkacore._fast.base.lock_order cimport RANK_LOG
 from kafkacore._fast.base.sync cimport mutex_destroy, mutex_init, mutex_lock, mutex_unlock
-from kafkacore._fast.record.validate cimport TARGET_PRODUCER
 from kafkacore._fast.wait.waiters cimport waiter_push, waiters_take_all
-
-cdef int64_t FOREVER = 0x7FFFFFFFFFFFFFFF
 
 
 # --- configuration ---
@@ -29,24 +25,8 @@ cdef LogConfig *config_new() noexcept nogil:
         return NULL
     config.refs = 1
     config.rules.limits = default_inflate_limits()[0]
-    config.rules.timestamp_before_max_ms = FOREVER
-    config.rules.timestamp_after_max_ms = 3600000
-    config.rules.max_message_bytes = 1048588
     config.rules.target_level = LEVEL_DEFAULT
-    config.rules.target_codec = TARGET_PRODUCER
-    config.rules.timestamp_type = TIMESTAMP_CREATE
     config.rules.zstd_allowed = True
-    config.segment_bytes = 1073741824
-    config.segment_ms = 604800000
-    config.index_interval_bytes = 4096
-    config.segment_index_bytes = 10485760
-    config.retention_ms = 604800000
-    config.retention_bytes = -1
-    config.file_delete_delay_ms = 60000
-    config.flush_messages = FOREVER
-    config.flush_ms = FOREVER
-    config.delete_policy = True
-    config.producer_id_expiration_ms = 86400000
     return config
 
 

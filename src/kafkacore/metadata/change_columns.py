@@ -55,7 +55,7 @@ class ListColumn:
         return None if count < 0 else self.values[row, :count].tolist()
 
     def lists(self, told: Rows, wanted: npt.NDArray[np.bool_]) -> list[Ids | None]:
-        """The lists of the wanted ones among the rows `told`."""
+        """The lists of those of the rows `told` that are wanted."""
         counts = self.counts[told][wanted].tolist()
         values = self.values[told][wanted].tolist()
         return [None if count < 0 else tuple(ids[:count]) for ids, count in zip(values, counts, strict=True)]
@@ -128,7 +128,7 @@ class ChangeColumns:
         try:
             _codec(version).decode(data, starts, ends, columns)
         except ProtocolError:
-            return None  # it is broken, or wider than the columns: the reader of single records tells
+            return None  # it is broken or wider than the columns; the reader of single records finds out
         if directories.max() > NULL or any(each.counts.max() > NULL for each in others.values()):
             return None
         for name, field in _LISTS.items():
@@ -177,7 +177,7 @@ def _picked(indexes: Indexes, wanted: npt.NDArray[np.bool_]) -> Indexes:
 
 
 def change_rows(chunk: PartitionChunk, indexes: Indexes, columns: ChangeColumns, told: Rows) -> None:
-    """Applies the rows `told` of the columns to the rows `indexes` of a chunk, each of which is there once. Raises
+    """Applies the rows `told` of the columns to the rows `indexes` of a chunk. No index may occur twice. Raises
     OverflowError for an epoch that has no successor."""
     leader = columns.leader[told]
     leads = leader != NO_LEADER_CHANGE

@@ -117,7 +117,7 @@ class _Gathered:
         found = np.zeros(len(brokers), np.uint8)
         for place in range(self.width):
             found += (brokers == self.replicas[place]).view(np.uint8) * np.uint8(place + 1)
-        # -1 fills the ends of short rows: it matched there, and perhaps several times.
+        # A broker of -1 has matched the -1 that fills the ends of short rows, perhaps several times.
         found[brokers < 0] = 0
         return found
 

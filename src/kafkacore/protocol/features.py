@@ -23,7 +23,7 @@ class MetadataVersion(NamedTuple):
 
     level: int
     name: str  # "4.0-IV1"
-    changes_records: bool  # against the level before it: a downgrade across it loses metadata
+    changes_records: bool  # other records than at the level before: a downgrade below this level loses metadata
 
     @property
     def release(self) -> str:

@@ -28,10 +28,10 @@ class Items(NamedTuple):
     struct: str = ""
     asked: str = ""  # empty: an error response names none of these
     copied: Mapping[str, str] = _NOTHING  # response's field: request's field
-    code: str = "error_code"  # empty: the items hold the codes, in turn
+    code: str = "error_code"  # empty: the items inside this one hold the codes
     message_since: int = NEVER
     constant: Mapping[str, Any] = _NOTHING
-    distinct: str = ""  # a field: items that are alike in it are named once
+    distinct: str = ""  # a field: of items with the same value in it, the response has one
     inside: tuple[Items, ...] = ()
     lowest: int = 0
     highest: int = NEVER

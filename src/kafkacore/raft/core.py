@@ -2,9 +2,8 @@
 come out.
 
 It owns no clock, socket, file, thread or random source: the caller passes times and a `random.Random`, and does the
-work on the disk that `take_work` asks for. The outbox holds
-back a message until the vote is on disk or the log is synced (Raft dissertation, 10.2.1): `take_outputs` returns only
-messages that may go now.
+work on the disk that `take_work` asks for. The outbox holds a message back until the vote is on disk or the log is
+synced (Raft dissertation, 10.2.1): `take_outputs` returns only messages that may go now.
 
 `replica` is the state that all rules share. The rules: `election` (votes, epochs, resignation), `replication` (Fetch on
 both sides, the high watermark), `transfer` (snapshots on both sides), `membership` (voters that come and go).
@@ -40,9 +39,7 @@ from kafkacore.storage.quorum_state import QuorumState
 __all__ = ["Answer", "Raft", "RaftConfig", "Send"]
 
 LOG: Final = logging.getLogger("kafkacore.raft")
-DISTRUST_MS: Final = (
-    1000  # until a node is asked again that has given an impossible answer: one line a second in the log
-)
+DISTRUST_MS: Final = 1000  # asks a node that gave an impossible answer only so often: each answer is a line in the log
 
 
 class Raft:

@@ -1,7 +1,7 @@
 """Work that a replica asks of its disk: changes of the log, and reads that may have to wait for a device.
 
-A rule asks, and is called back with the result when the owner of the disk reports it. So nothing that decides waits for
-a disk. Appends and syncs are not here: an append goes to the page cache, and `syncs` has what is durable.
+A rule asks for work and names a callback, which gets the result when the owner of the disk reports it. So no rule waits
+for a disk. Appends and syncs are not here: an append goes to the page cache, and `syncs` knows what is durable.
 """
 
 from __future__ import annotations

@@ -265,8 +265,8 @@ class Elections:
     def _epoch_refusal(self, epoch: int, replica_id: int) -> ErrorCode:
         if epoch < self._replica.epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
-        # Nobody else can win the elections of an only voter. It keeps the end of the epochs for itself, or one request
-        # could use them up.
+        # Only this replica can win elections if it is the only voter. Then it keeps the last epochs for itself:
+        # otherwise one request of a peer could use up all epochs.
         end = LAST_EPOCH - OWN_EPOCHS if self._replica.is_only_voter else LAST_EPOCH
         if epoch >= end:
             return ErrorCode.INVALID_REQUEST

@@ -74,9 +74,12 @@ class RaftLog(Protocol):
 
 
 def replaces_log(snapshot_id: OffsetAndEpoch, log: RaftLog) -> bool:
-    """Whether a snapshot is ahead of a log: it then takes the place of every record in it. A log that ends above the
-    snapshot in an earlier epoch goes too, for a later leader never had its end. So does a log that ends below it in a
-    later epoch: a snapshot holds committed records alone, so that the end of such a log was never committed."""
+    """Whether a snapshot replaces a log with every record in it.
+
+    It does if its last record has a later epoch than the log's, or the same epoch and a greater offset. A log that ends
+    above it in an earlier epoch has records that no later leader had. It also does if the log ends below it in a later
+    epoch: a snapshot holds only committed records, so the end of such a log was never committed.
+    """
     is_later = (snapshot_id.epoch, snapshot_id.offset) > (log.last_epoch, log.end_offset)
     return is_later or snapshot_id.offset > log.end_offset
 

@@ -260,12 +260,12 @@ class Membership:
             self._end_change(role, ErrorCode.REQUEST_TIMED_OUT, why)
 
     def abandon(self, role: Leader) -> None:
-        """The role ends: whether the change will be committed is the next leader's to know."""
+        """Ends the change with the role. Only the next leader will learn whether the change is committed."""
         if role.change is not None:
             self._end_change(role, ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
 
     def _leader(self, token: Any, request: Any) -> Leader | None:
-        """The role, where this replica leads; otherwise the refusal is on its way."""
+        """The role of this replica if it leads. Otherwise refuses the request and returns None."""
         if isinstance(self._replica.role, Leader):
             return self._replica.role
         self._answer(token, request, ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
@@ -388,7 +388,7 @@ class Membership:
             voter_id=replica.me.replica_id,
             voter_directory_id=replica.me.directory_id,
             listeners=_listeners(request_class, config.endpoints),
-            # This replica's own Fetch commits the new set, and waits for the answer to this request.
+            # The new set is committed by this replica's next Fetch, which it sends after the answer to this request.
             ack_when_committed=False,
         )
 

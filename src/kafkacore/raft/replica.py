@@ -190,8 +190,8 @@ class Replica:
         return self.now_ms + timeout + self.random.randrange(timeout)
 
     def _first_election_deadline(self) -> int:
-        """A quorum that never voted and has an empty log has no leader that a wait could spare. The wait is long enough
-        to hear of one all the same: a voter with a wiped disk looks like such a quorum."""
+        """A new quorum (no vote, empty logs) has no leader that an early election would disturb, so the wait is short.
+        It is long enough to hear from a leader, because a voter with a wiped disk looks like one of a new quorum."""
         if self.term.epoch > 0 or self.log.end_offset > 0:
             return self.election_deadline()
         timeout = self.config.election_timeout_ms

@@ -101,7 +101,7 @@ class Replication:
         if place is not None:
             self._reply_fetch(parked, role, {"records": b"", **place})
             return True
-        # First: what this Fetch commits lets the batches go that wait for it, and they are part of the answer.
+        # This comes first: the Fetch may commit a batch. Then the collected batches are appended and are part of the answer.
         self._note_progress(role, _fetching(request, asked), asked.fetch_offset)
         records: bytes | None = b""
         max_bytes = messages.bounded_bytes(request.max_bytes)
@@ -141,8 +141,8 @@ class Replication:
         )
 
     def _place(self, offset: int, epoch: int) -> dict[str, Any] | None:
-        """None where the fetching log is a part of ours. Else the fields to answer in place of records: a snapshot, or
-        the offset where the logs part."""
+        """None if the fetching log is a prefix of ours. Else the fields to answer in place of records: a snapshot, or
+        the offset at which the logs begin to differ."""
         log = self._replica.log
         if log.start_offset == 0 and offset == 0 and epoch == 0:
             return None

@@ -85,8 +85,8 @@ def _directory_metrics(broker: BrokerServer) -> Iterator[Sample]:
 
 
 def recovery_metrics(manager: LogManager) -> Iterator[Sample]:
-    """The rest that a start must recover (KIP-831): the logs of each directory, and the segments of the log that each
-    recovering thread is at."""
+    """The work that is left of a recovery (KIP-831): logs of each directory, and segments of each thread's current
+    log."""
     for load in manager.loads:
         tags = (("dir", os.path.abspath(load.directory.path)),)
         yield sample("LogManager", "remainingLogsToRecover", load.remaining, tags)

@@ -72,7 +72,7 @@ class SeededClient:
             self._task.result()
 
     def stop(self) -> None:
-        """After what it is at."""
+        """Ends the client after the work that it is doing now."""
         self._is_stopped = True
 
     def begin_reading(self) -> asyncio.Task[None]:

@@ -141,7 +141,7 @@ class SimulatedCluster:
 
     @property
     def active_controller(self) -> SimulatedNode | None:
-        """The node that believes so in the newest epoch."""
+        """The node in the newest epoch among those that believe to be the active controller."""
         active = [node for node in self if node.is_active_controller and node.raft is not None]
         return max(active, key=lambda node: 0 if node.raft is None else node.raft.epoch, default=None)
 

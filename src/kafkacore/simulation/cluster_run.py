@@ -123,7 +123,7 @@ class ClusterRun:
         cluster, now_ms = self.cluster, self._watcher.now_ms
         up = [node.node_id for node in cluster.controllers if node.state is State.RUNNING]
         majority = len(cluster.controllers) // 2 + 1
-        # Some majority whose members all hear each other, in good weather.
+        # There is a majority whose members all hear each other over links without faults.
         connected = [one for one in up if sum(not self._faults.is_cut(one, other) for other in up) >= majority]
         healthy = len(connected) >= majority and cluster.network.quality.loss == 0
         self.judge.see(ControllersAlive(healthy and cluster.network.quality.most_s < 0.1, now_ms))

@@ -1,4 +1,4 @@
-"""Offsets and groups that nobody needs any more (KIP-211), and DeleteGroups, ListGroups, DescribeGroups."""
+"""Expiry of offsets and removal of groups (KIP-211), and DeleteGroups, ListGroups, DescribeGroups."""
 
 import pytest
 

@@ -255,7 +255,7 @@ cdef class NativePlane:
         self.publish("versions", <void **> &self.plane.versions, &owner.answers if owner is not None else NULL, owner)
 
     def collect(self) -> int:
-        """Frees replaced values that no processor can be reading any more; returns how many are left."""
+        """Frees replaced values that no processor can be reading; returns how many are left."""
         left = []
         for owner, turns in self.retired:
             if any(turn & 1 and load64(self.turns[i]) == turn for i, turn in enumerate(turns)):

@@ -70,7 +70,8 @@ class IsrChange:
         self._records.append(record)
         self._changed.add(topic.partition_rows[index])
         if record.leader not in (leader, NO_LEADER_CHANGE):
-            # The new ISR completes a reassignment that drops this leader. It must read of that before it asks again.
+            # The new ISR completes a reassignment that removes this leader. The leader must read that in the metadata
+            # before it asks again.
             return _refused(index, ErrorCode.NEW_LEADER_ELECTED)
         return _accepted(_merged(was, record))
 
@@ -80,7 +81,7 @@ class IsrChange:
         return [_Member(each.broker_id, each.broker_epoch) for each in asked.new_isr_with_epochs]
 
     def _epoch_problem(self, leader: int, was: Partition, asked: Any) -> ErrorCode | None:
-        """A leader that is ahead knows of a newer controller."""
+        """A leader with a later epoch than ours has it from a newer controller."""
         if asked.leader_epoch > was.leader_epoch or asked.partition_epoch > was.partition_epoch:
             return ErrorCode.NOT_CONTROLLER
         if asked.leader_epoch < was.leader_epoch:

@@ -1,6 +1,6 @@
 """Deadlines that are postponed far more often than they pass.
 
-To postpone one costs an assignment: its entry stays in its place of the heap and moves only when its old time comes.
+Postponing one costs one assignment: its entry stays where it is in the heap, and moves only when its old time comes.
 The heap has one live entry for each deadline. A deadline that was cancelled or moved to an earlier time leaves a dead
 entry behind. When dead entries outnumber live ones, a sweep removes them.
 

@@ -1,4 +1,4 @@
-"""Facts about a cluster as plain data. The one who watches a cluster makes them; checkers take nothing else.
+"""Facts about a cluster as plain data. The watcher of a cluster makes them; checkers take nothing else.
 
 Nodes are ids, times are milliseconds of the world's own clock, offsets are of records. A `life` is one run of a node
 from its start to its end. An `Entry` is one batch of a log, named by the offset after its last record.
@@ -81,7 +81,7 @@ class OnDisk(NamedTuple):
 
 
 class VotersAre(NamedTuple):
-    """The nodes whose majority decides from now on; empty while that cannot be said from outside."""
+    """The nodes whose majority decides from now on; empty while a watcher cannot know them."""
 
     nodes: frozenset[int]
 

@@ -101,7 +101,7 @@ class Replication:
         if place is not None:
             self._reply_fetch(parked, role, {"records": b"", **place})
             return True
-        # This comes first: the Fetch may commit a batch. Then the collected batches are appended and are part of the answer.
+        # This comes first: if the Fetch commits a batch, collected batches are appended, and the answer has them.
         self._note_progress(role, _fetching(request, asked), asked.fetch_offset)
         records: bytes | None = b""
         max_bytes = messages.bounded_bytes(request.max_bytes)

@@ -91,13 +91,24 @@ class NodeClient:
         that wait on it raise Disconnected. A caller that is cancelled harms nobody; its answer is dropped.
         """
         limit_s = (self._limits.request_timeout_ms if timeout_ms is None else timeout_ms) / 1000
+        return await self._ask(lambda connection: connection.request(message, version, limit_s), limit_s)
+
+    async def exchange(self, api_key: int, version: int, body: bytes) -> memoryview:
+        """The body of the answer to an encoded request. Raises as `request` does."""
+        limit_s = self._limits.request_timeout_ms / 1000
+        answer: memoryview = await self._ask(
+            lambda connection: connection.exchange(api_key, version, body, limit_s), limit_s
+        )
+        return answer
+
+    async def _ask(self, begin: Callable[[_Connection], Awaitable[Any]], limit_s: float) -> Any:
         connection = self._connection
         self._unanswered += 1
         try:
             if connection is None or connection.lost:
                 async with asyncio.timeout(limit_s):
                     connection = await self._connected()
-            return await connection.request(message, version, limit_s)
+            return await begin(connection)
         finally:
             self._unanswered -= 1
 
@@ -185,11 +196,15 @@ class NodeClient:
 
 
 class _Waiting:
-    """A request without its answer. `frame` is None once it is on the wire."""
+    """A request without its answer. `frame` is None once it is on the wire. `is_encoded`: the caller decodes the
+    answer."""
 
-    __slots__ = ("api_key", "deadline", "frame", "future", "version")
+    __slots__ = ("api_key", "deadline", "frame", "future", "is_encoded", "version")
 
-    def __init__(self, future: asyncio.Future[Any], api_key: int, version: int, deadline: float) -> None:
+    def __init__(
+        self, future: asyncio.Future[Any], api_key: int, version: int, deadline: float, *, is_encoded: bool
+    ) -> None:
+        self.is_encoded = is_encoded
         self.future = future
         self.api_key = api_key
         self.version = version
@@ -233,14 +248,28 @@ class _Connection(asyncio.Protocol):
     def request(self, message: Any, version: int | None, limit_s: float) -> asyncio.Future[Any]:
         """Raises UnsupportedVersionError; the future raises as `NodeClient.request` does."""
         chosen = self._choose(message.API_KEY) if version is None else version
+        correlation_id = self._next_id()
+        frame = apis.encode_request(chosen, correlation_id, self._client_id, message)
+        return self._send(correlation_id, frame, message.API_KEY, chosen, limit_s, is_encoded=False)
+
+    def exchange(self, api_key: int, version: int, body: bytes, limit_s: float) -> asyncio.Future[Any]:
+        """As `request`, with an encoded body; so is the answer."""
+        correlation_id = self._next_id()
+        frame = apis.request_prefix(api_key, version, correlation_id, self._client_id) + body
+        return self._send(correlation_id, frame, api_key, version, limit_s, is_encoded=True)
+
+    def _next_id(self) -> int:
+        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        return self._correlation_id
+
+    def _send(
+        self, correlation_id: int, frame: bytes, api_key: int, version: int, limit_s: float, *, is_encoded: bool
+    ) -> asyncio.Future[Any]:
         if self.lost or self._transport is None:
             raise Disconnected("the connection is gone")
-        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
-        correlation_id = self._correlation_id
-        frame = apis.encode_request(chosen, correlation_id, self._client_id, message)
         future: asyncio.Future[Any] = self._loop.create_future()
         deadline = self._loop.time() + limit_s
-        waiting = _Waiting(future, message.API_KEY, chosen, deadline)
+        waiting = _Waiting(future, api_key, version, deadline, is_encoded=is_encoded)
         if len(self._waiting) < self._limits.max_in_flight and not self._queue:
             self._waiting[correlation_id] = waiting
             self._transport.writelines((len(frame).to_bytes(_PREFIX_BYTES, "big"), frame))
@@ -373,11 +402,13 @@ class _Connection(asyncio.Protocol):
 
 
 def _decode(waiting: _Waiting, frame: bytes) -> Any:
-    response = apis.response_class(waiting.api_key)
     header_version = apis.api(waiting.api_key).response_header_version(waiting.version)
-    if waiting.api_key == ApiKey.API_VERSIONS and frame[4:6] == b"\0\x23":
-        return response.decode(memoryview(frame)[4:], 0)  # a refusal comes in version 0
     at = 4
     if header_version:
         _, at = message_class("ResponseHeader").decode_prefix(frame, header_version)
+    if waiting.is_encoded:
+        return memoryview(frame)[at:]
+    response = apis.response_class(waiting.api_key)
+    if waiting.api_key == ApiKey.API_VERSIONS and frame[4:6] == b"\0\x23":
+        return response.decode(memoryview(frame)[4:], 0)  # a refusal comes in version 0
     return response.decode(memoryview(frame)[at:], waiting.version)

@@ -242,7 +242,12 @@ def decode_request(header: RequestHeader, frame: bytes | bytearray | memoryview)
 
 def encode_request(version: int, correlation_id: int, client_id: str | None, body: Message) -> bytes:
     """A request's frame without its size, for the API that `body` belongs to."""
-    known = api(body.API_KEY)
+    return body.encode(version, request_prefix(body.API_KEY, version, correlation_id, client_id))
+
+
+def request_prefix(key: int, version: int, correlation_id: int, client_id: str | None) -> bytes:
+    """The bytes before a request's body."""
+    known = api(key)
     header = messages.RequestHeader(
         request_api_key=known.key, request_api_version=version, correlation_id=correlation_id, client_id=client_id
     )
@@ -250,7 +255,8 @@ def encode_request(version: int, correlation_id: int, client_id: str | None, bod
     # A header without client id has no place for one; nobody misses it.
     if header_version == 0:
         header.client_id = ""
-    return body.encode(version, header.encode(header_version))
+    made: bytes = header.encode(header_version)
+    return made
 
 
 def encode_response(key: int, version: int, correlation_id: int, body: Message) -> bytes:

@@ -1,0 +1,1 @@
+"""The follower's side of replication: the fetches from other brokers, what they append and what they truncate."""

@@ -1,0 +1,11 @@
+"""The answers to a fetcher's requests. Contract in followed.pxd."""
+
+from libc.stddef cimport size_t
+from libc.stdint cimport int16_t, uint8_t
+
+from kafkacore._fast.follow.followed cimport Fetcher
+
+# Takes the body of the answer to the request under way. 0; or a fault (schema.pxd): the answer cannot be read, and the
+# driver ends the connection and calls `fetcher_failed`. `error` gets the answer's own error code, after which the next
+# request begins a new session.
+cdef int fetcher_absorb(Fetcher *f, const uint8_t *body, size_t size, int16_t *error) noexcept nogil

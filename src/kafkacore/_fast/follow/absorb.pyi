@@ -1,0 +1,1 @@
+"""The answers to a fetcher. Native code only."""

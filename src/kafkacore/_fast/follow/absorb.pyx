@@ -1,0 +1,195 @@
+"""Answers and what they change, as absorb.pxd says (AbstractFetcherThread.processFetchRequest, FetchSessionHandler)."""
+
+from libc.stddef cimport size_t
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
+from libc.string cimport memcmp
+
+from kafkacore._fast.base.cursor cimport Reader, reader_init
+from kafkacore._fast.base.error_codes cimport (
+    FENCED_LEADER_EPOCH, FETCH_SESSION_ID_NOT_FOUND, INCONSISTENT_TOPIC_ID, NOT_LEADER_OR_FOLLOWER,
+    OFFSET_OUT_OF_RANGE, UNKNOWN_LEADER_EPOCH, UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION,
+)
+from kafkacore._fast.follow.cut cimport cut_begin
+from kafkacore._fast.follow.followed cimport (
+    ASK_END, ASK_FETCH, ASK_NOTHING, BEFELL_CUT, BEFELL_CUT_TO_END, BEFELL_FENCED, BEFELL_REFUSED,
+    BEFELL_RESTART, CUT_ALL, CUT_END, FOLLOW_ASKS_END, FOLLOW_ASKS_START, FOLLOW_FETCHES, Followed, Link, befell,
+    fetcher_find, followed_delay, followed_fail, followed_is_in_session, followed_set, link_add, of_line,
+)
+from kafkacore._fast.follow.local cimport local_divergence, local_position
+from kafkacore._fast.follow.take cimport take_records
+from kafkacore._fast.schema.view cimport Arena, arena_free, arena_init, view_read
+from kafkacore._fast.schema.wire cimport (
+    FetchableTopicResponse, FetchResponse, ListOffsetsPartitionResponse, ListOffsetsResponse,
+    ListOffsetsTopicResponse, PartitionData, fetch_response_program, list_offsets_response_program,
+)
+
+cdef enum:
+    ARENA_BYTES = 1 << 28      # of an answer's partitions: two million of them
+    LAST_EPOCH = 0x7FFFFFFF
+
+
+# --- the session ---
+
+cdef void session_goes_on(Fetcher *f, int16_t error, int32_t session_id) noexcept nogil:
+    """After an answer: what the next request says of the session (FetchSessionHandler.handleResponse)."""
+    if error != 0:
+        f.session_id = 0 if error == FETCH_SESSION_ID_NOT_FOUND else f.session_id
+        f.session_epoch = 0
+    elif session_id == 0:
+        f.session_id = f.session_epoch = 0  # the leader keeps no session for us: full fetches
+    else:
+        f.session_id = session_id
+        f.session_epoch = 1 if f.session_epoch == LAST_EPOCH else f.session_epoch + 1
+
+
+# --- a partition of a Fetch ---
+
+cdef bint is_as_asked(const Followed *each) noexcept nogil:
+    """Whether the answer is to the position from which the partition fetches now. It is not when the partition was
+    truncated, got a new leader epoch, or was stopped and followed again since."""
+    return (each.state == FOLLOW_FETCHES and followed_is_in_session(each)
+            and each.sent.end_offset == each.at.end_offset and each.sent.last_epoch == each.at.last_epoch
+            and each.sent.leader_epoch == each.at.leader_epoch)
+
+
+cdef void take_divergence(Followed *each, const PartitionData *data) noexcept nogil:
+    """The leader does not have our last epoch, or only a part of it. High watermark and log start wait for the next
+    answer."""
+    cdef int64_t cut_to = local_divergence(each.partition, data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
+    befell(each, BEFELL_CUT, each.at.end_offset, cut_to)
+    cut_begin(each, CUT_END, cut_to)
+
+
+cdef void take_refusal(Followed *each, int16_t error) noexcept nogil:
+    if error == OFFSET_OUT_OF_RANGE:
+        followed_set(each, FOLLOW_ASKS_END)
+    elif error == FENCED_LEADER_EPOCH:
+        # The new role is on its way to this broker.
+        followed_fail(each, BEFELL_FENCED, each.at.leader_epoch)
+    else:
+        if error not in (UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID,
+                         INCONSISTENT_TOPIC_ID):
+            befell(each, BEFELL_REFUSED, error, 0)
+        followed_delay(each)
+
+
+cdef void take_partition(Followed *each, const PartitionData *data) noexcept nogil:
+    if data.error_code != 0:
+        take_refusal(each, data.error_code)
+    elif data.diverging_epoch.epoch >= 0:
+        take_divergence(each, data)
+    else:
+        take_records(each, data.records.data, <size_t> max(data.records.size, 0), data.high_watermark,
+                     data.log_start_offset)
+        if data.records.size > 0:
+            link_add(&each.fetcher.all, &each.in_all)  # others come first in the next full fetch
+
+
+cdef int absorb_fetch(Fetcher *f, Reader *reader, Arena *arena, int16_t *error) noexcept nogil:
+    cdef FetchResponse answer
+    cdef FetchableTopicResponse *topics
+    cdef PartitionData *partitions
+    cdef Followed *each
+    cdef int32_t t, i
+    cdef int fault = view_read(fetch_response_program(f.fetch_version), reader, &answer, arena)
+    if fault != 0:
+        return fault
+    error[0] = answer.error_code
+    topics = <FetchableTopicResponse *> answer.responses.items
+    if answer.error_code == 0:
+        for t in range(answer.responses.count):
+            partitions = <PartitionData *> topics[t].partitions.items
+            for i in range(topics[t].partitions.count):
+                each = fetcher_find(f, topics[t].topic_id, partitions[i].partition_index)
+                if each != NULL and is_as_asked(each):
+                    take_partition(each, &partitions[i])
+    session_goes_on(f, answer.error_code, answer.session_id)
+    return 0
+
+
+# --- ListOffsets ---
+
+cdef void take_end(Followed *each, int64_t leader_end) noexcept nogil:
+    local_position(each.partition, &each.at)
+    if leader_end < each.at.end_offset:
+        # Only an unclean election, or a leader that lost its disk, brings a follower's end past the leader's.
+        befell(each, BEFELL_CUT_TO_END, each.at.end_offset, leader_end)
+        cut_begin(each, CUT_END, leader_end)
+    else:
+        each.leader_end = leader_end
+        followed_set(each, FOLLOW_ASKS_START)
+
+
+cdef void take_start(Followed *each, int64_t leader_start) noexcept nogil:
+    local_position(each.partition, &each.at)
+    if leader_start > each.at.end_offset:
+        befell(each, BEFELL_RESTART, each.at.end_offset, leader_start)
+        cut_begin(each, CUT_ALL, leader_start)
+    else:
+        # The leader's log has the offset now. Without the delay a leader that keeps refusing it would be asked without
+        # a pause.
+        each.lag = max(each.leader_end - each.at.end_offset, 0)
+        followed_delay(each)
+
+
+cdef Followed *find_asking(Link *asks, const ListOffsetsTopicResponse *topic, int32_t index) noexcept nogil:
+    """One of those that asked first: no more than one request names."""
+    cdef Link *link = asks.next
+    cdef Followed *each
+    while link != asks:
+        each = of_line(link)
+        if (each.partition.index == index and each.partition.topic_size == topic.name.size
+                and memcmp(each.partition.topic, topic.name.data, topic.name.size) == 0):
+            return each
+        link = link.next
+    return NULL
+
+
+cdef int absorb_offsets(Fetcher *f, int asked, Reader *reader, Arena *arena) noexcept nogil:
+    cdef ListOffsetsResponse answer
+    cdef ListOffsetsTopicResponse *topics
+    cdef ListOffsetsPartitionResponse *partitions
+    cdef Link *asks = &f.asks_end if asked == ASK_END else &f.asks_start
+    cdef Followed *each
+    cdef int32_t t, i
+    cdef int fault = view_read(list_offsets_response_program(f.offsets_version), reader, &answer, arena)
+    if fault != 0:
+        return fault
+    topics = <ListOffsetsTopicResponse *> answer.topics.items
+    for t in range(answer.topics.count):
+        partitions = <ListOffsetsPartitionResponse *> topics[t].partitions.items
+        for i in range(topics[t].partitions.count):
+            each = find_asking(asks, &topics[t], partitions[i].partition_index)
+            if each == NULL:
+                continue
+            if partitions[i].error_code != 0:
+                take_refusal(each, partitions[i].error_code)
+                if each.state == FOLLOW_ASKS_END:
+                    followed_delay(each)  # OFFSET_OUT_OF_RANGE is no answer to this question
+            elif partitions[i].offset < 0:
+                followed_delay(each)
+            elif asked == ASK_END:
+                take_end(each, partitions[i].offset)
+            else:
+                take_start(each, partitions[i].offset)
+    # Those that the answer leaves out.
+    while asks.next != asks and of_line(asks.next).is_asked:
+        followed_delay(of_line(asks.next))
+    return 0
+
+
+cdef int fetcher_absorb(Fetcher *f, const uint8_t *body, size_t size, int16_t *error) noexcept nogil:
+    cdef Arena arena
+    cdef Reader reader
+    cdef int asked = f.under_way
+    cdef int fault = 0
+    error[0] = 0
+    f.under_way = ASK_NOTHING
+    arena_init(&arena, ARENA_BYTES)
+    reader_init(&reader, body, size)
+    if asked == ASK_FETCH:
+        fault = absorb_fetch(f, &reader, &arena, error)
+    elif asked != ASK_NOTHING:
+        fault = absorb_offsets(f, asked, &reader, &arena)
+    arena_free(&arena)
+    return fault

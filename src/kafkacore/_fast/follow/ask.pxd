@@ -1,0 +1,18 @@
+"""The requests of a fetcher. Contract in followed.pxd."""
+
+from libc.stdint cimport int16_t, int32_t
+
+from kafkacore._fast.base.cursor cimport Writer
+from kafkacore._fast.follow.followed cimport Fetcher
+
+# The versions of Fetch that name topics by id (KIP-516), and those of ListOffsets with leader epochs. Every node of
+# KRaft since 3.1 speaks some of them.
+cdef enum:
+    LEAST_FETCH = 13
+    MOST_FETCH = 18
+    LEAST_LIST_OFFSETS = 4
+    MOST_LIST_OFFSETS = 11
+
+# Writes the body of the next request, and notes that it is under way: ASK_FETCH, ASK_END or ASK_START. ASK_NOTHING:
+# there is none now, or one is under way. -ENOMEM.
+cdef int fetcher_ask(Fetcher *f, Writer *out) noexcept nogil

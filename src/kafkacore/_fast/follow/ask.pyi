@@ -1,0 +1,1 @@
+"""The requests of a fetcher. Native code only."""

@@ -1,0 +1,214 @@
+"""The next request of a fetcher, as ask.pxd says (RemoteLeaderEndPoint.buildFetch, FetchSessionHandler)."""
+
+from libc.errno cimport ENOMEM
+from libc.stdint cimport int32_t
+from libc.string cimport memcmp, memcpy
+
+from kafkacore._fast.base.atomics cimport add64
+from kafkacore._fast.follow.followed cimport (
+    ASK_END, ASK_FETCH, ASK_NOTHING, ASK_START, FOLLOW_FETCHES, FOLLOW_GONE, Followed, Link, fetcher_forget,
+    followed_is_in_session, link_remove, of_all, of_changed, of_line,
+)
+from kafkacore._fast.schema.view cimport Arena, arena_alloc, arena_free, arena_init, view_default, view_write
+from kafkacore._fast.schema.wire cimport (
+    FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, ListOffsetsPartition, ListOffsetsRequest,
+    ListOffsetsTopic, fetch_request_program, list_offsets_request_program,
+)
+
+cdef enum:
+    ARENA_BYTES = 1 << 30          # a partition takes 170 bytes of it; the partitions that are followed are its bound
+    REPLICA_STATE_SINCE = 15
+    LATEST = -1
+    EARLIEST = -2
+    OFFSETS_AT_ONCE = 64           # partitions of one ListOffsets
+    BUSY_WAIT_MS = 5               # while logs open, roll or are truncated, so that their partitions soon come back
+    OFFSETS_TIMEOUT_MS = 30000
+
+
+# --- Fetch ---
+
+ctypedef struct Draft:
+    FetchRequest body
+    FetchTopic *topics
+    FetchPartition *partitions
+    ForgottenTopic *forgotten
+    int32_t *indexes
+    int32_t named
+    int32_t dropped
+
+
+cdef bint draft_begin(Fetcher *f, Draft *draft, Arena *arena, int32_t most) noexcept nogil:
+    draft.named = draft.dropped = 0
+    view_default(fetch_request_program(f.fetch_version), &draft.body)
+    draft.body.max_wait_ms = min(BUSY_WAIT_MS, f.limits.max_wait_ms) if f.busy else f.limits.max_wait_ms
+    draft.body.min_bytes = f.limits.min_bytes
+    draft.body.max_bytes = f.limits.response_max_bytes
+    draft.body.session_id = f.session_id
+    draft.body.session_epoch = f.session_epoch
+    if f.fetch_version >= REPLICA_STATE_SINCE:
+        draft.body.replica_state.replica_id = f.limits.node_id
+        draft.body.replica_state.replica_epoch = f.broker_epoch
+    else:
+        draft.body.replica_id = f.limits.node_id
+    draft.topics = <FetchTopic *> arena_alloc(arena, most * sizeof(FetchTopic))
+    draft.partitions = <FetchPartition *> arena_alloc(arena, most * sizeof(FetchPartition))
+    draft.forgotten = <ForgottenTopic *> arena_alloc(arena, most * sizeof(ForgottenTopic))
+    draft.indexes = <int32_t *> arena_alloc(arena, most * sizeof(int32_t))
+    draft.body.topics.items = draft.topics
+    draft.body.forgotten_topics_data.items = draft.forgotten
+    return most == 0 or draft.indexes != NULL
+
+
+cdef void name(Draft *draft, Followed *each) noexcept nogil:
+    """Adds the partition. Consecutive ones of a topic share an entry."""
+    cdef Fetcher *f = each.fetcher
+    cdef FetchTopic *topic = NULL
+    cdef FetchPartition *asked = &draft.partitions[draft.named]
+    if draft.body.topics.count:
+        topic = &draft.topics[draft.body.topics.count - 1]
+    if topic == NULL or memcmp(topic.topic_id, each.partition.topic_id, 16) != 0:
+        topic = &draft.topics[draft.body.topics.count]
+        draft.body.topics.count += 1
+        memcpy(topic.topic_id, each.partition.topic_id, 16)
+        topic.partitions.items = asked
+    topic.partitions.count += 1
+    draft.named += 1
+    asked.partition = each.partition.index
+    asked.current_leader_epoch = each.at.leader_epoch
+    asked.fetch_offset = each.at.end_offset
+    asked.last_fetched_epoch = each.at.last_epoch
+    asked.log_start_offset = each.at.log_start_offset
+    asked.partition_max_bytes = f.limits.max_bytes
+    asked.high_watermark = 0x7FFFFFFFFFFFFFFF
+    if not followed_is_in_session(each):
+        each.sent_in = f.session_number
+        f.session_size += 1
+    each.sent = each.at
+
+
+cdef void drop(Draft *draft, Followed *each) noexcept nogil:
+    cdef ForgottenTopic *topic = NULL
+    cdef int32_t *index = &draft.indexes[draft.dropped]
+    if draft.body.forgotten_topics_data.count:
+        topic = &draft.forgotten[draft.body.forgotten_topics_data.count - 1]
+    if topic == NULL or memcmp(topic.topic_id, each.partition.topic_id, 16) != 0:
+        topic = &draft.forgotten[draft.body.forgotten_topics_data.count]
+        draft.body.forgotten_topics_data.count += 1
+        memcpy(topic.topic_id, each.partition.topic_id, 16)
+        topic.partitions.items = index
+    topic.partitions.count += 1
+    draft.dropped += 1
+    index[0] = each.partition.index
+    each.sent_in = 0
+    each.fetcher.session_size -= 1
+
+
+cdef bint is_news(const Followed *each) noexcept nogil:
+    return (each.sent.end_offset != each.at.end_offset or each.sent.last_epoch != each.at.last_epoch
+            or each.sent.leader_epoch != each.at.leader_epoch
+            or each.sent.log_start_offset != each.at.log_start_offset)
+
+
+cdef int32_t count_changed(Fetcher *f) noexcept nogil:
+    cdef int32_t count = 0
+    cdef Link *link = f.changed.next
+    while link != &f.changed:
+        count += 1
+        link = link.next
+    return count
+
+
+cdef void draft_changes(Fetcher *f, Draft *draft) noexcept nogil:
+    """Tells the session what it does not know yet. In a request that begins one, `draft_all` names the rest."""
+    cdef Followed *each
+    while f.changed.next != &f.changed:
+        each = of_changed(f.changed.next)
+        link_remove(&each.in_changed)
+        if each.state != FOLLOW_FETCHES and followed_is_in_session(each):
+            drop(draft, each)
+        elif each.state == FOLLOW_FETCHES and f.session_epoch and (not followed_is_in_session(each) or is_news(each)):
+            name(draft, each)
+        if each.state == FOLLOW_GONE and not each.job_is_out:
+            fetcher_forget(each)
+
+
+cdef void draft_all(Fetcher *f, Draft *draft) noexcept nogil:
+    cdef Link *link = f.all.next
+    cdef Followed *each
+    while link != &f.all:
+        each = of_all(link)
+        link = link.next
+        if each.state == FOLLOW_FETCHES:
+            name(draft, each)
+
+
+cdef int ask_fetch(Fetcher *f, Writer *out, Arena *arena) noexcept nogil:
+    cdef Draft draft
+    cdef int gap_count
+    f.was_full = f.session_epoch == 0
+    if f.was_full:
+        f.session_number += 1
+        f.session_size = 0
+    if not draft_begin(f, &draft, arena, f.count if f.was_full else count_changed(f)):
+        return -ENOMEM
+    draft_changes(f, &draft)
+    if f.was_full:
+        draft_all(f, &draft)
+        if draft.named == 0:
+            return ASK_NOTHING
+    elif f.session_size == 0 and draft.dropped == 0:
+        return ASK_NOTHING
+    view_write(fetch_request_program(f.fetch_version), &draft.body, out, NULL, 0, &gap_count)
+    return -ENOMEM if out.bad else ASK_FETCH
+
+
+# --- ListOffsets ---
+
+cdef int ask_offsets(Fetcher *f, Link *asks, int32_t timestamp, Writer *out, Arena *arena) noexcept nogil:
+    cdef ListOffsetsRequest body
+    cdef ListOffsetsTopic *topics = <ListOffsetsTopic *> arena_alloc(arena, OFFSETS_AT_ONCE * sizeof(ListOffsetsTopic))
+    cdef ListOffsetsPartition *asked
+    cdef Followed *each
+    cdef Link *link = asks.next
+    cdef int gap_count
+    asked = <ListOffsetsPartition *> arena_alloc(arena, OFFSETS_AT_ONCE * sizeof(ListOffsetsPartition))
+    if topics == NULL or asked == NULL:
+        return -ENOMEM
+    view_default(list_offsets_request_program(f.offsets_version), &body)
+    body.replica_id = f.limits.node_id
+    body.timeout_ms = OFFSETS_TIMEOUT_MS
+    body.topics.items = topics
+    while link != asks and body.topics.count < OFFSETS_AT_ONCE:
+        each = of_line(link)
+        link = link.next
+        each.is_asked = True
+        # A topic for each partition: few ask at the same time.
+        topics[body.topics.count].name.data = <const unsigned char *> each.partition.topic
+        topics[body.topics.count].name.size = each.partition.topic_size
+        topics[body.topics.count].partitions.items = &asked[body.topics.count]
+        topics[body.topics.count].partitions.count = 1
+        asked[body.topics.count].partition_index = each.partition.index
+        asked[body.topics.count].current_leader_epoch = each.at.leader_epoch
+        asked[body.topics.count].timestamp = timestamp
+        body.topics.count += 1
+    view_write(list_offsets_request_program(f.offsets_version), &body, out, NULL, 0, &gap_count)
+    return -ENOMEM if out.bad else (ASK_END if timestamp == LATEST else ASK_START)
+
+
+cdef int fetcher_ask(Fetcher *f, Writer *out) noexcept nogil:
+    cdef Arena arena
+    cdef int asked
+    if f.under_way != ASK_NOTHING:
+        return ASK_NOTHING
+    arena_init(&arena, ARENA_BYTES)
+    if f.asks_end.next != &f.asks_end:
+        asked = ask_offsets(f, &f.asks_end, LATEST, out, &arena)
+    elif f.asks_start.next != &f.asks_start:
+        asked = ask_offsets(f, &f.asks_start, EARLIEST, out, &arena)
+    else:
+        asked = ask_fetch(f, out, &arena)
+    arena_free(&arena)
+    if asked > ASK_NOTHING:
+        f.under_way = asked
+        add64(&f.counts.requests, 1)
+    return asked

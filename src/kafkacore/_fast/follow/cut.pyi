@@ -1,0 +1,1 @@
+"""Truncations of a fetcher. Native code only."""

@@ -1,0 +1,155 @@
+"""The life of a fetcher, as fetcher.pxd says."""
+
+from libc.errno cimport ENOMEM
+from libc.stdint cimport int16_t, int32_t, int64_t
+from libc.stdlib cimport calloc, free
+
+from kafkacore._fast.base.atomics cimport store32, store64
+from kafkacore._fast.follow.cut cimport cut_or_go_on, cut_woken
+from kafkacore._fast.follow.followed cimport (
+    ASK_NOTHING, FOLLOW_BLOCKED, FOLLOW_CUTS, FOLLOW_FAILED, FOLLOW_GONE, Followed, Link, fetcher_add, fetcher_find,
+    fetcher_forget, followed_drop_kept, followed_go_on, followed_is_in_session, followed_set, link_init, of_all,
+    of_line,
+)
+from kafkacore._fast.follow.take cimport take_kept
+from kafkacore._fast.log.partition cimport partition_unwait
+from kafkacore._fast.wait.mail cimport inbox_init_in
+from kafkacore._fast.wait.park cimport Parked
+
+
+cdef Fetcher *fetcher_new(const FetcherLimits *limits, Inbox *inbox, Agenda *agenda, int *error) noexcept nogil:
+    cdef Fetcher *f = <Fetcher *> calloc(1, sizeof(Fetcher))
+    error[0] = -ENOMEM
+    if f == NULL:
+        return NULL
+    f.inbox = inbox
+    if inbox == NULL:
+        f.inbox = &f.own_inbox
+        error[0] = inbox_init_in(f.inbox, agenda)
+        if error[0] < 0:
+            free(f)
+            return NULL
+    f.refs = 1
+    f.limits = limits[0]
+    f.broker_epoch = -1
+    f.on_ready = take_kept
+    f.session_number = 1
+    link_init(&f.all)
+    link_init(&f.changed)
+    link_init(&f.delayed)
+    link_init(&f.asks_end)
+    link_init(&f.asks_start)
+    error[0] = 0
+    return f
+
+
+# --- partitions ---
+
+cdef void resume(Parked *parked, int why) noexcept nogil:
+    """The log is ready for the append or the truncation that it blocked."""
+    cdef Followed *each = <Followed *> parked
+    if each.state == FOLLOW_BLOCKED:
+        take_kept(each)
+    elif each.state == FOLLOW_CUTS:
+        cut_woken(each)
+
+
+cdef void let_go(Followed *each) noexcept nogil:
+    """Drops the records and the truncation that wait for the log."""
+    partition_unwait(each.partition, &each.waiter)
+    followed_drop_kept(each)
+
+
+cdef Followed *take_over(Fetcher *f, Followed *before, Partition *p) noexcept nogil:
+    """The partition has another log now: it was removed from this broker and came back. The session still knows the
+    partition."""
+    cdef Followed *each
+    let_go(before)
+    followed_set(before, FOLLOW_GONE)
+    fetcher_forget(before)
+    each = fetcher_add(f, p)
+    if each != NULL:
+        each.sent = before.sent
+        each.sent_in = before.sent_in
+    return each
+
+
+cdef int fetcher_follow(Fetcher *f, Partition *p, int32_t leader_epoch) noexcept nogil:
+    cdef Followed *each = fetcher_find(f, p.topic_id, p.index)
+    if each == NULL:
+        each = fetcher_add(f, p)
+    elif each.partition != p:
+        each = take_over(f, each, p)
+    elif each.at.leader_epoch == leader_epoch and each.state != FOLLOW_FAILED and each.state != FOLLOW_GONE:
+        return 0
+    else:
+        let_go(each)
+    if each == NULL:
+        return -ENOMEM
+    each.parked.resume = resume
+    each.at.leader_epoch = leader_epoch
+    each.lag = -1
+    cut_or_go_on(each)
+    return 0
+
+
+cdef void stop(Followed *each) noexcept nogil:
+    let_go(each)
+    followed_set(each, FOLLOW_GONE)
+    if not followed_is_in_session(each) and not each.job_is_out:
+        fetcher_forget(each)
+
+
+cdef void fetcher_stop(Fetcher *f, Partition *p) noexcept nogil:
+    cdef Followed *each = fetcher_find(f, p.topic_id, p.index)
+    if each != NULL and each.partition == p and each.state != FOLLOW_GONE:
+        stop(each)
+
+
+cdef void fetcher_stop_all(Fetcher *f) noexcept nogil:
+    cdef Link *link = f.all.next
+    cdef Followed *each
+    f.session_number += 1
+    while link != &f.all:
+        each = of_all(link)
+        link = link.next
+        stop(each)
+    f.session_id = f.session_epoch = f.session_size = 0
+
+
+# --- connection and time ---
+
+cdef void fetcher_connected(Fetcher *f, int16_t fetch_version, int16_t offsets_version) noexcept nogil:
+    f.fetch_version = fetch_version
+    f.offsets_version = offsets_version
+
+
+cdef void fetcher_failed(Fetcher *f) noexcept nogil:
+    f.under_way = ASK_NOTHING
+    f.session_epoch = 0  # with the old id: the leader drops that session
+
+
+cdef int64_t fetcher_advance(Fetcher *f, int64_t now_ms) noexcept nogil:
+    cdef Followed *each
+    f.now_ms = now_ms
+    while f.delayed.next != &f.delayed:
+        each = of_line(f.delayed.next)
+        if each.due_ms > now_ms:
+            return each.due_ms
+        followed_go_on(each)
+    return -1
+
+
+cdef void fetcher_count(Fetcher *f) noexcept nogil:
+    cdef Link *link = f.all.next
+    cdef Followed *each
+    cdef int64_t most = 0
+    cdef int32_t failed = 0
+    while link != &f.all:
+        each = of_all(link)
+        link = link.next
+        most = max(most, each.lag)
+        failed += each.state == FOLLOW_FAILED
+    store64(&f.counts.most_lag, most)
+    store32(&f.counts.partitions, f.count)
+    store32(&f.counts.failed, failed)

@@ -1,0 +1,210 @@
+"""Python's face of a fetcher: it drives the real world's first slice and the simulated world."""
+
+cimport cython
+
+from libc.stdint cimport int16_t, int32_t, int64_t
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from kafkacore._fast.base.atomics cimport load64
+from kafkacore._fast.base.cursor cimport Writer, writer_free, writer_init
+from kafkacore._fast.follow.absorb cimport fetcher_absorb
+from kafkacore._fast.follow.ask cimport (
+    LEAST_FETCH, LEAST_LIST_OFFSETS, MOST_FETCH, MOST_LIST_OFFSETS, fetcher_ask,
+)
+from kafkacore._fast.follow.fetcher cimport (
+    fetcher_advance, fetcher_connected, fetcher_count, fetcher_failed, fetcher_follow, fetcher_new, fetcher_stop,
+    fetcher_stop_all,
+)
+from kafkacore._fast.follow.followed cimport (
+    ASK_FETCH, ASK_NOTHING, Event, Fetcher, FetcherLimits, Followed, fetcher_find, fetcher_release,
+)
+from kafkacore._fast.log.partition cimport partition_release
+from kafkacore._fast.log.partition_handle cimport PartitionHandle
+from kafkacore._fast.wait.mail cimport inbox_awake, inbox_deliver, inbox_may_sleep, inbox_silence
+from kafkacore._fast.world.environment cimport Environment
+
+from typing import NamedTuple
+
+from kafkacore._fast.base.errors import ProtocolError
+
+FETCH_VERSIONS = (LEAST_FETCH, MOST_FETCH)
+LIST_OFFSETS_VERSIONS = (LEAST_LIST_OFFSETS, MOST_LIST_OFFSETS)
+STATES = ("fetches", "delayed", "blocked", "cuts", "asks-end", "asks-start", "failed", "gone")
+EVENTS = ("cut", "cut-to-end", "restart", "corrupt", "newer-epoch", "fenced", "failed", "refused")
+
+cdef enum:
+    FETCH_KEY = 1
+    LIST_OFFSETS_KEY = 2
+    MOST_REQUEST_BYTES = 100 << 20
+
+
+class FetcherEvent(NamedTuple):
+    kind: str
+    topic: str
+    partition: int
+    first: int
+    second: int
+
+
+class FetcherCounts(NamedTuple):
+    requests: int
+    bytes: int
+    most_lag: int
+    partitions: int
+    failed: int
+
+
+@cython.no_gc  # it is part of no cycle, and its directories must outlive its partitions
+cdef class FetcherHandle:
+    """Owns one Fetcher. `fileno` becomes readable when `deliver` has something to do."""
+    cdef Fetcher *fetcher
+    cdef Environment environment  # keeps what the world's bells are part of
+    cdef set directories          # of all partitions so far: a native count does not keep them
+
+    def __cinit__(self, Environment environment not None, int32_t node_id, *, int32_t max_wait_ms=500,
+                  int32_t min_bytes=1, int32_t response_max_bytes=10485760, int32_t max_bytes=1048576,
+                  int32_t backoff_ms=1000):
+        cdef FetcherLimits limits
+        cdef int error
+        self.environment = environment
+        self.directories = set()
+        limits.node_id = node_id
+        limits.max_wait_ms = max_wait_ms
+        limits.min_bytes = min_bytes
+        limits.response_max_bytes = response_max_bytes
+        limits.max_bytes = max_bytes
+        limits.backoff_ms = backoff_ms
+        self.fetcher = fetcher_new(&limits, NULL, environment.env.agenda, &error)
+        if self.fetcher == NULL:
+            raise OSError(-error, "no file descriptor is left for an inbox; raise the limit of open files")
+        inbox_may_sleep(self.fetcher.inbox)
+
+    def __dealloc__(self):
+        if self.fetcher != NULL:
+            self.stop_all()
+            with nogil:
+                fetcher_release(self.fetcher)
+
+    def fileno(self):
+        return self.fetcher.inbox.eventfd
+
+    def deliver(self):
+        """Takes what the I/O threads report. Afterwards `fileno` signals the next report."""
+        with nogil:
+            inbox_awake(self.fetcher.inbox)
+            inbox_silence(self.fetcher.inbox)
+            while True:
+                inbox_deliver(self.fetcher.inbox)
+                if inbox_may_sleep(self.fetcher.inbox):
+                    break
+
+    # --- partitions ---
+
+    def follow(self, PartitionHandle partition not None, int32_t leader_epoch):
+        cdef int error
+        self.directories.add(partition.directory)
+        with nogil:
+            error = fetcher_follow(self.fetcher, partition.partition, leader_epoch)
+        if error < 0:
+            raise MemoryError
+
+    def stop(self, PartitionHandle partition not None):
+        with nogil:
+            fetcher_stop(self.fetcher, partition.partition)
+
+    def stop_all(self):
+        with nogil:
+            fetcher_stop_all(self.fetcher)
+
+    def state(self, PartitionHandle partition not None):
+        cdef Followed *each = fetcher_find(self.fetcher, partition.partition.topic_id, partition.partition.index)
+        return STATES[each.state] if each != NULL else None
+
+    def lag(self, PartitionHandle partition not None):
+        cdef Followed *each = fetcher_find(self.fetcher, partition.partition.topic_id, partition.partition.index)
+        return each.lag if each != NULL else -1
+
+    @property
+    def partitions(self):
+        return self.fetcher.count
+
+    @property
+    def jobs(self):
+        return self.fetcher.jobs_out
+
+    @property
+    def session(self):
+        return self.fetcher.session_id, self.fetcher.session_epoch, self.fetcher.session_size
+
+    # --- requests and answers ---
+
+    def connected(self, int16_t fetch_version, int16_t list_offsets_version, int64_t broker_epoch):
+        if not (LEAST_FETCH <= fetch_version <= MOST_FETCH
+                and LEAST_LIST_OFFSETS <= list_offsets_version <= MOST_LIST_OFFSETS):
+            raise ValueError(f"Fetch {fetch_version} or ListOffsets {list_offsets_version} is not spoken here")
+        self.fetcher.broker_epoch = broker_epoch
+        with nogil:
+            fetcher_connected(self.fetcher, fetch_version, list_offsets_version)
+
+    def ask(self):
+        cdef Writer out
+        cdef int asked
+        writer_init(&out, MOST_REQUEST_BYTES)
+        try:
+            with nogil:
+                asked = fetcher_ask(self.fetcher, &out)
+            if asked < 0:
+                self.failed()
+                raise MemoryError
+            if asked == ASK_NOTHING:
+                return None
+            body = (<const char *> out.data)[:out.size]
+        finally:
+            writer_free(&out)
+        if asked == ASK_FETCH:
+            return FETCH_KEY, self.fetcher.fetch_version, body
+        return LIST_OFFSETS_KEY, self.fetcher.offsets_version, body
+
+    def absorb(self, body):
+        cdef Py_buffer view
+        cdef int16_t error
+        cdef int fault
+        PyObject_GetBuffer(body, &view, PyBUF_SIMPLE)
+        with nogil:
+            fault = fetcher_absorb(self.fetcher, <const unsigned char *> view.buf, view.len, &error)
+        PyBuffer_Release(&view)
+        if fault:
+            raise ProtocolError(f"an answer to a follower's request cannot be read: fault {fault}")
+        return error
+
+    def failed(self):
+        with nogil:
+            fetcher_failed(self.fetcher)
+
+    def advance(self, int64_t now_ms):
+        cdef int64_t due_ms
+        with nogil:
+            due_ms = fetcher_advance(self.fetcher, now_ms)
+        return due_ms
+
+    # --- reports ---
+
+    def events(self):
+        cdef Event *event
+        cdef int32_t i
+        found = []
+        for i in range(self.fetcher.event_count):
+            event = &self.fetcher.events[i]
+            topic = event.partition.topic[:event.partition.topic_size].decode()
+            found.append(FetcherEvent(EVENTS[event.kind], topic, event.partition.index, event.first, event.second))
+            with nogil:
+                partition_release(event.partition)
+        self.fetcher.event_count = 0
+        return found
+
+    def counts(self):
+        with nogil:
+            fetcher_count(self.fetcher)
+        return FetcherCounts(load64(&self.fetcher.counts.requests), load64(&self.fetcher.counts.bytes),
+                             load64(&self.fetcher.counts.most_lag), self.fetcher.counts.partitions,
+                             self.fetcher.counts.failed)

@@ -1,0 +1,1 @@
+"""The work of a fetcher on the logs of this broker. Native code only."""

@@ -1,0 +1,142 @@
+"""A fetcher's work on this broker's logs, as local.pxd says."""
+
+from libc.stddef cimport size_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+from kafkacore._fast.base.atomics cimport load32
+from kafkacore._fast.base.error_codes cimport FENCED_LEADER_EPOCH, RECORD_LIST_TOO_LARGE
+from kafkacore._fast.base.sync cimport mutex_lock, mutex_unlock
+from kafkacore._fast.log.append cimport AppendInfo
+from kafkacore._fast.log.epochs cimport epochs_end, epochs_latest
+from kafkacore._fast.log.log cimport LOG_CLOSED, LOG_FAILED, log_dir
+from kafkacore._fast.follow.followed cimport CUT_ALL, CUT_END
+from kafkacore._fast.log.partition cimport partition_append_as_follower
+from kafkacore._fast.wait.park cimport WAKE_READY, WakeList, wake_all
+from kafkacore._fast.log.truncate cimport log_truncate_to, log_truncate_fully
+from kafkacore._fast.log.delete cimport log_advance_start
+from kafkacore._fast.log.partition cimport partition_advance, ROLE_FOLLOWER
+from kafkacore._fast.log.epochs cimport epochs_truncate_end
+
+
+cdef int partition_follower_error(const Partition *p, int32_t leader_epoch) noexcept nogil:
+    return 0 if p.role == ROLE_FOLLOWER and p.leader_epoch == leader_epoch else FENCED_LEADER_EPOCH
+
+
+cdef int partition_truncate_as_follower(Partition *p, int64_t offset, int32_t leader_epoch,
+                                        Waiter *blocked) noexcept nogil:
+    cdef int error
+    mutex_lock(&p.log.lock)
+    error = partition_follower_error(p, leader_epoch)
+    if error == 0 and offset >= p.log.end_offset:
+        epochs_truncate_end(&p.log, p.log.end_offset)
+    mutex_unlock(&p.log.lock)
+    return error or log_truncate_to(&p.log, offset, blocked)
+
+
+cdef int partition_restart_as_follower(Partition *p, int64_t offset, int32_t leader_epoch,
+                                       Waiter *blocked) noexcept nogil:
+    return log_truncate_fully(&p.log, offset, blocked)
+
+
+cdef int partition_note_leader(Partition *p, int32_t leader_epoch, int64_t high_watermark, int64_t log_start_offset,
+                               bint *start_is_behind, WakeList *wakes) noexcept nogil:
+    cdef int error
+    mutex_lock(&p.log.lock)
+    error = partition_follower_error(p, leader_epoch)
+    wakes.count = 0
+    wakes.why = WAKE_READY
+    if error == 0:
+        p.high_watermark = high_watermark
+        partition_advance(p, wakes)
+        start_is_behind[0] = log_start_offset > p.log.log_start_offset
+    mutex_unlock(&p.log.lock)
+    return error
+
+
+cdef int partition_delete_as_follower(Partition *p, int64_t log_start_offset, int32_t leader_epoch) noexcept nogil:
+    return log_advance_start(&p.log, log_start_offset)
+from kafkacore._fast.record.record cimport BATCH_OK, BatchHeader, last_offset, parse_header
+
+
+cdef void local_position(Partition *p, Position *out) noexcept nogil:
+    mutex_lock(&p.log.lock)
+    out.end_offset = p.log.end_offset
+    out.log_start_offset = p.log.log_start_offset
+    out.last_epoch = epochs_latest(&p.log)
+    mutex_unlock(&p.log.lock)
+
+
+cdef bint local_has_failed(Partition *p) noexcept nogil:
+    cdef bint failed
+    mutex_lock(&p.log.lock)
+    failed = p.log.state == LOG_FAILED or p.log.state == LOG_CLOSED
+    mutex_unlock(&p.log.lock)
+    return failed or load32(&log_dir(&p.log).offline) != 0
+
+
+cdef bint local_follows(Partition *p, int32_t leader_epoch) noexcept nogil:
+    cdef bint follows
+    mutex_lock(&p.log.lock)
+    follows = partition_follower_error(p, leader_epoch) == 0
+    mutex_unlock(&p.log.lock)
+    return follows
+
+
+cdef int local_append(Partition *p, const uint8_t *data, size_t size, int32_t leader_epoch, Waiter *blocked,
+                      Appended *appended) noexcept nogil:
+    cdef BatchHeader header
+    cdef AppendInfo info
+    cdef WakeList wakes
+    cdef int error = partition_append_as_follower(p, data, size, leader_epoch, blocked, &info, &wakes)
+    wake_all(&wakes)
+    if error == RECORD_LIST_TOO_LARGE and parse_header(data, size, &header) == BATCH_OK:
+        # The leader's segments may be larger than the configuration lets them be now. The other batches are fetched
+        # again.
+        size = <size_t> header.size_bytes
+        error = partition_append_as_follower(p, data, size, leader_epoch, blocked, &info, &wakes)
+        wake_all(&wakes)
+    appended.first_offset = info.first_offset
+    appended.last_offset = info.last_offset
+    appended.bytes = size if error == 0 and info.last_offset >= 0 else 0
+    return error
+
+
+cdef bint local_begins_within(Partition *p, const uint8_t *data, size_t size, int64_t *base_offset) noexcept nogil:
+    cdef BatchHeader header
+    cdef Position at
+    if parse_header(data, size, &header) != BATCH_OK:
+        return False
+    local_position(p, &at)
+    base_offset[0] = header.base_offset
+    return (at.end_offset == at.log_start_offset
+            and header.base_offset < at.end_offset <= last_offset(&header))
+
+
+cdef int local_note_leader(Partition *p, int32_t leader_epoch, int64_t high_watermark, int64_t log_start_offset,
+                           bint *start_is_behind) noexcept nogil:
+    cdef WakeList wakes
+    cdef int error = partition_note_leader(p, leader_epoch, high_watermark, log_start_offset, start_is_behind, &wakes)
+    wake_all(&wakes)
+    return error
+
+
+cdef int64_t local_divergence(Partition *p, int32_t epoch, int64_t end_offset) noexcept nogil:
+    cdef int64_t own_end, log_end
+    cdef int32_t own_epoch
+    mutex_lock(&p.log.lock)
+    epochs_end(&p.log, epoch, &own_epoch, &own_end)
+    log_end = p.log.end_offset
+    mutex_unlock(&p.log.lock)
+    if own_epoch == epoch:
+        return min(own_end, end_offset, log_end)
+    # Without that epoch here, the end of the largest one below it is next to be compared with the leader's log. Without
+    # any below it, only the leader's end is known.
+    return min(own_end if own_end >= 0 else end_offset, log_end)
+
+
+cdef int local_cut(Partition *p, int what, int64_t offset, int32_t leader_epoch, Waiter *blocked) noexcept nogil:
+    if what == CUT_END:
+        return partition_truncate_as_follower(p, offset, leader_epoch, blocked)
+    if what == CUT_ALL:
+        return partition_restart_as_follower(p, offset, leader_epoch, blocked)
+    return partition_delete_as_follower(p, offset, leader_epoch)

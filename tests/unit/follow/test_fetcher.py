@@ -1,0 +1,553 @@
+"""A follower asks, appends and truncates, beside a leader with real logs."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from followed_leader import FOLLOWER, Replicas, batch, values
+from kafkacore._fast.base.errors import ProtocolError
+from kafkacore._fast.follow import followed
+from kafkacore._fast.log import partition
+from kafkacore._fast.log.producer_states import producer_states
+from kafkacore.protocol.apis import ApiKey
+from kafkacore.protocol.errors import ErrorCode
+
+
+@pytest.fixture(autouse=True)
+def everything_is_given_back() -> Iterator[None]:
+    gc.collect()
+    before = followed.live_count(), partition.live_count()
+    yield
+    gc.collect()
+    assert (followed.live_count(), partition.live_count()) == before
+
+
+@pytest.fixture
+def replicas(tmp_path: Path) -> Iterator[Replicas]:
+    made = Replicas(tmp_path)
+    yield made
+    made.close()
+
+
+def named(request: Any) -> dict[int, int]:
+    """The fetch offset of each partition that a request names."""
+    return {each.partition: each.fetch_offset for topic in request.topics for each in topic.partitions}
+
+
+def forgotten(request: Any) -> list[int]:
+    return [index for topic in request.forgotten_topics_data for index in topic.partitions]
+
+
+# --- fetches ---
+
+
+def test_follower_has_the_leaders_records_when_it_has_fetched(replicas: Replicas) -> None:
+    theirs, ours = replicas.pair()
+    theirs.append(batch(b"first"))
+    replicas.leader.lead(theirs, 6)
+    theirs.append(batch(b"second"))
+    replicas.follow(ours, 6)
+    replicas.catch_up((theirs, ours))
+    assert values(ours) == values(theirs)
+    assert [epoch for _, epoch, _ in values(ours)] == [5, 5, 6, 6]
+    assert ours.leader_epochs() == theirs.leader_epochs()
+    assert ours.high_watermark == theirs.high_watermark == 4
+    assert replicas.fetcher.lag(ours) == 0
+    assert replicas.fetcher.counts().bytes == ours.size_bytes
+
+
+def test_request_names_replica_and_broker_epoch_when_its_version_has_both(replicas: Replicas) -> None:
+    replicas.pair()
+    replicas.step()
+    request = replicas.leader.seen[0]
+    assert (request.replica_id, request.replica_state.replica_id, request.replica_state.replica_epoch) == (-1, 2, 77)
+    assert (request.max_wait_ms, request.min_bytes, request.max_bytes) == (500, 1, 10485760)
+    replicas.fetcher.connected(14, 11, 77)
+    replicas.step()
+    assert replicas.leader.seen[1].replica_id == FOLLOWER
+
+
+def test_session_hears_only_of_changes_when_it_goes_on(replicas: Replicas) -> None:
+    pairs = [replicas.pair(index) for index in range(3)]
+    replicas.step()
+    assert named(replicas.leader.seen[-1]) == {0: 0, 1: 0, 2: 0}
+    pairs[1][0].append(batch())
+    replicas.catch_up(pairs[1])
+    replicas.step()
+    replicas.step()
+    assert named(replicas.leader.seen[-2]) == {1: 2}
+    assert named(replicas.leader.seen[-1]) == {}
+    replicas.fetcher.stop(pairs[0][1])
+    replicas.step()
+    assert (named(replicas.leader.seen[-1]), forgotten(replicas.leader.seen[-1])) == ({}, [0])
+    assert replicas.fetcher.state(pairs[0][1]) is None
+
+
+def test_session_begins_anew_when_the_leader_has_lost_it(replicas: Replicas) -> None:
+    theirs, ours = replicas.pair()
+    replicas.step()
+    replicas.leader.session = {}
+    asked = replicas.fetcher.ask()
+    assert asked is not None
+    assert replicas.fetcher.absorb(replicas.leader.answer(*asked)) == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    theirs.append(batch())
+    replicas.catch_up((theirs, ours))
+    assert replicas.leader.seen[2].session_epoch == 0
+    assert named(replicas.leader.seen[2]) == {0: 0}
+
+
+def test_session_is_closed_and_begins_anew_when_an_answer_did_not_come(replicas: Replicas) -> None:
+    theirs, ours = replicas.pair()
+    replicas.step()
+    session_id = replicas.fetcher.session[0]
+    assert replicas.fetcher.ask() is not None
+    assert replicas.fetcher.ask() is None, "one request is under way at a time"
+    replicas.fetcher.failed()
+    theirs.append(batch())
+    replicas.catch_up((theirs, ours))
+    request = replicas.leader.seen[1]
+    assert (request.session_id, request.session_epoch, named(request)) == (session_id, 0, {0: 0})
+
+
+def test_follower_goes_on_with_full_fetches_when_the_leader_keeps_no_session(replicas: Replicas) -> None:
+    replicas.leader.keeps_sessions = False
+    pairs = [replicas.pair(index) for index in range(2)]
+    for theirs, _ in pairs:
+        theirs.append(batch())
+    replicas.catch_up(*pairs)
+    replicas.step()
+    assert replicas.leader.seen[-1].session_epoch == 0
+    assert named(replicas.leader.seen[-1]) == {0: 2, 1: 2}
+
+
+def test_nothing_is_asked_when_no_partition_is_followed(replicas: Replicas) -> None:
+    assert replicas.fetcher.ask() is None
+    _, ours = replicas.pair()
+    replicas.step()
+    replicas.fetcher.stop(ours)
+    assert replicas.step(), "the session forgets the partition"
+    assert not replicas.step()
+
+
+def test_other_partitions_are_fetched_when_the_log_of_one_opens(replicas: Replicas) -> None:
+    (theirs, ours), (more, also_ours) = replicas.pair(0), replicas.pair(1)
+    theirs.append(batch())
+    replicas.step()
+    assert replicas.fetcher.state(ours) == "blocked"
+    replicas.step()
+    request = replicas.leader.seen[-1]
+    assert forgotten(request) == [0]
+    assert request.max_wait_ms < 500, "the opened log must not wait until this request comes back"
+    replicas.until((ours, "fetches"))
+    assert values(ours) == values(theirs), "the records that came are appended, not fetched again"
+    more.append(batch())
+    replicas.catch_up((theirs, ours), (more, also_ours))
+    assert named(replicas.leader.seen[2]) == {0: 2}
+
+
+def test_records_go_on_when_the_log_rolls(tmp_path: Path) -> None:
+    replicas = Replicas(tmp_path, segment_bytes=1000, max_bytes=900)
+    pair = theirs, ours = replicas.pair()
+    for number in range(20):
+        theirs.append(batch(b"%d" % number * 100))
+    replicas.catch_up(pair)
+    assert values(ours) == values(theirs)
+    assert len(ours.segments()) > 3
+
+
+def test_batches_come_one_by_one_when_a_fetch_holds_more_than_a_segment_may(tmp_path: Path) -> None:
+    replicas = Replicas(tmp_path, segment_bytes=2000)
+    pair = theirs, ours = replicas.pair()
+    ours.configure(type(ours.settings)(segment_bytes=400))
+    for number in range(4):
+        theirs.append(batch(b"%d" % number * 80))
+    replicas.catch_up(pair)
+    assert values(ours) == values(theirs)
+
+
+def test_log_start_follows_the_leaders_when_it_has_deleted_records(replicas: Replicas) -> None:
+    pair = theirs, ours = replicas.pair()
+    for _ in range(3):
+        theirs.append(batch())
+    replicas.catch_up(pair)
+    replicas.step()
+    theirs.delete_records(3)
+    replicas.step()
+    replicas.until((ours, "fetches"))
+    assert ours.log_start_offset == 3
+    replicas.step()
+    (told,) = replicas.leader.seen[-1].topics[0].partitions
+    assert told.log_start_offset == 3, "the leader learns how far its followers have deleted"
+
+
+def test_log_begins_with_the_whole_batch_when_the_leaders_start_lies_within_it(replicas: Replicas) -> None:
+    pair = theirs, ours = replicas.pair()
+    theirs.append(batch(count=4))
+    theirs.delete_records(2)
+    theirs.append(batch())
+    # Its log has begun anew at the leader's start, which is not where the batch begins.
+    ours.truncate_fully(2)
+    replicas.fetcher.stop(ours)
+    replicas.fetcher.follow(ours, 5)
+    replicas.catch_up(pair)
+    assert values(ours) == values(theirs)
+    replicas.step()
+    replicas.until((ours, "fetches"))
+    assert ours.log_start_offset == 2
+
+
+# --- truncations ---
+
+
+def diverged(replicas: Replicas) -> tuple[Any, Any]:
+    """Both have epoch 5 up to offset 4. Ours went on in epoch 5, theirs in epoch 7."""
+    theirs, ours = replicas.log(ours=False), replicas.log(ours=True)
+    for log in (theirs, ours):
+        log.become_leader(9, 5, 5)
+        log.append(batch(b"same", 4))
+    ours.append(batch(b"lost", 3))
+    replicas.leader.lead(theirs, 7)
+    theirs.append(batch(b"kept", 2))
+    return theirs, ours
+
+
+def test_follower_cuts_its_log_when_it_diverges_from_the_leaders(replicas: Replicas) -> None:
+    pair = theirs, ours = diverged(replicas)
+    replicas.follow(ours, 7)
+    replicas.catch_up(pair)
+    replicas.step()
+    replicas.catch_up(pair)
+    assert values(ours) == values(theirs)
+    assert ours.leader_epochs() == theirs.leader_epochs()
+    assert [(each.kind, each.first, each.second) for each in replicas.fetcher.events()] == [("cut", 7, 4)]
+
+
+def test_follower_cuts_step_by_step_when_it_has_several_epochs_that_the_leader_lacks(replicas: Replicas) -> None:
+    pair = theirs, ours = diverged(replicas)
+    ours.become_leader(9, 6, 6)
+    ours.append(batch(b"lost too"))
+    replicas.follow(ours, 7)
+    replicas.catch_up(pair)
+    for _ in range(4):
+        replicas.step()
+        replicas.catch_up(pair)
+    assert values(ours) == values(theirs)
+
+
+def test_epoch_without_records_goes_when_the_leader_does_not_have_it(replicas: Replicas) -> None:
+    pair = theirs, ours = replicas.log(ours=False), replicas.log(ours=True)
+    for log in pair:
+        log.become_leader(9, 5, 5)
+        log.append(batch())
+    ours.become_leader(9, 6, 6)  # elected, and deposed before it appended anything
+    replicas.leader.lead(theirs, 7)
+    replicas.follow(ours, 7)
+    replicas.step()
+    replicas.until((ours, "fetches"))
+    assert ours.leader_epochs() == [(5, 0)]
+    theirs.append(batch())
+    replicas.catch_up(pair)
+    assert values(ours) == values(theirs)
+
+
+def test_high_watermark_waits_for_the_next_answer_when_this_one_truncates(replicas: Replicas) -> None:
+    _theirs, ours = diverged(replicas)
+    replicas.follow(ours, 7)
+    before = ours.high_watermark
+    replicas.leader.change = lambda answer: setattr(answer.responses[0].partitions[0], "high_watermark", 1)
+    replicas.step()
+    replicas.until((ours, "fetches"))
+    assert before == 7
+    assert ours.high_watermark == ours.end_offset == 4
+
+
+def test_log_is_cut_at_its_high_watermark_when_it_has_no_epoch(replicas: Replicas) -> None:
+    pair = theirs, ours = replicas.log(ours=False), replicas.log(ours=True)
+    ours.become_follower(1, 3, 3)
+    first = batch(b"agreed", 3, partition_leader_epoch=-1)
+    assert not ours.append_as_follower(first, 3).error
+    assert not ours.append_as_follower(batch(b"lost", 2, base_offset=3, partition_leader_epoch=-1), 3).error
+    ours.restore_high_watermark(3)
+    theirs.become_follower(1, 3, 3)
+    theirs.append_as_follower(first, 3)
+    replicas.leader.lead(theirs, 7)
+    theirs.append(batch(b"kept"))
+    replicas.follow(ours, 7)
+    replicas.until((ours, "fetches"))
+    assert ours.end_offset == 3
+    replicas.catch_up(pair)
+    assert [value for *_, value in values(ours)] == [b"agreed"] * 3 + [b"kept"] * 2
+
+
+def test_end_past_the_leaders_is_cut_when_the_leader_says_that_it_is_out_of_range(replicas: Replicas) -> None:
+    pair = theirs, ours = replicas.pair()
+    theirs.append(batch())
+    replicas.catch_up(pair)
+    assert not ours.append_as_follower(batch(b"past", base_offset=2, partition_leader_epoch=5), 5).error
+    replicas.follow(ours, 6)
+    replicas.leader.lead(theirs, 6)
+    key = theirs.topic_id, theirs.index
+    replicas.leader.errors[key] = ErrorCode.OFFSET_OUT_OF_RANGE
+    replicas.step()
+    assert replicas.fetcher.state(ours) == "asks-end"
+    assert ours.end_offset == 4, "nothing goes before the leader has named its end"
+    del replicas.leader.errors[key]
+    replicas.step()
+    assert replicas.leader.seen[-1].API_KEY == ApiKey.LIST_OFFSETS
+    assert replicas.leader.seen[-1].replica_id == FOLLOWER
+    replicas.until((ours, "fetches"))
+    assert values(ours) == values(theirs)
+    assert replicas.fetcher.events()[-1][:1] == ("cut-to-end",)
+
+
+def test_log_begins_anew_when_its_end_is_below_the_leaders_start(replicas: Replicas) -> None:
+    pair = theirs, ours = replicas.pair()
+    theirs.append(batch(producer_id=4, producer_epoch=0, base_sequence=0))
+    replicas.catch_up(pair)
+    assert [each.producer_id for each in producer_states(ours)] == [4]
+    for _ in range(4):
+        theirs.append(batch())
+    theirs.delete_records(6)
+    replicas.step()
+    assert replicas.fetcher.state(ours) == "asks-end"
+    replicas.step()
+    assert replicas.fetcher.state(ours) == "asks-start"
+    replicas.step()
+    replicas.until((ours, "fetches"))
+    assert (ours.log_start_offset, ours.end_offset, ours.leader_epochs()) == (6, 6, [])
+    assert producer_states(ours) == []
+    replicas.catch_up(pair)
+    assert values(ours) == values(theirs)
+
+
+def test_follower_waits_and_fetches_again_when_its_offset_is_in_the_leaders_log_after_all(replicas: Replicas) -> None:
+    pair = theirs, ours = replicas.pair()
+    key = theirs.topic_id, theirs.index
+    replicas.leader.errors[key] = ErrorCode.OFFSET_OUT_OF_RANGE
+    replicas.step()
+    del replicas.leader.errors[key]
+    theirs.append(batch())
+    replicas.step()
+    replicas.step()
+    assert replicas.fetcher.state(ours) == "delayed"
+    replicas.pass_time(1000)
+    replicas.catch_up(pair)
+    assert values(ours) == values(theirs)
+
+
+def test_partition_waits_when_list_offsets_leaves_it_out(replicas: Replicas) -> None:
+    theirs, ours = replicas.pair()
+    replicas.leader.errors[theirs.topic_id, 0] = ErrorCode.OFFSET_OUT_OF_RANGE
+    replicas.step()
+    replicas.leader.change = lambda answer: answer.topics.clear()
+    replicas.step()
+    assert replicas.fetcher.state(ours) == "delayed"
+
+
+# --- what is refused ---
+
+
+def test_batch_is_refused_when_its_epoch_is_above_the_leaders(replicas: Replicas) -> None:
+    theirs, ours = replicas.pair()
+    theirs.append(batch(b"good"))
+
+    def add_newer(answer: Any) -> None:
+        data = answer.responses[0].partitions[0]
+        data.records = bytes(data.records or b"") + batch(b"bad", base_offset=2, partition_leader_epoch=6)
+
+    replicas.leader.change = add_newer
+    replicas.catch_up((theirs, ours))
+    assert values(ours) == values(theirs), "the batch before it counts"
+    replicas.step()
+    assert replicas.fetcher.state(ours) == "delayed"
+    assert values(ours) == values(theirs)
+    assert replicas.fetcher.events() == [("newer-epoch", "orders", 0, 2, 5)]
+
+
+def test_records_are_fetched_again_when_their_checksum_is_wrong(replicas: Replicas) -> None:
+    pair = theirs, ours = replicas.pair()
+    other = more, also_ours = replicas.pair(1)
+    theirs.append(batch())
+    more.append(batch())
+
+    def damage(answer: Any) -> None:
+        data = next(p for topic in answer.responses for p in topic.partitions if p.partition_index == 0)
+        data.records = data.records[:-1] + bytes([data.records[-1] ^ 1])
+
+    replicas.leader.change = damage
+    replicas.step()
+    replicas.until((also_ours, "fetches"))
+    assert (replicas.fetcher.state(ours), ours.end_offset) == ("delayed", 0)
+    assert replicas.fetcher.events()[0].kind == "corrupt"
+    replicas.leader.change = lambda answer: None
+    replicas.catch_up(other)
+    assert ours.end_offset == 0, "it waits for replica.fetch.backoff.ms"
+    assert replicas.pass_time(999) == 1000
+    replicas.pass_time(1)
+    replicas.catch_up(pair, other)
+    assert values(ours) == values(theirs)
+
+
+def test_answer_changes_nothing_when_a_newer_epoch_came_meanwhile(replicas: Replicas) -> None:
+    theirs, ours = replicas.pair()
+    theirs.append(batch())
+    asked = replicas.fetcher.ask()
+    assert asked is not None
+    late = replicas.leader.answer(*asked)
+    replicas.follow(ours, 6)
+    replicas.fetcher.absorb(late)
+    assert ours.end_offset == 0
+    assert replicas.fetcher.state(ours) == "fetches"
+    replicas.leader.lead(theirs, 6)
+    replicas.catch_up((theirs, ours))
+
+
+def test_answer_changes_nothing_when_the_log_was_cut_meanwhile(replicas: Replicas) -> None:
+    pair = theirs, ours = replicas.pair()
+    theirs.append(batch())
+    replicas.catch_up(pair)
+    theirs.append(batch())
+    asked = replicas.fetcher.ask()
+    assert asked is not None
+    late = replicas.leader.answer(*asked)
+    ours.truncate_to(0)
+    replicas.fetcher.absorb(late)
+    assert ours.end_offset == 0, "records at offset 2 would leave a hole"
+    replicas.catch_up(pair)
+    assert values(ours) == values(theirs)
+
+
+def test_answer_changes_nothing_when_the_partition_was_stopped_meanwhile(replicas: Replicas) -> None:
+    theirs, ours = replicas.pair()
+    theirs.append(batch())
+    asked = replicas.fetcher.ask()
+    assert asked is not None
+    late = replicas.leader.answer(*asked)
+    replicas.fetcher.stop(ours)
+    ours.become_leader(FOLLOWER, 6, 6)
+    replicas.fetcher.absorb(late)
+    assert ours.end_offset == 0
+
+
+def test_partition_fails_until_its_next_role_when_the_leader_has_a_newer_epoch(replicas: Replicas) -> None:
+    pair = theirs, ours = replicas.pair()
+    replicas.leader.lead(theirs, 6)
+    replicas.step()
+    assert replicas.fetcher.state(ours) == "failed"
+    assert replicas.fetcher.counts().failed == 1
+    assert replicas.pass_time(100_000) == -1, "only a new role helps"
+    replicas.follow(ours, 6)
+    theirs.append(batch())
+    replicas.catch_up(pair)
+
+
+@pytest.mark.parametrize(
+    ("error", "is_told"),
+    [
+        (ErrorCode.UNKNOWN_LEADER_EPOCH, False),
+        (ErrorCode.NOT_LEADER_OR_FOLLOWER, False),
+        (ErrorCode.UNKNOWN_TOPIC_ID, False),
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, False),
+        (ErrorCode.KAFKA_STORAGE_ERROR, True),
+        (ErrorCode.UNKNOWN_SERVER_ERROR, True),
+    ],
+)
+def test_partition_waits_for_its_backoff_when_the_leader_refuses_it(
+    replicas: Replicas, error: ErrorCode, is_told: bool
+) -> None:
+    pair = theirs, ours = replicas.pair()
+    other = replicas.pair(1)
+    replicas.leader.errors[theirs.topic_id, 0] = error
+    replicas.step()
+    assert replicas.fetcher.state(ours) == "delayed"
+    assert bool(replicas.fetcher.events()) == is_told
+    replicas.leader.errors.clear()
+    theirs.append(batch())
+    other[0].append(batch())
+    replicas.catch_up(other)
+    assert ours.end_offset == 0
+    replicas.pass_time(1000)
+    replicas.catch_up(pair)
+
+
+def test_answer_is_refused_when_it_cannot_be_read(replicas: Replicas) -> None:
+    pair = theirs, _ = replicas.pair()
+    theirs.append(batch())
+    asked = replicas.fetcher.ask()
+    assert asked is not None
+    with pytest.raises(ProtocolError):
+        replicas.fetcher.absorb(replicas.leader.answer(*asked)[:-3])
+    replicas.fetcher.failed()
+    replicas.catch_up(pair)
+
+
+def test_partition_fails_when_its_disk_is_gone(replicas: Replicas) -> None:
+    theirs, ours = replicas.pair()
+    theirs.append(batch())
+    replicas.catch_up((theirs, ours))
+    ours.fail(5)
+    theirs.append(batch())
+    replicas.step()
+    assert replicas.fetcher.state(ours) == "failed"
+    assert replicas.fetcher.events()[0].kind == "failed"
+
+
+# --- roles ---
+
+
+def test_truncation_ends_and_nothing_more_is_appended_when_the_partition_is_stopped_in_it(replicas: Replicas) -> None:
+    _, ours = diverged(replicas)
+    replicas.follow(ours, 7)
+    replicas.step()
+    assert replicas.fetcher.state(ours) == "cuts"
+    replicas.fetcher.stop(ours)
+    while replicas.fetcher.jobs:
+        replicas.deliver()
+    replicas.step()
+    assert replicas.fetcher.state(ours) is None
+    assert ours.end_offset == 4
+
+
+def test_follower_begins_again_when_a_new_epoch_comes_in_a_truncation(replicas: Replicas) -> None:
+    pair = theirs, ours = diverged(replicas)
+    replicas.follow(ours, 7)
+    replicas.step()
+    assert replicas.fetcher.jobs == 1
+    replicas.leader.lead(theirs, 8)
+    replicas.follow(ours, 8)
+    replicas.until((ours, "fetches"))
+    replicas.catch_up(pair)
+    replicas.step()
+    replicas.catch_up(pair)
+    assert values(ours) == values(theirs)
+
+
+def test_kept_records_are_dropped_when_a_new_epoch_comes_before_the_log_is_open(replicas: Replicas) -> None:
+    theirs, ours = replicas.pair()
+    theirs.append(batch())
+    replicas.step()
+    assert replicas.fetcher.state(ours) == "blocked"
+    replicas.follow(ours, 6)
+    assert replicas.fetcher.state(ours) == "fetches"
+    assert ours.end_offset == 0
+    replicas.leader.lead(theirs, 6)
+    replicas.catch_up((theirs, ours))
+    assert values(ours) == values(theirs)
+
+
+def test_follower_takes_the_new_log_when_the_partition_came_back_to_this_broker(replicas: Replicas) -> None:
+    theirs, ours = replicas.pair()
+    replicas.step()
+    other = replicas.log(7, ours=True)
+    assert replicas.fetcher.state(other) is None
+    ours.close(gone=True)
+    again = replicas.log(ours=True)
+    replicas.follow(again, 5)
+    theirs.append(batch())
+    replicas.catch_up((theirs, again))
+    assert replicas.fetcher.session[2] == 1

@@ -177,17 +177,15 @@ class Story:
         if not live:
             return False
         broker = self.random.choice(live)
-        for _ in range(4):
-            offset = self.harness.controller.image.offset
-            for each in self._brokers(fenced=False):
-                if each.broker_id != broker.broker_id:
-                    await self.harness.heartbeat(each.broker_id, current_metadata_offset=offset)
-            answer = await self.harness.heartbeat(broker.broker_id, want_shut_down=True)
-            self.model.look()
-            if answer.should_shut_down:
-                self.clean[broker.broker_id] = broker.epoch
-                return True
-        return self.harness.controller.image.brokers[broker.broker_id].in_controlled_shutdown
+        answer = await self.harness.leaving(broker.broker_id)
+        self.model.look()
+        for each in self._brokers(fenced=False):
+            if each.broker_id != broker.broker_id:
+                await self.harness.heartbeat(each.broker_id)
+        assert (await answer).should_shut_down
+        self.model.look()
+        self.clean[broker.broker_id] = broker.epoch
+        return True
 
     async def report(self) -> bool:
         """A leader adds a replica that has caught up, drops one, or recovers."""

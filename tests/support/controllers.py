@@ -214,6 +214,12 @@ class Harness:
         request = BrokerHeartbeatRequest(broker_id=broker_id, **values)
         return await self.controller.heartbeat(Caller(), request)
 
+    async def leaving(self, broker_id: int, **values: Any) -> asyncio.Task[Any]:
+        """A heartbeat that asks to leave. Returns when the controller holds it, or has answered it."""
+        beat = asyncio.ensure_future(self.heartbeat(broker_id, want_shut_down=True, **values))
+        await self.until(lambda: beat.done() or broker_id in self.controller.held_heartbeats)
+        return beat
+
     def partition(self, topic: str, index: int) -> Any:
         image = self.controller.image
         return image.partition(image.topic(topic), index)

@@ -174,6 +174,11 @@ class MetadataImage(NamedTuple):
         broker = self.brokers.get(broker_id)
         return broker is not None and broker.active
 
+    @property
+    def somebody_leaves(self) -> bool:
+        """Whether a broker is in controlled shutdown and has not left yet."""
+        return any(each.in_controlled_shutdown and not each.fenced for each in self.brokers.values())
+
 
 EMPTY_IMAGE: Final = MetadataImage()
 

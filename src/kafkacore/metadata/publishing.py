@@ -26,11 +26,8 @@ class MetadataPublisher:
         self._unpublished = MetadataDelta()
         self._untold = False
         self._subscribers: list[Subscriber] = []
-
-    @property
-    def applied_offset(self) -> int:
-        """The offset of the last replayed record, published or not. Heartbeats carry it."""
-        return self._head.offset
+        # The offset of the last replayed record. All subscribers have the roots up to it; heartbeats carry it.
+        self.applied_offset = EMPTY_IMAGE.offset
 
     def subscribe(self, subscriber: Subscriber) -> None:
         """Calls subscribers for each published root, in the order of subscription, and at once if there is a root."""
@@ -55,6 +52,7 @@ class MetadataPublisher:
         self._head = image
         self._unpublished = MetadataDelta()
         self._publish(None)
+        self.applied_offset = image.offset
 
     def adopt(self, head: MetadataImage, delta: MetadataDelta | None) -> None:
         """Takes the next root from a controller of this process, instead of replaying its records: a root never
@@ -75,6 +73,7 @@ class MetadataPublisher:
             told = None if self._untold else self._unpublished
             self._untold, self._unpublished = False, MetadataDelta()
             self._publish(told)
+        self.applied_offset = head.offset
 
     def _publish(self, delta: MetadataDelta | None) -> None:
         self.image = self._head

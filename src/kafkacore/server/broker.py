@@ -377,11 +377,14 @@ class BrokerServer:
             self.plane.forget(changed)
 
     def _nudge(self, image: MetadataImage, delta: MetadataDelta | None) -> None:
-        """Sends the next heartbeat at once in three cases: the controller waits for this broker to catch up, it has
-        fenced this running broker, or it lets this running broker leave."""
+        """Sends the next heartbeat as soon as the root is applied in four cases: the controller waits for this broker
+        to catch up, it has fenced this running broker, it lets this running broker leave, or another broker leaves and
+        waits until this one leads in its place."""
         lifecycle = self.registrar.lifecycle
-        if lifecycle.state is not BrokerState.RUNNING or not image.is_active(lifecycle.node_id):
-            self.registrar.nudge()
+        waits_for_us = (delta is None or delta.brokers or delta.most_rows) and image.somebody_leaves
+        if waits_for_us or lifecycle.state is not BrokerState.RUNNING or not image.is_active(lifecycle.node_id):
+            # In the loop's next turn: the other subscribers have the root by then.
+            asyncio.get_running_loop().call_soon(self.registrar.nudge)
 
     def _publish_table(self, changed: list[Placed], gone: list[Uuid]) -> None:
         self._table = self._table.changed(changed, gone)

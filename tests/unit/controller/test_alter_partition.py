@@ -102,11 +102,12 @@ def test_replica_is_ineligible_when_it_is_fenced_or_leaving_or_unregistered(run,
         await harness.heartbeat(2, want_fence=True)
         assert await refusal(harness, asked(harness, [1, 2]), version=version) == "INELIGIBLE_REPLICA"
         await harness.heartbeat(2)
-        await harness.heartbeat(3, want_shut_down=True)
+        leaves = await harness.leaving(3)
         assert harness.controller.image.brokers[3].in_controlled_shutdown
         assert await refusal(harness, asked(harness, [1, 3]), version=version) == "INELIGIBLE_REPLICA"
         (result,) = await alter(harness, asked(harness, [1, 2]), version=version)
         assert result.error_code == 0
+        leaves.cancel()
 
     run(story)
 

@@ -119,7 +119,7 @@ def test_broker_that_did_not_ask_to_leave_leads_again_after_its_next_heartbeat(r
     async def story(harness: Any) -> None:
         await harness.brokers(1)
         await create(harness, "a", [1])
-        await harness.heartbeat(1, want_shut_down=True)  # not from the broker itself
+        assert (await harness.heartbeat(1, want_shut_down=True)).should_shut_down  # not from the broker itself
         assert leader(harness, "a") == -1
         told = await harness.heartbeat(1)
         assert (told.is_fenced, told.should_shut_down) == (False, False)
@@ -128,9 +128,8 @@ def test_broker_that_did_not_ask_to_leave_leads_again_after_its_next_heartbeat(r
         assert broker.active and broker.epoch == harness.epochs[1]
         assert [each.active for each in harness.applied.publisher.image.brokers.values()] == [True]
         # Its own shutdown works as usual.
-        assert not (await harness.heartbeat(1, want_shut_down=True)).should_shut_down
-        assert leader(harness, "a") == -1
         assert (await harness.heartbeat(1, want_shut_down=True)).should_shut_down
+        assert leader(harness, "a") == -1
 
     run(story)
 
@@ -139,19 +138,20 @@ def test_broker_leaves_only_after_others_have_read_of_its_own_shutdown(run: Any)
     async def story(harness: Any) -> None:
         await harness.brokers(1, 2)
         await create(harness, "a", [1, 2])
-        await harness.heartbeat(1, want_shut_down=True)  # not from the broker itself
+        guessed = await harness.leaving(1)  # not from the broker itself
         first = harness.controller.image.offset
         await harness.heartbeat(1)
         assert harness.controller.image.is_active(1)
+        assert not (await guessed).should_shut_down
         await create(harness, "b", [1, 2])
         await harness.heartbeat(2, current_metadata_offset=first)
-        assert not (await harness.heartbeat(1, want_shut_down=True)).should_shut_down
+        leaves = await harness.leaving(1)
         second = harness.controller.image.offset
         assert leader(harness, "b") == 2
         await harness.heartbeat(2, current_metadata_offset=second - 1)
-        assert not (await harness.heartbeat(1, want_shut_down=True)).should_shut_down
+        assert harness.controller.held_heartbeats == {1}
         await harness.heartbeat(2, current_metadata_offset=second)
-        assert (await harness.heartbeat(1, want_shut_down=True)).should_shut_down
+        assert (await leaves).should_shut_down
 
     run(story)
 
@@ -160,9 +160,9 @@ def test_broker_that_was_fenced_while_it_left_is_active_when_it_stays(run: Any) 
     async def story(harness: Any) -> None:
         await harness.brokers(1, 2)
         await create(harness, "a", [1, 2])
-        await harness.heartbeat(1, want_shut_down=True)
+        leaves = await harness.leaving(1)
         await harness.heartbeat(2)
-        assert (await harness.heartbeat(1, want_shut_down=True)).should_shut_down
+        assert (await leaves).should_shut_down
         assert harness.controller.image.brokers[1].fenced
         assert not (await harness.heartbeat(1)).is_fenced
         assert harness.controller.image.is_active(1)
@@ -177,16 +177,17 @@ def test_shutdown_does_not_outlive_its_broker_epoch(run: Any) -> None:
     async def story(harness: Any) -> None:
         await harness.brokers(1, 2)
         await create(harness, "a", [1, 2])
-        await harness.heartbeat(1, want_shut_down=True)
+        leaves = await harness.leaving(1)
         await harness.heartbeat(2)
-        assert (await harness.heartbeat(1, want_shut_down=True)).should_shut_down
+        assert (await leaves).should_shut_down
         await harness.register(1, incarnation=2, previous_broker_epoch=harness.epochs[1])
         broker = harness.controller.image.brokers[1]
         assert broker.fenced and not broker.in_controlled_shutdown
         assert not (await harness.heartbeat(1)).is_fenced
         assert harness.controller.image.is_active(1)
         await create(harness, "b", [1, 2])
-        first = await harness.heartbeat(1, want_shut_down=True)
-        assert not first.should_shut_down  # broker 2 has not read of the new leaders
+        leaves = await harness.leaving(1)
+        assert not leaves.done()  # broker 2 has not read of the new leaders
+        leaves.cancel()
 
     run(story)

@@ -265,9 +265,13 @@ def _next_state(
     if not request.want_shut_down:
         # The broker never asked to leave: another peer guessed its epoch, which is an offset.
         return State.FENCED if request.want_fence else State.UNFENCED
+    return State.SHUTDOWN_NOW if may_leave(image, liveness, broker) else State.CONTROLLED_SHUTDOWN
+
+
+def may_leave(image: MetadataImage, liveness: Liveness, broker: BrokerRegistration) -> bool:
+    """Whether a broker in controlled shutdown leads nothing, and the brokers that stay have read of the new leaders."""
     active = {each.broker_id for each in image.brokers.values() if each.active}
-    stays = _leads(image, broker) or not liveness.may_leave(broker.broker_id, active)
-    return State.CONTROLLED_SHUTDOWN if stays else State.SHUTDOWN_NOW
+    return liveness.may_leave(broker.broker_id, active) and not _leads(image, broker)
 
 
 def _leads(image: MetadataImage, broker: BrokerRegistration) -> bool:

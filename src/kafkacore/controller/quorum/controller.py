@@ -20,6 +20,7 @@ from kafkacore.controller import quorum as on_request
 from kafkacore.controller.quorum import activation, cluster
 from kafkacore.controller.quorum.counts import Counts
 from kafkacore.controller.quorum.decisions import Decision, Settings
+from kafkacore.controller.quorum.departures import Departures
 from kafkacore.controller.quorum.liveness import Liveness
 from kafkacore.controller.quorum.periodic_elections import PeriodicElections
 from kafkacore.metadata.delta import MetadataDelta
@@ -38,6 +39,7 @@ from kafkacore.raft.snapshotting import Contents
 LOG: Final = logging.getLogger("kafkacore.controller")
 
 MAX_RECORDS_PER_BATCH: Final = 10_000
+HOLDS_PER_SESSION: Final = 4
 MAX_WAITING: Final = 10_000  # answers that wait for a commit; further requests get REQUEST_TIMED_OUT
 
 
@@ -102,6 +104,7 @@ class QuorumController:
         self._writer: RecordWriter | None = None
         self._active_epoch = -1
         self._liveness = Liveness(settings.config.broker_session_timeout_ms)
+        self._departures = Departures()
         self._elections = PeriodicElections(settings.config, now_ms())
         self._last_append_ms = 0
         self.counts = Counts()
@@ -116,6 +119,11 @@ class QuorumController:
     def head_offset(self) -> int:
         """The last record that was applied; on the active controller it may not be committed yet."""
         return self._head.offset
+
+    @property
+    def held_heartbeats(self) -> frozenset[int]:
+        """The brokers in controlled shutdown whose heartbeats wait until the others lead in their place."""
+        return self._departures.held
 
     def silences(self) -> dict[int, int]:
         """On the active controller: milliseconds since the last heartbeat of each broker. Any thread may ask."""
@@ -168,12 +176,38 @@ class QuorumController:
         )  # fmt: skip
 
     async def heartbeat(self, caller: Caller, request: Any) -> Any:
-        """STALE_BROKER_EPOCH."""
+        """STALE_BROKER_EPOCH. The heartbeat of a broker in controlled shutdown waits until the others lead in its
+        place, for a quarter of its session at most: the session goes on meanwhile."""
         # A heartbeat counts from its arrival, however long its decision takes (KAFKA-15019).
         arrived_ms = self._now_ms()
         self._liveness.heard(request.broker_id, request.broker_epoch, arrived_ms)
+        response = await self._heartbeat(request)
+        self._departures.release(request.broker_id)
+        if self._now_ms() - arrived_ms > self._settings.config.broker_heartbeat_interval_ms // 2:
+            self.counts.late_heartbeats += 1
+        if request.want_shut_down and not response.should_shut_down:
+            response = await self._held(request, response)
+        return response
+
+    async def _held(self, request: Any, response: Any) -> Any:
+        hold_s = self._liveness.session_timeout_ms / HOLDS_PER_SESSION / 1000
+        until_s = asyncio.get_running_loop().time() + hold_s
+        while not response.should_shut_down:
+            if not self._may_leave(request.broker_id) and not await self._departures.hold(request.broker_id, until_s):
+                break
+            response = await self._heartbeat(request)
+        return response
+
+    def _may_leave(self, broker_id: int) -> bool:
+        broker = self._head.brokers.get(broker_id)
+        if broker is None or not broker.in_controlled_shutdown:
+            return False
+        return cluster.may_leave(self._head, self._liveness, broker)
+
+    async def _heartbeat(self, request: Any) -> Any:
         self._require_active()
         decision = cluster.heartbeat(self._head, self._settings, self._liveness, request)
+        self._departures.wake(self._may_leave)
         settled = self._head.brokers.get(request.broker_id) is self.image.brokers.get(request.broker_id)
         if not decision.records and settled:
             return decision.response
@@ -182,8 +216,6 @@ class QuorumController:
         if broker is not None and broker.in_controlled_shutdown:
             self._liveness.leaves_after(broker.broker_id, offset)
         await self._until_committed(offset)
-        if self._now_ms() - arrived_ms > self._settings.config.broker_heartbeat_interval_ms // 2:
-            self.counts.late_heartbeats += 1
         return decision.response
 
     async def unregister_broker(self, caller: Caller, request: Any) -> Any:
@@ -301,6 +333,9 @@ class QuorumController:
         for broker in self._head.brokers.values():
             if not broker.fenced:
                 self._liveness.registered(broker.broker_id, broker.epoch, now)
+            if broker.in_controlled_shutdown:
+                # The others may not have read of it yet.
+                self._liveness.leaves_after(broker.broker_id, self._head.offset)
         self._elections = PeriodicElections(self._settings.config, now)
         self._last_append_ms = now
         records = activation.activation_records(self._head, self._settings, self._bootstrap)
@@ -320,6 +355,7 @@ class QuorumController:
         for _, future in waiting:
             if not future.done():
                 future.set_exception(self._not_controller())
+        self._departures.end(self._not_controller())
 
     # --- time ---
 
@@ -460,6 +496,8 @@ class QuorumController:
                 self._liveness.gone(broker_id)
             if broker is not None:
                 self._liveness.registered(broker_id, broker.epoch, now, broker.in_controlled_shutdown)
+        if edit.delta.brokers:
+            self._departures.wake(self._may_leave)
 
     def _writer_for(self, edit: Edit) -> RecordWriter:
         level = edit.features[METADATA_VERSION]

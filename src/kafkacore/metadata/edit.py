@@ -22,6 +22,7 @@ from kafkacore.metadata.sharded import ShardedEdit
 from kafkacore.protocol.features import KRAFT_VERSION
 from kafkacore.protocol.messages import Message
 from kafkacore.protocol.uuid import ZERO, Uuid
+from kafkacore.runtime.slices import Work, finish_now
 
 Replayer = Callable[["Edit", Any, int], None]
 UUID_BYTES: Final = 16
@@ -64,6 +65,7 @@ class Edit:
         self._partition_count = base.partition_count
         self._free_partitions = base.free_partitions
         self._configs = base.configs.edit()
+        self._own_configs: dict[images.ConfigKey, dict[str, str | None]] = {}  # those that no root holds
         # Rows at the end that are counted but not filled yet: their columns, the first row in them, and their topics.
         self._unfilled: PartitionRecords | None = None
         self._unfilled_first = 0
@@ -79,10 +81,15 @@ class Edit:
         replayer(self, record, offset)
 
     def replay_batch(self, records: Records, base_offset: int) -> None:
+        finish_now(self.replaying(records, base_offset))
+
+    def replaying(self, records: Records, base_offset: int) -> Work[None]:
+        """As `replay_batch`; the loop may do other work between two records."""
         offset = base_offset
         for record in records:
             self.replay(record, offset)
             offset += 1 if isinstance(record, Message) else record.count
+            yield
 
     def freeze(self, offset: int, epoch: int, timestamp_ms: int) -> MetadataImage:
         """Returns the root after all replayed records. The edit must not be used again."""
@@ -184,6 +191,7 @@ class Edit:
         self._topics_by_name.pop(topic.name)
         self._topics_by_id.pop(topic.topic_id)
         self._forget_lookalike(topic.name)
+        self._own_configs.pop((images.TOPIC, topic.name), None)
         if self._configs.pop((images.TOPIC, topic.name)) is not None:
             self.delta.configs.add((images.TOPIC, topic.name))
         self.delta.topics_created.pop(topic.topic_id, None)
@@ -380,7 +388,9 @@ class Edit:
 
     def set_config(self, record: Any, offset: int) -> None:
         key = (record.resource_type, record.resource_name)
-        values = dict(self._configs.get(key) or {})
+        values = self._own_configs.get(key)
+        if values is None:
+            values = self._own_configs[key] = dict(self._configs.get(key) or {})
         if record.value is None:
             values.pop(record.name, None)
         else:
@@ -389,6 +399,7 @@ class Edit:
             self._configs[key] = values
         else:
             self._configs.pop(key)
+            del self._own_configs[key]
         self.delta.configs.add(key)
 
     def set_feature(self, record: Any, offset: int) -> None:

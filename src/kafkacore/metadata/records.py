@@ -20,6 +20,7 @@ from kafkacore.protocol.errors import KafkaError, ProtocolError, UnsupportedVers
 from kafkacore.protocol.features import MetadataVersion
 from kafkacore.protocol.messages import Message
 from kafkacore.protocol.uuid import Uuid
+from kafkacore.runtime.slices import Work, finish_now
 
 Value = bytes | RecordRows  # the value of one record, or the rows of several
 
@@ -102,9 +103,14 @@ class RecordWriter:
 
     def encode_all(self, records: Records) -> list[Value]:
         """The values of a batch. Columns that runs share are encoded once, by one native call."""
+        return finish_now(self.encoding(records))
+
+    def encoding(self, records: Records) -> Work[list[Value]]:
+        """As `encode_all`; the loop may do other work between two records."""
         encoded: dict[int, tuple[bytes, array[int]]] = {}
         values: list[Value] = []
         for record in records:
+            yield
             if isinstance(record, Message):
                 values.append(self.encode(record))
                 continue

@@ -101,6 +101,16 @@ def distinct(items: Iterable[H]) -> Work[dict[H, None]]:
     return found
 
 
+def counted(items: Iterable[H]) -> Work[dict[H, int]]:
+    """How often each item comes, in the order of the first ones."""
+    found: dict[H, int] = {}
+    for number, item in enumerate(items):
+        found[item] = found.get(item, 0) + 1
+        if not number % _STRIDE:
+            yield
+    return found
+
+
 def sorted_in_slices(names: Iterable[str]) -> Work[list[str]]:
     """As `sorted`."""
     runs: list[list[str]] = []

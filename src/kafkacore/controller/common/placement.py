@@ -7,9 +7,11 @@ take turns, and a fenced broker is never the first replica.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from random import Random
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+_MANY_REPLICAS: Final = 10_000
 
 
 class UsableBroker(NamedTuple):
@@ -24,11 +26,12 @@ class PlacementError(ValueError):
     """No placement is possible: INVALID_REPLICATION_FACTOR."""
 
 
-def replicas_problem(replicas: Sequence[int], registered: Container[int]) -> str | None:
-    """The problem with the replicas in a request: the first one in the order of their ids, as in Kafka."""
+def replicas_problem(replicas: Sequence[int], registered: Collection[int]) -> str | None:
+    """The problem with the replicas in a request: the first one in the order of their ids, as in Kafka. Only the
+    beginning of a list that names thousands more than there are brokers counts: it has a problem already."""
     if not replicas:
         return "The manual partition assignment includes an empty replica list."
-    counts = Counter(replicas)
+    counts = Counter(replicas[: len(registered) + _MANY_REPLICAS])
     wrong = min((each for each, count in counts.items() if count > 1 or each not in registered), default=None)
     if wrong is None:
         return None

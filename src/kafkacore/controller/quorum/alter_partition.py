@@ -17,6 +17,7 @@ from kafkacore.metadata.image import MetadataImage, Topic
 from kafkacore.metadata.partitions import NO_LEADER_CHANGE, NO_RECOVERY_CHANGE, RECOVERED, RECOVERING, Partition
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import AlterPartitionResponse, Message
+from kafkacore.runtime.slices import Work
 
 BROKER_EPOCHS_SINCE: Final = 3  # version that names the broker epoch of each replica (KIP-903)
 ANY_EPOCH: Final = -1
@@ -39,14 +40,18 @@ class IsrChange:
         self._records: list[Message] = []
         self._changed: set[int] = set()  # rows
 
-    def decide(self, request: Any) -> Decision:
+    def decide(self, request: Any) -> Work[Decision]:
         """Raises STALE_BROKER_EPOCH. Each partition has its own result otherwise."""
         check_epoch(self._image, request.broker_id, request.broker_epoch)
         response = AlterPartitionResponse()
         for asked in request.topics:
+            yield
             topic = self._image.topic_by_id(asked.topic_id)
-            partitions = [self._partition(request.broker_id, topic, each) for each in asked.partitions]
-            response.topics.append(TopicResult(topic_id=asked.topic_id, partitions=partitions))
+            result = TopicResult(topic_id=asked.topic_id)
+            for each in asked.partitions:
+                yield
+                result.partitions.append(self._partition(request.broker_id, topic, each))
+            response.topics.append(result)
         return Decision(self._records, response, atomic=False)
 
     def _partition(self, leader: int, topic: Topic | None, asked: Any) -> Any:
@@ -56,8 +61,11 @@ class IsrChange:
         was = self._image.partition(topic, index)
         if was is None:
             return _refused(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        isr = self._isr(asked)
-        error = self._epoch_problem(leader, was, asked) or _isr_problem(was, isr, asked.leader_recovery_state)
+        error = self._epoch_problem(leader, was, asked)
+        if error is None and len(self._new_isr(asked)) > len(was.replicas):
+            error = ErrorCode.INVALID_REQUEST  # before anything looks at each member
+        isr = [] if error else self._isr(asked)
+        error = error or _isr_problem(was, isr, asked.leader_recovery_state)
         if error is None and self._changes_twice(topic, index):
             error = ErrorCode.INVALID_UPDATE_VERSION
         if error is None and not all(map(self._is_eligible, isr)):
@@ -74,6 +82,10 @@ class IsrChange:
             # before it asks again.
             return _refused(index, ErrorCode.NEW_LEADER_ELECTED)
         return _accepted(_merged(was, record))
+
+    def _new_isr(self, asked: Any) -> Sequence[Any]:
+        isr: Sequence[Any] = asked.new_isr if self._api_version < BROKER_EPOCHS_SINCE else asked.new_isr_with_epochs
+        return isr
 
     def _isr(self, asked: Any) -> list[_Member]:
         if self._api_version < BROKER_EPOCHS_SINCE:

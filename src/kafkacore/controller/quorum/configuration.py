@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -23,6 +22,7 @@ from kafkacore.protocol.messages import (
     IncrementalAlterConfigsResponse,
     Message,
 )
+from kafkacore.runtime.slices import Work, counted
 
 MAX_VALUE_LENGTH: Final = 0x7FFF  # the longest string in a record
 CORDONED: Final = "cordoned.log.dirs"
@@ -42,6 +42,9 @@ class Change(NamedTuple):
     value: str | None
 
 
+ChangesOf = Callable[[Any], Work[list[Change]]]
+
+
 class ConfigAlteration:
     """One request. `forwarded`: it came through a broker, which has checked what only a broker can."""
 
@@ -49,19 +52,23 @@ class ConfigAlteration:
         self._image, self._settings, self._forwarded = image, settings, forwarded
         self._records: list[Any] = []
 
-    def incremental(self, request: Any) -> Decision:
+    def incremental(self, request: Any) -> Work[Decision]:
         """Raises POLICY_VIOLATION for too many changes at once."""
         return self._decide(request, IncrementalAlterConfigsResponse, self._incremental_changes)
 
-    def legacy(self, request: Any) -> Decision:
+    def legacy(self, request: Any) -> Work[Decision]:
         """The request has all settings of a resource. Raises POLICY_VIOLATION for too many changes at once."""
         return self._decide(request, AlterConfigsResponse, self._legacy_changes)
 
-    def _decide(self, request: Any, response: Any, changes_of: Callable[[Any], list[Change]]) -> Decision:
-        counts = Counter((each.resource_type, each.resource_name) for each in request.resources)
-        results = []
-        for resource in {(each.resource_type, each.resource_name): each for each in request.resources}.values():
+    def _decide(self, request: Any, response: Any, changes_of: ChangesOf) -> Work[Decision]:
+        counts = yield from counted((each.resource_type, each.resource_name) for each in request.resources)
+        results, decided = [], set()
+        for resource in request.resources:
+            yield
             key = resource.resource_type, resource.resource_name
+            if key in decided:
+                continue
+            decided.add(key)
             result = response.AlterConfigsResourceResponse(
                 resource_type=key[0], resource_name=key[1], error_message=None
             )
@@ -70,23 +77,33 @@ class ConfigAlteration:
                     raise error_for(ErrorCode.INVALID_REQUEST, "Duplicate resource.")
                 if key[0] not in KEYS:
                     raise error_for(ErrorCode.UNSUPPORTED_VERSION, f"Unknown resource type {key[0]}.")
-                self._records += self._records_of(key, changes_of(resource))
+                changes = yield from changes_of(resource)
+                self._records += yield from self._records_of(key, changes)
             except KafkaError as error:
+                if error.code == ErrorCode.POLICY_VIOLATION:
+                    raise  # too many changes: nothing else is decided about a request that is refused
                 result.error_code, result.error_message = error.code, str(error)
             results.append(result)
-            limit_records(len(self._records))  # here too: nothing else is decided about a request that is refused
         if self._image.elr_enabled:
             # The minimum ISR decides which replicas are eligible, so a change clears the ELR (KIP-966).
-            self._records += [_clear_elr(record) for record in self._records if record.name == MIN_IN_SYNC_REPLICAS]
+            cleared = []
+            for record in self._records:
+                yield
+                if record.name == MIN_IN_SYNC_REPLICAS:
+                    cleared.append(_clear_elr(record))
+            self._records += cleared
         limit_records(len(self._records))
         return Decision([] if request.validate_only else self._records, response(responses=results))
 
-    def _incremental_changes(self, resource: Any) -> list[Change]:
+    def _incremental_changes(self, resource: Any) -> Work[list[Change]]:
         key = resource.resource_type, resource.resource_name
         current, keys = self._image.config(*key), KEYS[key[0]]
-        changes = {}
-        # The last change of a key counts.
-        for config in {each.name: each for each in resource.configs}.values():
+        asked, changes = {}, []
+        for config in resource.configs:
+            yield
+            asked[config.name] = config  # the last change of a key counts
+        for config in asked.values():
+            yield
             name, operation = config.name, config.config_operation
             if operation not in NAMES:
                 raise error_for(ErrorCode.INVALID_REQUEST, f"Unknown operations type {operation}")
@@ -96,31 +113,40 @@ class ConfigAlteration:
                 problem = f"Can't {NAMES[operation]} to key {name} because its type is not LIST."
                 raise error_for(ErrorCode.INVALID_CONFIG, problem)
             value = changed(current.get(name), operation, config.value, None if row is None else row.default)
-            changes[name] = Change(name, value)
-        return list(changes.values())
+            changes.append(Change(name, value))
+        return changes
 
-    def _legacy_changes(self, resource: Any) -> list[Change]:
+    def _legacy_changes(self, resource: Any) -> Work[list[Change]]:
         current = self._image.config(resource.resource_type, resource.resource_name)
-        changes = {config.name: Change(config.name, config.value) for config in resource.configs}
+        changes = {}
+        for config in resource.configs:
+            yield
+            changes[config.name] = Change(config.name, config.value)
         return [
             *changes.values(),
             *[Change(name, None) for name in sorted(current) if name not in changes],
         ]
 
-    def _records_of(self, key: ConfigKey, changes: list[Change]) -> list[Message]:
-        """Raises KafkaError for settings that the resource may not have."""
+    def _records_of(self, key: ConfigKey, changes: list[Change]) -> Work[list[Message]]:
+        """Raises KafkaError for settings that the resource may not have, and POLICY_VIOLATION for too many."""
         current = self._image.config(*key)
         # Broker settings are written also when equal: the broker then loads the files in them again (KAFKA-14136).
         changes = [each for each in changes if key[0] == BROKER or current.get(each.name) != each.value]
+        yield
+        # Now, so that what follows is short.
+        limit_records(len(self._records) + len(changes))
         values = {name: value for name, value in current.items() if value is not None}
         for change in changes:
+            yield
             self._check_change(key, change, values.get(CORDONED))
         for name, value in changes:
+            yield
             if value is None:
                 values.pop(name, None)
             else:
                 values[name] = value
         check_resource(self._image, self._settings, key, values, {each.name for each in changes})
+        yield
         return [
             ConfigRecord(resource_type=key[0], resource_name=key[1], name=name, value=value) for name, value in changes
         ]

@@ -1,8 +1,9 @@
 """The KRaft controller: requests become records, records become durable, and answers follow.
 
-Everything runs on one loop, and a decision is one turn of it. A decision reads the uncommitted root; its records are
-replayed into the next root and appended; its answer waits for their commit. A controller that is no longer active drops
-the uncommitted root and answers waiting requests with NOT_CONTROLLER.
+Everything runs on one loop. A decision reads the uncommitted root; its records are replayed into the next root and
+appended; its answer waits for their commit. One decision is made at a time. A long one is made in slices: the loop does
+other work meanwhile, and other decisions wait. A controller that is no longer active drops the uncommitted root and
+answers waiting requests with NOT_CONTROLLER.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
 from kafkacore.config import BrokerConfig
 from kafkacore.config.dynamic import adopted
@@ -23,6 +24,7 @@ from kafkacore.controller.quorum.decisions import Decision, Settings
 from kafkacore.controller.quorum.departures import Departures
 from kafkacore.controller.quorum.liveness import Liveness
 from kafkacore.controller.quorum.periodic_elections import PeriodicElections
+from kafkacore.controller.quorum.turns import Turns
 from kafkacore.metadata.delta import MetadataDelta
 from kafkacore.metadata.edit import Edit, next_root
 from kafkacore.metadata.image import BROKER, EMPTY_IMAGE, MetadataImage
@@ -35,12 +37,17 @@ from kafkacore.protocol.messages import NoOpRecord
 from kafkacore.protocol.uuid import Uuid
 from kafkacore.raft.committed import CommittedBatch
 from kafkacore.raft.snapshotting import Contents
+from kafkacore.runtime.slices import Work, finish, finish_now
 
 LOG: Final = logging.getLogger("kafkacore.controller")
 
 MAX_RECORDS_PER_BATCH: Final = 10_000
 HOLDS_PER_SESSION: Final = 4
 MAX_WAITING: Final = 10_000  # answers that wait for a commit; further requests get REQUEST_TIMED_OUT
+
+
+# Work is a decision that is made in slices.
+Decide: TypeAlias = Callable[[], Decision | Work[Decision]]
 
 
 class Caller(Protocol):
@@ -101,6 +108,8 @@ class QuorumController:
         self._head: MetadataImage = EMPTY_IMAGE  # with appended records that are not committed yet
         self._uncommitted: deque[tuple[MetadataImage, MetadataDelta | None]] = deque()
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._turns = Turns()
+        self._queued = 0
         self._writer: RecordWriter | None = None
         self._active_epoch = -1
         self._liveness = Liveness(settings.config.broker_session_timeout_ms)
@@ -205,12 +214,17 @@ class QuorumController:
         return cluster.may_leave(self._head, self._liveness, broker)
 
     async def _heartbeat(self, request: Any) -> Any:
-        self._require_active()
-        decision = cluster.heartbeat(self._head, self._settings, self._liveness, request)
-        self._departures.wake(self._may_leave)
-        settled = self._head.brokers.get(request.broker_id) is self.image.brokers.get(request.broker_id)
-        if not decision.records and settled:
-            return decision.response
+        while True:
+            self._require_active()
+            decision = cluster.heartbeat(self._head, self._settings, self._liveness, request)
+            self._departures.wake(self._may_leave)
+            settled = self._head.brokers.get(request.broker_id) is self.image.brokers.get(request.broker_id)
+            if not decision.records and settled:
+                return decision.response
+            if not self._turns.taken:
+                break
+            async with self._turns:
+                pass  # a long decision is under way: this one is made again on the root after it
         offset = self._append(decision)
         broker = self._head.brokers.get(request.broker_id)
         if broker is not None and broker.in_controlled_shutdown:
@@ -277,14 +291,14 @@ class QuorumController:
 
     async def list_partition_reassignments(self, caller: Caller, request: Any) -> Any:
         self._require_active()
-        return on_request.reassignments.list_reassignments(self.image, request)
+        return await finish(on_request.reassignments.list_reassignments(self.image, request))
 
     async def update_features(self, caller: Caller, request: Any) -> Any:
         """REQUEST_TIMED_OUT."""
         quorum = self._quorum
 
-        def decide() -> Decision:
-            decision = on_request.features.update_features(
+        def decide() -> Work[Decision]:
+            decision = yield from on_request.features.update_features(
                 self._head, self._settings, request, caller.api_version, quorum.kraft_version, quorum.why_not_dynamic
             )
             raised = any(each.feature == KRAFT_VERSION and each.max_version_level for each in request.feature_updates)
@@ -361,8 +375,8 @@ class QuorumController:
 
     def tick(self) -> None:
         """Fences brokers whose session is over, elects where it is time to, and writes a NoOpRecord to an idle log."""
-        if not self._leads():
-            return
+        if not self._leads() or self._turns.taken:
+            return  # after the decision that is under way: a call that is due is due again at once
         now = self._now_ms()
         self._fence(self._liveness.expired(now))
         if now >= self._elections.next_ms:
@@ -440,7 +454,7 @@ class QuorumController:
         """The configuration with its run-time changes."""
         return self._settings.config
 
-    async def _user_write(self, request: Any, decide: Callable[[], Decision]) -> Any:
+    async def _user_write(self, request: Any, decide: Decide) -> Any:
         try:
             async with asyncio.timeout(max(0, request.timeout_ms) / 1000):
                 return await self._write(decide)
@@ -450,18 +464,32 @@ class QuorumController:
                 ErrorCode.REQUEST_TIMED_OUT, f"not committed within {request.timeout_ms} ms; it may still be"
             ) from None
 
-    async def _write(self, decide: Callable[[], Decision]) -> Any:
+    async def _write(self, decide: Decide) -> Any:
         self._require_active()
-        if len(self._waiting) >= MAX_WAITING:
+        if len(self._waiting) + self._queued >= MAX_WAITING:
             raise error_for(ErrorCode.REQUEST_TIMED_OUT, f"{MAX_WAITING} decisions already wait for their commit")
-        began_ms = self._now_ms()
+        self._queued += 1
+        try:
+            async with self._turns:
+                offset, response = await self._decide(decide)
+        finally:
+            self._queued -= 1
+        await self._until_committed(offset)
+        return response
+
+    async def _decide(self, decide: Decide) -> tuple[int, Any]:
+        """Returns the offset that must be committed before the response is sent. Most decisions take one turn."""
+        self._require_active()
+        epoch, began_ms = self._active_epoch, self._now_ms()
         self.counts.started += 1
-        decision = decide()
+        made = decide()
+        decision = made if isinstance(made, Decision) else await finish(made)
+        if self._active_epoch != epoch:
+            raise self._not_controller()
         # Also without records: the answer rests on earlier decisions that may not be committed yet.
-        offset = self._append(decision)
+        offset = await finish(self._appending(decision))
         self.counts.computing_ms.record(self._now_ms() - began_ms)
-        await self._until_committed(max(offset, decision.after))
-        return decision.response
+        return max(offset, decision.after), decision.response
 
     async def _until_committed(self, offset: int) -> None:
         if offset > self.image.offset:
@@ -470,20 +498,30 @@ class QuorumController:
             await future
 
     def _append(self, decision: Decision) -> int:
+        """Appends a decision that was made in this turn, in the same turn."""
+        return finish_now(self._appending(decision))
+
+    def _appending(self, decision: Decision) -> Work[int]:
         """Replays and appends records. Returns the offset that must be committed before the answer is sent."""
         records = decision.records
         for part in (records,) if decision.atomic else parted(records, MAX_RECORDS_PER_BATCH):
             if part:
-                self._append_batch(part)
+                yield from self._append_batch(part)
         return self._head.offset
 
-    def _append_batch(self, records: Records) -> None:
-        base = self._quorum.end_offset
-        # Replayed first: a record that does not fit the image never gets into the log.
-        edit = Edit(self._head, decided_here=True)
-        edit.replay_batch(records, base)
-        writer = self._writer_for(edit)
-        last = self._quorum.append(records, writer.encode_all(records))
+    def _append_batch(self, records: Records) -> Work[None]:
+        epoch, base = self._active_epoch, -1
+        while base != self._quorum.end_offset:
+            # Again when the quorum has written a control record meanwhile: some records keep their offsets.
+            base = self._quorum.end_offset
+            # Replayed first: a record that does not fit the image never gets into the log.
+            edit = Edit(self._head, decided_here=True)
+            yield from edit.replaying(records, base)
+            writer = self._writer_for(edit)
+            values = yield from writer.encoding(records)
+            if self._active_epoch != epoch:
+                raise self._not_controller()
+        last = self._quorum.append(records, values)
         if last is None:
             raise error_for(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
         now = self._now_ms()

@@ -9,12 +9,13 @@ from kafkacore.metadata.image import MetadataImage
 from kafkacore.protocol.errors import ErrorCode, error_for
 from kafkacore.protocol.messages import DeleteTopicsResponse, Message, RemoveTopicRecord
 from kafkacore.protocol.uuid import ZERO, Uuid
+from kafkacore.runtime.slices import Work, counted
 
 DISABLED_SINCE: Final = 3  # version that can say that topics cannot be deleted
 Result = DeleteTopicsResponse.DeletableTopicResult
 
 
-def delete_topics(image: MetadataImage, settings: Settings, request: Any, api_version: int) -> Decision:
+def delete_topics(image: MetadataImage, settings: Settings, request: Any, api_version: int) -> Work[Decision]:
     """Raises TOPIC_DELETION_DISABLED when delete.topic.enable is false."""
     if not settings.config.delete_topic_enable:
         if api_version < DISABLED_SINCE:
@@ -22,14 +23,16 @@ def delete_topics(image: MetadataImage, settings: Settings, request: Any, api_ve
         raise error_for(ErrorCode.TOPIC_DELETION_DISABLED)
     results: list[Any] = []
     chosen: dict[Uuid, str] = {}
-    names, ids = _asked(request, results)
+    names, ids = yield from _asked(request, results)
     for topic_id in ids:
+        yield
         topic = image.topic_by_id(topic_id)
         if topic is None:
             results.append(_refused(None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID))
         else:
             chosen[topic_id] = topic.name
     for name in names:
+        yield
         topic = image.topic(name)
         if topic is None:
             results.append(_refused(name, ZERO, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
@@ -39,18 +42,20 @@ def delete_topics(image: MetadataImage, settings: Settings, request: Any, api_ve
             results.append(_refused(name, topic.topic_id, ErrorCode.INVALID_REQUEST, message))
         else:
             chosen[topic.topic_id] = name
+    limit_records(len(chosen))
     records: list[Message] = []
     for topic_id, name in chosen.items():
+        yield
         records.append(RemoveTopicRecord(topic_id=topic_id))
         results.append(Result(name=name, topic_id=topic_id))
-    limit_records(len(records))
     return Decision(records, DeleteTopicsResponse(responses=results))
 
 
-def _asked(request: Any, results: list[Any]) -> tuple[list[str], list[Uuid]]:
+def _asked(request: Any, results: list[Any]) -> Work[tuple[list[str], list[Uuid]]]:
     """Names and ids that the request has once; results refuse all others."""
     names, ids = list(request.topic_names), []
     for topic in request.topics:
+        yield
         if topic.name is None and topic.topic_id == ZERO:
             message = "Neither topic name nor id were specified."
             results.append(_refused(None, ZERO, ErrorCode.INVALID_REQUEST, message))
@@ -61,21 +66,17 @@ def _asked(request: Any, results: list[Any]) -> tuple[list[str], list[Uuid]]:
         else:
             message = "You may not specify both topic name and topic id."
             results.append(_refused(topic.name, topic.topic_id, ErrorCode.INVALID_REQUEST, message))
-    name_counts, id_counts = _counts(names), _counts(ids)
+    name_counts = yield from counted(names)
+    id_counts = yield from counted(ids)
     for name, count in name_counts.items():
+        yield
         if count > 1:
             results.append(_refused(name, ZERO, ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
     for topic_id, count in id_counts.items():
+        yield
         if count > 1:
             results.append(_refused(None, topic_id, ErrorCode.INVALID_REQUEST, "Duplicate topic id."))
     return [n for n, count in name_counts.items() if count == 1], [i for i, count in id_counts.items() if count == 1]
-
-
-def _counts(items: list[Any]) -> dict[Any, int]:
-    counts: dict[Any, int] = {}
-    for item in items:
-        counts[item] = counts.get(item, 0) + 1
-    return counts
 
 
 def _refused(name: str | None, topic_id: Uuid, error: ErrorCode, message: str | None = None) -> Any:

@@ -14,28 +14,26 @@ from kafkacore.metadata.registrations import BrokerRegistration
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import AssignReplicasToDirsResponse
 from kafkacore.protocol.uuid import Uuid
+from kafkacore.runtime.slices import Work
 
 
-def assign(image: MetadataImage, settings: Settings, request: Any) -> Decision:
+def assign(image: MetadataImage, settings: Settings, request: Any) -> Work[Decision]:
     """Raises STALE_BROKER_EPOCH. The broker loses its leaderships in a directory that is offline."""
     broker = check_epoch(image, request.broker_id, request.broker_epoch)
     assignment = _Assignment(image, settings, broker)
     made = AssignReplicasToDirsResponse
     told = []
     for directory in request.directories:
-        topics = [
-            made.TopicData(
-                topic_id=topic.topic_id,
-                partitions=[
-                    made.PartitionData(
-                        partition_index=each.partition_index,
-                        error_code=assignment.one(directory.id, topic.topic_id, each.partition_index),
-                    )
-                    for each in topic.partitions
-                ],
-            )
-            for topic in directory.topics
-        ]
+        yield
+        topics = []
+        for topic in directory.topics:
+            yield
+            answer = made.TopicData(topic_id=topic.topic_id)
+            for each in topic.partitions:
+                yield
+                error = assignment.one(directory.id, topic.topic_id, each.partition_index)
+                answer.partitions.append(made.PartitionData(partition_index=each.partition_index, error_code=error))
+            topics.append(answer)
         told.append(made.DirectoryData(id=directory.id, topics=topics))
     records = assignment.records
     records += LeaderChanges(image, settings, removed={broker.broker_id}).records(sorted(assignment.offline_rows))

@@ -12,6 +12,7 @@ from kafkacore.metadata.image import MetadataImage
 from kafkacore.metadata.partitions import NO_LEADER, rows_led_by, rows_not_led_by_the_first
 from kafkacore.protocol.errors import ErrorCode, error_for
 from kafkacore.protocol.messages import ElectLeadersResponse, Message
+from kafkacore.runtime.slices import Work
 
 PREFERRED: Final = 0
 UNCLEAN: Final = 1
@@ -32,30 +33,38 @@ class LeaderElection:
         self._changes = LeaderChanges(image, settings)
         self._records: list[Message] = []
 
-    def decide(self, request: Any) -> Decision:
+    def decide(self, request: Any) -> Work[Decision]:
         """Raises INVALID_REQUEST for an unknown election type, POLICY_VIOLATION for too many changes at once."""
         kind = request.election_type
         if kind not in _ELECTIONS:
             raise error_for(ErrorCode.INVALID_REQUEST, f"Unknown election type {kind}")
         if request.topic_partitions is None:
-            results = self._everywhere(kind)
+            results = yield from self._everywhere(kind)
         else:
-            results = [self._topic(each.topic, each.partitions, kind) for each in request.topic_partitions]
+            results = []
+            for each in request.topic_partitions:
+                results.append((yield from self._topic(each.topic, each.partitions, kind)))
         return Decision(self._records, ElectLeadersResponse(replica_election_results=results), atomic=False)
 
-    def _everywhere(self, kind: int) -> list[Any]:
+    def _everywhere(self, kind: int) -> Work[list[Any]]:
         """Elects for the partitions that lack their leader: few or none of a million."""
         chunks = self._image.partition_chunks
         rows = rows_led_by(chunks, NO_LEADER) if kind == UNCLEAN else rows_not_led_by_the_first(chunks)
         found: dict[int, list[int]] = {}
         for row in rows:
+            yield
             partition = self._image.partition_at(row)
             found.setdefault(partition.topic_row, []).append(partition.partition)
-        return [self._topic(self._image.topic_at(row).name, partitions, kind) for row, partitions in found.items()]
+        results = []
+        for row, partitions in found.items():
+            results.append((yield from self._topic(self._image.topic_at(row).name, partitions, kind)))
+        return results
 
-    def _topic(self, name: str, partitions: Iterable[int], kind: int) -> Any:
+    def _topic(self, name: str, partitions: Iterable[int], kind: int) -> Work[Any]:
         result = Result(topic=name)
+        yield
         for partition in partitions:
+            yield
             error, message = self._elect(name, partition, kind)
             result.partition_result.append(
                 PartitionResult(partition_id=partition, error_code=error, error_message=message)

@@ -17,6 +17,7 @@ from kafkacore.protocol.features import (
     METADATA_VERSIONS,
 )
 from kafkacore.protocol.messages import ConfigRecord, FeatureLevelRecord, Message, UpdateFeaturesResponse
+from kafkacore.runtime.slices import Work
 
 UPGRADE: Final = 1
 SAFE_DOWNGRADE: Final = 2
@@ -33,13 +34,16 @@ def update_features(
     api_version: int,
     kraft_version: int,
     why_not_dynamic: Callable[[], str | None],
-) -> Decision:
+) -> Work[Decision]:
     """Updates all features or none; the answer has the first refusal. The quorum itself writes its kraft.version."""
-    updates = {each.feature: each for each in request.feature_updates}
-    levels = {**image.features, **{name: each.max_version_level for name, each in updates.items()}}
+    updates, levels = {}, dict(image.features)
+    for each in request.feature_updates:
+        yield
+        updates[each.feature], levels[each.feature] = each, each.max_version_level
     records: list[Message] = []
     try:
         for each in updates.values():
+            yield
             current = kraft_version if each.feature == KRAFT_VERSION else image.features.get(each.feature, 0)
             kind = each.upgrade_type
             if api_version <= _DOWNGRADE_ALLOWED_UNTIL:

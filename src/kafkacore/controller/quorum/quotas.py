@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ipaddress
 import math
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
@@ -13,11 +12,13 @@ from kafkacore.metadata.client_quotas import CLIENT_ID, IP, USER, Entity, entity
 from kafkacore.metadata.image import MetadataImage
 from kafkacore.protocol.errors import ErrorCode, KafkaError, error_for
 from kafkacore.protocol.messages import AlterClientQuotasResponse, ClientQuotaRecord, Message
+from kafkacore.runtime.slices import Work, counted
 
 _DOUBLE: Final = 0  # no limit and no need to be whole
 _INT_MAX: Final = 0x7FFFFFFF
 _LONG_MAX: Final = 0x7FFFFFFFFFFFFFFF
 _FRACTION: Final = 1e-6
+KINDS: Final = (USER, CLIENT_ID, IP)
 Entry = AlterClientQuotasResponse.EntryData
 EntityData = AlterClientQuotasResponse.EntityData
 
@@ -38,19 +39,27 @@ _OF_CLIENTS: Final[Mapping[str, Kind]] = {
 _OF_ADDRESSES: Final[Mapping[str, Kind]] = {"connection_creation_rate": Kind("INT", _INT_MAX)}
 
 
-def alter_client_quotas(image: MetadataImage, request: Any) -> Decision:
+def alter_client_quotas(image: MetadataImage, request: Any) -> Work[Decision]:
     """Alters each entity on its own, its quotas all or none. Raises POLICY_VIOLATION for too many changes at once."""
     records: list[Message] = []
     results = []
     seen: set[Entity] = set()
     for entry in request.entries:
-        entity = entity_of(entry.entity)
-        result = Entry(entity=[EntityData(**_fields(each)) for each in entry.entity], error_message=None)
+        yield
+        result = Entry(error_message=None)
+        kinds = set()
+        for each in entry.entity:
+            yield
+            result.entity.append(EntityData(entity_type=each.entity_type, entity_name=each.entity_name))
+            kinds.add(each.entity_type)
         try:
+            if len(kinds) > len(KINDS) and (unknown := kinds.difference(KINDS)):
+                raise error_for(ErrorCode.INVALID_REQUEST, f"Unhandled client quota entity type: {min(unknown)}")
+            entity = entity_of(entry.entity)
             if entity in seen:
                 raise error_for(ErrorCode.INVALID_REQUEST, f"Ignoring duplicate entity {_shown(entity)}")
             seen.add(entity)
-            records += _records_of(image, entity, entry)
+            records += yield from _records_of(image, entity, entry)
         except KafkaError as error:
             result.error_code, result.error_message = error.code, str(error)
         results.append(result)
@@ -58,16 +67,13 @@ def alter_client_quotas(image: MetadataImage, request: Any) -> Decision:
     return Decision([] if request.validate_only else records, AlterClientQuotasResponse(entries=results))
 
 
-def _fields(each: Any) -> dict[str, Any]:
-    return {"entity_type": each.entity_type, "entity_name": each.entity_name}
-
-
 def _shown(entity: Entity) -> str:
     return ", ".join(f"{kind} {'<default>' if name is None else name}" for kind, name in entity)
 
 
-def _records_of(image: MetadataImage, entity: Entity, entry: Any) -> list[Message]:
-    twice = next((key for key, count in Counter(op.key for op in entry.ops).items() if count > 1), None)
+def _records_of(image: MetadataImage, entity: Entity, entry: Any) -> Work[list[Message]]:
+    counts = yield from counted(op.key for op in entry.ops)
+    twice = next((key for key, count in counts.items() if count > 1), None)
     if twice is not None:
         raise error_for(
             ErrorCode.INVALID_REQUEST,
@@ -76,6 +82,7 @@ def _records_of(image: MetadataImage, entity: Entity, entry: Any) -> list[Messag
     allowed = _check_entity(entity, entry)
     records: list[Message] = []
     for op in entry.ops:
+        yield
         data = [ClientQuotaRecord.EntityData(entity_type=kind, entity_name=name) for kind, name in entity]
         if op.remove:
             if quota_of(image, entity, op.key) is not None:
@@ -96,7 +103,7 @@ def _check_entity(entity: Entity, entry: Any) -> Mapping[str, Kind]:
     elif len(kinds) != len(entry.entity):
         problem = "Invalid client quota entity, duplicate entity entry"
     for kind, name in entity:
-        if kind not in (USER, CLIENT_ID, IP):
+        if kind not in KINDS:
             problem = problem or f"Unhandled client quota entity type: {kind}"
         elif name == "":
             problem = problem or f"Empty {kind} not supported"

@@ -17,6 +17,7 @@ from kafkacore.protocol.messages import (
     ListPartitionReassignmentsResponse,
     Message,
 )
+from kafkacore.runtime.slices import Work
 
 TopicResult = AlterPartitionReassignmentsResponse.ReassignableTopicResponse
 PartitionResult = AlterPartitionReassignmentsResponse.ReassignablePartitionResponse
@@ -32,15 +33,17 @@ class Reassignment:
         self._changes = LeaderChanges(image, settings)
         self._decided: dict[tuple[str, int, tuple[int, ...] | None], Message | None] = {}
 
-    def decide(self, request: Any) -> Decision:
+    def decide(self, request: Any) -> Work[Decision]:
         """Decides each partition on its own. Raises POLICY_VIOLATION for too many changes at once."""
         records: list[Message] = []
         response = AlterPartitionReassignmentsResponse(
             error_message=None, allow_replication_factor_change=request.allow_replication_factor_change
         )
         for asked in request.topics:
+            yield
             topic_result = TopicResult(name=asked.name)
             for each in asked.partitions:
+                yield
                 result = PartitionResult(partition_index=each.partition_index, error_message=None)
                 try:
                     record = self._alter_once(asked.name, each, request.allow_replication_factor_change)
@@ -55,6 +58,8 @@ class Reassignment:
 
     def _alter_once(self, name: str, asked: Any, another_factor: bool) -> Message | None:
         """A request may name a partition with the same replicas 200,000 times, and all are decided in one turn."""
+        if asked.replicas is not None and len(asked.replicas) > len(self._image.brokers):
+            return self._alter(name, asked, another_factor)  # is refused
         key = name, asked.partition_index, None if asked.replicas is None else tuple(asked.replicas)
         if key not in self._decided:
             self._decided[key] = self._alter(name, asked, another_factor)
@@ -127,27 +132,34 @@ def _check_factor(was: Partition, wanted: Sequence[int]) -> None:
         )
 
 
-def list_reassignments(image: MetadataImage, request: Any) -> Any:
+def list_reassignments(image: MetadataImage, request: Any) -> Work[Any]:
     """The reassignments in progress, of the requested partitions or of all."""
     response = ListPartitionReassignmentsResponse(error_message=None)
     if request.topics is None:
-        asked: Iterable[tuple[Topic, Iterable[int]]] = _under_way(image)
+        asked: Iterable[tuple[Topic | None, Iterable[int]]] = yield from _under_way(image)
     else:
-        named = [(image.topic(each.name), each.partition_indexes) for each in request.topics]
-        asked = [(topic, indexes) for topic, indexes in named if topic is not None]
+        asked = ((image.topic(each.name), each.partition_indexes) for each in request.topics)
     for topic, indexes in asked:
-        partitions = [image.partition(topic, index) for index in indexes]
-        ongoing = [_ongoing(each) for each in partitions if each is not None and in_progress(each)]
+        yield
+        if topic is None:
+            continue
+        ongoing = []
+        for index in indexes:
+            yield
+            partition = image.partition(topic, index)
+            if partition is not None and in_progress(partition):
+                ongoing.append(_ongoing(partition))
         if ongoing:
             response.topics.append(OngoingTopic(name=topic.name, partitions=ongoing))
     return response
 
 
-def _under_way(image: MetadataImage) -> list[tuple[Topic, list[int]]]:
+def _under_way(image: MetadataImage) -> Work[list[tuple[Topic, list[int]]]]:
     """Looks only at the few partitions with rare fields."""
     found: dict[int, list[int]] = {}
     for number, chunk in enumerate(image.partition_chunks):
         for index in chunk.rare:
+            yield
             row = image.partition_at(number * CHUNK_ROWS + index)
             found.setdefault(row.topic_row, []).append(row.partition)
     return [(image.topic_at(row), sorted(indexes)) for row, indexes in sorted(found.items())]

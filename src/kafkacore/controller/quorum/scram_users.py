@@ -2,37 +2,42 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any, Final
 
 from kafkacore.controller.quorum.decisions import Decision, limit_records
 from kafkacore.metadata.image import MetadataImage
 from kafkacore.protocol.errors import ErrorCode, KafkaError, error_for
 from kafkacore.protocol.messages import AlterUserScramCredentialsResponse, Message, RemoveUserScramCredentialRecord
+from kafkacore.runtime.slices import Work
 from kafkacore.storage.scram import MAX_ITERATIONS, MECHANISMS, MIN_ITERATIONS, Mechanism, credential
 
 _BY_NUMBER: Final = {mechanism.number: mechanism for mechanism in MECHANISMS.values()}
 Result = AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult
 
 
-def alter_users(image: MetadataImage, request: Any) -> Decision:
+def alter_users(image: MetadataImage, request: Any) -> Work[Decision]:
     """Alters each user at most once; a refused one does not stop the others. Raises POLICY_VIOLATION for too
     many changes at once."""
     records: dict[str, Message] = {}
     refused: dict[str, KafkaError] = {}
-    for each in (*request.deletions, *request.upsertions):
+    for each in chain(request.deletions, request.upsertions):
+        yield
         if each.name in refused:
             continue
         try:
             if records.pop(each.name, None) is not None:
-                problem = "A user credential cannot be altered twice in the same request"
-                raise error_for(ErrorCode.DUPLICATE_RESOURCE, problem)
+                told = "A user credential cannot be altered twice in the same request"
+                raise error_for(ErrorCode.DUPLICATE_RESOURCE, told)
             made = _upsertion if type(each) is type(request).ScramCredentialUpsertion else _deletion
             records[each.name] = made(image, each)
         except KafkaError as error:
             refused[each.name] = error
-    limit_records(len(records))
+        limit_records(len(records))
     results = [Result(user=name, error_message=None) for name in records]
-    results += [Result(user=name, error_code=each.code, error_message=str(each)) for name, each in refused.items()]
+    for name, problem in refused.items():
+        yield
+        results.append(Result(user=name, error_code=problem.code, error_message=str(problem)))
     return Decision(list(records.values()), AlterUserScramCredentialsResponse(results=results))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import groupby
 from typing import Any, Final
@@ -34,6 +33,7 @@ from kafkacore.protocol.messages import (
     TopicRecord,
 )
 from kafkacore.protocol.uuid import Uuid
+from kafkacore.runtime.slices import Work, counted
 from kafkacore.storage.names import CLUSTER_METADATA_TOPIC, topic_name_problem
 
 USE_DEFAULT: Final = -1
@@ -85,33 +85,40 @@ class TopicCreation:
         self._placement = Placement(image, settings)
         self._records: list[Message | PartitionRun] = []
 
-    def decide(self, request: Any) -> Decision:
+    def decide(self, request: Any) -> Work[Decision]:
         """Raises POLICY_VIOLATION for too many partitions at once. All other errors are in the topics' results."""
-        self._limit_partitions(request.topics)
-        names = [topic.name for topic in request.topics]
-        twice = {name for name, count in Counter(names).items() if count > 1}
-        results = [self._refused(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name.") for name in sorted(twice)]
-        results += [self._create(topic) for topic in request.topics if topic.name not in twice]
+        yield from self._limit_partitions(request.topics)
+        counts = yield from counted(topic.name for topic in request.topics)
+        results = []
+        for name, count in counts.items():
+            yield
+            if count > 1:
+                results.append(self._refused(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
+        for topic in request.topics:
+            yield
+            if counts[topic.name] == 1:
+                results.append((yield from self._create(topic)))
         self._placement.finish()
+        yield
         limit_records(record_count(self._records))
         return Decision([] if request.validate_only else self._records, CreateTopicsResponse(topics=results))
 
-    def _limit_partitions(self, topics: Sequence[Any]) -> None:
-        usual = self._settings.config.num_partitions
-        counts = [
-            len(topic.assignments) or (usual if topic.num_partitions == USE_DEFAULT else max(0, topic.num_partitions))
-            for topic in topics
-        ]
-        if sum(counts) > MAX_PARTITIONS_PER_REQUEST:
-            raise error_for(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
+    def _limit_partitions(self, topics: Sequence[Any]) -> Work[None]:
+        usual, total = self._settings.config.num_partitions, 0
+        for topic in topics:
+            yield
+            count = usual if topic.num_partitions == USE_DEFAULT else max(0, topic.num_partitions)
+            total += len(topic.assignments) or count
+            if total > MAX_PARTITIONS_PER_REQUEST:
+                raise error_for(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
 
     def _refused(self, name: str, error: ErrorCode, message: str) -> Any:
         return Result(name=name, error_code=error, error_message=message)
 
-    def _create(self, topic: Any) -> Any:
+    def _create(self, topic: Any) -> Work[Any]:
         try:
             self._check_name(topic.name)
-            overrides = self._check_configs(topic)
+            overrides = yield from self._check_configs(topic)
             replicas = self._placement.of_new_topic(topic)
         except KafkaError as error:
             return self._refused(topic.name, ErrorCode(error.code), str(error))
@@ -144,13 +151,17 @@ class TopicCreation:
                     ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {others[0]}"
                 )
 
-    def _check_configs(self, topic: Any) -> dict[str, str]:
+    def _check_configs(self, topic: Any) -> Work[dict[str, str]]:
         if not topic.configs:
             return {}
-        nulls = [config.name for config in topic.configs if config.value is None]
+        nulls, overrides = [], {}
+        for config in topic.configs:
+            yield
+            overrides[config.name] = config.value
+            if config.value is None:
+                nulls.append(config.name)
         if nulls:
             raise error_for(ErrorCode.INVALID_CONFIG, "Null value not supported for topic configs: " + ",".join(nulls))
-        overrides = {config.name: config.value for config in topic.configs}
         try:
             TopicConfig.validate(self._settings.config, overrides)
         except ConfigError as error:
@@ -167,16 +178,19 @@ class PartitionGrowth:
         self._records: list[Message | PartitionRun] = []
         self._count = 0
 
-    def decide(self, request: Any) -> Decision:
-        names = [topic.name for topic in request.topics]
-        twice = {name for name, count in Counter(names).items() if count > 1}
+    def decide(self, request: Any) -> Work[Decision]:
+        counts = yield from counted(topic.name for topic in request.topics)
         made = CreatePartitionsResponse.CreatePartitionsTopicResult
-        results = [
-            made(name=name, error_code=ErrorCode.INVALID_REQUEST, error_message="Duplicate topic name.")
-            for name in sorted(twice)
-        ]
+        results = []
+        for name, count in counts.items():
+            yield
+            if count > 1:
+                results.append(
+                    made(name=name, error_code=ErrorCode.INVALID_REQUEST, error_message="Duplicate topic name.")
+                )
         for topic in request.topics:
-            if topic.name in twice:
+            yield
+            if counts[topic.name] > 1:
                 continue
             result = made(name=topic.name)
             try:
@@ -185,6 +199,7 @@ class PartitionGrowth:
                 result.error_code, result.error_message = error.code, str(error)
             results.append(result)
         self._placement.finish()
+        yield
         return Decision([] if request.validate_only else self._records, CreatePartitionsResponse(results=results))
 
     def _grow(self, asked: Any) -> None:

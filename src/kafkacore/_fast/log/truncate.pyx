@@ -212,6 +212,10 @@ cdef int log_truncate_to(Log *log, int64_t offset, const Fence *fence, Waiter *b
     mutex_lock(&log.lock)
     result = fenced(log, fence)
     if result != 0 or log.state == LOG_LAZY or offset >= log.end_offset:
+        if result == 0 and fence != NULL:
+            # An epoch in which this replica led and appended nothing goes too, or it would diverge for ever.
+            epochs_truncate_end(log, log.end_offset)
+            log_save_epochs(log)
         mutex_unlock(&log.lock)
         return result
     if offset <= log.log_start_offset:

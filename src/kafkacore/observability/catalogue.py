@@ -141,6 +141,15 @@ PartitionCount gauge partitions replicas on this broker
 LeaderCount gauge partitions partitions that this broker leads
 OfflineReplicaCount gauge partitions replicas whose log has failed
 
+kafka.server ReplicaFetcherManager
+MaxLag gauge records the greatest lag of a replica on this broker behind its leader's high watermark
+FailedPartitionsCount gauge partitions partitions that are no longer fetched, until they get a new role
+DeadThreadCount gauge threads always 0: fetchers have no threads
+
+kafka.server FetcherStats
+RequestsPerSec counter requests requests of each fetcher to its leader
+BytesPerSec counter bytes bytes that each fetcher appended
+
 kafka.server FetchSessionCache
 NumIncrementalFetchSessions gauge sessions fetch sessions (KIP-227)
 NumIncrementalFetchPartitionsCached gauge partitions partitions in fetch sessions

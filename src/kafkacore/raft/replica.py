@@ -15,7 +15,17 @@ from kafkacore.raft.effects import Effects
 from kafkacore.raft.log import OffsetAndEpoch, RaftLog
 from kafkacore.raft.outbox import Outbox
 from kafkacore.raft.requests import InFlight, Requests
-from kafkacore.raft.roles import NOBODY, Destination, Election, Follower, Leader, Prospective, Resigned, Role, Unattached
+from kafkacore.raft.roles import (
+    NOBODY,
+    Destination,
+    Election,
+    Follower,
+    Leader,
+    Prospective,
+    Resigned,
+    Role,
+    Unattached,
+)
 from kafkacore.raft.syncs import Syncs
 from kafkacore.raft.term import Term
 from kafkacore.raft.voters import NO_VOTERS, Endpoints, ReplicaKey, Voter, VoterHistory, VoterSet

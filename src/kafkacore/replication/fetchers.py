@@ -30,8 +30,25 @@ class Follow(NamedTuple):
     leader_epoch: int
 
 
+class FetcherMeasures(NamedTuple):
+    """`most_lag` in records; `failed` partitions wait for a new role."""
+
+    source_id: int
+    number: int
+    address: Address | None
+    requests: int
+    appended_bytes: int
+    most_lag: int
+    partitions: int
+    failed: int
+
+
 class Fetcher(Protocol):
     """Fetches partitions from one broker."""
+
+    @property
+    def measures(self) -> FetcherMeasures:
+        """Any thread may ask."""
 
     def follow(self, partitions: list[Follow]) -> None: ...
     def stop(self, partitions: list[PartitionHandle]) -> None: ...
@@ -55,7 +72,7 @@ class Fetchers:
         self._addresses: dict[int, Address] = {}
         self._fetchers: dict[tuple[int, int], Fetcher] = {}
         self._of: dict[PartitionHandle, tuple[int, int]] = {}  # the fetcher of each partition
-        self._load: dict[tuple[int, int], int] = {}  # how many partitions each has
+        self._followed: dict[PartitionHandle, Follow] = {}
 
     def brokers(self, addresses: Mapping[int, Address]) -> None:
         """The inter-broker listeners of all brokers that are not fenced, by broker id. A broker that moved gets a new
@@ -80,9 +97,8 @@ class Fetchers:
         self.stop(moved)
         for key, group in chosen.items():
             for each in group:
-                if each.partition not in self._of:
-                    self._of[each.partition] = key
-                    self._load[key] = self._load.get(key, 0) + 1
+                self._of[each.partition] = key
+                self._followed[each.partition] = each
             fetcher = self._fetchers.get(key)
             if fetcher is None:
                 fetcher = self._fetchers[key] = self._make(*key, self._addresses.get(key[0]))
@@ -95,17 +111,29 @@ class Fetchers:
         for partition in partitions:
             key = self._of.pop(partition, None)
             if key is not None:
+                del self._followed[partition]
                 stopped.setdefault(key, []).append(partition)
         for key, group in stopped.items():
-            self._load[key] -= len(group)
             self._fetchers[key].stop(group)
+
+    def resize(self, count: int) -> None:
+        """num.replica.fetchers has changed: partitions move to the fetchers that their names choose now."""
+        if count != self._count:
+            followed = list(self._followed.values())
+            self.stop([each.partition for each in followed])
+            self._count = count
+            self.follow(followed)
+
+    def measures(self) -> list[FetcherMeasures]:
+        """Those of each fetcher. Any thread may ask."""
+        return [fetcher.measures for fetcher in tuple(self._fetchers.values())]
 
     async def close(self) -> None:
         """Ends all connections. Nothing is appended or truncated when it returns."""
         fetchers = list(self._fetchers.values())
         self._fetchers.clear()
         self._of.clear()
-        self._load.clear()
+        self._followed.clear()
         for fetcher in fetchers:
             await fetcher.close()
 

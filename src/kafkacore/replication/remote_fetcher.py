@@ -20,12 +20,13 @@ from kafkacore.config import BrokerConfig
 from kafkacore.network.client import ClientLimits, Connect, NodeClient
 from kafkacore.protocol.apis import ApiKey, api
 from kafkacore.protocol.errors import ErrorCode, KafkaError, ProtocolError
-from kafkacore.replication.fetchers import Address, Fetchers, Follow
+from kafkacore.replication.fetchers import Address, FetcherMeasures, Fetchers, Follow
 
 LOG: Final = logging.getLogger("kafkacore.replication")
 # A partition that begins to be followed while a Fetch waits at the leader joins the next one. So that it joins soon, a
 # Fetch waits no longer than this, whatever replica.fetch.wait.max.ms allows.
 _MOST_WAIT_MS: Final = 100
+_COUNTED_EVERY_MS: Final = 1_000  # a count looks at every partition
 _TEXTS: Final = {
     "cut": "truncated from offset %d to %d, where it diverges from its leader's log",
     "cut-to-end": "truncated from offset %d to %d, the end of its leader's log: the leader was elected uncleanly,"
@@ -53,15 +54,18 @@ class RemoteFetcher:
 
     def __init__(
         self,
-        name: str,
+        source_id: int,
+        number: int,
         fetcher: FetcherHandle,
         address: Address | None,
         connect: Callable[[Address], Peer],
         read_broker_epoch: Callable[[], int],
         backoff_ms: float,
     ) -> None:
-        """`name` stands in the log. `read_broker_epoch` returns the epoch of this broker's registration."""
-        self._name = name
+        """Fetcher `number` of the broker `source_id`. `read_broker_epoch` returns the epoch of this broker's
+        registration."""
+        self._source_id, self._number = source_id, number
+        self._name = f"fetcher {number} of broker {source_id}"
         self.native = fetcher
         self._address = address
         self._connect = connect
@@ -72,6 +76,7 @@ class RemoteFetcher:
         self._wake = asyncio.Event()
         self._partitions = 0
         self._failures = 0
+        self._counted_ms = 0
         self._loop.add_reader(fetcher.fileno(), self._deliver)
         self._task = self._loop.create_task(self._run())
 
@@ -93,6 +98,10 @@ class RemoteFetcher:
         if self._peer is not None:
             self._peer.disconnect()
         self._wake.set()
+
+    @property
+    def measures(self) -> FetcherMeasures:
+        return FetcherMeasures(self._source_id, self._number, self._address, *self.native.counts())
 
     async def close(self) -> None:
         self._task.cancel()
@@ -128,6 +137,7 @@ class RemoteFetcher:
     async def _ask(self, address: Address | None) -> bool | None:
         """Sends the next request and takes its answer. None: there is none now."""
         if address is None or not self.native.partitions:
+            await self._leave()
             return None
         if self._peer is None:
             self._peer = self._connect(address)
@@ -194,6 +204,10 @@ class RemoteFetcher:
     def _report(self) -> None:
         for event in self.native.events():
             _log(event)
+        now_ms = self._now_ms()
+        if now_ms >= self._counted_ms + _COUNTED_EVERY_MS:
+            self._counted_ms = now_ms
+            self.native.count()
 
 
 def _log(event: FetcherEvent) -> None:
@@ -241,7 +255,8 @@ def make_fetchers(
             backoff_ms=config.replica_fetch_backoff_ms,
         )
         return RemoteFetcher(
-            f"fetcher {number} of broker {source_id}",
+            source_id,
+            number,
             native,
             address,
             lambda where: connected_to(where, client_id),

@@ -11,6 +11,7 @@ from kafkacore.observability.catalogue import sample
 from kafkacore.observability.metrics import Sample
 
 if TYPE_CHECKING:
+    from kafkacore.replication.fetchers import Fetchers
     from kafkacore.server.broker import BrokerServer
     from kafkacore.server.groups import Groups
     from kafkacore.storage.cleaner import LogCleaner
@@ -42,6 +43,21 @@ def broker_metrics(broker: BrokerServer) -> Iterator[Sample]:
     yield sample("FetchSessionCache", "NumIncrementalFetchSessions", len(broker.context.fetch_sessions))
     cached = broker.context.fetch_sessions.partition_count
     yield sample("FetchSessionCache", "NumIncrementalFetchPartitionsCached", cached)
+
+
+def fetcher_metrics(fetchers: Fetchers) -> Iterator[Sample]:
+    """The metrics of ReplicaFetcherManager and of its fetchers."""
+    measures = fetchers.measures()
+    tags: tuple[tuple[str, str], ...] = (("clientId", "Replica"),)
+    yield sample("ReplicaFetcherManager", "MaxLag", max((each.most_lag for each in measures), default=0), tags)
+    yield sample("ReplicaFetcherManager", "FailedPartitionsCount", sum(each.failed for each in measures), tags)
+    yield sample("ReplicaFetcherManager", "DeadThreadCount", 0, tags)
+    for each in measures:
+        host, port = each.address or ("", -1)
+        name = f"ReplicaFetcherThread-{each.number}-{each.source_id}"
+        tags = (("clientId", name), ("brokerHost", host), ("brokerPort", str(port)))
+        yield sample("FetcherStats", "RequestsPerSec", each.requests, tags)
+        yield sample("FetcherStats", "BytesPerSec", each.appended_bytes, tags)
 
 
 def group_metrics(groups: Groups) -> Iterator[Sample]:

@@ -439,6 +439,7 @@ def test_partition_fails_until_its_next_role_when_the_leader_has_a_newer_epoch(r
     replicas.leader.lead(theirs, 6)
     replicas.step()
     assert replicas.fetcher.state(ours) == "failed"
+    replicas.fetcher.count()
     assert replicas.fetcher.counts().failed == 1
     assert replicas.pass_time(100_000) == -1, "only a new role helps"
     replicas.follow(ours, 6)

@@ -11,7 +11,7 @@ from kafkacore._fast.base.uuid import Uuid
 from kafkacore._fast.log.partition_handle import PartitionHandle
 from kafkacore._fast.wait.io import LogDirectory
 from kafkacore._fast.world.environment import Environment
-from kafkacore.replication.fetchers import Address, Fetchers, Follow, fetcher_number
+from kafkacore.replication.fetchers import Address, FetcherMeasures, Fetchers, Follow, fetcher_number
 
 
 class RecordedFetcher:
@@ -19,6 +19,10 @@ class RecordedFetcher:
         self.address = address
         self.followed: dict[int, int] = {}
         self.closed = False
+
+    @property
+    def measures(self) -> FetcherMeasures:
+        return FetcherMeasures(1, 0, self.address, 0, 0, 0, len(self.followed), 0)
 
     def follow(self, partitions: list[Follow]) -> None:
         self.followed |= {each.partition.index: each.leader_epoch for each in partitions}
@@ -76,6 +80,20 @@ def test_fetchers_move_a_partition_when_its_leader_changes(partitions: list[Part
     assert made.of[3, 0].followed == {0: 6}
     made.fetchers.stop([partitions[0], partitions[1]])
     assert made.of[3, 0].followed == {}
+
+
+def test_partitions_move_between_fetchers_when_their_number_changes(partitions: list[PartitionHandle]) -> None:
+    made = Made()
+    made.fetchers.follow([Follow(each, 2, 5) for each in partitions])
+    made.fetchers.resize(3)
+    assert [sorted(made.of[2, number].followed.items()) for number in range(3)] == [
+        [(2, 5)],
+        [(1, 5)],
+        [(0, 5), (3, 5)],
+    ]
+    made.fetchers.resize(1)
+    assert made.of[2, 0].followed == {0: 5, 1: 5, 2: 5, 3: 5}
+    assert not made.of[2, 2].followed
 
 
 def test_fetchers_tell_only_those_of_a_broker_when_it_moves(partitions: list[PartitionHandle]) -> None:

@@ -61,9 +61,7 @@ class Driven:
         self.peers: list[FakePeer] = []
         self.prepare: Callable[[FakePeer], object] = lambda peer: None
         self.epoch = 7
-        self.fetcher = RemoteFetcher(
-            "fetcher 0 of broker 1", self.replicas.fetcher, HOME, self._connect, lambda: self.epoch, 10
-        )
+        self.fetcher = RemoteFetcher(1, 0, self.replicas.fetcher, HOME, self._connect, lambda: self.epoch, 10)
 
     def _connect(self, address: Address) -> FakePeer:
         peer = FakePeer(self.replicas.leader, address)
@@ -141,6 +139,18 @@ def test_driver_connects_anew_when_the_broker_has_moved(tmp_path: Path) -> None:
             await until(lambda: ours.end_offset == theirs.end_offset)
             assert [peer.address for peer in made.peers] == [HOME, ELSEWHERE]
             assert made.peers[0].ended == made.peers[0].closed == 1
+
+    asyncio.run(run())
+
+
+def test_driver_ends_its_connection_when_nothing_is_followed_any_more(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with driven(tmp_path) as made:
+            theirs, ours = made.pair()
+            await until(lambda: ours.end_offset == theirs.end_offset)
+            made.fetcher.stop([ours])
+            await until(lambda: made.peers[0].closed == 1)
+            assert made.replicas.leader.session == {}, "the leader's session forgot it"
 
     asyncio.run(run())
 

@@ -5,7 +5,7 @@ from libc.string cimport memset
 
 from kafkacore._fast.base.error_codes cimport KAFKA_STORAGE_ERROR
 from kafkacore._fast.follow.followed cimport (
-    BEFELL_FAILED, CUT_END, FOLLOW_CUTS, FOLLOW_GONE, followed_fail, followed_go_on, followed_set,
+    BEFELL_FAILED, CUT_END, FOLLOW_CUTS, FOLLOW_GONE, Position, followed_delay, followed_fail, followed_go_on, followed_set,
 )
 from kafkacore._fast.follow.local cimport local_cut, local_position
 from kafkacore._fast.log.log cimport LOG_BLOCKED, log_dir
@@ -73,6 +73,12 @@ cdef void cut_woken(Followed *each) noexcept nogil:
         submit(each)
 
 
+cdef bint changed_log(Followed *each) noexcept nogil:
+    cdef Position now
+    local_position(each.partition, &now)
+    return now.end_offset != each.at.end_offset or now.last_epoch != each.at.last_epoch
+
+
 cdef void cut_ended(Followed *each) noexcept nogil:
     if each.cut_result == LOG_BLOCKED:
         if each.woken:
@@ -80,6 +86,8 @@ cdef void cut_ended(Followed *each) noexcept nogil:
     elif each.cut_result != 0:
         # Another role has come, which begins it again, or its disk failed.
         followed_fail(each, BEFELL_FAILED, each.cut_result)
+    elif each.cut_what == CUT_END and not changed_log(each):
+        followed_delay(each)  # the leader would demand the same again at once
     else:
         each.fetcher.on_ready(each)
 

@@ -95,4 +95,8 @@ class FetcherHandle:
     def events(self) -> list[FetcherEvent]:
         """The first 64 events since the last call."""
 
-    def counts(self) -> FetcherCounts: ...
+    def count(self) -> None:
+        """Brings the counts of lag and partitions up to date."""
+
+    def counts(self) -> FetcherCounts:
+        """Any thread may call it. Lag and partitions are as of the last `count`."""

@@ -5,7 +5,7 @@ cimport cython
 from libc.stdint cimport int16_t, int32_t, int64_t
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from kafkacore._fast.base.atomics cimport load64
+from kafkacore._fast.base.atomics cimport load32, load64
 from kafkacore._fast.base.cursor cimport Writer, writer_free, writer_init
 from kafkacore._fast.follow.absorb cimport fetcher_absorb
 from kafkacore._fast.follow.ask cimport (
@@ -202,9 +202,11 @@ cdef class FetcherHandle:
         self.fetcher.event_count = 0
         return found
 
-    def counts(self):
+    def count(self):
         with nogil:
             fetcher_count(self.fetcher)
+
+    def counts(self):
         return FetcherCounts(load64(&self.fetcher.counts.requests), load64(&self.fetcher.counts.bytes),
-                             load64(&self.fetcher.counts.most_lag), self.fetcher.counts.partitions,
-                             self.fetcher.counts.failed)
+                             load64(&self.fetcher.counts.most_lag), load32(&self.fetcher.counts.partitions),
+                             load32(&self.fetcher.counts.failed))

@@ -4,58 +4,18 @@ from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from kafkacore._fast.base.atomics cimport load32
-from kafkacore._fast.base.error_codes cimport FENCED_LEADER_EPOCH, RECORD_LIST_TOO_LARGE
+from kafkacore._fast.base.error_codes cimport RECORD_LIST_TOO_LARGE
 from kafkacore._fast.base.sync cimport mutex_lock, mutex_unlock
+from kafkacore._fast.follow.followed cimport CUT_ALL, CUT_END
 from kafkacore._fast.log.append cimport AppendInfo
 from kafkacore._fast.log.epochs cimport epochs_end, epochs_latest
 from kafkacore._fast.log.log cimport LOG_CLOSED, LOG_FAILED, log_dir
-from kafkacore._fast.follow.followed cimport CUT_ALL, CUT_END
-from kafkacore._fast.log.partition cimport partition_append_as_follower
-from kafkacore._fast.wait.park cimport WAKE_READY, WakeList, wake_all
-from kafkacore._fast.log.truncate cimport log_truncate_to, log_truncate_fully
-from kafkacore._fast.log.delete cimport log_advance_start
-from kafkacore._fast.log.partition cimport partition_advance, ROLE_FOLLOWER
-from kafkacore._fast.log.epochs cimport epochs_truncate_end
-
-
-cdef int partition_follower_error(const Partition *p, int32_t leader_epoch) noexcept nogil:
-    return 0 if p.role == ROLE_FOLLOWER and p.leader_epoch == leader_epoch else FENCED_LEADER_EPOCH
-
-
-cdef int partition_truncate_as_follower(Partition *p, int64_t offset, int32_t leader_epoch,
-                                        Waiter *blocked) noexcept nogil:
-    cdef int error
-    mutex_lock(&p.log.lock)
-    error = partition_follower_error(p, leader_epoch)
-    if error == 0 and offset >= p.log.end_offset:
-        epochs_truncate_end(&p.log, p.log.end_offset)
-    mutex_unlock(&p.log.lock)
-    return error or log_truncate_to(&p.log, offset, blocked)
-
-
-cdef int partition_restart_as_follower(Partition *p, int64_t offset, int32_t leader_epoch,
-                                       Waiter *blocked) noexcept nogil:
-    return log_truncate_fully(&p.log, offset, blocked)
-
-
-cdef int partition_note_leader(Partition *p, int32_t leader_epoch, int64_t high_watermark, int64_t log_start_offset,
-                               bint *start_is_behind, WakeList *wakes) noexcept nogil:
-    cdef int error
-    mutex_lock(&p.log.lock)
-    error = partition_follower_error(p, leader_epoch)
-    wakes.count = 0
-    wakes.why = WAKE_READY
-    if error == 0:
-        p.high_watermark = high_watermark
-        partition_advance(p, wakes)
-        start_is_behind[0] = log_start_offset > p.log.log_start_offset
-    mutex_unlock(&p.log.lock)
-    return error
-
-
-cdef int partition_delete_as_follower(Partition *p, int64_t log_start_offset, int32_t leader_epoch) noexcept nogil:
-    return log_advance_start(&p.log, log_start_offset)
+from kafkacore._fast.log.partition cimport partition_append_as_follower, partition_follower_error
+from kafkacore._fast.log.partition_role cimport (
+    partition_delete_as_follower, partition_note_leader, partition_restart_as_follower, partition_truncate_as_follower,
+)
 from kafkacore._fast.record.record cimport BATCH_OK, BatchHeader, last_offset, parse_header
+from kafkacore._fast.wait.park cimport WakeList, wake_all
 
 
 cdef void local_position(Partition *p, Position *out) noexcept nogil:

@@ -1,0 +1,168 @@
+"""Reassignments grow, catch up and shrink; they can be cancelled, and never drop the last replica in sync (KIP-455)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kafkacore.protocol.errors import ErrorCode
+from kafkacore.protocol.messages import AlterPartitionReassignmentsRequest, ListPartitionReassignmentsRequest
+from partition_leaders import Caller, alter, asked, create
+
+
+async def reassign(
+    harness: Any, replicas: list[int] | None, *, name: str = "t", partition: int = 0, **values: Any
+) -> str:
+    made = AlterPartitionReassignmentsRequest
+    each = made.ReassignablePartition(partition_index=partition, replicas=replicas)
+    request = made(topics=[made.ReassignableTopic(name=name, partitions=[each])], timeout_ms=1000, **values)
+    response = await harness.controller.alter_partition_reassignments(Caller(1), request)
+    (result,) = response.responses[0].partitions
+    return ErrorCode(result.error_code).name
+
+
+async def under_way(harness: Any) -> list[tuple[list[int], list[int], list[int]]]:
+    request = ListPartitionReassignmentsRequest(topics=None)
+    response = await harness.controller.list_partition_reassignments(Caller(0), request)
+    return [
+        (each.replicas, each.adding_replicas, each.removing_replicas)
+        for topic in response.topics
+        for each in topic.partitions
+    ]
+
+
+async def three_of_five(harness: Any) -> None:
+    await harness.brokers(1, 2, 3, 4, 5)
+    await create(harness, "t", [1, 2, 3])
+
+
+def test_new_replicas_join_and_the_old_ones_leave_when_all_are_in_sync(run) -> None:
+    async def story(harness):
+        await three_of_five(harness)
+        assert await reassign(harness, [1, 4, 5]) == "NONE"
+        row = harness.partition("t", 0)
+        assert (row.replicas, row.adding, row.removing, row.isr) == ((1, 4, 5, 2, 3), (4, 5), (2, 3), (1, 2, 3))
+        assert await under_way(harness) == [([1, 4, 5, 2, 3], [4, 5], [2, 3])]
+        await alter(harness, asked(harness, [1, 2, 3, 4]))
+        assert harness.partition("t", 0).adding == (4, 5)
+        await alter(harness, asked(harness, [1, 2, 3, 4, 5]))
+        row = harness.partition("t", 0)
+        assert (row.replicas, row.isr, row.adding, row.removing) == ((1, 4, 5), (1, 4, 5), (), ())
+        assert row.leader_epoch == 1 and await under_way(harness) == []
+
+    run(story)
+
+
+def test_last_replica_in_sync_stays_until_a_new_one_is_in_sync(run) -> None:
+    async def story(harness):
+        await harness.brokers(1, 2)
+        await create(harness, "t", [1])
+        assert await reassign(harness, [2]) == "NONE"
+        row = harness.partition("t", 0)
+        assert (row.replicas, row.isr, row.leader) == ((2, 1), (1,), 1)
+        await harness.heartbeat(2, want_fence=True)
+        assert harness.partition("t", 0).replicas == (2, 1)
+        await harness.heartbeat(2)
+        (result,) = await alter(harness, asked(harness, [1, 2]))
+        assert ErrorCode(result.error_code).name == "NEW_LEADER_ELECTED"
+        row = harness.partition("t", 0)
+        assert (row.replicas, row.isr, row.leader, row.leader_epoch) == ((2,), (2,), 2, 1)
+
+    run(story)
+
+
+def test_cancelled_reassignment_returns_to_the_old_replicas(run) -> None:
+    async def story(harness):
+        await three_of_five(harness)
+        await reassign(harness, [1, 4, 5])
+        await alter(harness, asked(harness, [1, 2, 3, 4]))
+        assert await reassign(harness, None) == "NONE"
+        row = harness.partition("t", 0)
+        assert (row.replicas, row.isr, row.adding, row.removing) == ((1, 2, 3), (1, 2, 3), (), ())
+        assert row.leader_epoch == 1  # fences the replica that had joined
+        assert await reassign(harness, None) == "NO_REASSIGNMENT_IN_PROGRESS"
+
+    run(story)
+
+
+@pytest.mark.parametrize(("allowed", "told"), [("false", "INVALID_REPLICA_ASSIGNMENT"), ("true", "NONE")])
+def test_cancel_that_leaves_nobody_in_sync_needs_unclean_elections(run, allowed, told) -> None:
+    async def story(harness):
+        await harness.brokers(1, 2, 3, 4)
+        await create(harness, "t", [1, 2], unclean_leader_election_enable=allowed)
+        await reassign(harness, [3, 4])
+        await alter(harness, asked(harness, [1, 2, 3]))
+        await harness.heartbeat(1, want_fence=True)
+        await harness.heartbeat(2, want_fence=True)
+        assert harness.partition("t", 0).isr == (3,)
+        await harness.heartbeat(1)
+        assert await reassign(harness, None) == told
+        row = harness.partition("t", 0)
+        assert (row.leader, row.isr) == ((1, (1,)) if told == "NONE" else (3, (3,)))
+
+    run(story)
+
+
+def test_reassignment_takes_the_place_of_one_in_progress(run) -> None:
+    async def story(harness):
+        await three_of_five(harness)
+        await reassign(harness, [1, 2, 4])
+        assert await reassign(harness, [1, 2, 5]) == "NONE"
+        row = harness.partition("t", 0)
+        assert set(row.replicas) == {1, 2, 5, 3, 4} and 5 in row.adding and {3, 4} == set(row.removing)
+        await alter(harness, asked(harness, [1, 2, 3, 5]))
+        assert harness.partition("t", 0).replicas == (1, 2, 5)
+
+    run(story)
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ({"replicas": []}, "INVALID_REPLICA_ASSIGNMENT"),
+        ({"replicas": [1, 1, 2]}, "INVALID_REPLICA_ASSIGNMENT"),
+        ({"replicas": [1, 2, 9]}, "INVALID_REPLICA_ASSIGNMENT"),
+        ({"replicas": [1, 2, -1]}, "INVALID_REPLICA_ASSIGNMENT"),
+        ({"replicas": [1, 2, 4], "name": "absent"}, "UNKNOWN_TOPIC_OR_PARTITION"),
+        ({"replicas": [1, 2, 4], "partition": 7}, "UNKNOWN_TOPIC_OR_PARTITION"),
+        ({"replicas": None}, "NO_REASSIGNMENT_IN_PROGRESS"),
+        ({"replicas": [1, 2], "allow_replication_factor_change": False}, "INVALID_REPLICATION_FACTOR"),
+        ({"replicas": [1, 2, 3, 4], "allow_replication_factor_change": False}, "INVALID_REPLICATION_FACTOR"),
+    ],
+)
+def test_impossible_reassignment_is_refused_and_changes_nothing(run, values, told) -> None:
+    async def story(harness):
+        await three_of_five(harness)
+        end = harness.log.end_offset
+        assert await reassign(harness, **values) == told
+        assert harness.log.end_offset == end and harness.partition("t", 0).replicas == (1, 2, 3)
+
+    run(story)
+
+
+def test_replication_factor_changes_when_the_request_allows_it(run) -> None:
+    async def story(harness):
+        await three_of_five(harness)
+        assert await reassign(harness, [2, 1]) == "NONE"
+        assert harness.partition("t", 0).replicas == (2, 1)
+        assert await reassign(harness, [2, 1, 5]) == "NONE"
+        assert await reassign(harness, [2, 1, 4], allow_replication_factor_change=False) == "NONE"
+
+    run(story)
+
+
+def test_reassignment_ends_when_a_leader_fails_and_the_new_replicas_are_in_sync(run) -> None:
+    async def story(harness):
+        await harness.brokers(1, 2, 3)
+        await create(harness, "t", [1, 2])
+        await reassign(harness, [3, 2])
+        await alter(harness, asked(harness, [1, 2]))
+        await harness.heartbeat(1, want_fence=True)
+        row = harness.partition("t", 0)
+        assert (row.leader, row.isr, row.adding) == (2, (2,), (3,))  # the replica that leaves may fail
+        await alter(harness, asked(harness, [2, 3]), leader=2)
+        row = harness.partition("t", 0)
+        assert (row.replicas, row.isr, row.adding, row.removing) == ((3, 2), (2, 3), (), ())
+
+    run(story)

@@ -1,17 +1,24 @@
 """A quorum of both kinds changes its form: static voters become dynamic, new replicas learn from snapshots, and members
 fall silent without being dead (KIP-595, KIP-630, KIP-853)."""
 
-import os
-import signal
+import itertools
 import subprocess
 
 import pytest
 
 from brokers import APACHE
+from namespaces import Namespaces
 from processes import ROOT
 from quorums import OURS, MixedQuorum
 
 pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture
+def network():
+    made = Namespaces()
+    yield made
+    made.close()
 
 
 @pytest.fixture
@@ -29,7 +36,7 @@ def mixed_quorum(tools_of_either, tmp_path):
     for quorum in started:
         for member in (quorum.broker, *quorum.controllers.values()):
             if member.alive():
-                os.kill(member.child.pid, signal.SIGCONT)
+                member.resume()
         quorum.close()
 
 
@@ -121,19 +128,52 @@ def test_new_replica_learns_the_metadata_from_a_snapshot_of_the_other_kind(mixed
     quorum.assert_logs_agree(quorum.describe(1).high_watermark, at_least=1)
 
 
-@pytest.mark.parametrize("release", APACHE)
-@pytest.mark.parametrize("of_ours", [True, False], ids=["we-lead", "they-lead"])
-def test_quorum_outlives_a_member_that_is_stopped_and_goes_on(mixed_quorum, release, of_ours):
+FORMS = [
+    ("apache-3.9", True, False),
+    ("apache-3.9", False, True),
+    ("apache-4.3", True, True),
+    ("apache-4.3", False, False),
+]
+
+
+@pytest.mark.parametrize(("release", "of_ours", "dynamic"), [
+    pytest.param(*each, id=f"{each[0]}-{'we' if each[1] else 'they'}-lead-{'dynamic' if each[2] else 'static'}-voters")
+    for each in FORMS
+])  # fmt: skip
+def test_follower_of_one_kind_takes_over_when_links_of_the_other_are_cut(
+    mixed_quorum, network, release, of_ours, dynamic
+):
+    leading, other = (OURS, release) if of_ours else (release, OURS)
+    quorum = mixed_quorum(release, {1: leading, 2: other, 3: other}, dynamic=dynamic, network=network)
+    quorum.make_leader_of_kind(of_ours)
+    names = [quorum.create_topic()]
+    # The broker still reaches all three.
+    network.cut([1], [2, 3])
+    assert quorum.next_leader(1) in (2, 3)
+    described = quorum.describe(1)
+    assert described is None or described.leader_id != 1, "a leader without its quorum resigns"
+    names.append(quorum.create_topic())
+    network.heal()
+    names.append(quorum.create_topic())
+    quorum.wait_visible(names)
+    quorum.assert_logs_agree(quorum.wait_equal())
+
+
+@pytest.mark.parametrize(("release", "of_ours", "dynamic"), [
+    (release, of_ours, dynamic)
+    for release, of_ours, dynamic in itertools.product(APACHE, (True, False), (True, False))
+    if dynamic or (release, of_ours) in (("apache-3.9", False), ("apache-4.3", True))
+])  # fmt: skip
+def test_quorum_outlives_a_member_that_is_stopped_and_goes_on(mixed_quorum, release, of_ours, dynamic):
     kinds = {1: OURS, 2: release, 3: OURS if of_ours else release}
-    quorum = mixed_quorum(release, kinds, dynamic=True)
+    quorum = mixed_quorum(release, kinds, dynamic=dynamic)
     quorum.make_leader_of_kind(of_ours)
     names = [quorum.create_topic()]
     # First a follower of the other kind, then the leader.
     leader = quorum.leader()
     follower = next(node_id for node_id, member in quorum.controllers.items() if member.ours != of_ours)
     for stopped in (follower, leader):
-        child = quorum.controllers[stopped].child
-        os.kill(child.pid, signal.SIGSTOP)
+        quorum.controllers[stopped].pause()
         try:
             if stopped == leader:
                 others = {node_id for node_id in quorum.controllers if node_id != stopped}
@@ -145,7 +185,7 @@ def test_quorum_outlives_a_member_that_is_stopped_and_goes_on(mixed_quorum, rele
                 quorum.wait(new_leader, "another leader than the stopped one")
             names.append(quorum.create_topic())
         finally:
-            os.kill(child.pid, signal.SIGCONT)
+            quorum.controllers[stopped].resume()
         names.append(quorum.create_topic())
         quorum.wait_visible(names)
         quorum.wait_equal()

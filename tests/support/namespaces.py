@@ -76,6 +76,8 @@ class Namespaces:
                     ip("-n", name, "neighbor", "del", self.host(target), "dev", "eth0", check=False)
 
     def close(self):
-        for name in self.names.values():
+        for node_id, name in self.names.items():
+            # A namespace outlives its name while a process is in it, and would keep the link's name from the next test.
+            ip("link", "del", f"{PREFIX}v{node_id}", check=False)
             ip("netns", "del", name, check=False)
         ip("link", "del", self.bridge, check=False)

@@ -5,6 +5,7 @@ serves the same configuration keys; only the program that runs on a directory di
 """
 
 import os
+import signal
 import subprocess
 from pathlib import Path
 
@@ -27,10 +28,11 @@ ELECTIONS = 30  # chance decides each of them
 
 
 class Member:
-    """One process of the cluster: `kind` is OURS or a name of APACHE; `controller` is its host:port, or None."""
+    """One process of the cluster: `kind` is OURS or a name of APACHE. `network` is the name of its network namespace,
+    or None."""
 
-    def __init__(self, directory, node_id, kind, settings):
-        self.node_id, self.kind = node_id, kind
+    def __init__(self, directory, node_id, kind, settings, network=None):
+        self.node_id, self.kind, self.network = node_id, kind, network
         self.directory = Path(directory)
         self.data = self.directory / "data"
         self.log = self.directory / "node.log"
@@ -45,10 +47,12 @@ class Member:
         return self.kind == OURS
 
     def command(self):
+        inside = ["ip", "netns", "exec", self.network] if self.network else []
         if self.ours:
-            return [ROOT / ".venv" / "bin" / "kafkacore", "start", self.properties]
+            return [*inside, ROOT / ".venv" / "bin" / "kafkacore", "start", self.properties]
         kafka = [*java(APACHE[self.kind], "256m"), "kafka.Kafka", self.properties]
-        return ["setpriv", "--pdeathsig", "KILL", "--", *kafka]  # a pytest that is killed takes its processes along
+        # A pytest that is killed takes its processes along.
+        return [*inside, "setpriv", "--pdeathsig", "KILL", "--", *kafka]
 
     def format(self, tools, *options):
         """Each kind's own tool formats its directory."""
@@ -75,6 +79,13 @@ class Member:
 
     def stop(self):
         return self.child.terminate()
+
+    def pause(self):
+        """SIGSTOP: the process keeps its sockets and says nothing."""
+        os.kill(self.child.pid, signal.SIGSTOP)
+
+    def resume(self):
+        os.kill(self.child.pid, signal.SIGCONT)
 
     def alive(self):
         return self.child is not None and self.child.alive()
@@ -117,22 +128,25 @@ class MixedQuorum:
     """Controllers by node id and kind, formatted as one quorum, and a broker of kind `broker` with BROKER_ID.
 
     `later` are controllers that are not among the first voters; `start_later` starts one. `overrides` are for
-    controllers only.
+    controllers only. With `network` (Namespaces) each member is a host of its own there.
     """
 
-    def __init__(self, path, kinds, tools, *, dynamic, broker=OURS, later=None, overrides=None):
+    def __init__(self, path, kinds, tools, *, dynamic, broker=OURS, later=None, overrides=None, network=None):
         self.path, self.tools, self.dynamic = Path(path), tools, dynamic
-        later = later or {}
-        ports = free_ports(len(kinds) + len(later) + 1)
-        self.addresses = {node_id: f"127.0.0.1:{port}" for node_id, port in zip([*kinds, *later], ports, strict=False)}
+        members = kinds | (later or {})
+        ids = [*members, BROKER_ID]
+        hosts = ["127.0.0.1" if network is None else network.host(node_id) for node_id in ids]
+        places = [f"{host}:{port}" for host, port in zip(hosts, free_ports(len(ids)), strict=True)]
+        inside = [None if network is None else network.add(node_id) for node_id in ids]
+        self.addresses = dict(zip(members, places, strict=False))
         self.first_voters = list(kinds)
-        self.bootstrap = f"127.0.0.1:{ports[-1]}"
+        self.bootstrap = places[-1]
         self.overrides = overrides or {}
         self.controllers = {
-            node_id: Member(self.path / str(node_id), node_id, kind, self.controller_settings(node_id))
-            for node_id, kind in (kinds | later).items()
+            node_id: Member(self.path / str(node_id), node_id, kind, self.controller_settings(node_id), namespace)
+            for (node_id, kind), namespace in zip(members.items(), inside, strict=False)
         }
-        self.broker = Member(self.path / "broker", BROKER_ID, broker, self.broker_settings())
+        self.broker = Member(self.path / "broker", BROKER_ID, broker, self.broker_settings(), inside[-1])
         self.topics = 0
 
     def shared_settings(self):

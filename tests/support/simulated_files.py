@@ -89,7 +89,7 @@ class SimulatedFiles:
     def exists(self, path):
         return path in self.files or self.is_directory(path)
 
-    def lock(self, path, *, lent=False):
+    def lock(self, path):
         if path in self.locked:
             raise BlockingIOError(11, "locked by this process", path)
         self.locked.add(path)

@@ -1,4 +1,4 @@
-"""The metadata log of a broker beside a controller that has it on disk: in memory, and without applied records."""
+"""The metadata log of an observer that keeps nothing on disk: in memory, and without applied records."""
 
 from __future__ import annotations
 

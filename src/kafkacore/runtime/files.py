@@ -21,10 +21,6 @@ from kafkacore._fast.world.environment import list_directory, list_each
 class Lock(Protocol):
     """A lock that its holder keeps until it closes it."""
 
-    def lend(self) -> None:
-        """From now on one process may take `lock(path, lent=True)`. Other processes stay out until both locks are
-        closed."""
-
     def close(self) -> None: ...
 
 
@@ -70,9 +66,8 @@ class Files(Protocol):
 
     def exists(self, path: str) -> bool: ...
 
-    def lock(self, path: str, *, lent: bool = False) -> Lock:
-        """Locks a file, which it creates if needed, or the part of it that its holder lends. Raises BlockingIOError
-        while another holder has the lock."""
+    def lock(self, path: str) -> Lock:
+        """Locks a file, which it creates if needed. Raises BlockingIOError while another holder has the lock."""
 
 
 def replace(files: Files, path: str, data: bytes) -> None:
@@ -155,8 +150,8 @@ class OsFiles:
     def exists(self, path: str) -> bool:
         return os.path.exists(path)
 
-    def lock(self, path: str, *, lent: bool = False) -> Lock:
-        return _PosixLock(path, lent)
+    def lock(self, path: str) -> Lock:
+        return _PosixLock(path)
 
 
 OS_FILES: Final = OsFiles()
@@ -172,25 +167,22 @@ def names_in(paths: Sequence[str], files: Files) -> list[list[str]]:
 # the file is opened.
 _held: Final[set[tuple[int, int]]] = set()
 _held_mutex: Final = threading.Lock()
-# A holder locks the whole range of the file and lends one byte of it; either lock refuses a process that wants the
-# whole.
-_LENT_BYTE: Final = 1
 _FLOCK: Final = struct.Struct("hhqqi")  # type, whence, start, length, process
 
 
 class _PosixLock:
     """fcntl's lock, which Java's FileChannel.lock takes too, with the process's table of locked files."""
 
-    def __init__(self, path: str, lent: bool) -> None:
+    def __init__(self, path: str) -> None:
         with _held_mutex:
-            self._take(path, lent)
+            self._take(path)
 
-    def _take(self, path: str, lent: bool) -> None:
+    def _take(self, path: str) -> None:
         if os.path.exists(path) and _identity(os.stat(path)) in _held:
             raise BlockingIOError(errno.EAGAIN, "locked by this process", path)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, *((1, _LENT_BYTE) if lent else ()))
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             os.close(descriptor)
             if error.errno in (errno.EAGAIN, errno.EACCES):
@@ -200,9 +192,6 @@ class _PosixLock:
         self._identity = _identity(os.fstat(descriptor))
         self._owner_pid = os.getpid()
         _held.add(self._identity)
-
-    def lend(self) -> None:
-        fcntl.lockf(self._descriptor, fcntl.LOCK_UN, 1, _LENT_BYTE)
 
     def close(self) -> None:
         with _held_mutex:

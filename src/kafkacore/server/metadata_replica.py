@@ -14,7 +14,7 @@ from kafkacore.raft.snapshotting import CleanableLog, Contents, SnapshotLimits, 
 from kafkacore.raft.voters import Endpoints, ReplicaKey, Voter, VoterSet
 from kafkacore.runtime.world import World
 from kafkacore.server.lanes import RAFT, controller_lanes
-from kafkacore.server.metadata_store import MetadataStore
+from kafkacore.server.metadata_store import MetadataOnDisk
 from kafkacore.server.own_cluster import OwnCluster
 from kafkacore.storage import meta_properties
 
@@ -39,12 +39,6 @@ class Quorum(NamedTuple):
             tuple((each.host, each.port) for each in config.controller_quorum_bootstrap_servers),
         )
 
-    def with_controller(self, node_id: int, listener: str, address: tuple[str, int]) -> Quorum:
-        """The quorum with a controller that is known to be at `address`; the node asks it first."""
-        here = Voter(ReplicaKey(node_id), ((listener, *address),))
-        voters = self.voters if self.voters.get(node_id) is None else self.voters.with_voter(here)
-        return Quorum(voters, (address, *(each for each in self.bootstrap if each != (address[0], 0))))
-
 
 class MetadataReplica:
     """Made on any thread; then it belongs to the loop that starts it.
@@ -58,7 +52,7 @@ class MetadataReplica:
         config: BrokerConfig,
         cluster_id: str,
         me: ReplicaKey,
-        store: MetadataStore,
+        store: MetadataOnDisk,
         quorum: Quorum,
         environment: Environment,
         *,

@@ -21,7 +21,6 @@ from kafkacore.observability.metrics import MetricRegistry, Sample, Source
 from kafkacore.observability.planes import plane_source
 from kafkacore.observability.prometheus import MetricsServer
 from kafkacore.protocol.uuid import Uuid
-from kafkacore.raft.roles import NOBODY
 from kafkacore.raft.voters import ReplicaKey
 from kafkacore.runtime.loops import LoopThread
 from kafkacore.runtime.process import CONTROLLER, DATA, Runtime
@@ -30,10 +29,9 @@ from kafkacore.server.broker import BrokerServer
 from kafkacore.server.broker_logs import BrokerLogs
 from kafkacore.server.channel import ActiveController, ControllerChannel
 from kafkacore.server.controller import ControllerServer
-from kafkacore.server.controller_process import ControllerProcess
 from kafkacore.server.metadata_feed import MetadataFeed
 from kafkacore.server.metadata_replica import MetadataReplica, Quorum
-from kafkacore.server.metadata_store import MetadataInMemory, MetadataOnDisk, MetadataStore
+from kafkacore.server.metadata_store import MetadataOnDisk
 from kafkacore.server.metrics import broker_metrics, recovery_metrics
 from kafkacore.server.missing import refuse_what_is_missing
 from kafkacore.server.quorum_metrics import (
@@ -76,16 +74,12 @@ class Node:
         self,
         config: BrokerConfig,
         *,
-        lent_locks: bool = False,
         world: World | None = None,
     ) -> None:
-        """`lent_locks`: a process of this same node holds its directories, and lends them to this one. `world` is the
-        real one, unless a test or a simulation hands in another."""
+        """`world` is the real one, unless a test or a simulation hands in another."""
         self.config = config
-        self._lent_locks = lent_locks
         self.world = world = world or World()
         self._files = world.files
-        self._isolated: dict[str, tuple[str, int]] = {}  # the controller's address, if it has a process of its own
         self._undo: list[Callable[[], Awaitable[object] | object]] = []
         self._mutex = threading.Lock()
         self._crashed = False
@@ -145,7 +139,7 @@ class Node:
     def addresses(self) -> dict[str, str]:
         """`host:port` by listener, as bound. Empty while the node does not run."""
         bound = dict(self._broker.bound) if self._broker is not None else {}
-        bound |= self._controller.bound if self._controller is not None else self._isolated
+        bound |= self._controller.bound if self._controller is not None else {}
         return {name: f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for name, (host, port) in bound.items()}
 
     @property
@@ -222,7 +216,7 @@ class Node:
         refuse_what_is_missing(config)
         directories = open_directories(config, world.environment.wall_ms(), files, world.new_uuid)
         data_dirs = [path for path in directories.directory_ids if path != config.metadata_log_dir]
-        locks = DirectoryLocks(directories.directory_ids, files, lent=self._lent_locks, dispensable=data_dirs)
+        locks = DirectoryLocks(directories.directory_ids, files, dispensable=data_dirs)
         self._undo.append(locks.close)
         directories = directories.without(locks.failed)
         # An unset key leaves the number to the machine: Kafka's default of 3 is too many for few cores.
@@ -237,9 +231,6 @@ class Node:
         config = self.config = config.with_node_defaults(defaults)
         if "controller" not in config.process_roles:
             await self._follow_controllers(runtime, directories)
-        elif config.isolation == "process" and "broker" in config.process_roles:
-            locks.lend(config.metadata_log_dir)
-            await self._start_isolated_controller(runtime, directories)
         else:
             await self._start_controller(runtime, directories)
         if config.metrics_port >= 0:
@@ -278,43 +269,13 @@ class Node:
 
     async def _follow_controllers(self, runtime: Runtime, directories: NodeDirectories) -> None:
         """A broker without a controller beside it has a replica of the metadata that only follows."""
-        store = self._open_metadata()
-        me = ReplicaKey(self.config.node_id, directories.directory_ids[self.config.metadata_log_dir])
-        replica = await self._follow(runtime, directories, me, store, Quorum.configured(self.config))
-        replica.make_snapshots(store.log, self._feed.snapshot)
-        await self._run_start(runtime.loop(CONTROLLER), replica.start())
-
-    async def _start_isolated_controller(self, runtime: Runtime, directories: NodeDirectories) -> None:
-        """The metadata log on disk belongs to the controller. This process follows it in memory, and the quorum does
-        not know it."""
-
-        config, listener = self.config, self.config.controller_listeners[0]
-        process = ControllerProcess(config, self._failed)
-        runtime.watch_fork(process)
-        self._undo.append(process.stop)
-        address = process.wait_ready(config.server_max_startup_time_ms)
-        self._isolated = {listener.listener: address}
-        self._undo.append(self._isolated.clear)
-        store = MetadataInMemory()
-        quorum = Quorum.configured(config).with_controller(config.node_id, listener.listener, address)
-        replica = await self._follow(runtime, directories, ReplicaKey(NOBODY), store, quorum)
-        replica.raft.add_listener(store.log)
-        await self._run_start(runtime.loop(CONTROLLER), replica.start())
-
-    async def _follow(
-        self,
-        runtime: Runtime,
-        directories: NodeDirectories,
-        me: ReplicaKey,
-        store: MetadataStore,
-        quorum: Quorum,
-    ) -> MetadataReplica:
-        """Makes the replica of a broker, which the caller starts."""
         config, loop = self.config, runtime.loop(CONTROLLER)
+        store = self._open_metadata()
+        me = ReplicaKey(config.node_id, directories.directory_ids[config.metadata_log_dir])
         feed = self._feed = MetadataFeed(MetadataPublisher(), runtime.loop(DATA), self._failed)
         replica = self._replica = MetadataReplica(
-            config, directories.cluster_id, me, store, quorum, self.world.environment, world=self.world,
-            endpoints=(), on_fault=self._failed,
+            config, directories.cluster_id, me, store, Quorum.configured(config), self.world.environment,
+            world=self.world, endpoints=(), on_fault=self._failed,
         )  # fmt: skip
         self._undo.append(replica.close)
 
@@ -327,7 +288,8 @@ class Node:
 
         await self.world.on(loop, join())
         self._undo.append(lambda: self.world.on(loop, replica.stop(), _STOP_SECONDS))
-        return replica
+        replica.make_snapshots(store.log, feed.snapshot)
+        await self._run_start(loop, replica.start())
 
     async def _start_broker(self, runtime: Runtime, directories: NodeDirectories) -> None:
         config, loop, environment = self.config, runtime.loop(DATA), self.world.environment

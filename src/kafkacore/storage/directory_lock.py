@@ -19,8 +19,7 @@ class UnwritableDirectoryError(LogDirectoryError):
 class DirectoryLocks:
     """The locks of all directories of a node, taken together and released by `close`.
 
-    Another process of the same node has locked the `lent` directories and lends them to this one. A directory of
-    `dispensable` that cannot be written is not locked, and is reported in `failed`.
+    A directory of `dispensable` that cannot be written is not locked, and is reported in `failed`.
     """
 
     def __init__(
@@ -28,7 +27,6 @@ class DirectoryLocks:
         directories: Iterable[str],
         files: Files = OS_FILES,
         *,
-        lent: bool = False,
         dispensable: Collection[str] = (),
     ) -> None:
         """Raises LogDirectoryError, and holds no lock, if a directory is in use or cannot be written."""
@@ -37,7 +35,7 @@ class DirectoryLocks:
         try:
             for directory in dict.fromkeys(directories):
                 try:
-                    self._locks[directory] = _lock(directory, files, lent)
+                    self._locks[directory] = _lock(directory, files)
                 except UnwritableDirectoryError as error:
                     if directory not in dispensable:
                         raise
@@ -46,19 +44,15 @@ class DirectoryLocks:
             self.close()
             raise
 
-    def lend(self, directory: str) -> None:
-        """Lends the lock to another process of this node, from now on."""
-        self._locks[directory].lend()
-
     def close(self) -> None:
         while self._locks:
             self._locks.popitem()[1].close()
 
 
-def _lock(directory: str, files: Files, lent: bool) -> Lock:
+def _lock(directory: str, files: Files) -> Lock:
     path = os.path.join(directory, NAME)
     try:
-        return files.lock(path, lent=lent)
+        return files.lock(path)
     except BlockingIOError as error:
         raise LogDirectoryError(
             f"{directory}: in use by another node, {path} is {error.strerror}; "

@@ -18,11 +18,10 @@ from kafkacore.server.node import Node
 SWITCH_INTERVAL_S = 0.0001
 
 
-def run(node: Node, announce: Callable[[Node], None], *, parent: int = -1, alone: bool = True) -> None:
+def run(node: Node, announce: Callable[[Node], None], *, parent: int = -1) -> None:
     """Starts the node, calls `announce` when it is ready, and stops it cleanly on SIGTERM, SIGINT or SIGHUP.
 
     `parent` is a descriptor that becomes readable or hangs up when the parent process ends; that stops the node too.
-    Without `alone` this process ignores the signals: a terminal sends them to the parent too, and the parent decides.
     Raises what `Node.start` raises; raises NodeFailed when the node fails later.
     """
     open_files.raise_limit()
@@ -31,7 +30,7 @@ def run(node: Node, announce: Callable[[Node], None], *, parent: int = -1, alone
     wake.setblocking(False)
     signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, (lambda *_: None) if alone else signal.SIG_IGN)
+        signal.signal(number, lambda *_: None)
 
     def end(error: BaseException) -> None:
         wake.send(b"!")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,10 +11,10 @@ from kafkacore._fast.world.environment import Environment
 from kafkacore.config import BrokerConfig
 from kafkacore.protocol.uuid import Uuid
 from kafkacore.raft.core import RaftConfig
+from kafkacore.raft.tail_log import TailLog
 from kafkacore.raft.voters import ReplicaKey
 from kafkacore.runtime.world import World
 from kafkacore.server.metadata_replica import MetadataReplica, Quorum
-from kafkacore.server.metadata_store import MetadataInMemory
 
 SOUND = {
     "process.roles": "broker,controller",
@@ -31,7 +32,7 @@ def raft_config(path: Path, **properties: str) -> RaftConfig:
         config,
         "c",
         ReplicaKey(1),
-        MetadataInMemory(),
+        SimpleNamespace(log=TailLog(), state=None, persist=None),
         Quorum.configured(config),
         Environment(),
         world=World(),
@@ -61,14 +62,6 @@ def test_each_timeout_key_limits_its_own_operation(tmp_path: Path, key: str, fie
     names = [name for name in RaftConfig._fields if getattr(default, name) != getattr(changed, name)]
     assert names == [field]
     assert getattr(changed, field) == 4321
-
-
-def test_local_controller_is_asked_first(tmp_path: Path) -> None:
-    voters = {"controller.quorum.bootstrap.servers": "", "controller.quorum.voters": "1@far:9,2@other:9"}
-    quorum = Quorum.configured(BrokerConfig(SOUND | voters)).with_controller(1, "CONTROLLER", ("here", 7))
-    assert [each.endpoint("CONTROLLER") for each in quorum.voters.voters()] == [("here", 7), ("other", 9)]
-    standalone = Quorum.configured(BrokerConfig(SOUND | {"controller.quorum.bootstrap.servers": "here:0"}))
-    assert standalone.with_controller(1, "CONTROLLER", ("here", 7)).bootstrap == (("here", 7),)
 
 
 def test_defaults_equal_those_of_the_core(tmp_path: Path) -> None:

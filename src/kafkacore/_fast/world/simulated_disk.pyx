@@ -376,7 +376,7 @@ cdef class SimulatedDisk:
             mutex_unlock(&self.disk.lock)
         return found
 
-    def lock(self, str path, *, lent=False):
+    def lock(self, str path):
         if path in self.locked:
             raise BlockingIOError(errors.EAGAIN, "locked by this process", path)
         self.locked.add(path)
@@ -389,9 +389,6 @@ class HeldLock:
     def __init__(self, locked, path):
         self._locked = locked
         self._path = path
-
-    def lend(self):
-        """Does nothing: no other process can see this disk."""
 
     def close(self):
         self._locked.discard(self._path)

@@ -84,6 +84,13 @@ class ReplicatedCluster(ProcessCluster):
             for each in topic.partitions
         }
 
+    def known(self, name):
+        """Whether every live broker shows the topic."""
+        topics = [MetadataRequest.MetadataRequestTopic(name=name)]
+        request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+        answers = [self.ask(node_id, request, 9) for node_id, member in self.brokers.items() if member.alive()]
+        return all(answer and not answer.topics[0].error_code for answer in answers)
+
     def state(self, topic, partition=0):
         return self.partitions(topic).get((topic, partition))
 
@@ -109,6 +116,7 @@ class ReplicatedCluster(ProcessCluster):
 
         self.wait(created, f"{name} created")
         self.wait_in_sync(name, count=len(assignment))
+        self.wait(lambda: self.known(name), f"{name} in the metadata of every live broker")
 
     def reassign(self, target):
         """Begins to move partitions: `target` has the new replicas by (topic, partition), None cancels a move."""

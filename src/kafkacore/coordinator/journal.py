@@ -38,9 +38,7 @@ class WritableLog(Protocol):
 
     @property
     def leader_epoch(self) -> int: ...
-    def append(
-        self, records: bytearray, acks: int = ..., wait: bool = ..., coordinator: bool = ...
-    ) -> AppendResult: ...
+    def append(self, records: bytearray, acks: int = ..., wait: bool = ..., origin: str = ...) -> AppendResult: ...
     def append_now(self, records: bytearray, acks: int = ...) -> AppendResult | None: ...
     def acknowledged(self, kind: int, at: int, generation: int) -> int | None: ...
 
@@ -201,7 +199,7 @@ class Journal:
     async def _append_elsewhere(self, batch: bytearray, writes: list[_Write]) -> None:
         result = None
         try:
-            result = await self._ports.run_blocking(lambda: self._log.append(batch, _ALL_ACKS, False, True))
+            result = await self._ports.run_blocking(lambda: self._log.append(batch, _ALL_ACKS, False, "coordinator"))
         except Exception:
             LOG.exception("an append of a coordinator ended without a result; its client repeats the request")
         finally:

@@ -55,6 +55,7 @@ from kafkacore.storage.names import OFFSETS_TOPIC
 
 if TYPE_CHECKING:
     from kafkacore.server.groups import Groups
+    from kafkacore.server.transactions import Transactions
 
 LOG: Final = logging.getLogger("kafkacore.server")
 SESSIONS_MEMORY_SHARE: Final = 64  # fetch sessions may use 1/64 of the machine's memory
@@ -119,6 +120,7 @@ class BrokerServer:
             fetch_sessions=sessions,
             blocking=blocking,
             make_groups=lambda: self._make_groups(environment),
+            make_transactions=self._make_transactions,
         )
         self.dispatcher = Dispatcher("broker", self.context, BROKER)
         self.context.api_ranges = self.dispatcher.api_ranges()
@@ -211,6 +213,13 @@ class BrokerServer:
         self.plane.native.install(ApiKey.SYNC_GROUP, published_groups.sync_group_api())
         return made
 
+    def _make_transactions(self) -> Transactions:
+        # Few brokers ever see a transaction.
+        from kafkacore.server.transactions import Transactions  # noqa: PLC0415
+
+        world = self._world
+        return Transactions(lambda: self.context.config, self.context.read_image, world.random, world.connect)
+
     def _advertised(self) -> list[AdvertisedListener]:
         """The listeners as clients see them: a port 0 becomes the bound one, the wildcard this machine's name."""
         told = []
@@ -270,6 +279,8 @@ class BrokerServer:
         await self.registrar.stop()
         if self.context.groups_made is not None:
             await self.context.groups.close()
+        if self.context.transactions_made is not None:
+            await self.context.transactions.close()
         await self.plane.stop(drain_ms)
         self._assignments.close()
         self.context.producer_ids.close()

@@ -26,6 +26,7 @@ from kafkacore.server.producer_ids import ProducerIds
 
 if TYPE_CHECKING:
     from kafkacore.server.groups import Groups
+    from kafkacore.server.transactions import Transactions
 
 
 class BrokerContext:
@@ -47,6 +48,7 @@ class BrokerContext:
         fetch_sessions: FetchSessionCache,
         blocking: Executor,
         make_groups: Callable[[], Groups],
+        make_transactions: Callable[[], Transactions],
         read_kraft_version: Callable[[], int],
     ) -> None:
         self.node_id = node_id
@@ -62,6 +64,7 @@ class BrokerContext:
         self.fetch_sessions = fetch_sessions
         self.blocking = blocking
         self._make_groups = make_groups
+        self._make_transactions = make_transactions
         self._read_kraft_version = read_kraft_version
         self.partition_answers: dict[tuple[str, int], PartitionAnswers] = {}  # by listener and version
         self.api_ranges: Sequence[ApiRange] = ()
@@ -80,6 +83,15 @@ class BrokerContext:
     @cached_property
     def groups(self) -> Groups:
         return self._make_groups()
+
+    @cached_property
+    def transactions(self) -> Transactions:
+        return self._make_transactions()
+
+    @property
+    def transactions_made(self) -> Transactions | None:
+        """None until a request has needed them."""
+        return self.__dict__.get("transactions")
 
     @property
     def groups_made(self) -> Groups | None:

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from typing import Any, Final
 
-from kafkacore._fast.base.java_text import hash_code
 from kafkacore._fast.log.partition_handle import PartitionHandle
 from kafkacore.config import BrokerConfig
 from kafkacore.coordinator.group.core import Counts
@@ -32,12 +31,12 @@ from kafkacore.replication.replica_manager import ReplicaManager
 from kafkacore.runtime.clock import Clock
 from kafkacore.runtime.scheduler import Scheduler
 from kafkacore.server.auto_topics import AutoTopics
+from kafkacore.server.coordinator_keys import java_hash
 from kafkacore.server.partition_waits import PartitionWaits
 from kafkacore.storage.names import OFFSETS_TOPIC
 
 LOG: Final = logging.getLogger("kafkacore.server")
 CREATION_PATIENCE_S: Final = 2.0  # a FindCoordinator waits at most this long for the topic; then the client asks again
-_LEAST: Final = -(1 << 31)  # the least int of Java, which has no absolute value
 
 Operation = Callable[[GroupShard, asyncio.Future[Any], int], Effects]
 
@@ -196,9 +195,3 @@ class Groups:
         """Answers every waiter: it must look for another coordinator."""
         self._closed = True
         await self.runtime.close()
-
-
-def java_hash(text: str) -> int:
-    """`Utils.abs(text.hashCode())`."""
-    value = hash_code(text)
-    return 0 if value == _LEAST else abs(value)

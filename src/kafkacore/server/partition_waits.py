@@ -34,6 +34,10 @@ class PartitionWaits:
         """The clock of the deadlines."""
         return self._clock.monotonic_ns() / 1e6
 
+    def wall_ms(self) -> int:
+        """The clock of the records that this broker makes."""
+        return self._clock.wall_ms()
+
     async def any(
         self,
         waits: Iterable[tuple[PartitionHandle, int, int] | tuple[PartitionHandle, int, int, int]],

@@ -114,10 +114,10 @@ class Held:
             return None
         return self._failed() if self.error != ErrorCode.NONE else self.handle.append_now(records, acks)
 
-    def append(self, records: bytearray, acks: int, wait: bool, coordinator: bool) -> AppendResult:
+    def append(self, records: bytearray, acks: int, wait: bool, origin: str) -> AppendResult:
         if self.error != ErrorCode.NONE:
             return self._failed()
-        return self.handle.append(records, acks, wait, coordinator)
+        return self.handle.append(records, acks, wait, origin)
 
     def _failed(self) -> AppendResult:
         return AppendResult(int(self.error), -1, -1, -1, 0, False, None, [], None)

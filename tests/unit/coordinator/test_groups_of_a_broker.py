@@ -19,7 +19,8 @@ from kafkacore.protocol.messages import (
 )
 from kafkacore.runtime.slices import finish_now
 from kafkacore.server import groups
-from kafkacore.server.groups import Groups, java_hash
+from kafkacore.server.coordinator_keys import java_hash
+from kafkacore.server.groups import Groups
 from kafkacore.server.handlers.broker import describe_groups, find_coordinator, heartbeat
 
 CONFIG = BrokerConfig(

@@ -299,8 +299,8 @@ def test_topic_configuration_sets_the_settings_of_its_logs(tmp_path: Path) -> No
 def test_abort_marker_adds_to_the_transaction_index(tmp_path: Path) -> None:
     handle = PartitionHandle(LogDirectory(Environment(), str(tmp_path)), "t", 0, Uuid.random(), SETTINGS)
     handle.become_leader(1, 0)
-    assert handle.append(records(0, 7), coordinator=True).error == 0
-    assert handle.append(marker(0, 7, ABORT), coordinator=True).error == 0
+    assert handle.append(records(0, 7), origin="coordinator").error == 0
+    assert handle.append(marker(0, 7, ABORT), origin="coordinator").error == 0
     assert handle.read(0, isolation=READ_COMMITTED).aborted == [(7, 0)]
     handle.shut()
     assert loaded(tmp_path).read(0, isolation=READ_LOCAL).error == 0
@@ -313,7 +313,7 @@ def test_deletion_of_a_segment_removes_its_transaction_index_when_that_cannot_be
     handle = PartitionHandle(LogDirectory(disk.environment(), str(tmp_path)), "t", 0, Uuid.random(), settings)
     handle.become_leader(1, 0)
     for one in (begun, aborted, records(0, 7, sequence=2)):
-        assert handle.append(one, coordinator=True).error == 0
+        assert handle.append(one, origin="coordinator").error == 0
     disk.fail("read", errno.EMFILE)
     assert handle.delete_old_segments() == 1
     disk.fail("read", 0)

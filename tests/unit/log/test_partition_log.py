@@ -8,6 +8,7 @@ import errno
 import gc
 import resource
 import select
+import struct
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -37,8 +38,11 @@ NOT_ENOUGH_REPLICAS = 19
 OUT_OF_ORDER_SEQUENCE_NUMBER = 45
 INVALID_PRODUCER_EPOCH = 47
 INVALID_TXN_STATE = 48
+TRANSACTION_COORDINATOR_FENCED = 52
 FENCED_LEADER_EPOCH = 74
 UNKNOWN_LEADER_EPOCH = 75
+INVALID_RECORD = 87
+ABORT, COMMIT = 0, 1
 
 
 @pytest.fixture(autouse=True)
@@ -140,12 +144,12 @@ def test_producer_stays_known_while_its_transaction_is_open(tmp_path: Path) -> N
     clock = ManualClock(NOW)
     handle = led(tmp_path, clock, producer_id_expiration_ms=1000)
     opened = batch(producer_id=4, producer_epoch=0, base_sequence=0, transactional=True)
-    assert handle.append(opened, coordinator=True).error == 0
+    assert handle.append(opened, origin="coordinator").error == 0
     clock.advance_ms(5000)
     assert handle.expire_producers() == 0
     assert [each.transaction_first_offset for each in producer_states(handle)] == [0]
     assert (handle.last_stable_offset, handle.high_watermark) == (0, 2)
-    assert handle.append(marker(0, NOW + 5000, 4, 1, 0), coordinator=True).error == 0
+    assert handle.append(marker(0, NOW + 5000, 4, 1, 0), origin="coordinator").error == 0
     assert (handle.last_stable_offset, handle.expire_producers()) == (3, 0)
     clock.advance_ms(1000)
     assert handle.expire_producers() == 1
@@ -155,6 +159,74 @@ def test_producer_stays_known_while_its_transaction_is_open(tmp_path: Path) -> N
 def test_transactional_batch_is_refused(tmp_path: Path) -> None:
     result = led(tmp_path).append(batch(producer_id=4, producer_epoch=0, base_sequence=0, transactional=True))
     assert result.error == INVALID_TXN_STATE
+
+
+# --- markers of transactions ---
+
+
+def control(kind: int, epoch: int = 0, coordinator_epoch: int = 7) -> bytes:
+    builder = RecordBatchBuilder(
+        producer_id=4, producer_epoch=epoch, base_sequence=-1, transactional=True, control=True
+    )
+    builder.append(NOW, struct.pack(">hh", 0, kind), struct.pack(">hi", 0, coordinator_epoch))
+    return bytes(builder.build())
+
+
+def in_transaction(handle: PartitionHandle, sequence: int = 0, epoch: int = 0) -> int:
+    """Appends a verified batch; returns the error."""
+    opened = batch(producer_id=4, producer_epoch=epoch, base_sequence=sequence, transactional=True)
+    return handle.append(opened, origin="transaction").error
+
+
+def test_last_stable_offset_stays_below_a_verified_transaction_until_its_marker(tmp_path: Path) -> None:
+    handle = led(tmp_path)
+    handle.append(batch())
+    assert in_transaction(handle) == 0
+    assert (handle.last_stable_offset, handle.high_watermark) == (2, 4)
+    assert handle.append(control(ABORT), origin="coordinator").error == 0
+    assert (handle.last_stable_offset, handle.high_watermark) == (5, 5)
+    assert handle.read(0, isolation=1).aborted == [(4, 2)]
+
+
+def test_verified_batch_of_a_gap_or_a_control_batch_of_a_client_is_refused(tmp_path: Path) -> None:
+    handle = led(tmp_path)
+    assert in_transaction(handle) == 0
+    assert in_transaction(handle, sequence=4) == OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert handle.append(control(COMMIT), origin="transaction").error == INVALID_RECORD
+    assert handle.end_offset == 2
+
+
+def test_marker_of_an_older_coordinator_is_fenced_and_changes_nothing(tmp_path: Path) -> None:
+    handle = led(tmp_path)
+    assert in_transaction(handle) == 0
+    assert handle.append(control(COMMIT, coordinator_epoch=8), origin="coordinator").error == 0
+    assert in_transaction(handle, sequence=2) == 0
+    late = handle.append(control(ABORT, coordinator_epoch=7), origin="coordinator")
+    assert late.error == TRANSACTION_COORDINATOR_FENCED
+    assert (handle.end_offset, handle.last_stable_offset) == (5, 3)
+    assert handle.append(control(COMMIT, coordinator_epoch=8), origin="coordinator").error == 0
+    assert (handle.end_offset, handle.last_stable_offset) == (6, 6)
+
+
+def test_marker_of_an_older_producer_epoch_is_refused(tmp_path: Path) -> None:
+    handle = led(tmp_path)
+    assert in_transaction(handle, epoch=3) == 0
+    for origin in ("coordinator", "bumped marker"):
+        assert handle.append(control(ABORT, epoch=2), origin=origin).error == INVALID_PRODUCER_EPOCH
+    assert (handle.end_offset, handle.last_stable_offset) == (2, 0)
+
+
+def test_marker_with_a_bumped_epoch_ends_only_the_transaction_of_an_older_epoch(tmp_path: Path) -> None:
+    handle = led(tmp_path)
+    assert in_transaction(handle, epoch=3) == 0
+    assert handle.append(control(COMMIT, epoch=3), origin="bumped marker").error == INVALID_PRODUCER_EPOCH
+    assert handle.append(control(COMMIT, epoch=4), origin="bumped marker").error == 0
+    again = handle.append(control(COMMIT, epoch=4), origin="bumped marker")
+    assert again.error == 0, "the coordinator sends a marker again when its answer is lost"
+    assert in_transaction(handle, epoch=4) == 0
+    late = handle.append(control(COMMIT, epoch=4), origin="bumped marker")
+    assert late.error == INVALID_PRODUCER_EPOCH, "a late retry must not end the next transaction"
+    assert handle.last_stable_offset == 4
 
 
 # --- rolls ---
@@ -447,7 +519,7 @@ def test_read_committed_ends_at_an_open_transaction_in_every_segment(tmp_path: P
     handle = led(tmp_path, segment_bytes=3 * len(batch()), index_interval_bytes=0)
     for number in range(8):
         opens = {"producer_id": 4, "producer_epoch": 0, "base_sequence": 0, "transactional": True}
-        handle.append(batch(**(opens if number == first else {})), coordinator=True)
+        handle.append(batch(**(opens if number == first else {})), origin="coordinator")
     assert handle.last_stable_offset == 2 * first
     assert offsets(handle, isolation=1) == list(range(2 * first))
     assert offsets(handle, isolation=0) == list(range(16))

@@ -46,7 +46,7 @@ def context(**changes: Any) -> SimpleNamespace:
         finalized_epoch=12,
         endpoint_of=lambda broker_id, listener: SimpleNamespace(host="h", port=9092) if broker_id == 7 else None,
         producer_ids=Ids(),
-        image=SimpleNamespace(brokers={}),
+        image=SimpleNamespace(brokers={}, topic=lambda name: None),
         transactions_refused=False,
     )
     vars(made).update(changes)

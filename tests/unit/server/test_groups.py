@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkacore.server.groups import java_hash
+from kafkacore.server.coordinator_keys import java_hash
 
 
 @pytest.mark.parametrize(

@@ -19,16 +19,19 @@ from kafkacore._fast.log.epochs_checkpoint cimport log_save_epochs
 from kafkacore._fast.log.open cimport log_start_open, log_start_wake
 from kafkacore._fast.log.roll cimport log_reserve_ahead, log_start_roll
 from kafkacore._fast.log.producers cimport (
-    PRODUCER_DUPLICATE, EndedTransaction, ProducerBatch, producers_check, producers_first_unstable,
-    producers_note_batch, producers_reserve,
+    PRODUCER_DUPLICATE, EndedTransaction, ProducerBatch, producers_check, producers_check_marker,
+    producers_first_unstable, producers_note_batch, producers_reserve,
 )
-from kafkacore._fast.record.record cimport BATCH_OK, BatchHeader, has_producer_id, last_offset, parse_header
+from kafkacore._fast.record.record cimport (
+    BATCH_OK, BatchHeader, has_producer_id, is_control, last_offset, parse_header,
+)
 from kafkacore._fast.log.segment cimport LAST_RELATIVE_OFFSET, OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, Segment, file_of
 from kafkacore._fast.log.segment_index cimport segment_note_batch, segment_reserve, segment_write_indexes
 from kafkacore._fast.codec.thread_context cimport thread_codec
 from kafkacore._fast.log.txn_index cimport txn_index_append
 from kafkacore._fast.record.validate cimport (
-    ORIGIN_CLIENT, BatchesResult, ValidateRules, assign_offsets, rewrite_batch, stamp_batch, validate_batch
+    ORIGIN_BUMPED_MARKER, ORIGIN_CLIENT, ORIGIN_TRANSACTION, BatchesResult, ValidateRules, assign_offsets,
+    rewrite_batch, stamp_batch, validate_batch,
 )
 
 cdef enum:
@@ -191,6 +194,11 @@ cdef int note_aborted(Log *log, const EndedTransaction *ended) noexcept nogil:
     return KAFKA_STORAGE_ERROR
 
 
+cdef inline bint is_from_client(int origin) noexcept nogil:
+    """Whether the batch carries a producer's sequences, and not only its epoch."""
+    return origin == ORIGIN_CLIENT or origin == ORIGIN_TRANSACTION
+
+
 cdef int log_append_prepared(Log *log, Prepared *prepared, int32_t leader_epoch, Waiter *blocked,
                              AppendInfo *info) noexcept nogil:
     cdef BatchHeader *header = &info.validated.header
@@ -203,7 +211,11 @@ cdef int log_append_prepared(Log *log, Prepared *prepared, int32_t leader_epoch,
         return error
     info.log_start_offset = log.log_start_offset
     if prepared.idempotent:
-        error = producers_check(log.producers, header, prepared.origin == ORIGIN_CLIENT, &duplicate)
+        if is_control(header):
+            error = producers_check_marker(log.producers, prepared.data, prepared.size, header,
+                                           prepared.origin == ORIGIN_BUMPED_MARKER)
+        else:
+            error = producers_check(log.producers, header, is_from_client(prepared.origin), &duplicate)
         if error == PRODUCER_DUPLICATE:
             info.duplicate = True
             info.first_offset = duplicate.first_offset

@@ -1,6 +1,6 @@
 """Python's handle of a partition and its log. A method that may wait for a device releases the GIL meanwhile."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from typing_extensions import Buffer
@@ -14,6 +14,9 @@ Acknowledgement: TypeAlias = tuple[int, int, int]
 
 ROLES: tuple[str, ...]
 STATES: tuple[str, ...]
+# The maker of a batch: a client; a client in a transaction that its coordinator has verified; a coordinator, whose
+# batch may be a marker; a coordinator whose markers carry a new producer epoch (transaction.version 2).
+ORIGINS: Mapping[str, int]
 
 class AppendResult(NamedTuple):
     """`error` is Kafka's code; the offsets are -1 unless it is 0. `record_errors` has the index in the batch and the
@@ -256,10 +259,10 @@ class PartitionHandle:
     def open_ahead(self) -> None:
         """Starts to open a leader's log if the next append would wait for it. A Produce of many partitions does so."""
 
-    def append(self, records: Buffer, acks: int = 1, wait: bool = True, coordinator: bool = False) -> AppendResult:
+    def append(self, records: Buffer, acks: int = 1, wait: bool = True, origin: str = "client") -> AppendResult:
         """Appends one batch as Produce does: validates it and stamps its offsets. Blocking: waits for the log to open
         or roll, and with `wait` for the acknowledgement that `acks` asks for. Without `wait`, the result's `ack` names
-        that acknowledgement. `coordinator`: the batch is this node's own, and may be a transaction's marker."""
+        that acknowledgement. `origin`: a key of ORIGINS."""
 
     def append_now(self, records: bytearray, acks: int = 1) -> AppendResult | None:
         """Appends a batch of this node's own, stamped in place, and waits for no device. Returns None when the log must

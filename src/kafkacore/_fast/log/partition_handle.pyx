@@ -39,7 +39,9 @@ from kafkacore._fast.log.segment cimport file_of, segment_release
 from kafkacore._fast.wait.sleeper cimport Sleeper, sleep_until_woken, sleeper_new
 from kafkacore._fast.base.sync cimport mutex_lock, mutex_unlock
 from kafkacore._fast.log.txn_index cimport AbortedTransaction
-from kafkacore._fast.record.validate cimport ORIGIN_CLIENT, ORIGIN_COORDINATOR
+from kafkacore._fast.record.validate cimport (
+    ORIGIN_BUMPED_MARKER, ORIGIN_CLIENT, ORIGIN_COORDINATOR, ORIGIN_TRANSACTION,
+)
 
 from os import strerror
 
@@ -93,6 +95,10 @@ class SegmentInfo(NamedTuple):
 
 ROLES = ("none", "leader", "follower", "gone")
 STATES = ("lazy", "opening", "open", "rolling", "failed", "closed")
+ORIGINS = {
+    "client": ORIGIN_CLIENT, "transaction": ORIGIN_TRANSACTION, "coordinator": ORIGIN_COORDINATOR,
+    "bumped marker": ORIGIN_BUMPED_MARKER,
+}
 
 ctypedef fused Field:
     int32_t
@@ -609,22 +615,22 @@ cdef class PartitionHandle:
         with nogil:
             partition_open_ahead(self.partition)
 
-    def append(self, records, int acks=1, bint wait=True, bint coordinator=False):
+    def append(self, records, int acks=1, bint wait=True, str origin="client"):
         """Appends one batch as Produce does: validates it and stamps its offsets. Blocking: waits for the log to open
         or roll, and with `wait` for the acknowledgement that `acks` asks for. Without `wait`, the result's `ack` names
-        that acknowledgement (a kind of `partition_watch` and an offset), or is None. `coordinator`: the batch is this
-        node's own, and may be a transaction's marker."""
+        that acknowledgement (a kind of `partition_watch` and an offset), or is None. `origin`: a key of
+        ORIGINS."""
         cdef bytearray copy = bytearray(records)
         cdef Py_buffer view
         cdef Sleeper *sleeper = sleeper_new(self.directory.dir)
         cdef AppendInfo info
         cdef Acknowledgement ack
-        cdef int origin = ORIGIN_COORDINATOR if coordinator else ORIGIN_CLIENT
+        cdef int native_origin = ORIGINS[origin]
         cdef int error
         ack.at = -1
         PyObject_GetBuffer(copy, &view, PyBUF_SIMPLE)
         with nogil:
-            error = append_and_wait(self.partition, <uint8_t *> view.buf, <size_t> view.len, acks, origin, wait,
+            error = append_and_wait(self.partition, <uint8_t *> view.buf, <size_t> view.len, acks, native_origin, wait,
                                     sleeper, &info, &ack)
             park_release(&sleeper.parked)
         PyBuffer_Release(&view)

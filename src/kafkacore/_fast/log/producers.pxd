@@ -67,6 +67,10 @@ cdef Producer *producers_find(Producers *producers, int64_t producer_id) noexcep
 # whose batches carry an epoch and no sequence.
 cdef int producers_check(Producers *producers, const BatchHeader *header, bint sequences,
                          ProducerBatch *duplicate) noexcept nogil
+# Whether a coordinator's marker may follow: 0, INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED. With `bumped`
+# (transaction.version 2) its epoch must be above the producer's, except in a marker that is sent again (KIP-1228).
+cdef int producers_check_marker(Producers *producers, const uint8_t *batch, size_t size, const BatchHeader *header,
+                                bint bumped) noexcept nogil
 # Reserves a place for the batch's producer, so that noting the batch cannot fail: 0 or -ENOMEM.
 cdef int producers_reserve(Producers *producers, const BatchHeader *header) noexcept nogil
 # A whole batch of magic 2 is in the log: its producer's sequences, or the transaction that its marker ends (`ended`,

@@ -6,7 +6,9 @@ from libc.stdlib cimport calloc, free, malloc, qsort, realloc
 from libc.stddef cimport size_t
 from libc.string cimport memmove, memset
 
-from kafkacore._fast.base.error_codes cimport INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, OUT_OF_ORDER_SEQUENCE_NUMBER
+from kafkacore._fast.base.error_codes cimport (
+    INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, OUT_OF_ORDER_SEQUENCE_NUMBER, TRANSACTION_COORDINATOR_FENCED,
+)
 from kafkacore._fast.base.planted cimport is_planted
 from kafkacore._fast.base.atomics cimport add32, load32
 from kafkacore._fast.base.crc32c cimport crc32c
@@ -23,6 +25,7 @@ from kafkacore._fast.record.record cimport (
 
 cdef enum:
     LEAST_BUCKETS = 4
+    LAST_PRODUCER_EPOCH = 0x7FFF
     SNAPSHOT_VERSION = 1
     SNAPSHOT_HEADER_BYTES = 10    # version, checksum, count
     SNAPSHOT_ENTRY_BYTES = 46
@@ -159,6 +162,43 @@ cdef int producers_check(Producers *producers, const BatchHeader *header, bint s
     return 0 if producer.transaction_first_offset < 0 or is_transactional(header) else INVALID_TXN_STATE
 
 
+cdef bint parse_marker(const uint8_t *batch, size_t size, int *kind, int32_t *coordinator_epoch,
+                       int64_t *delta_ms) noexcept nogil:
+    """Parses the one record of a control batch (KIP-98, "Control Messages"). False: it does not end a transaction."""
+    cdef Reader body
+    cdef RecordView record
+    reader_init(&body, batch + HEADER_BYTES, size - HEADER_BYTES)
+    if next_record(&body, &record) != BATCH_OK or record.key_size < MARKER_KEY_BYTES:
+        return False
+    if record.value_size < MARKER_VALUE_BYTES:
+        return False
+    kind[0] = be16(record.key + 2)
+    coordinator_epoch[0] = <int32_t> be32(record.value + 2)
+    delta_ms[0] = record.timestamp_delta
+    return kind[0] == MARKER_ABORT or kind[0] == MARKER_COMMIT
+
+
+cdef int producers_check_marker(Producers *producers, const uint8_t *batch, size_t size, const BatchHeader *header,
+                                bint bumped) noexcept nogil:
+    cdef Producer *producer = producers_find(producers, header.producer_id)
+    cdef int kind
+    cdef int32_t coordinator_epoch
+    cdef int64_t delta_ms
+    cdef bint again
+    if producer == NULL:
+        return 0
+    if bumped and header.producer_epoch == producer.producer_epoch:
+        again = producer.transaction_first_offset < 0 or header.producer_epoch == LAST_PRODUCER_EPOCH
+        if not again:
+            return INVALID_PRODUCER_EPOCH
+    elif header.producer_epoch < producer.producer_epoch:
+        return INVALID_PRODUCER_EPOCH
+    if parse_marker(batch, size, &kind, &coordinator_epoch, &delta_ms):
+        if coordinator_epoch < producer.coordinator_epoch and not is_planted(b"coordinator-epoch-ignored"):
+            return TRANSACTION_COORDINATOR_FENCED
+    return 0
+
+
 cdef int producers_reserve(Producers *producers, const BatchHeader *header) noexcept nogil:
     cdef Transaction *transactions
     cdef int32_t capacity
@@ -243,22 +283,6 @@ cdef void end_transaction(Producers *producers, const BatchHeader *header, int64
     producer.coordinator_epoch = coordinator_epoch
     producer.last_timestamp_ms = timestamp_ms
     producer.transaction_first_offset = -1
-
-
-cdef bint parse_marker(const uint8_t *batch, size_t size, int *kind, int32_t *coordinator_epoch,
-                       int64_t *delta_ms) noexcept nogil:
-    """Parses the one record of a control batch (KIP-98, "Control Messages"). False: it does not end a transaction."""
-    cdef Reader body
-    cdef RecordView record
-    reader_init(&body, batch + HEADER_BYTES, size - HEADER_BYTES)
-    if next_record(&body, &record) != BATCH_OK or record.key_size < MARKER_KEY_BYTES:
-        return False
-    if record.value_size < MARKER_VALUE_BYTES:
-        return False
-    kind[0] = be16(record.key + 2)
-    coordinator_epoch[0] = <int32_t> be32(record.value + 2)
-    delta_ms[0] = record.timestamp_delta
-    return kind[0] == MARKER_ABORT or kind[0] == MARKER_COMMIT
 
 
 cdef int producers_note_batch(Producers *producers, const uint8_t *batch, size_t size,

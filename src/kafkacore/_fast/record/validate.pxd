@@ -22,6 +22,8 @@ cdef enum AppendOrigin:
     ORIGIN_CLIENT = 0
     ORIGIN_COORDINATOR = 1       # group and transaction coordinators: control and transactional batches allowed
     ORIGIN_RAFT_LEADER = 2       # sets offsets and epoch itself: the batch must carry rules.leader_epoch
+    ORIGIN_TRANSACTION = 3       # a client, and the coordinator has verified that its transaction is open (KIP-890)
+    ORIGIN_BUMPED_MARKER = 4     # a coordinator of transaction.version 2: its marker carries a new epoch (KIP-1228)
 
 cdef enum:
     MAX_RECORD_ERRORS = 16       # the response names at most so many records
@@ -38,7 +40,7 @@ ctypedef struct ValidateRules:   # of one partition; the same for many batches
     int8_t timestamp_type        # TimestampType
     int8_t origin                # AppendOrigin
     bint compacted
-    bint transactional_allowed   # else a transactional batch from a client is INVALID_TXN_STATE
+    bint transactional_allowed   # else a transactional batch of ORIGIN_CLIENT is INVALID_TXN_STATE
     bint zstd_allowed            # Produce >= 7 (KIP-110)
 
 ctypedef struct RecordError:

@@ -51,6 +51,7 @@ BROKER: Final[Mapping[int, str]] = {
     ApiKey.UPDATE_FEATURES: f"{_HERE}.broker.forward",
     ApiKey.DESCRIBE_CLUSTER: f"{_HERE}.broker.describe_cluster",
     ApiKey.UNREGISTER_BROKER: f"{_HERE}.broker.forward",
+    ApiKey.WRITE_TXN_MARKERS: f"{_HERE}.broker.write_txn_markers",
     ApiKey.DESCRIBE_PRODUCERS: f"{_HERE}.broker.describe_producers",
     ApiKey.DESCRIBE_TRANSACTIONS: f"{_HERE}.broker.transactions",
     ApiKey.LIST_TRANSACTIONS: f"{_HERE}.broker.transactions",

@@ -1,6 +1,7 @@
 """FindCoordinator: the broker that leads the partition of `__consumer_offsets` to which a group belongs.
 
-Transactional ids have no coordinator yet.
+The coordinator of a transactional id is the broker that leads its partition of `__transaction_state`, unless that is
+this one: it coordinates no transaction.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from kafkacore.protocol.messages import FindCoordinatorRequest, FindCoordinatorR
 from kafkacore.runtime.slices import Work, distinct, finish
 from kafkacore.server.context import BrokerContext
 from kafkacore.server.metadata_view import MetadataView
+from kafkacore.server.transactions import coordinator_of
 from kafkacore.storage.names import OFFSETS_TOPIC
 
 GROUP: Final = 0
@@ -35,9 +37,6 @@ Coordinator = FindCoordinatorResponse.Coordinator
 def handle(
     broker: BrokerContext, call: RequestContext, request: FindCoordinatorRequest
 ) -> Work[FindCoordinatorResponse] | Awaitable[FindCoordinatorResponse]:
-    if request.key_type == TRANSACTION and not broker.transactions_refused:
-        broker.transactions_refused = True
-        LOG.warning("client %r asks for a transaction coordinator: %s", call.client_id, NO_TRANSACTIONS)
     if request.key_type == GROUP and broker.image.topic(OFFSETS_TOPIC) is None:
         return _made_first(broker, call, request)
     return _answer(broker, call, request)
@@ -72,6 +71,28 @@ def _answer(
     return response
 
 
+def _find_transactional(broker: BrokerContext, view: MetadataView, key: str) -> Coordinator:
+    node_id = coordinator_of(broker.image, key)
+    if node_id is None or node_id == broker.node_id:
+        if not broker.transactions_refused:
+            broker.transactions_refused = True
+            LOG.warning("a client asks for the transaction coordinator of %r: %s", key, NO_TRANSACTIONS)
+        return Coordinator(
+            key=key, node_id=-1, host="", port=-1, error_code=NO_TRANSACTIONS_ERROR, error_message=NO_TRANSACTIONS
+        )
+    endpoint = view.alive_endpoint(node_id)
+    if endpoint is not None:
+        return Coordinator(key=key, node_id=node_id, host=endpoint.host, port=endpoint.port)
+    return Coordinator(
+        key=key,
+        node_id=-1,
+        host="",
+        port=-1,
+        error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        error_message="The transactional id's partition has no leader at the moment.",
+    )
+
+
 def _find(broker: BrokerContext, view: MetadataView, key_type: int, key: str) -> Coordinator:
     if key_type == GROUP:
         node_id = broker.groups.coordinator_of(key)
@@ -80,7 +101,7 @@ def _find(broker: BrokerContext, view: MetadataView, key_type: int, key: str) ->
             return Coordinator(key=key, node_id=node_id, host=endpoint.host, port=endpoint.port)
         error, message = ErrorCode.COORDINATOR_NOT_AVAILABLE, "The group's partition has no leader at the moment."
     elif key_type == TRANSACTION:
-        error, message = NO_TRANSACTIONS_ERROR, NO_TRANSACTIONS
+        return _find_transactional(broker, view, key)
     else:
         error, message = ErrorCode.INVALID_REQUEST, f"There is no coordinator for keys of type {key_type}."
     return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=error, error_message=message)

@@ -5,19 +5,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Final
 
-from kafkacore._fast.log.partition_handle import PartitionHandle
+from kafkacore._fast.log.partition_handle import AppendResult, PartitionHandle
 from kafkacore.network.request import RequestContext
 from kafkacore.protocol.errors import ErrorCode, ProtocolError
 from kafkacore.protocol.messages import ProduceRequest, ProduceResponse
 from kafkacore.runtime.slices import Slice, Work, finish
 from kafkacore.server.context import BrokerContext
 from kafkacore.server.handlers.broker import leaders
+from kafkacore.server.handlers.broker.produce_in_transaction import Producer, verify
 from kafkacore.storage.names import INTERNAL_TOPICS
 
 if TYPE_CHECKING:
     from kafkacore._fast.log.partition_handle import Acknowledgement
+    from kafkacore.server.transactions import Check
 
 NO_ACKS: Final = 0
 ALL_ACKS: Final = -1
@@ -37,12 +40,15 @@ LOG: Final = logging.getLogger("kafkacore.server")
 class Part:
     """One partition of the request, its answer, and the offset that the answer waits for."""
 
-    __slots__ = ("ack", "answer", "data", "partition")
+    __slots__ = ("ack", "answer", "check", "data", "partition", "producer")
 
     def __init__(self, data: Asked, partition: PartitionHandle | None, error: ErrorCode) -> None:
         self.data, self.partition = data, partition
         self.answer = Partition(index=data.index, base_offset=-1, error_code=error)
         self.ack: Acknowledgement | None = None
+        # Only a transactional batch has these.
+        self.producer: Producer | None = None
+        self.check: Check | None = None
 
 
 async def handle(broker: BrokerContext, call: RequestContext, request: ProduceRequest) -> ProduceResponse | None:
@@ -51,9 +57,12 @@ async def handle(broker: BrokerContext, call: RequestContext, request: ProduceRe
     slice_ = Slice()
     # Appends one after the other, because batches of one producer must not overtake each other.
     failed = None
-    for part in parts:
-        await slice_.give_way()
-        failed = await _append(broker, call, request.acks, part) or failed
+    async with AsyncExitStack() as checks:
+        if request.transactional_id is not None:
+            await verify(broker, call, request.transactional_id, parts, checks)
+        for part in parts:
+            await slice_.give_way()
+            failed = await _append(broker, call, request.acks, part) or failed
     if failed is not None:
         LOG.warning("a Produce of client %r failed for some partitions: %s", call.client_id, failed)
     if request.acks == NO_ACKS:
@@ -63,7 +72,7 @@ async def handle(broker: BrokerContext, call: RequestContext, request: ProduceRe
             names = ", ".join(sorted(error.name for error in errors))
             raise ProtocolError(f"Produce with acks=0 of client {call.client_id!r} failed with {names}")
         return None
-    await _acknowledged(broker, call, parts, request.timeout_ms)
+    await acknowledged(broker, call, parts, request.timeout_ms)
     if call.api_version >= LEADERS_SINCE and (moved := await finish(_new_leaders(parts))):
         response.node_endpoints = leaders.endpoints(broker, call, moved, ProduceResponse.NodeEndpoint)
     return response
@@ -119,12 +128,13 @@ async def _append(broker: BrokerContext, call: RequestContext, acks: int, part: 
         return None
     try:
         # Off the loop: the append may wait until its log is created or rolled.
-        done = await asyncio.get_running_loop().run_in_executor(
-            broker.blocking, partition.append, part.data.records or b"", acks, False
-        )
+        done = await _appended(broker, acks, part, partition)
     except OSError as error:  # the producer must still get the answers for batches that are appended already
         answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
         return error
+    if done is None:
+        answer.error_code, answer.error_message = ErrorCode.INVALID_TXN_STATE, "The transaction has ended meanwhile."
+        return None
     part.ack = done.ack
     answer.error_code = ErrorCode(done.error)
     if done.error == ErrorCode.NONE:
@@ -139,6 +149,20 @@ async def _append(broker: BrokerContext, call: RequestContext, acks: int, part: 
             RecordError(batch_index=index, batch_index_error_message=text) for index, text in done.record_errors
         ]
     return None
+
+
+async def _appended(broker: BrokerContext, acks: int, part: Part, partition: PartitionHandle) -> AppendResult | None:
+    """None: a marker has ended the batch's transaction since its check began."""
+    run, records = asyncio.get_running_loop().run_in_executor, part.data.records or b""
+    if part.check is None or part.producer is None:
+        return await run(broker.blocking, partition.append, records, acks, False)
+    async with part.check.appending:
+        if part.check.ended:
+            return None
+        done = await run(broker.blocking, partition.append, records, acks, False, "transaction")
+        if done.error == ErrorCode.NONE:
+            broker.transactions.verified(partition, *part.producer)
+        return done
 
 
 def _errors(parts: list[Part]) -> Work[set[ErrorCode]]:
@@ -165,7 +189,7 @@ def _hint(broker: BrokerContext, call: RequestContext, partition: PartitionHandl
         answer.current_leader.leader_id, answer.current_leader.leader_epoch = leader
 
 
-async def _acknowledged(broker: BrokerContext, call: RequestContext, parts: list[Part], timeout_ms: int) -> None:
+async def acknowledged(broker: BrokerContext, call: RequestContext, parts: list[Part], timeout_ms: int) -> None:
     """Waits until every in-sync replica has the records and a flush that was due is done, or until the time is over."""
     deadline_ms = broker.waits.now_ms() + timeout_ms
     slice_ = Slice()

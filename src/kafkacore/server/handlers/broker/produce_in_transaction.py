@@ -1,0 +1,69 @@
+"""The batches of a transactional producer: their transaction is verified before they are appended (KIP-890)."""
+
+from __future__ import annotations
+
+import struct
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kafkacore.network.request import RequestContext
+from kafkacore.protocol.errors import ErrorCode
+from kafkacore.server.context import BrokerContext
+
+if TYPE_CHECKING:
+    from kafkacore.server.handlers.broker.produce import Part
+
+# Places in a batch of magic 2: magic, attributes, producer id and epoch.
+_HEADER_BYTES: Final = 61
+_MAGIC_AT: Final = 16
+_ATTRIBUTES: Final = struct.Struct(">h"), 21
+_PRODUCER: Final = struct.Struct(">qh"), 43
+_TRANSACTIONAL: Final = 0x10
+
+
+class Producer(NamedTuple):
+    producer_id: int
+    epoch: int
+
+
+def producer_of(records: bytes | memoryview | None) -> Producer | None:
+    """The producer of a transactional batch; None for any other batch, and for bytes that are no batch."""
+    if records is None or len(records) < _HEADER_BYTES or records[_MAGIC_AT] != 2:
+        return None
+    shape, at = _ATTRIBUTES
+    if not shape.unpack_from(records, at)[0] & _TRANSACTIONAL:
+        return None
+    shape, at = _PRODUCER
+    producer = Producer(*shape.unpack_from(records, at))
+    return producer if producer.producer_id >= 0 else None
+
+
+async def verify(
+    broker: BrokerContext, call: RequestContext, transactional_id: str, parts: list[Part], checks: AsyncExitStack
+) -> None:
+    """Gives each transactional batch its producer and its check, which `checks` ends, and an error to those that must
+    not be appended."""
+    for part in parts:
+        if part.partition is not None and part.answer.error_code == ErrorCode.NONE:
+            part.producer = producer_of(part.data.records)
+    transactional = [part for part in parts if part.producer is not None]
+    if len({part.producer for part in transactional}) > 1:
+        for part in transactional:
+            part.answer.error_code = ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        return
+    transactions = broker.transactions
+    asked: dict[tuple[str, int], Part] = {}
+    for part in transactional:
+        assert part.partition is not None
+        assert part.producer is not None
+        part.check = await checks.enter_async_context(transactions.checking(part.partition, part.producer.producer_id))
+        if not transactions.is_verified(part.partition, *part.producer):
+            asked[part.partition.topic, part.partition.index] = part
+    if not asked:
+        return
+    producer = next(iter(asked.values())).producer
+    assert producer is not None
+    refused = await transactions.verify(transactional_id, *producer, list(asked), call.api_version)
+    for place, (error, message) in refused.items():
+        asked[place].answer.error_code = error
+        asked[place].answer.error_message = message

@@ -1,0 +1,224 @@
+"""Transactions on partitions that this broker leads: the checks between a producer's batch and its coordinator.
+
+Another broker coordinates. Before the first batch of a transaction in a partition, the leader asks the coordinator
+whether the partition belongs to an open transaction (KIP-890): else a late batch could open a transaction that nobody
+ends. A marker that arrives meanwhile ends the check, so the batch behind it is refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from typing import Final, NamedTuple
+
+from kafkacore._fast.log.partition_handle import PartitionHandle
+from kafkacore.config import BrokerConfig
+from kafkacore.metadata.image import MetadataImage
+from kafkacore.network.client import ClientLimits, Connect
+from kafkacore.network.lanes import Lane, LaneLimits
+from kafkacore.protocol.errors import ErrorCode, UnsupportedVersionError
+from kafkacore.protocol.messages import AddPartitionsToTxnRequest
+from kafkacore.server.coordinator_keys import java_hash
+from kafkacore.storage.names import TRANSACTIONS_TOPIC
+
+LOG: Final = logging.getLogger("kafkacore.server")
+MOST_VERIFIED: Final = 100_000  # producers in partitions; beyond them all are verified anew
+ABORTABLE_SINCE: Final = 11  # from this version of Produce on clients know TRANSACTION_ABORTABLE
+ADDS_SINCE: Final = 12  # and from this one on the leader adds the partition for its producer (transaction.version 2)
+_BACKOFF_MS: Final = 50
+Topic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
+Transaction = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
+_Key = tuple[PartitionHandle, int]  # and a producer id
+# Errors after which the producer should send the batch again. Old clients would not do that after these codes, so they
+# get NOT_ENOUGH_REPLICAS, as Apache Kafka answers.
+_LATER: Final = frozenset(
+    (
+        ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NETWORK_EXCEPTION, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR,
+    )
+)  # fmt: skip
+
+
+class Refused(NamedTuple):
+    """A batch must not be appended: Kafka's error and the reason."""
+
+    error: ErrorCode
+    message: str
+
+
+class Check:
+    """One verification under way, of one producer in one partition. `ended`: a marker came meanwhile."""
+
+    __slots__ = ("appending", "ended", "users")
+
+    def __init__(self) -> None:
+        self.appending = asyncio.Lock()
+        self.ended = False
+        self.users = 0
+
+
+class Transactions:
+    """Belongs to the data plane's loop."""
+
+    def __init__(
+        self,
+        config: Callable[[], BrokerConfig],
+        read_image: Callable[[], MetadataImage],
+        randomness: random.Random,
+        connect: Connect | None,
+    ) -> None:
+        self._config, self._read_image = config, read_image
+        settings = config()
+        limits = ClientLimits(
+            request_timeout_ms=settings.request_timeout_ms,
+            connection_setup_timeout_ms=settings.socket_connection_setup_timeout_ms,
+            reconnect_backoff_ms=_BACKOFF_MS,
+            reconnect_backoff_max_ms=_BACKOFF_MS,
+            max_response_bytes=settings.socket_request_max_bytes,
+        )
+        self._lane = Lane(f"broker-{settings.node_id}-transactions", LaneLimits(limits), randomness, connect)
+        self._checks: dict[_Key, Check] = {}
+        self._verified: dict[_Key, int] = {}  # the producer's epoch, from its verification to its marker
+
+    async def close(self) -> None:
+        await self._lane.close()
+
+    # --- a producer's batches ---
+
+    @asynccontextmanager
+    async def checking(self, partition: PartitionHandle, producer_id: int) -> AsyncIterator[Check]:
+        """Holds the check from before the coordinator is asked until the batch is appended."""
+        key = partition, producer_id
+        check = self._checks.get(key)
+        if check is None:
+            check = self._checks[key] = Check()
+        check.users += 1
+        try:
+            yield check
+        finally:
+            check.users -= 1
+            if not check.users and self._checks.get(key) is check:
+                del self._checks[key]
+
+    def is_verified(self, partition: PartitionHandle, producer_id: int, epoch: int) -> bool:
+        return self._verified.get((partition, producer_id)) == epoch
+
+    def verified(self, partition: PartitionHandle, producer_id: int, epoch: int) -> None:
+        """The batch was appended: later ones of the transaction need no check."""
+        if len(self._verified) >= MOST_VERIFIED:
+            self._verified.clear()
+        self._verified[partition, producer_id] = epoch
+
+    async def verify(
+        self, transactional_id: str, producer_id: int, epoch: int, places: Sequence[tuple[str, int]], produce: int
+    ) -> dict[tuple[str, int], Refused]:
+        """Asks the coordinator about these partitions (topic and index); `produce` is the version of the producer's
+        request. Returns those whose batches must be refused."""
+        adds, config = produce >= ADDS_SINCE, self._config()
+        if not adds and not config.transaction_partition_verification_enable:
+            return {}
+        image = self._read_image()
+        coordinator = coordinator_of(image, transactional_id)
+        if coordinator is None:
+            return _all(places, ErrorCode.INVALID_TXN_STATE, "Transactions are not available.")
+        node = image.brokers.get(coordinator)
+        endpoint = None if node is None else node.endpoint(config.inter_broker_listener_name)
+        if endpoint is None:
+            return _all(places, *_told(ErrorCode.COORDINATOR_NOT_AVAILABLE, produce))
+        transaction = Transaction(
+            transactional_id=transactional_id,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            verify_only=not adds,
+            topics=_by_topic(places),
+        )
+        try:
+            answer = await self._lane.send(
+                endpoint.host, endpoint.port, AddPartitionsToTxnRequest(transactions=[transaction])
+            )
+        except UnsupportedVersionError:
+            LOG.warning("broker %d cannot verify transactions: their batches are appended unverified", coordinator)
+            return {}
+        except OSError as error:
+            LOG.warning("broker %d did not verify transaction %r: %s", coordinator, transactional_id, error)
+            return _all(places, *_told(ErrorCode.NETWORK_EXCEPTION, produce))
+        if answer.error_code:
+            return _all(places, *_told(_known(answer.error_code), produce))
+        return _refusals(answer, places, produce)
+
+    # --- markers ---
+
+    @asynccontextmanager
+    async def ending(self, partition: PartitionHandle, producer_id: int) -> AsyncIterator[None]:
+        """Around the append of a marker: ends the checks under way, and lets no batch of theirs in after it."""
+        key = partition, producer_id
+        self._verified.pop(key, None)
+        check = self._checks.pop(key, None)
+        if check is None:
+            yield
+            return
+        check.ended = True
+        async with check.appending:
+            yield
+
+
+def coordinator_of(image: MetadataImage, transactional_id: str) -> int | None:
+    """The id of the broker that leads the transactional id's partition of __transaction_state; None while there is no
+    such topic, -1 while the partition has no leader."""
+    topic = image.topic(TRANSACTIONS_TOPIC)
+    if topic is None:
+        return None
+    partition = image.partition(topic, java_hash(transactional_id) % len(topic.partition_rows))
+    return -1 if partition is None else partition.leader
+
+
+def _by_topic(places: Iterable[tuple[str, int]]) -> list[Topic]:
+    topics: dict[str, list[int]] = {}
+    for name, index in places:
+        topics.setdefault(name, []).append(index)
+    return [Topic(name=name, partitions=indexes) for name, indexes in topics.items()]
+
+
+def _refusals(answer: object, places: Sequence[tuple[str, int]], produce: int) -> dict[tuple[str, int], Refused]:
+    """A partition that the answer leaves out is refused too."""
+    errors: dict[tuple[str, int], int] = {}
+    for transaction in answer.results_by_transaction:  # type: ignore[attr-defined]
+        for topic in transaction.topic_results:
+            for each in topic.results_by_partition:
+                errors[topic.name, each.partition_index] = each.partition_error_code
+    refused = {}
+    for place in places:
+        error = _known(errors.get(place, ErrorCode.INVALID_TXN_STATE))
+        if error != ErrorCode.NONE:
+            refused[place] = Refused(*_told(error, produce))
+    return refused
+
+
+def _known(code: int) -> ErrorCode:
+    try:
+        return ErrorCode(code)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def _told(error: ErrorCode, produce: int) -> tuple[ErrorCode, str]:
+    """The coordinator's error as a producer understands it (ReplicaManager.handleProduceAppend)."""
+    if error in _LATER:
+        text = f"The broker could not verify the partition's part in the transaction: {error.name}."
+        return ErrorCode.NOT_ENOUGH_REPLICAS, text
+    if error == ErrorCode.PRODUCER_FENCED:
+        error = ErrorCode.INVALID_PRODUCER_EPOCH
+    if error == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+        error = ErrorCode.INVALID_TXN_STATE
+    if error == ErrorCode.TRANSACTION_ABORTABLE and produce < ABORTABLE_SINCE:
+        error = ErrorCode.INVALID_TXN_STATE
+    if error == ErrorCode.INVALID_TXN_STATE:
+        return error, "The partition does not belong to an open transaction of this producer."
+    return error, error.message
+
+
+def _all(places: Iterable[tuple[str, int]], error: ErrorCode, message: str) -> dict[tuple[str, int], Refused]:
+    return dict.fromkeys(places, Refused(error, message))

@@ -1,7 +1,7 @@
 """Applies the committed image to the native partitions of this broker, and publishes the table of those partitions.
 
-Belongs to one loop. The changes of a root come as rows. A change of a partition is one native call, and the table in
-which the planes look partitions up is made once for all changes.
+Belongs to one loop. The changes of a root come as rows. One native call changes the roles of all rows in a chunk, and
+the table for the planes is made once for all changes.
 """
 
 from __future__ import annotations
@@ -9,17 +9,19 @@ from __future__ import annotations
 import logging
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
-from kafkacore._fast.log.partition_handle import PartitionHandle, lead_alone
+from kafkacore._fast.log.partition_edges import PartitionEdges
+from kafkacore._fast.log.partition_handle import PartitionHandle
 from kafkacore._fast.log.settings import LogSettings
 from kafkacore.config import BrokerConfig, TopicConfig
 from kafkacore.config.dynamic import adopted
 from kafkacore.metadata.delta import MetadataDelta, rows_of_older_topics
 from kafkacore.metadata.image import BROKER, TOPIC, MetadataImage, Topic
-from kafkacore.metadata.partitions import CHUNK_ROWS, Ids, PartitionChunk, alike
+from kafkacore.metadata.partitions import CHUNK_ROWS, PartitionChunk
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.uuid import Uuid
+from kafkacore.replication.roles import Followers, RoleChanges
 from kafkacore.storage.log_settings import log_settings
 
 LOG: Final = logging.getLogger("kafkacore.replication")
@@ -43,12 +45,19 @@ class Logs(Protocol):
         """From now on these log directories, and no others, take no new logs (KIP-1066)."""
 
 
+class TopicSettings(NamedTuple):
+    """The configuration of a topic, as native code needs it. Topics that are configured alike share one, as most do."""
+
+    log: LogSettings
+    min_isr: int  # min.insync.replicas
+
+
 class Hosted:
     """This broker's partitions of one topic."""
 
     __slots__ = ("name", "partitions", "settings", "topic_id")
 
-    def __init__(self, name: str, topic_id: Uuid, settings: LogSettings) -> None:
+    def __init__(self, name: str, topic_id: Uuid, settings: TopicSettings) -> None:
         self.name = name
         self.topic_id = topic_id
         self.settings = settings
@@ -75,17 +84,22 @@ class ReplicaManager:
         logs: Logs,
         publish: Callable[[list[Placed], list[Uuid]], None],
         on_config: Callable[[BrokerConfig], None] = lambda config: None,
+        followers: Followers | None = None,
+        edges: PartitionEdges | None = None,
     ) -> None:
-        """Calls `on_config` with the broker's configuration each time it has changed at run time."""
+        """Calls `on_config` with the broker's configuration each time it has changed at run time. Partitions that this
+        broker follows go to `followers`; those that it leads report changes of their followers to `edges`."""
         self._node_id = node_id
         self._config = config
         self._logs = logs
         self._publish = publish
         self._on_config = on_config
+        self._followers = followers
+        self._edges = edges
         self._topics: dict[Uuid, Hosted] = {}
         self._by_name: dict[str, Hosted] = {}
         self._changed: set[Uuid] = set()
-        self._settings: dict[tuple[tuple[str, str], ...], LogSettings] = {}
+        self._settings: dict[tuple[tuple[str, str], ...], TopicSettings] = {}
 
     # --- lookups ---
 
@@ -128,59 +142,72 @@ class ReplicaManager:
             self._publish(placed, [topic_id for topic_id in changed if topic_id not in self._topics])
 
     def _apply(self, image: MetadataImage, delta: MetadataDelta) -> None:
+        roles = RoleChanges(self._node_id, image.partition_chunks, self._followers)
         for topic_id in delta.topics_deleted:
             self._drop_topic(topic_id)
         if any(kind == BROKER for kind, _ in delta.configs) and self.take_config(image):
-            self._configure(image, list(self._topics.values()))
+            self._configure(image, list(self._topics.values()), roles)
         else:
             names = [name for kind, name in delta.configs if kind == TOPIC]
-            self._configure(image, [self._by_name[name] for name in names if name in self._by_name])
+            self._configure(image, [self._by_name[name] for name in names if name in self._by_name], roles)
         for topics, first, count in _side_by_side(map(image.topic_at, delta.topics_created.values())):
-            self._place_created(image, topics, first, count)
+            self._place_created(image, topics, first, count, roles)
         for topic_row, rows in _by_topic(image, rows_of_older_topics(image, delta)).items():
-            self._place(image, image.topic_at(topic_row), rows)
+            self._place(image, image.topic_at(topic_row), rows, roles)
+        roles.carry_out()
 
     def _apply_all(self, image: MetadataImage) -> None:
         for topic_id in [topic_id for topic_id in self._topics if image.topic_by_id(topic_id) is None]:
             self._drop_topic(topic_id)
+        roles = RoleChanges(self._node_id, image.partition_chunks, self._followers)
         self.take_config(image)
         self._configure(image, list(self._topics.values()))
         for topic in image.topics():
-            self._place(image, topic, topic.partition_rows)
+            self._place(image, topic, topic.partition_rows, roles)
+        roles.carry_out()
 
-    def _place(self, image: MetadataImage, topic: Topic, rows: Iterable[int]) -> None:
-        """Opens new partitions, drops those that are gone, and gives every partition its role."""
+    def _place(self, image: MetadataImage, topic: Topic, rows: Iterable[int], roles: RoleChanges) -> None:
+        """Opens new partitions, drops those that are no longer here, and collects the roles of the others."""
         hosted = self._topics.get(topic.topic_id)
         if hosted is None:
-            hosted = Hosted(topic.name, topic.topic_id, self.settings_of(image, topic.name))
-        known = hosted.partitions
-        for chunk, at, count in alike(image.partition_chunks, rows):
-            replicas, indexes = chunk.replicas_of(at), chunk.partition[at : at + count]
-            if self._node_id not in replicas:
-                for index in indexes:
-                    if index in known:
-                        self._drop(hosted, index)
+            hosted = Hosted(topic.name, topic.topic_id, self._topic_settings(image, topic.name))
+        known, chunks, me = hosted.partitions, image.partition_chunks, self._node_id
+        here: list[tuple[int, int]] = []  # row and index
+        new: dict[Uuid, list[int]] = {}
+        for row in rows:
+            if row < 0:
                 continue
-            new = [index for index in indexes if index not in known]
-            if new:
-                self._open(hosted, new, chunk.directory_of(at, replicas.index(self._node_id)))
-            self._become(image, topic.name, [known[index] for index in indexes], chunk, at, replicas)
+            chunk, at = chunks[row // CHUNK_ROWS], row % CHUNK_ROWS
+            index, replicas = chunk.partition[at], chunk.replicas[at * chunk.width : (at + 1) * chunk.width]
+            if me not in replicas:
+                if index in known:
+                    self._drop(hosted, index)
+                continue
+            here.append((row, index))
+            if index not in known:
+                new.setdefault(chunk.directory_of(at, replicas.index(me)), []).append(index)
+        for directory, indexes in new.items():
+            self._open(hosted, indexes, directory)
+        for row, index in here:
+            roles.add(row, known[index], hosted.settings.min_isr)
 
-    def _place_created(self, image: MetadataImage, topics: Sequence[Topic], first: int, count: int) -> None:
-        """Places new topics, with `count` rows from `first` on. If this broker is the only replica of all, they get
-        their role in one call."""
+    def _place_created(
+        self, image: MetadataImage, topics: Sequence[Topic], first: int, count: int, roles: RoleChanges
+    ) -> None:
+        """Places new topics, with `count` rows from `first` on. If this broker is the only replica of all, they need no
+        look at each row."""
         at = first % CHUNK_ROWS
         if count == 0 or not self._has_alone(chunk := image.partition_chunks[first // CHUNK_ROWS], at, count):
             for topic in topics:
-                self._place(image, topic, topic.partition_rows)
+                self._place(image, topic, topic.partition_rows, roles)
             return
         directory = chunk.directory_of(at, 0)
-        handles: list[PartitionHandle] = []
         for topic in topics:
-            hosted = Hosted(topic.name, topic.topic_id, self.settings_of(image, topic.name))
+            hosted = Hosted(topic.name, topic.topic_id, self._topic_settings(image, topic.name))
             self._open(hosted, range(len(topic.partition_rows)), directory)
-            handles += hosted.partitions.values()
-        lead_alone(handles, self._node_id, chunk.leader_epoch[at], chunk.partition_epoch[at])
+            handles = list(hosted.partitions.values())
+            roles.add_run(first, handles, hosted.settings.min_isr)
+            first += len(handles)
 
     def _has_alone(self, chunk: PartitionChunk, at: int, count: int) -> bool:
         """Whether this broker is the only replica and the leader of all these rows, and the rows agree."""
@@ -190,32 +217,11 @@ class ReplicaManager:
     def _open(self, hosted: Hosted, indexes: Sequence[int], directory: Uuid) -> None:
         self._topics[hosted.topic_id] = self._by_name[hosted.name] = hosted
         self._changed.add(hosted.topic_id)
-        logs = self._logs.open(hosted.name, hosted.topic_id, indexes, directory, hosted.settings)
+        logs = self._logs.open(hosted.name, hosted.topic_id, indexes, directory, hosted.settings.log)
+        if self._edges is not None:
+            for log in logs:
+                log.report_to(self._edges)
         hosted.partitions.update(zip(indexes, logs, strict=True))
-
-    def _become(
-        self,
-        image: MetadataImage,
-        topic: str,
-        handles: list[PartitionHandle],
-        chunk: PartitionChunk,
-        at: int,
-        replicas: Ids,
-    ) -> None:
-        """Gives all of them the role in the row `at`."""
-        leader, leader_epoch, partition_epoch = chunk.leader[at], chunk.leader_epoch[at], chunk.partition_epoch[at]
-        if leader != self._node_id:
-            for handle in handles:
-                handle.become_follower(leader, leader_epoch, partition_epoch)
-        elif len(replicas) == 1:
-            lead_alone(handles, leader, leader_epoch, partition_epoch)
-        else:
-            isr = chunk.isr_of(at)
-            followers = [(each, each in isr) for each in replicas if each != leader]
-            # min.insync.replicas above the number of replicas can never be met: Kafka then asks for all replicas.
-            min_isr = min(self._min_isr(image, topic), len(replicas))
-            for handle in handles:
-                handle.become_leader(leader, leader_epoch, partition_epoch, followers, min_isr)
 
     def _drop_topic(self, topic_id: Uuid) -> None:
         hosted = self._topics.get(topic_id)
@@ -226,6 +232,8 @@ class ReplicaManager:
     def _drop(self, hosted: Hosted, index: int) -> None:
         self._changed.add(hosted.topic_id)
         partition = hosted.partitions.pop(index)
+        if self._followers is not None:
+            self._followers.stop([partition])
         partition.close(gone=True)
         self._logs.delete(partition)
         if not hosted.partitions:
@@ -260,35 +268,42 @@ class ReplicaManager:
         self._on_config(config)
         return True
 
-    def _configure(self, image: MetadataImage, topics: Iterable[Hosted]) -> None:
+    def _configure(self, image: MetadataImage, topics: Iterable[Hosted], roles: RoleChanges | None = None) -> None:
+        """`roles` takes the partitions whose min.insync.replicas changed: it is part of the role."""
         for hosted in topics:
-            settings = self.settings_of(image, hosted.name)
-            if settings is not hosted.settings:
-                hosted.settings = settings
+            settings, before = self._topic_settings(image, hosted.name), hosted.settings
+            hosted.settings = settings
+            if settings.log is not before.log:
                 for handle in hosted.partitions.values():
-                    handle.configure(settings)
+                    handle.configure(settings.log)
+            if roles is None or settings.min_isr == before.min_isr:
+                continue
             topic = image.topic(hosted.name)
             if topic is not None and topic.topic_id == hosted.topic_id:
-                # min.insync.replicas is part of the role.
-                self._place(image, topic, topic.partition_rows)
+                self._place(image, topic, topic.partition_rows, roles)
 
     def topic_config(self, image: MetadataImage, topic: str) -> TopicConfig:
         return TopicConfig(self._config, image.topic_overrides(topic))
 
     def settings_of(self, image: MetadataImage, topic: str) -> LogSettings:
-        """The settings of a topic's logs. Topics that are configured alike share one object, as most do."""
+        """The settings of a topic's logs."""
+        return self._topic_settings(image, topic).log
+
+    def min_isr_of(self, topic: str) -> int:
+        """The min.insync.replicas of a topic; the broker's own for one without a partition here."""
+        hosted = self._by_name.get(topic)
+        return self._config.min_insync_replicas if hosted is None else hosted.settings.min_isr
+
+    def _topic_settings(self, image: MetadataImage, topic: str) -> TopicSettings:
         overrides = image.topic_overrides(topic)
         key = tuple(sorted(overrides.items())) if overrides else ()
         settings = self._settings.get(key)
         if settings is None:
             config = TopicConfig(self._config, overrides)
-            settings = self._settings[key] = log_settings(config)
+            settings = self._settings[key] = TopicSettings(log_settings(config), config.min_insync_replicas)
             for note in config.notes():
                 LOG.warning("topic %s: %s", topic, note)
         return settings
-
-    def _min_isr(self, image: MetadataImage, topic: str) -> int:
-        return self.topic_config(image, topic).min_insync_replicas
 
     def close(self) -> None:
         """Refuses further appends; all waiters get an answer."""

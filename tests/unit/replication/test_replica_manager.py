@@ -1,11 +1,12 @@
 """The committed image becomes roles of native partitions."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kafkacore._fast.log.partition_edges import PartitionEdges
 from kafkacore._fast.log.partition_handle import PartitionHandle
 from kafkacore._fast.log.settings import LogSettings
 from kafkacore._fast.record.batch import RecordBatchBuilder
@@ -24,11 +25,13 @@ from kafkacore.protocol.messages import (
     TopicRecord,
 )
 from kafkacore.protocol.uuid import Uuid
+from kafkacore.replication import roles
+from kafkacore.replication.fetchers import Follow
 from kafkacore.replication.replica_manager import Placed, ReplicaManager
 
 DIRECTORY = Uuid(b"d" * 16)
 ID_A, ID_B = Uuid(b"a" * 16), Uuid(b"b" * 16)
-ME, OTHER = 1, 2
+ME, OTHER, THIRD = 1, 2, 3
 
 
 class Logs:
@@ -49,6 +52,23 @@ class Logs:
         self.cordoned = list(paths)
 
 
+class Followers:
+    """Notes what is followed: for each partition its leader and leader epoch."""
+
+    def __init__(self) -> None:
+        self.now: dict[tuple[str, int], tuple[int, int]] = {}
+
+    def follow(self, partitions: Iterable[Follow]) -> None:
+        for each in partitions:
+            assert each.partition.role == "follower"
+            self.now[each.partition.topic, each.partition.index] = each.leader_id, each.leader_epoch
+
+    def stop(self, partitions: Iterable[PartitionHandle]) -> None:
+        for each in partitions:
+            assert each.role != "gone"
+            self.now.pop((each.topic, each.index), None)
+
+
 class World:
     """A replica manager behind a publisher of records."""
 
@@ -65,7 +85,10 @@ class World:
         )
         self.logs = Logs(LogDirectory(Environment(), str(path)))
         self.published: list[tuple[list[Placed], list[Uuid]]] = []
-        self.replicas = ReplicaManager(ME, config, self.logs, lambda *told: self.published.append(told))
+        self.followers, self.edges = Followers(), PartitionEdges(30_000)
+        self.replicas = ReplicaManager(
+            ME, config, self.logs, lambda *told: self.published.append(told), followers=self.followers, edges=self.edges
+        )
         self.publisher = MetadataPublisher()
         self.publisher.subscribe(self.replicas.apply)
         self.commit(FeatureLevelRecord(name="metadata.version", feature_level=29))
@@ -291,3 +314,97 @@ def test_topic_with_settings_of_an_older_release_is_served(world: World, caplog:
     config = world.replicas.topic_config(world.publisher.image, "a")
     assert (config.segment_bytes, config.max_message_bytes) == (1 << 30, 77)
     assert config.describe("segment.bytes").value == str(1 << 30)
+
+
+def change(**fields: Any) -> Any:
+    return PartitionChangeRecord(topic_id=ID_A, partition_id=0, **fields)
+
+
+def test_partition_is_followed_from_its_leader_in_each_epoch(world: World) -> None:
+    world.topic("a", ID_A, partition(ID_A, 0, OTHER, (OTHER, ME, THIRD), epoch=3))
+    assert world.followers.now == {("a", 0): (OTHER, 3)}
+    world.commit(change(leader=THIRD))
+    assert world.followers.now == {("a", 0): (THIRD, 4)}
+    world.commit(change(isr=[THIRD, ME]))
+    assert world.followers.now == {("a", 0): (THIRD, 4)}
+
+
+@pytest.mark.parametrize("leader", [-1, ME])
+def test_partition_is_no_longer_followed_when_its_leader_is_gone_or_here(world: World, leader: int) -> None:
+    world.topic("a", ID_A, partition(ID_A, 0, OTHER, (OTHER, ME)), partition(ID_A, 1, OTHER, (OTHER, ME)))
+    world.commit(change(leader=leader))
+    assert world.followers.now == {("a", 1): (OTHER, 0)}
+
+
+def test_partition_is_no_longer_followed_when_it_is_deleted_here(world: World) -> None:
+    world.topic("a", ID_A, partition(ID_A, 0, OTHER, (OTHER, ME)), partition(ID_A, 1, OTHER, (OTHER, ME)))
+    world.commit(change(replicas=[OTHER], isr=[OTHER], directories=[DIRECTORY]))
+    assert world.followers.now == {("a", 1): (OTHER, 0)}
+    world.commit(RemoveTopicRecord(topic_id=ID_A))
+    assert world.followers.now == {}
+    assert world.logs.deleted == [("a", 0), ("a", 1)]
+
+
+def test_topic_that_was_created_anew_is_followed_with_its_new_log(world: World) -> None:
+    world.topic("a", ID_A, partition(ID_A, 0, OTHER, (OTHER, ME), epoch=5))
+    old = world.replicas.by_name("a", 0)
+    new = partition(ID_B, 0, THIRD, (THIRD, ME))
+    world.commit(RemoveTopicRecord(topic_id=ID_A), TopicRecord(name="a", topic_id=ID_B), new)
+    assert world.followers.now == {("a", 0): (THIRD, 0)}
+    assert old is not None and old.role == "gone"
+    assert world.replicas.by_name("a", 0) is not old
+
+
+def test_older_root_changes_no_role_when_the_partition_is_ahead_of_it(world: World) -> None:
+    world.topic("a", ID_A, partition(ID_A, 0, ME, (ME, OTHER)))
+    handle = world.replicas.by_name("a", 0)
+    assert handle is not None
+    assert handle.commit_isr([ME], 0, 2)
+    world.commit(change(isr=[ME, OTHER]))
+    assert handle.partition_epoch == 2
+    assert [each.in_sync for each in handle.followers()] == [False]
+
+
+def test_leader_that_was_elected_uncleanly_reports_that_it_must_recover(world: World) -> None:
+    world.topic("a", ID_A, partition(ID_A, 0, OTHER, (OTHER, ME)), partition(ID_A, 1, ME, (ME, OTHER)))
+    assert world.edges.take(10) == []
+    world.commit(change(leader=ME, isr=[ME], leader_recovery_state=1))
+    assert world.edges.take(10) == [(ID_A, 0)]
+
+
+def test_min_isr_of_a_led_partition_follows_the_topic(world: World) -> None:
+    world.topic("a", ID_A, partition(ID_A, 0, ME, (ME, OTHER)))
+    world.commit(change(isr=[ME]))
+    handle = world.replicas.by_name("a", 0)
+    builder = RecordBatchBuilder()
+    builder.append(1_700_000_000_000, None, b"v")
+    assert handle is not None
+    assert handle.append(builder.build(), acks=-1, wait=False).error == ErrorCode.NONE
+    world.commit(ConfigRecord(resource_type=2, resource_name="a", name="min.insync.replicas", value="2"))
+    assert handle.append(builder.build(), acks=-1, wait=False).error == ErrorCode.NOT_ENOUGH_REPLICAS
+    assert world.replicas.min_isr_of("a") == 2
+
+
+def test_roles_of_many_partitions_change_by_one_native_call_for_each_chunk(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = CHUNK_ROWS + 10
+    orders = [(OTHER, ME, THIRD), (ME, OTHER, THIRD), (OTHER, THIRD, ME)]
+    rows = [partition(ID_A, index, orders[index % 3][0], orders[index % 3]) for index in range(count)]
+    world.topic("a", ID_A, *rows)
+    calls: list[int] = []
+
+    def become_rows(handles: list[PartitionHandle], *columns: Any) -> bytearray:
+        calls.append(len(handles))
+        return native(handles, *columns)
+
+    native = roles.become_rows
+    monkeypatch.setattr(roles, "become_rows", become_rows)
+    moved = [index for index in range(count) if index % 3 != 1]
+    world.commit(*[PartitionChangeRecord(topic_id=ID_A, partition_id=index, leader=ME) for index in moved])
+    assert calls == [sum(index < CHUNK_ROWS for index in moved), sum(index >= CHUNK_ROWS for index in moved)]
+    handles = [world.replicas.by_name("a", index) for index in range(count)]
+    assert [handle and (handle.role, handle.leader_epoch) for handle in handles] == [
+        ("leader", index % 3 != 1) for index in range(count)
+    ]
+    assert world.followers.now == {}

@@ -1,0 +1,82 @@
+"""Roles of many partitions at once: one native call over the columns of each chunk of the image."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from kafkacore._fast.log.partition_handle import PartitionHandle, become_rows
+from kafkacore.metadata.partitions import CHUNK_ROWS, NO_LEADER, PartitionChunk
+from kafkacore.replication.fetchers import Follow
+
+
+class Followers(Protocol):
+    """Fetches the partitions that other brokers lead; Fetchers provides it."""
+
+    def follow(self, partitions: Iterable[Follow]) -> None: ...
+    def stop(self, partitions: Iterable[PartitionHandle]) -> None: ...
+
+
+class _Batch:
+    """Partitions with a row in one chunk."""
+
+    __slots__ = ("handles", "min_isrs", "rows")
+
+    def __init__(self) -> None:
+        self.handles: list[PartitionHandle] = []
+        self.rows = array("i")
+        self.min_isrs = array("i")
+
+
+class RoleChanges:
+    """Collects partitions whose role may have changed in a root with these chunks."""
+
+    def __init__(self, node_id: int, chunks: Sequence[PartitionChunk], followers: Followers | None) -> None:
+        self._node_id = node_id
+        self._chunks = chunks
+        self._followers = followers
+        self._batches: dict[int, _Batch] = {}
+
+    def add(self, row: int, handle: PartitionHandle, min_isr: int) -> None:
+        """`row` is the partition's row in the image, `min_isr` its topic's min.insync.replicas."""
+        number, at = divmod(row, CHUNK_ROWS)
+        batch = self._batch(number)
+        batch.handles.append(handle)
+        batch.rows.append(at)
+        batch.min_isrs.append(min_isr)
+
+    def add_run(self, first: int, handles: Sequence[PartitionHandle], min_isr: int) -> None:
+        """The partitions of successive rows within one chunk."""
+        number, at = divmod(first, CHUNK_ROWS)
+        batch = self._batch(number)
+        batch.handles += handles
+        batch.rows.extend(range(at, at + len(handles)))
+        batch.min_isrs.extend([min_isr] * len(handles))
+
+    def _batch(self, number: int) -> _Batch:
+        found = self._batches.get(number)
+        if found is None:
+            found = self._batches[number] = _Batch()
+        return found
+
+    def carry_out(self) -> None:
+        """Gives each partition its role. Those that this broker no longer follows stop fetching first; those that
+        follow are fetched from their leader. A partition that knows newer epochs stays as it is."""
+        here = (self._node_id, NO_LEADER)
+        follows: list[Follow] = []
+        for number, batch in self._batches.items():
+            chunk, handles, rows = self._chunks[number], batch.handles, batch.rows
+            leader, epoch = chunk.leader, chunk.leader_epoch
+            if self._followers is not None:
+                self._followers.stop([handle for handle, at in zip(handles, rows, strict=True) if leader[at] in here])
+            took = become_rows(
+                handles, self._node_id, rows, batch.min_isrs, chunk.width, leader, epoch, chunk.partition_epoch,
+                chunk.replicas, chunk.isr, chunk.recovery,
+            )  # fmt: skip
+            for handle, at, is_taken in zip(handles, rows, took, strict=True):
+                if is_taken and leader[at] not in here:
+                    follows.append(Follow(handle, leader[at], epoch[at]))
+        self._batches.clear()
+        if follows and self._followers is not None:
+            self._followers.follow(follows)

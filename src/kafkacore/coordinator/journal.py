@@ -95,7 +95,7 @@ class Journal:
         outcome: Outcome,
     ) -> None:
         self._log = log
-        self._leader_epoch = leader_epoch
+        self.leader_epoch = leader_epoch
         self._settings = settings
         self._ports = ports
         self._max_batch_bytes = max_batch_bytes
@@ -175,7 +175,7 @@ class Journal:
 
     def _append_batch(self) -> None:
         """Appends the oldest writes that fit into one batch."""
-        if self._log.leader_epoch != self._leader_epoch:
+        if self._log.leader_epoch != self.leader_epoch:
             self._fail([], ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return
         builder = RecordBatchBuilder(codec=self._settings.codec, limit_bytes=self._max_batch_bytes())

@@ -56,6 +56,10 @@ class Shard(Replayed, Protocol):
 class Log(ReadableLog, WritableLog, Protocol):
     """The partition; PartitionHandle provides this."""
 
+    @property
+    def generation(self) -> int:
+        """Counts the leaderships of this node."""
+
     def satisfies(self, kind: int, at: int) -> bool: ...
 
 
@@ -105,9 +109,9 @@ class CoordinatorRuntime(Generic[S]):
     # --- partitions that this node leads ---
 
     def lead(self, index: int, leader_epoch: int, log: Log) -> None:
-        """Loads the partition's shard, unless it is loaded in that epoch."""
+        """Loads the partition's shard, unless it is loaded in that epoch, or the same leadership only goes on in it."""
         seat = self._seats.get(index)
-        if seat is not None and seat.leader_epoch >= leader_epoch and seat.log is log:
+        if seat is not None and seat.log is log and (seat.leader_epoch >= leader_epoch or seat.rises(leader_epoch)):
             return
         self._leave(index, ErrorCode.NOT_COORDINATOR)
         made = self._seats[index] = _Seat(self, index, leader_epoch, log, self._make_shard())
@@ -215,6 +219,7 @@ class _Seat(Generic[S]):
     def __init__(self, runtime: CoordinatorRuntime[S], index: int, leader_epoch: int, log: Log, shard: S) -> None:
         settings, ports = runtime._settings, runtime._ports
         self.leader_epoch = leader_epoch
+        self._generation = log.generation
         self.log = log
         self.shard = shard
         self.state = State.LOADING
@@ -232,6 +237,14 @@ class _Seat(Generic[S]):
         self.journal = Journal(log, leader_epoch, settings.journal, journal_ports, ports.max_batch_bytes, self)
 
     # --- its life ---
+
+    def rises(self, leader_epoch: int) -> bool:
+        """Goes on in a newer leader epoch, as after a reassignment has dropped another replica. False: nothing is
+        loaded, or another broker led meanwhile."""
+        if self.state is not State.ACTIVE or self.log.generation != self._generation:
+            return False
+        self.leader_epoch = self.journal.leader_epoch = leader_epoch
+        return True
 
     def left(self) -> bool:
         """Whether the seat is unloaded and decides nothing more."""

@@ -520,6 +520,37 @@ def test_returning_leadership_loads_appends_that_were_under_way(play: Any) -> No
     play(story)
 
 
+def test_shard_goes_on_when_the_same_leadership_has_a_newer_epoch(play: Any) -> None:
+    async def story(world: World) -> None:
+        shard = await world.led()
+        assert await world.put(b"a", b"1") == 0
+        world.log().handle.become_leader(1, 3)
+        world.runtime.lead(0, 3, world.log())
+        assert world.runtime.shard(0) is shard
+        assert await world.put(b"b", b"2") == 1
+        assert world.made == [shard]
+
+    play(story)
+
+
+def test_shard_loads_anew_when_another_broker_led_meanwhile(play: Any) -> None:
+    async def story(world: World) -> None:
+        former = await world.led()
+        assert await world.put(b"a", b"1") == 0
+        handle = world.log().handle
+        # The role changed twice before the coordinator learns of it; the other leader has replaced the record.
+        handle.become_follower(2, 1)
+        assert handle.truncate_as_follower(0, 1) == 0
+        handle.append_as_follower(batch((b"a", b"other"), partition_leader_epoch=1), 1)
+        handle.become_leader(1, 2)
+        world.runtime.lead(0, 2, world.log())
+        shard = await world.active()
+        assert shard is not former
+        assert shard.words == {b"a": b"other"}
+
+    play(story)
+
+
 def test_stop_answers_every_waiter(play: Any) -> None:
     async def story(world: World) -> None:
         await world.led()

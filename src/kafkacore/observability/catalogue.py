@@ -140,6 +140,13 @@ kafka.server ReplicaManager
 PartitionCount gauge partitions replicas on this broker
 LeaderCount gauge partitions partitions that this broker leads
 OfflineReplicaCount gauge partitions replicas whose log has failed
+UnderReplicatedPartitions gauge partitions led partitions with a replica that is not in the ISR
+UnderMinIsrPartitionCount gauge partitions led partitions whose ISR is smaller than min.insync.replicas
+AtMinIsrPartitionCount gauge partitions led partitions whose ISR is just as large as min.insync.replicas
+ReassigningPartitions gauge partitions led partitions that a reassignment moves
+IsrShrinksPerSec counter changes changes by which a replica left the ISR of a led partition
+IsrExpandsPerSec counter changes changes by which a replica joined the ISR of a led partition
+FailedIsrUpdatesPerSec counter changes changes of an ISR that the controller refused
 
 kafka.server ReplicaFetcherManager
 MaxLag gauge records the greatest lag of a replica on this broker behind its leader's high watermark

@@ -30,13 +30,15 @@ from kafkacore.protocol.errors import error_for
 from kafkacore.protocol.messages import AllocateProducerIdsRequest, CreateTopicsRequest
 from kafkacore.protocol.response_errors import error_of_peer
 from kafkacore.protocol.uuid import Uuid
-from kafkacore.replication.replica_manager import Placed, ReplicaManager
+from kafkacore.replication.remote_fetcher import make_fetchers
+from kafkacore.replication.replica_manager import Placed
 from kafkacore.runtime.process import DATA, Runtime
 from kafkacore.runtime.scheduler import Scheduler
 from kafkacore.runtime.workers import Workers
 from kafkacore.runtime.world import World
 from kafkacore.server.auto_topics import AutoTopics
 from kafkacore.server.broker_logs import BrokerLogs
+from kafkacore.server.broker_replicas import BrokerReplicas
 from kafkacore.server.channel import ControllerChannel
 from kafkacore.server.context import BrokerContext
 from kafkacore.server.directory_assignments import DirectoryAssignments
@@ -104,7 +106,13 @@ class BrokerServer:
         sessions = _fetch_sessions(config, world)
         self._hot = HotState(sessions, config.fetch_max_bytes)
         self._channel = channel
-        self.replicas = ReplicaManager(self.node_id, config, logs, self._publish_table, self._reconfigure)
+        self._parts = BrokerReplicas(
+            config, logs, self._publish_table, self._reconfigure, environment=environment, timers=self.timers,
+            fetchers=make_fetchers(config, environment, world.random, world.connect, self._broker_epoch),
+            send=channel.send, broker_epoch=self._broker_epoch, on_fault=on_fault,
+        )  # fmt: skip
+        self.replicas, self.fetchers = self._parts.manager, self._parts.fetchers
+        self.isr_counts = self._parts.isrs.counts
         self.context = BrokerContext(
             node_id=self.node_id,
             cluster_id=cluster_id,
@@ -132,13 +140,16 @@ class BrokerServer:
         lifecycle = self._make_lifecycle(cluster_id, directory_ids, previous_epoch)
         registrar = Registrar(lifecycle, channel.live, lambda: publisher.applied_offset)
         self.registrar = Membership(registrar, channel.loop)
-        self._assignments = DirectoryAssignments(self.node_id, lambda: lifecycle.broker_epoch, channel.send, on_fault)
+        self._assignments = DirectoryAssignments(self.node_id, self._broker_epoch, channel.send, on_fault)
         self.moves = self.context.moves = logs.moves(
             self._assignments.told,
             config.num_replica_alter_log_dirs_threads,
             lambda: self.replicas.config.replica_alter_log_dirs_io_max_bytes_per_second,
             config.replica_fetch_backoff_ms,
         )
+
+    def _broker_epoch(self) -> int:
+        return self.registrar.lifecycle.broker_epoch
 
     def _make_lifecycle(self, cluster_id: str, directory_ids: Sequence[Uuid], previous_epoch: int) -> BrokerLifecycle:
         return BrokerLifecycle(
@@ -276,6 +287,7 @@ class BrokerServer:
         if controlled_ms is not None and self.config.controlled_shutdown_enable and await self.registrar.leave():
             await self._leave(controlled_ms)
         await self.moves.close()
+        await self._parts.close()
         await self.registrar.stop()
         if self.context.groups_made is not None:
             await self.context.groups.close()
@@ -346,7 +358,7 @@ class BrokerServer:
             check_served(self.config, image, delta)
         except MetadataError as error:
             self._on_fault(error)
-        self.replicas.apply(image, delta)
+        self._parts.apply(image, delta)
         if self.context.groups_made is not None or image.topic(OFFSETS_TOPIC) is not None:
             self.context.groups.apply(image, delta)
         if delta is None or delta.configs or delta.features:

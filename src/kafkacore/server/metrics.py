@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkacore.observability.catalogue import sample
 from kafkacore.observability.metrics import Sample
+from kafkacore.replication import replica_counts
 
 if TYPE_CHECKING:
     from kafkacore.replication.fetchers import Fetchers
@@ -30,6 +31,8 @@ def broker_metrics(broker: BrokerServer) -> Iterator[Sample]:
     yield sample("ReplicaManager", "LeaderCount", leading)
     offline = sum(partition.state == "failed" for partition in partitions)
     yield sample("ReplicaManager", "OfflineReplicaCount", offline)
+    yield from _replica_metrics(broker)
+    yield from fetcher_metrics(broker.fetchers)
     for partition in partitions:
         tags = (("topic", partition.topic), ("partition", str(partition.index)))
         yield sample("Log", "Size", partition.size_bytes, tags)
@@ -58,6 +61,21 @@ def fetcher_metrics(fetchers: Fetchers) -> Iterator[Sample]:
         tags = (("clientId", name), ("brokerHost", host), ("brokerPort", str(port)))
         yield sample("FetcherStats", "RequestsPerSec", each.requests, tags)
         yield sample("FetcherStats", "BytesPerSec", each.appended_bytes, tags)
+
+
+def _replica_metrics(broker: BrokerServer) -> Iterator[Sample]:
+    counts = replica_counts.count(broker.context.image, broker.node_id, broker.replicas.min_isr_of)
+    changes = broker.isr_counts
+    for name, value in (
+        ("UnderReplicatedPartitions", counts.under_replicated),
+        ("UnderMinIsrPartitionCount", counts.under_min_isr),
+        ("AtMinIsrPartitionCount", counts.at_min_isr),
+        ("ReassigningPartitions", counts.reassigning),
+        ("IsrShrinksPerSec", changes.shrinks),
+        ("IsrExpandsPerSec", changes.expands),
+        ("FailedIsrUpdatesPerSec", changes.failed),
+    ):
+        yield sample("ReplicaManager", name, value)
 
 
 def group_metrics(groups: Groups) -> Iterator[Sample]:

@@ -1,0 +1,68 @@
+"""The broker's half of the control plane of partitions: what the committed metadata makes of the partitions here, which
+of them are fetched from whom, and what their ISRs become."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from kafkacore._fast.log.partition_edges import PartitionEdges
+from kafkacore._fast.world.environment import Environment
+from kafkacore.config import BrokerConfig
+from kafkacore.metadata.delta import MetadataDelta
+from kafkacore.metadata.image import MetadataImage
+from kafkacore.protocol.uuid import Uuid
+from kafkacore.replication.fetchers import Address, Fetchers
+from kafkacore.replication.isr_manager import IsrManager
+from kafkacore.replication.replica_manager import Logs, Placed, ReplicaManager
+from kafkacore.runtime.scheduler import Scheduler
+from kafkacore.server.isr_updates import IsrUpdates
+
+
+class BrokerReplicas:
+    """Belongs to the data plane's loop. `manager` has the partitions, `isrs` the changes of their ISRs."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        logs: Logs,
+        publish: Callable[[list[Placed], list[Uuid]], None],
+        on_config: Callable[[BrokerConfig], None],
+        *,
+        environment: Environment,
+        timers: Scheduler,
+        fetchers: Fetchers,
+        send: Callable[[Any], Awaitable[Any]],
+        broker_epoch: Callable[[], int],
+        on_fault: Callable[[BaseException], None],
+    ) -> None:
+        """`publish` and `on_config` are the replica manager's. `send` sends a request to the active controller."""
+        self._node_id = config.node_id
+        self._listener = config.inter_broker_listener_name
+        edges = PartitionEdges(config.replica_lag_time_max_ms, environment)
+        self.fetchers = fetchers
+        self.manager = ReplicaManager(config.node_id, config, logs, publish, on_config, fetchers, edges)
+        self.isrs = IsrManager(config.node_id, lambda key: self.manager.by_id(*key), broker_epoch)
+        self._updates = IsrUpdates(self.isrs, edges, send, timers, on_fault)
+
+    def apply(self, image: MetadataImage, delta: MetadataDelta | None) -> None:
+        """Moves to a newer root."""
+        if delta is None or delta.brokers:
+            self._updates.brokers_changed(image)
+            self.fetchers.brokers(self._addresses(image))
+        self.manager.apply(image, delta)
+        self._updates.applied(image, delta)
+
+    def _addresses(self, image: MetadataImage) -> dict[int, Address]:
+        """The brokers that may be fetched from. A fenced one leads nothing."""
+        found = {}
+        for broker in image.brokers.values():
+            where = broker.endpoint(self._listener)
+            if where is not None and not broker.fenced and broker.broker_id != self._node_id:
+                found[broker.broker_id] = Address(where.host, where.port)
+        return found
+
+    async def close(self) -> None:
+        """Ends the fetchers and the changes of ISRs. The partitions stay as they are."""
+        self._updates.close()
+        await self.fetchers.close()

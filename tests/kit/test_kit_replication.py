@@ -1,0 +1,243 @@
+"""Replicated partitions of a `Cluster`, in real time and from a seed: nothing that was acknowledged is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from kafkacore._fast.record.batch import RecordBatchBuilder
+from kafkacore.metadata.partitions import Partition
+from kafkacore.protocol.errors import ErrorCode, KafkaError
+from kafkacore.protocol.messages import (
+    ElectLeadersRequest,
+    FindCoordinatorRequest,
+    OffsetCommitRequest,
+    OffsetFetchRequest,
+    ProduceRequest,
+)
+from kafkacore.testing import Cluster
+from kafkacore.testing.cluster import ClusterNode
+
+REAL = None
+# A killed broker is found out soon, and a follower that hangs too.
+FAST = {"broker.session.timeout.ms": 1000, "broker.heartbeat.interval.ms": 200, "replica.lag.time.max.ms": 2000}
+TWO_OF_THREE = {"min.insync.replicas": 2}
+
+
+@pytest.fixture(params=[REAL, 7], ids=["real", "simulated"])
+def new(request: pytest.FixtureRequest) -> Iterator[Callable[..., Cluster]]:
+    """Makes clusters in either world, which end with the test."""
+    made: list[Cluster] = []
+
+    def make(*arguments: Any, more: Mapping[str, Any] | None = None, **named: Any) -> Cluster:
+        made.append(Cluster(*arguments, seed=request.param, configs={**FAST, **(more or {})}, **named))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+def row(cluster: Cluster, topic: str, partition: int = 0) -> Partition:
+    """The partition as the active controller has committed it."""
+    image = cluster.controller.active.image
+    known = image.topic(topic)
+    assert known is not None
+    found = image.partition(known, partition)
+    assert found is not None
+    return found
+
+
+def wait_for_isr(cluster: Cluster, topic: str, *members: int, partition: int = 0) -> None:
+    cluster.wait_until(
+        lambda: set(row(cluster, topic, partition).isr) == set(members), f"the ISR {members} of {topic}-{partition}"
+    )
+
+
+def produce(cluster: Cluster, topic: str, *values: str) -> None:
+    """Writes each value with acks=all, and tries again like a client while leaders move."""
+    for value in values:
+
+        def write(value: str = value) -> bool:
+            try:
+                cluster.produce(topic, value)
+            except (KafkaError, OSError):
+                cluster.run_for(0.05)
+                return False
+            return True
+
+        cluster.wait_until(write, f"an acknowledgement of {value}")
+
+
+def append(node: ClusterNode, topic: str, value: str) -> int:
+    """The error that one Produce with acks=all gets from this node."""
+    builder = RecordBatchBuilder()
+    builder.append(1, None, value.encode())
+    data = ProduceRequest.PartitionProduceData(index=0, records=bytes(builder.build()))
+    topics = [ProduceRequest.TopicProduceData(name=topic, partition_data=[data])]
+    answer = node.ask(ProduceRequest(acks=-1, timeout_ms=1000, topic_data=topics), version=9)
+    code: int = answer.responses[0].partition_responses[0].error_code
+    return code
+
+
+def values(cluster: Cluster, topic: str, count: int) -> list[str]:
+    return [(record.value or b"").decode() for record in cluster.consume(topic, count)]
+
+
+def test_record_is_acknowledged_and_on_every_replica_when_acks_is_all(new: Callable[..., Cluster]) -> None:
+    cluster = new(nodes=3)
+    cluster.create_topic("orders", replication_factor=3, configs=TWO_OF_THREE)
+    produce(cluster, "orders", "tea", "milk")
+    wait_for_isr(cluster, "orders", 1, 2, 3)
+    for node in cluster:
+        replica = node.server.broker.replicas.by_name("orders", 0)
+        assert replica is not None
+        cluster.wait_until(lambda replica=replica: replica.high_watermark == 2, f"two records on node {node.node_id}")
+        assert replica.end_offset == 2
+
+
+def test_nothing_acknowledged_is_lost_when_the_leader_is_killed(new: Callable[..., Cluster]) -> None:
+    cluster = new(nodes=3)
+    cluster.create_topic("orders", replication_factor=3, configs=TWO_OF_THREE)
+    before = [f"before {number}" for number in range(20)]
+    produce(cluster, "orders", *before)
+    killed = cluster.leader("orders")
+    killed.kill()
+    cluster.wait_until(lambda: cluster.leader("orders") is not killed, "another leader")
+    produce(cluster, "orders", "after")
+    assert set(values(cluster, "orders", 21)) == {*before, "after"}
+    killed.start()
+    wait_for_isr(cluster, "orders", 1, 2, 3)
+    replica = killed.server.broker.replicas.by_name("orders", 0)
+    assert replica is not None
+    assert replica.role == "follower"
+    cluster.wait_until(lambda: replica.end_offset >= 21, "the record that the killed node missed")
+
+
+def test_follower_leaves_the_isr_when_it_is_gone_and_joins_when_it_is_back(new: Callable[..., Cluster]) -> None:
+    cluster = new(nodes=3)
+    cluster.create_topic("orders", replication_factor=3, configs=TWO_OF_THREE)
+    wait_for_isr(cluster, "orders", 1, 2, 3)
+    leader = cluster.leader("orders")
+    gone = next(node for node in cluster if node is not leader)
+    gone.kill()
+    wait_for_isr(cluster, "orders", *[node.node_id for node in cluster if node is not gone])
+    produce(cluster, "orders", "tea")
+    gone.start()
+    wait_for_isr(cluster, "orders", 1, 2, 3)
+
+
+def test_acks_all_is_refused_when_the_isr_is_below_its_minimum(new: Callable[..., Cluster]) -> None:
+    cluster = new(controllers=1, brokers=2)
+    cluster.create_topic("orders", replication_factor=2, configs=TWO_OF_THREE)
+    produce(cluster, "orders", "tea")
+    leader = cluster.leader("orders")
+    other = next(node for node in cluster.brokers.values() if node is not leader)
+    other.kill()
+    replica = leader.server.broker.replicas.by_name("orders", 0)
+    assert replica is not None
+    cluster.wait_until(lambda: not any(each.in_sync for each in replica.followers()), "a leader alone in its ISR")
+    assert append(leader, "orders", "juice") == ErrorCode.NOT_ENOUGH_REPLICAS
+    other.start()
+    produce(cluster, "orders", "milk")
+    assert values(cluster, "orders", 2) == ["tea", "milk"]
+
+
+def test_every_partition_gets_a_leader_when_one_of_many_leaders_is_killed(new: Callable[..., Cluster]) -> None:
+    cluster = new(nodes=3)
+    cluster.create_topic("orders", 30, replication_factor=3, configs=TWO_OF_THREE)
+    for partition in range(30):
+        cluster.wait_until(lambda at=partition: len(row(cluster, "orders", at).isr) == 3, "a whole ISR")
+    killed = next(node for node in cluster if node is not cluster.controller.active)
+    killed.kill()
+    left = {node.node_id for node in cluster if node is not killed}
+    cluster.wait_until(
+        lambda: all(row(cluster, "orders", each).leader in left for each in range(30)), "leaders for all partitions"
+    )
+    for partition in range(30):
+        assert cluster.produce("orders", "tea", partition=partition) == 0
+
+
+def test_cleanly_stopped_node_hands_over_and_comes_back(new: Callable[..., Cluster]) -> None:
+    cluster = new(nodes=3)
+    cluster.create_topic("orders", replication_factor=3, configs=TWO_OF_THREE)
+    wait_for_isr(cluster, "orders", 1, 2, 3)
+    produce(cluster, "orders", "tea")
+    leader = cluster.leader("orders")
+    leader.stop()
+    produce(cluster, "orders", "milk")
+    leader.start()
+    wait_for_isr(cluster, "orders", 1, 2, 3)
+    assert values(cluster, "orders", 2) == ["tea", "milk"]
+
+
+GROUP = "readers"
+
+
+def coordinator(cluster: Cluster) -> ClusterNode:
+    """The running node that coordinates the group, as the running nodes know."""
+
+    def find() -> ClusterNode | None:
+        asked = next(node for node in cluster if node.is_running)
+        [found] = asked.ask(FindCoordinatorRequest(coordinator_keys=[GROUP]), version=4).coordinators
+        node = cluster.nodes.get(found.node_id) if not found.error_code else None
+        return node if node is not None and node.is_running else None
+
+    found: ClusterNode = cluster.wait_until(find, "a coordinator")
+    return found
+
+
+def commit(cluster: Cluster, offset: int) -> None:
+    partition = OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
+    topics = [OffsetCommitRequest.OffsetCommitRequestTopic(name="orders", partitions=[partition])]
+
+    def committed() -> bool:
+        answer = coordinator(cluster).ask(OffsetCommitRequest(group_id=GROUP, topics=topics), version=8)
+        return bool(answer.topics[0].partitions[0].error_code == ErrorCode.NONE)
+
+    cluster.wait_until(committed, f"the commit of {offset}")
+
+
+def committed_offset(node: ClusterNode) -> int | ErrorCode:
+    asked = OffsetFetchRequest.OffsetFetchRequestTopics(name="orders", partition_indexes=[0])
+    group = OffsetFetchRequest.OffsetFetchRequestGroup(group_id=GROUP, topics=[asked])
+    [told] = node.ask(OffsetFetchRequest(groups=[group]), version=8).groups
+    return ErrorCode(told.error_code) if told.error_code else told.topics[0].partitions[0].committed_offset
+
+
+ONE_PARTITION = {"offsets.topic.num.partitions": 1, "offsets.topic.replication.factor": 3}
+
+
+def test_group_keeps_its_offsets_when_its_coordinator_is_killed(new: Callable[..., Cluster]) -> None:
+    cluster = new(nodes=3, more=ONE_PARTITION)
+    cluster.create_topic("orders")
+    commit(cluster, 7)
+    assert len(row(cluster, "__consumer_offsets").replicas) == 3
+    killed = coordinator(cluster)
+    killed.kill()
+    cluster.wait_until(lambda: coordinator(cluster) is not killed, "another coordinator")
+    cluster.wait_until(lambda: committed_offset(coordinator(cluster)) == 7, "the offset from before")
+    commit(cluster, 8)
+    killed.start()
+    cluster.wait_until(lambda: committed_offset(coordinator(cluster)) == 8, "the newest offset")
+
+
+def test_coordinator_forgets_its_former_life_when_it_moves_away_and_back(new: Callable[..., Cluster]) -> None:
+    cluster = new(nodes=3, more=ONE_PARTITION)
+    cluster.create_topic("orders")
+    commit(cluster, 7)
+    first = coordinator(cluster)
+    wait_for_isr(cluster, "__consumer_offsets", 1, 2, 3)
+    first.restart()
+    second = coordinator(cluster)
+    assert second is not first
+    assert committed_offset(first) == ErrorCode.NOT_COORDINATOR
+    commit(cluster, 8)
+    wait_for_isr(cluster, "__consumer_offsets", 1, 2, 3)
+    partitions = ElectLeadersRequest.TopicPartitions(topic="__consumer_offsets", partitions=[0])
+    second.ask(ElectLeadersRequest(election_type=0, topic_partitions=[partitions], timeout_ms=10_000))
+    cluster.wait_until(lambda: coordinator(cluster) is first, "the preferred leader")
+    cluster.wait_until(lambda: committed_offset(first) == 8, "the newest offset")
+    cluster.wait_until(lambda: committed_offset(second) == ErrorCode.NOT_COORDINATOR, "the end of its former life")

@@ -207,6 +207,7 @@ class BrokerServer:
         self.plane.set_limits(limits_from(config))
         self._blocking.resize(config.num_io_threads)
         self._logs.recover_with(config.num_recovery_threads_per_data_dir)
+        self.fetchers.resize(config.num_replica_fetchers)
         if self.cleaner is not None:
             self.cleaner.configure(cleaner_settings(config))
 

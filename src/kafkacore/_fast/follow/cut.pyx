@@ -5,7 +5,8 @@ from libc.string cimport memset
 
 from kafkacore._fast.base.error_codes cimport KAFKA_STORAGE_ERROR
 from kafkacore._fast.follow.followed cimport (
-    BEFELL_FAILED, CUT_END, FOLLOW_CUTS, FOLLOW_GONE, Position, followed_delay, followed_fail, followed_go_on, followed_set,
+    BEFELL_FAILED, CUT_END, FOLLOW_CUTS, FOLLOW_GONE, Position, followed_delay, followed_fail, followed_go_on,
+    followed_set,
 )
 from kafkacore._fast.follow.local cimport local_cut, local_position
 from kafkacore._fast.log.log cimport LOG_BLOCKED, log_dir

@@ -244,7 +244,7 @@ def create_topics(broker):
 
 
 def first_records(broker, topics):
-    """A record to each partition, 1,000 partitions in each request, as a producer sends what it has gathered."""
+    """Produces a record to each partition, 1,000 partitions in each request, as a producer groups its batches."""
     record = one_record()
     connection = requests.Connection(broker.bootstrap)
     parts = [topics[at : at + TOPICS_IN_A_PRODUCE] for at in range(0, len(topics), TOPICS_IN_A_PRODUCE)]

@@ -211,7 +211,7 @@ def bomb(inflated_bytes):
     return bytes(builder.build())
 
 
-def test_produce_gives_up_its_turn_when_its_batches_inflate_to_much(open_plane, batch):
+def test_produce_gives_up_its_turn_when_its_batches_inflate_to_many_bytes(open_plane, batch):
     """100 small batches that inflate to 800 MB: another connection is served meanwhile, in bounded turns."""
     count = 100
     plane = open_plane(partitions=count)

@@ -1,4 +1,4 @@
-"""One large request does not keep the handler loop from other clients, and is served to its end all the same."""
+"""One large request does not keep the handler loop from other clients, and is still served to its end."""
 
 from __future__ import annotations
 

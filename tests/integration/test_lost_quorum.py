@@ -33,7 +33,7 @@ def test_missing_metadata_log_is_reported_at_once(stopped: Node, tmp_path: Path)
             stopped.start()
 
 
-def test_directory_id_of_no_voter_is_reported_at_once(stopped: Node, tmp_path: Path) -> None:
+def test_directory_id_that_no_voter_has_is_reported_at_once(stopped: Node, tmp_path: Path) -> None:
     found = meta_properties.read(str(tmp_path))
     assert found is not None
     meta_properties.write(str(tmp_path), found._replace(directory_id=Uuid(b"another id of it")), 0)

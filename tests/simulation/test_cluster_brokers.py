@@ -71,7 +71,7 @@ async def produce(client: SimulatedClient, node_id: int, topic: str, first: int)
 
 
 async def fetch(client: SimulatedClient, node_id: int, topic: str, max_wait_ms: int = 0, least: int = 1) -> list[bytes]:
-    """The values of at least so many records. A leader that has just started serves them once its high watermark is
+    """The values of that many records or more. A leader that has just started serves them once its high watermark is
     known."""
     part = m.FetchRequest.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
     request = m.FetchRequest(

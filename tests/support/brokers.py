@@ -38,7 +38,7 @@ def java(release, heap):
     """The beginning of a command that runs a class of `release` or of ours, with options for a quick start."""
     return [
         "java", f"-Xmx{heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
-        # Without the archive, or with one of another Java, it starts all the same, without a warning.
+        # Without the archive, or with one of another Java, it still starts, without a warning.
         f"-XX:SharedArchiveFile={archive(release)}", "-Xshare:auto", "-Xlog:disable", "-Xlog:all=error:stderr",
         log_configuration(release), "-cp", classpath(release),
     ]  # fmt: skip

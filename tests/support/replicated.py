@@ -231,7 +231,7 @@ class ReplicatedCluster(ProcessCluster):
             self.assert_replicas_agree(topic, partition, replicas)
 
     def read(self, node_id, topic, partition, at_least=0):
-        """The values below the high watermark that one replica serves, leader or follower, once there are so many."""
+        """The values below the high watermark that one replica serves, leader or follower, once it serves that many."""
         values, offset, deadline = [], 0, time.monotonic() + LIMIT_S
         while True:
             answer = fetch(self.addresses[node_id], topic, partition, offset)

@@ -19,8 +19,8 @@ from kafkacore.metadata.partitions import CHUNK_ROWS, PartitionChunk
 from kafkacore.metadata.registrations import BrokerRegistration
 
 MAX_TOPICS: Final = 100_000  # kept at once; then the cache is emptied
-MAX_WHOLE_BYTES: Final = 64 << 20  # of answers for all topics
-VERSION_WITHOUT_OFFLINE_BROKERS: Final = 0  # leaves offline replicas out, which no column has
+MAX_WHOLE_BYTES: Final = 64 << 20  # the most bytes of answers for all topics
+VERSION_WITHOUT_OFFLINE_BROKERS: Final = 0  # this version leaves offline replicas out; no column says which are offline
 
 Brokers = object  # the mapping of a root, compared by identity
 

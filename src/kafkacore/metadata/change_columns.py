@@ -1,8 +1,8 @@
 """PartitionChangeRecords of many topics in columns: decided, written, read and replayed as vectors.
 
-A broker that fails changes one partition of each of 100,000 topics. Those changes have no bytes in common, as a
-ChangeRun needs it, but few fields: leader, ISR, recovery state and eligible replicas. This module and `bulk` import
-numpy; only large clusters import them.
+A broker that fails changes one partition of each of 100,000 topics. Their records share no bytes, so a
+ChangeRun does not fit. But they set few fields: leader, ISR, recovery state and eligible replicas. This module
+and `bulk` import numpy; only large clusters import them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 NAME: Final = "PartitionChangeRecord"
-NULL: Final = -1  # the count of a list that a record leaves as it is
+NULL: Final = -1  # the count of a list that the record does not change
 UUID_BYTES: Final = 16
 _LAST_EPOCH: Final = np.iinfo(np.int32).max
 _NOT_IN_COLUMNS: Final = ("replicas", "removing_replicas", "adding_replicas", "directories")
@@ -111,7 +111,7 @@ class ChangeColumns:
     @classmethod
     def decode(cls, version: int, data: Buffer, starts: array[int], ends: array[int]) -> ChangeColumns | None:
         """Reads the record at `data[starts[i]:ends[i]]` into row i. None when a record has more replicas than others,
-        or changes what has no column here: then they are read one by one. Raises ProtocolError."""
+        or changes a field without a column here: then they are read one by one. Raises ProtocolError."""
         count, width = len(starts), _width(version, memoryview(data), starts, ends)
         made = cls(np.zeros(count, np.int32), np.zeros((count, UUID_BYTES), np.uint8), None)
         lists = {field: ListColumn.unchanged(count, width) for field in _LISTS.values()}

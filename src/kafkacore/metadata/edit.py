@@ -1,7 +1,7 @@
 """Replay: the only place where metadata changes, on the active controller, a standby, a broker and at restart.
 
-An Edit begins at a root, replays records, and `freeze` gives the next root with what lies between them. It copies what
-it touches, so that a batch costs what it changes and not what there is.
+An Edit begins at a root, replays records, and `freeze` gives the next root with what lies between them. It copies
+only what it changes, so the cost of a batch does not depend on the size of the image.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ _PREFIX_BYTES: Final = 4
 _LEAST_ANSWER_BYTES: Final = 4  # its correlation id
 # A connection that fails so is given up and made again. A host name that cannot be encoded is a ValueError.
 _UNUSABLE: Final = (OSError, TimeoutError, KafkaError, ValueError)
-_LATE_S: Final = 0.1  # a timer that fires so late says that this loop has not read its sockets
+_LATE_S: Final = 0.1  # if a timer fires this late, the loop has not read its sockets either
 _MOST_PATIENCE_S: Final = 1.0
 
 

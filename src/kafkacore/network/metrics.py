@@ -34,7 +34,7 @@ class Histogram(NamedTuple):
 
 
 class Measure(NamedTuple):
-    """The value of one metric, by the type and name of its MBean, with further tags."""
+    """The value of one metric, by the type, the name and the other tags of its MBean."""
 
     type: str
     name: str

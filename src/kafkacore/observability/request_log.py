@@ -16,7 +16,7 @@ from kafkacore.protocol import apis
 from kafkacore.protocol.apis import ApiKey
 
 LOGGER: Final = logging.getLogger("kafka.request.logger")
-MAX_SHOWN: Final = 2_000  # characters of a request or a response; what is cut off is mostly records
+MAX_SHOWN: Final = 2_000  # characters of a request or a response; mostly records are cut off
 
 
 def enabled() -> bool:

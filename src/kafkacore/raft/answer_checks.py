@@ -19,7 +19,7 @@ _UNREADABLE: Final = (KafkaError, ValueError)  # of batches, records, codecs and
 
 
 class ImpossibleAnswerError(Exception):
-    """No correct replica gives this answer. The message says what is impossible in it."""
+    """No correct replica gives this answer. The message names the impossible part."""
 
 
 def check_leader(leader_id: int, epoch: int) -> None:

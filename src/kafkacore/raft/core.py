@@ -39,7 +39,7 @@ from kafkacore.storage.quorum_state import QuorumState
 __all__ = ["Answer", "Raft", "RaftConfig", "Send"]
 
 LOG: Final = logging.getLogger("kafkacore.raft")
-DISTRUST_MS: Final = 1000  # asks a node that gave an impossible answer only so often: each answer is a line in the log
+DISTRUST_MS: Final = 1000  # the pause before a node that gave an impossible answer is asked again
 
 
 class Raft:

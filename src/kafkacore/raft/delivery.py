@@ -76,7 +76,7 @@ class Delivery:
         self._own.clear()
 
     def turn(self, high_watermark: int) -> None:
-        """Delivers what is committed, or a part of it."""
+        """Delivers committed batches: all of them, or those of one turn."""
         if self._reading or self._to_load or self.offset >= high_watermark:
             return
         data = self._log.read_recent(self.offset, DELIVER_BYTES)

@@ -26,7 +26,7 @@ from kafkacore.storage.quorum_state import LAST_EPOCH
 NEVER: Final = 1 << 62
 OWN_EPOCHS: Final = 1 << 24
 LOG: Final = logging.getLogger("kafkacore.raft")
-CHECK_QUORUM_FACTOR: Final = 1.5  # times the fetch timeout: a leader without fetches of a majority for so long resigns
+CHECK_QUORUM_FACTOR: Final = 1.5  # of the fetch timeout: a leader resigns after it without a majority's Fetches
 
 
 class Elections:

@@ -223,7 +223,7 @@ class Membership:
         return replica.log.end_offset - 1
 
     def _introduced(self, role: Leader) -> list[Voter]:
-        """The static voters with what is known of them."""
+        """The static voters, with the ids and endpoints that they have sent."""
         replica = self._replica
         made = []
         for voter in replica.voters.latest.voters():

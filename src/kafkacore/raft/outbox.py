@@ -1,4 +1,4 @@
-"""The messages of a replica. Each is held back until what it says is on disk (Raft dissertation, 10.2.1)."""
+"""The messages of a replica. Each waits until the state that it reports is on disk (Raft dissertation, 10.2.1)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Outbox:
         self._held: deque[_Held] = deque()
 
     def answer(self, token: Any, response: Message) -> None:
-        """It goes when the epoch and the vote of this moment are on disk."""
+        """Sends it when the present epoch and vote are on disk."""
         self._held.append(_Held(Answer(token, response), self._term.required, 0))
 
     def send(self, to: Destination, request: Message, now_ms: int, synced_offset: int = 0) -> None:

@@ -30,8 +30,8 @@ from kafkacore.raft.syncs import Syncs
 from kafkacore.raft.term import Term
 from kafkacore.raft.voters import NO_VOTERS, Endpoints, ReplicaKey, Voter, VoterHistory, VoterSet
 
-FIRST_WAIT: Final = 100  # parts of the election timeout that a new quorum waits at least,
-FIRST_SPREAD: Final = 25  # and up to which its voters wait differently
+FIRST_WAIT: Final = 100  # a new quorum waits for at least this fraction (1 / N) of the election timeout
+FIRST_SPREAD: Final = 25  # and for a random part of this fraction (1 / N) more
 LOG: Final = logging.getLogger("kafkacore.raft")
 
 
@@ -93,7 +93,7 @@ class Replica:
         self.high_watermark = max(log.start_offset, log.committed_offset, snapshots[-1].offset if snapshots else 0)
         self.loaded_snapshot: OffsetAndEpoch | None = None  # received from a leader; the driver takes it
         self.role: Role = Unattached(self._first_election_deadline())
-        # A leader must not go on in its epoch after a restart: it may have lost what it sent then (KIP-595).
+        # A leader must not go on in its epoch after a restart: it may have lost records that it sent before (KIP-595).
         if term.leader_id == config.node_id != NOBODY:
             self.role = Resigned(self.election_deadline(), set())
 
@@ -141,7 +141,7 @@ class Replica:
         self.outbox.send(to, request, self.now_ms, self.log.end_offset if after_sync else 0)
 
     def back_off(self, sent: InFlight) -> None:
-        """The node could not do what it was asked. It is asked again after a while."""
+        """The node refused the request. It is asked again after a while."""
         self.requests.leave_alone(sent.to.node_id, self.now_ms + self.config.retry_backoff_ms)
 
     def destination(self, voter: Voter) -> Destination | None:
@@ -149,7 +149,7 @@ class Replica:
         return None if endpoint is None else Destination(voter.key.replica_id, *endpoint)
 
     def anybody(self) -> Destination | None:
-        """A voter or a bootstrap server that may know the leader, another one each time."""
+        """Returns a voter or a bootstrap server to ask for the leader: a different one at each call."""
         known = [
             self.destination(voter)
             for voter in self.voters.latest.voters()

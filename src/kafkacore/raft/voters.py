@@ -71,7 +71,7 @@ class VoterSet:
         return [self._voters[replica_id] for replica_id in sorted(self._voters)]
 
     def why_not(self, key: ReplicaKey) -> str:
-        """Why a controller that may vote only follows, and what to do."""
+        """The reason why a controller that could vote only follows, and the remedy."""
         voter = self._voters.get(key.replica_id)
         if voter is not None:
             return (

@@ -168,7 +168,7 @@ class IsrManager:
     # --- metadata ---
 
     def applied(self, image: MetadataImage) -> None:
-        """The replica manager has moved to a newer root. A partition that it changed has no pending change any more:
+        """The replica manager has moved to a newer root. A partition that it changed no longer has a pending change:
         the committed state counts."""
         self.image = image
         for key in [key for key, ahead in self._ahead.items() if self._committed(key) is not ahead]:

@@ -306,7 +306,7 @@ class ReplicaManager:
         return settings
 
     def close(self) -> None:
-        """Refuses further appends; all waiters get an answer."""
+        """Refuses appends from now on; all waiters get an answer."""
         for partition in self.hosted():
             partition.close()
 

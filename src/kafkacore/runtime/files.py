@@ -1,7 +1,7 @@
 """Whole small files: the seam through which checkpoints and similar files reach a disk.
 
 Segments and indexes go through the native environment. Files that are read once and replaced whole go through `Files`,
-so that a simulated disk can lose what was not synced.
+so that a simulated disk can lose unsynced changes.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ def raise_limit() -> None:
 
 
 def warn_of(logs: int) -> None:
-    """Warns when the limit is too low to append to so many logs."""
+    """Warns when the limit is too low for appends to this number of logs."""
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if limit != resource.RLIM_INFINITY and logs + SPARE_FILES > limit:
         LOG.warning("there are %d logs, and the limit of open files is %d: %s", logs, limit, ADVICE)

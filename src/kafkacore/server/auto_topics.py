@@ -17,7 +17,7 @@ from kafkacore.protocol.messages import CreateTopicsRequest
 from kafkacore.storage.names import OFFSETS_TOPIC
 
 LOG: Final = logging.getLogger("kafkacore.server")
-MAX_IN_FLIGHT: Final = 10_000  # topics; a client that names a further one learns that it does not exist
+MAX_IN_FLIGHT: Final = 10_000  # the most topics in creation; above it, a client learns that its topic does not exist
 
 
 class AutoTopics:

@@ -313,7 +313,7 @@ class BrokerServer:
         )
 
     def abandon(self) -> None:
-        """The node cannot go on, so nobody waits for the controller to let this broker go."""
+        """The node cannot go on, so the stop does not wait for the controller's consent."""
         if self._leaving is not None:
             self._leaving.cancel()
 
@@ -335,8 +335,8 @@ class BrokerServer:
         return [(topic.name, topic.error_code, topic.error_message) for topic in answer.topics]
 
     async def run_timers(self) -> int | None:
-        """Runs the timers that are due after a test has moved the environment's clock; returns when the next one is
-        due."""
+        """Runs the timers that are due after a test has moved the environment's clock; returns the time at which
+        the next one is due."""
         self.timers.catch_up()
         if self.context.groups_made is not None:
             await self.context.groups.runtime.settled()

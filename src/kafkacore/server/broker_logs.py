@@ -20,7 +20,7 @@ from kafkacore.storage.managed_directory import Key
 from kafkacore.storage.names import Kind, partition_directory_name
 
 LOG: Final = logging.getLogger("kafkacore.server")
-# choices of a directory for partitions that do not exist yet; a further choice replaces the oldest
+# chosen directories of partitions that do not exist yet; one more choice replaces the oldest
 MAX_PREFERRED: Final = 100_000
 
 

@@ -24,7 +24,7 @@ from kafkacore.server.turnstile import Turnstile
 
 LOG: Final = logging.getLogger("kafkacore.server")
 OWN_PRINCIPAL: Final = "User:ANONYMOUS"
-FORWARD_TIMEOUT_MS: Final = 30_000  # a client's own request.timeout.ms by default
+FORWARD_TIMEOUT_MS: Final = 30_000  # the default of request.timeout.ms in clients
 FORWARDS_AT_ONCE: Final = 64  # clients' requests at the controller; further ones wait on the broker's loop
 MAX_WAITING_FORWARDS: Final = 10_000
 _PRINCIPAL_VERSION: Final = 0
@@ -63,7 +63,7 @@ class ActiveController:
         self._life_timeout_ms = life_timeout_ms(config)
         self._leads = False
         self._last: Address | None = None  # the node that was the active controller last
-        self._changed = asyncio.Event()  # set once: a waiter holds the event that was there when its attempt began
+        self._changed = asyncio.Event()  # set, and replaced, at each change of the leader
         self._attempts: dict[asyncio.Timeout, _Attempt] = {}
         self._turnstile = Turnstile()
         replica.raft.watch_leader(self._leader_moved)
@@ -75,7 +75,7 @@ class ActiveController:
     async def ask(self, lane: str, call: RequestContext | None, request: Message, timeout_ms: float) -> Any:
         """Asks until a controller is active. `call` is a client's, or None for a request of this node's own.
 
-        Raises TimeoutError, and the KafkaError of an answer unless it only says that another node is active.
+        Raises TimeoutError, and the error of an answer as KafkaError, except for NOT_CONTROLLER: then it asks again.
         """
         loop = asyncio.get_running_loop()
         end = loop.time() + timeout_ms / 1000
@@ -92,7 +92,7 @@ class ActiveController:
                 except KafkaError as error:
                     if error.code != ErrorCode.NOT_CONTROLLER:
                         raise
-            # Without an active controller the next event is its election.
+            # While no controller is active, the next event is an election.
             until = end if where is None else min(loop.time() + self._retry_s, end)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout_at(until):
@@ -179,8 +179,8 @@ class ActiveController:
 
 
 class ControllerChannel:
-    """A broker's way to the active controller, for the data plane's loop. Requests cross to the replica's loop as they
-    are.
+    """A broker's way to the active controller, for the data plane's loop. Requests cross to the replica's loop
+    unchanged.
 
     Every call raises KafkaError, OSError or TimeoutError when there is no answer.
     """

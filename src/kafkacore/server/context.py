@@ -68,7 +68,7 @@ class BrokerContext:
         self._read_kraft_version = read_kraft_version
         self.partition_answers: dict[tuple[str, int], PartitionAnswers] = {}  # by listener and version
         self.api_ranges: Sequence[ApiRange] = ()
-        self.transactions_refused = False  # whether the broker's log has said already that it has no transactions
+        self.transactions_refused = False  # whether the broker has logged already that it serves no transactions
         self.values_in_effect: Mapping[str, str] = {}
         self.moves: LogDirMoves
         # Called when a client has changed the level of a logger.

@@ -32,7 +32,7 @@ UNSERVED: Final = "kafkacore.server.handlers.unserved"  # the module for APIs th
 # A larger request is decoded in slices, and so is its answer encoded.
 SLICED_BYTES: Final = 16 << 10
 _SLICED_STRUCTS: Final = 500  # structs that are decoded or encoded between two looks at the clock
-# The answers of these APIs may wait for minutes. They must not keep the request's memory for so long.
+# The answers of these APIs may wait for minutes. They must not keep the request's memory meanwhile.
 _PARKED_APIS: Final = frozenset({ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP})
 
 # A handler returns a message; a whole frame, when it keeps encoded answers; or None when there is no answer (acks=0).

@@ -192,6 +192,6 @@ class Groups:
             raise error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
     async def close(self) -> None:
-        """Answers every waiter: it must look for another coordinator."""
+        """Answers every waiter with an error, after which its client looks for another coordinator."""
         self._closed = True
         await self.runtime.close()

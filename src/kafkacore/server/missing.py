@@ -1,4 +1,4 @@
-"""Settings with which a node must not start, because it cannot do yet what they promise."""
+"""Refuses settings of features that the node lacks, where a start without the feature would be dangerous."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ class Node:
         try:
             await self._start()
         except GeneratorExit:
-            raise  # its world is gone: there is nothing to undo, and nobody to do it
+            raise  # its world is gone, so there is nothing to undo
         except BaseException:
             await self.end()
             raise
@@ -171,7 +171,7 @@ class Node:
         return self.__dict__.get("_replica")
 
     def run_timers(self, limit_seconds: float) -> int | None:
-        """Runs what is due on the broker's loop by the environment's clock; returns when something is due next, in ns.
+        """Runs what is due on the broker's loop by the environment's clock; returns the time of the next, in ns.
 
         Raises TimeoutError.
         """
@@ -352,7 +352,7 @@ class Node:
         self._undo.append(upkeep.close)
 
     def _hand_over_ms(self) -> int | None:
-        """A node that cannot go on waits for nobody, least of all for a controller that may be the reason."""
+        """After a fault the stop does not wait for the controller, which may be the cause."""
         if self._crashed:
             return None
         return 0 if self.fault is not None else CONTROLLED_SHUTDOWN_MS

@@ -40,7 +40,7 @@ class ControllerMetrics:
         """`fault` gives the error after which the node cannot go on."""
         self._controller, self._fault = controller, fault
         self._plane = PlaneMetrics(controller.plane)
-        self._counted: tuple[MetadataImage, int, int] | None = None  # offline and imbalanced partitions of an image
+        self._counted: tuple[MetadataImage, int, int] | None = None  # offline and imbalanced partitions
 
     def __call__(self) -> Iterator[Sample]:
         controller = self._controller

@@ -59,7 +59,7 @@ class Registrar:
         self.lifecycle = lifecycle
         self._send = send
         self._applied_offset = applied_offset
-        self._changed = asyncio.Event()  # set when this broker has something new to say
+        self._changed = asyncio.Event()  # set when this broker has news for the controller
         self._waiting: list[asyncio.Future[None]] = []
         self._task: asyncio.Task[None] | None = None
         self._duplicate_since: float | None = None
@@ -132,7 +132,7 @@ class Registrar:
                 told.set_result(None)
 
     async def _pause(self, delay_ms: int) -> None:
-        """Waits for the delay, or less when there is something new to say, unless the last message failed."""
+        """Waits for the delay. Ends early when there is news, unless the last message failed."""
         if self.lifecycle.failed_attempts:
             await asyncio.sleep(delay_ms / 1000)
         elif delay_ms > 0:

@@ -33,7 +33,7 @@ class SimulatedClient:
         return self.loop.create_task(work)
 
     def close(self) -> None:
-        """Ends the client where it is; nodes see its connections break."""
+        """Ends the client at once; nodes see its connections break."""
         if self.machine.is_alive:
             self.cluster.network.machine_died(self.machine, silent=False)
             self.machine.kill()

@@ -54,14 +54,14 @@ class SeededClient:
         self._client = cluster.client(name)
         self._cluster, self._judge, self._random, self._name = cluster, judge, random, name
         self._brokers = [node.node_id for node in cluster.brokers]
-        self._topics: dict[str, int] = {}  # those that are not deleted: partitions that must be there
+        self._topics: dict[str, int] = {}  # number of partitions of each topic that must exist
         self._doomed: dict[str, None] = {}
         self._made = self._values = self._orders = 0
         self._ends: dict[tuple[str, int], int] = {}
         self._commits: dict[tuple[str, str], tuple[int, int]] = {}  # acknowledged, sent
         self._is_stopped = False
         self._task: asyncio.Task[None] | None = None
-        self.resources: dict[str, None] = {}  # all that it asked to change
+        self.resources: dict[str, None] = {}  # every resource that it asked to change
 
     def start(self) -> None:
         self._task = self._client.start(self._work())
@@ -106,7 +106,7 @@ class SeededClient:
         self._see(Progressed(what, self._cluster.schedule.now_ns // 1_000_000))
 
     async def _change(self, resource: str, value: object, request: Any, error_of: Callable[[Any], int]) -> bool:
-        """Asks for a change of the metadata, and says what may have come of it."""
+        """Asks for a change of the metadata, and reports whether it was made, may have been made, or was not."""
         self._orders += 1
         order = self._orders
         self.resources[resource] = None

@@ -210,7 +210,7 @@ class SimulatedCluster:
             continue
 
     def run_until(self, happened: Callable[[], object], limit_s: float = 60.0, what: str = "") -> None:
-        """Lets time pass until `happened` returns something true. Raises SimulationTimeout with what was seen last."""
+        """Lets time pass until `happened` returns something true. Raises SimulationTimeout with the last events."""
         until_ns = self.schedule.now_ns + int(limit_s * NS_OF_A_S)
         while not happened():
             if self.schedule.now_ns >= until_ns or not self._step(until_ns):

@@ -1,4 +1,4 @@
-"""Runs a cluster of whole nodes from a seed: clients, faults, then peace, then what is left."""
+"""Runs a cluster of whole nodes from a seed: clients, faults, a time without faults, and checks of the result."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ CONFIGS: Final = {
     "auto.create.topics.enable": "false",
     "broker.session.timeout.ms": "3000",
     "broker.heartbeat.interval.ms": "500",
-    # A broker that meets no active controller for so long ends, and the runner counts that as a failure.
+    # A broker that meets no active controller in this time ends, and the runner counts that as a failure.
     "initial.broker.registration.timeout.ms": "3600000",
 }
 

@@ -16,8 +16,8 @@ PROGRESS_WITHIN_MS: Final = 120_000
 
 
 class Judge:
-    """Gives each observation to the checkers that look at its kind. `progress` names what must happen after the faults
-    heal, within `progress_ms`."""
+    """Gives each observation to the checkers that look at its kind. `progress` names the things that must happen
+    within `progress_ms` after the faults heal."""
 
     def __init__(self, progress: Iterable[str] = (), progress_ms: int = PROGRESS_WITHIN_MS) -> None:
         self.progress = Progress(progress, progress_ms)

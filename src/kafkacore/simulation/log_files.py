@@ -33,7 +33,7 @@ class LogFiles:
         self._epoch_at_start: int | None = 0
 
     def read(self) -> int | None:
-        """Reads what has changed. The offset from which the log differs from the last time; None: it is the same."""
+        """Reads the changes of the files. Returns the offset from which the log has changed; None: it has not."""
         try:
             names = sorted(name for name in self._disk.list(self._directory) if name.endswith((SUFFIX, CHECKPOINT)))
         except FileNotFoundError:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 LOG: Final = logging.getLogger("kafkacore.simulation")
-# How long work on another thread takes, beside what its disk takes.
+# How long work on another thread takes, in addition to the time of its disk.
 _WORK_S: Final = (0.000_02, 0.001)
 
 

@@ -33,7 +33,7 @@ class Machine:
     ) -> None:
         """`network` is where its connections go; `work_random` chooses how long work for executors takes."""
         self.schedule = schedule
-        self.take_spent_ns: Callable[[], int] = int  # what blocking operations of the disk took since the last call
+        self.take_spent_ns: Callable[[], int] = int  # the time of blocking disk operations since the last call
         self.network = network
         self.work_random = work_random
         self.name = name

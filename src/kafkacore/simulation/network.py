@@ -20,7 +20,7 @@ from kafkacore.simulation.schedule import NS_OF_A_S, Schedule
 
 RETRANSMIT_S: Final = 0.2  # doubled with each attempt
 RETRANSMIT_MAX_S: Final = 3.0
-GIVE_UP_S: Final = 20.0  # of a sender whose packets nobody confirms; Linux waits 15 minutes
+GIVE_UP_S: Final = 20.0  # how long a sender waits for confirmation of its packets; Linux waits 15 minutes
 _FIRST_PORT: Final = 40_000
 
 Accept = Callable[["End"], asyncio.Protocol]
@@ -161,7 +161,7 @@ class SimulatedNetwork:
         # A tap on the wire: the end that sent the bytes, when it writes them and when they arrive.
         self.on_write: Callable[[End, bytes], None] = _nobody_listens
         self.on_arrival: Callable[[End, bytes], None] = _nobody_listens
-        self.quality = Quality()  # of links that have none of their own
+        self.quality = Quality()  # the quality of links without one of their own
         self._random = random
         self._qualities: dict[tuple[str, str], Quality] = {}
         self._cut: dict[tuple[str, str], None] = {}
@@ -220,7 +220,7 @@ class SimulatedNetwork:
                 end.abort()
 
     def machine_is_back(self, name: str) -> None:
-        """The system runs again: it resets what is left of the connections of the former life."""
+        """The system runs again: it resets the connections that are left from the former life."""
         self._silent.pop(name, None)
 
     # --- connections ---

@@ -65,7 +65,7 @@ class SimulatedNode:
         """Whether a process of this node exists, be it paused or about to start or stop."""
         return self.state in (State.STARTING, State.RUNNING, State.PAUSED, State.STOPPING)
 
-    # --- what it knows ---
+    # --- its view of the cluster ---
 
     @property
     def raft(self) -> Raft | None:
@@ -117,11 +117,11 @@ class SimulatedNode:
         self._run(self.machine, self.server.end, State.OFF)
 
     def kill(self) -> None:
-        """SIGKILL: what was written is in the page cache, and survives."""
+        """SIGKILL: written bytes are in the page cache, and survive."""
         self._die(silent=False)
 
     def cut_power(self) -> None:
-        """The machine goes off: the seed decides what is left of everything that was not synced."""
+        """The machine goes off: the seed decides which unsynced changes are left."""
         if self.is_up:
             self.disk.cut_power()
             self._die(silent=True)

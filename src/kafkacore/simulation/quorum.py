@@ -52,7 +52,7 @@ class Weather(NamedTuple):
 
 
 class Token(NamedTuple):
-    """Where the answer to a request goes, and what the voter's log ended with when it came."""
+    """Where the answer to a request goes, and the end of the voter's log when the request came."""
 
     source: Replica
     life: int
@@ -422,7 +422,7 @@ class QuorumWorld:
             self.later(0, replica, what, *arguments)
 
     def write(self) -> None:
-        """A client writes a value to every replica that says that it leads: it cannot know whom to believe."""
+        """A client writes a value to every replica that says that it leads: it cannot know which of them is right."""
         for replica in self.replicas:
             if replica.raft is not None and replica.raft.is_leader:
                 self._written += 1

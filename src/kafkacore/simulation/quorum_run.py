@@ -1,4 +1,4 @@
-"""Runs a quorum of Raft cores from a seed: faults, then peace, then what is left."""
+"""Runs a quorum of Raft cores from a seed: faults, a time without faults, and checks of the result."""
 
 from __future__ import annotations
 

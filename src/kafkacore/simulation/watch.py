@@ -164,7 +164,7 @@ class Watcher:
                 judge.see(Progressed("leader", self.now_ms))
 
     def _see_delivery(self, watched: Watched, how: str, end: int) -> None:
-        """A state machine has everything below `end` now: what came to it since the last time, or came again."""
+        """A state machine has everything below `end` now: records that came since the last time, or came again."""
         node, entries = watched.node, watched.files.entries_from(0)
         start = watched.delivered.get(how, 0)
         came = tuple(entry for entry in entries if start <= entry.base and entry.end <= end)

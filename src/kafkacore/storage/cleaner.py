@@ -30,7 +30,7 @@ from kafkacore.storage.managed_directory import Key
 
 LOG: Final = logging.getLogger("kafkacore.storage")
 
-STEP_BYTES: Final = 4 << 20  # compacted between two looks at the rate and at the request to end
+STEP_BYTES: Final = 4 << 20  # compacted between two checks of the rate and of a request to end
 CLEANER_NICE: Final = 10  # below the data plane's threads
 MOST_MAP_BYTES: Final = (1 << 31) - 1  # Kafka's limit of one thread's offset map
 LEAST_BACKOFF_MS: Final = 50
@@ -98,7 +98,7 @@ class LogCleaner:
         self._threads: dict[int, BackgroundThread] = {}
         self._busy: set[Key] = set()
         self._uncleanable: dict[Key, PartitionHandle] = {}
-        self._resting: dict[Key, int] = {}  # until when a log rests that could not be compacted
+        self._resting: dict[Key, int] = {}  # until when the cleaner leaves a log alone that it could not compact
         self._stopping = False
         self._rate_since_ns = 0
         self._rate_bytes = 0
@@ -136,7 +136,7 @@ class LogCleaner:
         with self._changed:
             return self._changed.wait_for(lambda: not self._threads, timeout_s)
 
-    # --- what is to be done ---
+    # --- looking for work ---
 
     def check(self) -> None:
         """Starts as many threads as there are logs to compact, within log.cleaner.threads."""

@@ -15,7 +15,7 @@ from kafkacore.runtime.scheduler import Scheduler
 from kafkacore.storage.cleaner import LogCleaner
 from kafkacore.storage.log_manager import LogManager
 
-_NEVER_MS: Final = 1 << 40  # Kafka says "never" by a longer interval
+_NEVER_MS: Final = 1 << 40  # in Kafka a longer interval means "never"
 _DOOMED_CHECK_MS: Final = 5_000
 _NS_OF_A_MS: Final = 1_000_000
 _WAKES: Final = 4096  # read at a time

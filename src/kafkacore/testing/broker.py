@@ -356,8 +356,8 @@ class Broker:
         topic: str | None = None,
         client_id: str | None = None,
     ) -> Fault:
-        """Handles requests for `api`, sends only so many bytes of the answer (the first four are its size), and closes
-        the connection. Raises UnknownName."""
+        """Handles requests for `api`, sends only the first `bytes` of each answer (four of them are its size), and
+        closes the connection. Raises UnknownName."""
         if bytes < 0:
             raise ValueError(f"`bytes` must be 0 or more, not {bytes}")
         what = f"tear {api_named(api).message} after {bytes} bytes"

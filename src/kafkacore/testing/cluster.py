@@ -23,7 +23,7 @@ LIMIT_S: Final = 30.0
 
 
 class ClusterNode:
-    """One node of a cluster: its id and roles, its life, and what it knows."""
+    """One node of a cluster: its id and roles, its life, and its view of the cluster."""
 
     def __init__(self, cluster: Cluster, backend: ClusterBackend, node_id: int) -> None:
         self.cluster, self.node_id = cluster, node_id
@@ -230,7 +230,7 @@ class Cluster:
     # --- faults ---
 
     def cut(self, source: int, target: int) -> None:
-        """Cuts one direction of the link between two nodes: what is sent waits, in silence, until `heal`."""
+        """Cuts one direction of the link between two nodes: messages wait, in silence, until `heal`."""
         self._backend.cut(self[source].node_id, self[target].node_id)
 
     def partition(self, *groups: Iterable[int]) -> None:

@@ -134,7 +134,7 @@ class RequestFault(Fault):
 
     @property
     def decides(self) -> bool:
-        """Whether no other fault applies to the same request; delays add up."""
+        """Whether this fault excludes others from the same request. A delay does not: delays add up."""
         return not self.waits_seconds
 
     def fits(self, call: RequestContext, topics: Callable[[], list[str]]) -> bool:

@@ -118,7 +118,7 @@ class _LinkedProtocol(asyncio.Protocol):
 
 
 class _LinkedTransport(asyncio.Transport):
-    """A transport that keeps what it cannot send while its link is cut, and does not read what cannot arrive."""
+    """A transport that keeps bytes while its link is cut, and meanwhile reads none."""
 
     def __init__(self, links: Links, source: int, target: int, real: asyncio.Transport) -> None:
         super().__init__()

@@ -116,7 +116,7 @@ class DemoNode:
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         if not line:
-            raise DemoFailedError("the node did not start; what it said is above")
+            raise DemoFailedError("the node did not start; its output is above")
         ready = orjson.loads(line)
         self.bootstrap, self.pid = ready["bootstrap"], ready["pid"]
         return time.perf_counter() - began
@@ -416,7 +416,7 @@ def check_same(found: list[bytes], sent: list[bytes]) -> None:
     if found == sent:
         return
     at = next((n for n, (a, b) in enumerate(zip(found, sent, strict=False)) if a != b), min(len(found), len(sent)))
-    raise DemoFailedError(f"what came back differs from what was sent, first at record {at:,}")
+    raise DemoFailedError(f"the records that were read differ from those that were sent, first at record {at:,}")
 
 
 def report(what: str, text: list[bytes], took_s: float) -> None:

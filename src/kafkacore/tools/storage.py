@@ -13,7 +13,7 @@ from kafkacore.inspection.codecs import describe_codecs
 from kafkacore.inspection.directories import describe_directories
 from kafkacore.storage.format import FormatError, FormatOptions, format_directories
 
-DESCRIPTION: Final = "Formats the log directories of a node, or shows what they belong to."
+DESCRIPTION: Final = "Formats the log directories of a node, or shows the cluster and the node that they belong to."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

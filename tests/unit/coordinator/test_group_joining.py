@@ -65,7 +65,7 @@ def test_first_member_must_offer_a_protocol(protocol_type: str, protocols: list[
     log = GroupLog()
     answer = log.join("a", protocol_type=protocol_type, protocols=protocols)
     assert code(answer) == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    assert len(log.records) == 1  # as in Kafka, the group is there all the same, empty
+    assert len(log.records) == 1  # as in Kafka, the group still exists, empty
     assert log.describe().group_state == "Empty"
 
 

@@ -110,7 +110,7 @@ def test_log_fences_an_older_producer_epoch_and_starts_a_newer_one_at_sequence_z
     assert handle.append(idempotent(2, epoch=2)).error == INVALID_PRODUCER_EPOCH
     assert handle.append(idempotent(2, epoch=4)).error == OUT_OF_ORDER_SEQUENCE_NUMBER
     assert handle.end_offset == 2
-    # The sequences are those of epoch 3; the records are new all the same.
+    # The sequences are those of epoch 3; but the records are new.
     begun = handle.append(idempotent(0, epoch=4))
     assert (begun.error, begun.duplicate, begun.first_offset, begun.last_offset) == (0, False, 2, 3)
     assert offsets(handle) == [0, 1, 2, 3]

@@ -5,7 +5,7 @@ All implementations are compiled in (no -march). The import chooses the best one
   Generic Polynomials Using PCLMULQDQ", Intel 2009), the residue as below;
 - `sse42`, `armv8`: the crc32 instruction on three independent streams, whose sums are joined by shifting tables (the
   instruction gives one result per cycle but takes three);
-- for CRC-32, which no instruction of x86 makes, `pclmul`: four 128-bit accumulators, folded; `armv8` is one stream;
+- for CRC-32, which x86 has no instruction for: `pclmul`, four 128-bit accumulators, folded; `armv8` is one stream;
 - `table`: slicing by eight (Kounavis and Berry, 2005).
 """
 
@@ -274,7 +274,7 @@ cdef extern from * nogil:
 
 cdef enum:
     WAYS = 3
-    RELEASE_GIL_BYTES = 65536  # beyond this much work another thread is worth letting in
+    RELEASE_GIL_BYTES = 65536  # for more bytes than this, releasing the GIL is worth its cost
 
 cdef const char *way_name = NULL
 cdef CrcWay chosen = NULL

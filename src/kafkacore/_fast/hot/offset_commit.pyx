@@ -28,7 +28,7 @@ cdef enum:
     LOWEST = 2
     HIGHEST = 10
     MAX_ELEMENTS = 1000000      # topics and partitions, as in every request
-    MAX_ARENA = 96 << 20        # more than so many elements need
+    MAX_ARENA = 96 << 20        # from this number of elements on
     MAX_RESPONSE = 0x7FFFFFFF
     BIG = 32768                 # larger requests are read and written without the GIL
     ANSWER_BYTES = 16           # the most for an answer, a topic without its name, or a partition

@@ -226,8 +226,8 @@ class PartitionHandle:
         """`truncate_fully` likewise: the leader's log begins at `offset`, behind the end of this one. Blocking."""
 
     def note_leader(self, leader_epoch: int, high_watermark: int, log_start_offset: int) -> int:
-        """Takes what the leader's Fetch answer says: the high watermark counts within this log, and records below the log
-        start are deleted here too. Returns an error code as `truncate_as_follower`. Blocking."""
+        """Applies the leader's Fetch answer: adopts its high watermark, limited to this log, and deletes the records
+        below its log start. Returns an error code as `truncate_as_follower`. Blocking."""
 
     def delete_records(self, offset: int) -> tuple[int, int, Acknowledgement | None]:
         """Deletes the records below `offset` (-1: below the high watermark). Returns error, low watermark, and the

@@ -81,10 +81,10 @@ cdef extern from * nogil:
 
 cdef enum:
     PAUSE_MS = 10             # how often a paused listener looks for room
-    ACCEPTS = 64              # at most so many connections of one listener in a row
-    RESERVED_SHARE = 8        # 1 / so many of the file descriptors are reserved for logs and checkpoints
+    ACCEPTS = 64              # the most connections that it accepts from one listener in a row
+    RESERVED_SHARE = 8        # this fraction of the file descriptors (1 / N) is kept for logs and checkpoints
     MOST_RESERVED = 1024      # the most descriptors that are reserved
-    LAST_SHARE = 4            # 1 / so many of the reserved descriptors never go to a connection
+    LAST_SHARE = 4            # this fraction of the reserve (1 / N) never goes to a connection
     SHORT_LINE_NS = 60000000000   # logs a line about missing descriptors at most this often
 
 

@@ -107,7 +107,7 @@ cdef class InboundRequest:
 
     def answer(self, parts, *, bint close=False, int32_t mute_ms=0, int64_t torn_bytes=-1) -> None:
         """Answers the request with the bytes of `parts` (a bytes-like object or a sequence of them): header and body,
-        without size prefix. With `torn_bytes` sends at most so many bytes, prefix included, and then closes the
+        without size prefix. With `torn_bytes` sends at most that number of bytes, prefix included, and then closes the
         connection."""
         self.pending()
         cdef const uint8_t[::1] view

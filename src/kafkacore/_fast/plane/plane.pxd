@@ -25,7 +25,7 @@ cdef enum:
     API_KEYS = 96         # keys from 0 that a plane may serve
     STAGES = 6            # queue, local, remote, throttle, response queue, send
     STAGE_BUCKETS = 40
-    NOTICES = 256         # log lines that may wait for Python; further ones are only counted
+    NOTICES = 256         # log lines that may wait for Python; lines beyond that are only counted
     MAX_LISTENERS = 64    # of one plane
     TURN_NS = 1000000     # how long a processor serves one connection, or one request, before others have their turn
 

@@ -32,7 +32,7 @@ cdef extern from "<unistd.h>" nogil:
 
 cdef enum:
     EVENTS = 256              # of one epoll_wait
-    READY = 32                # at most so many ready connections continue in one turn
+    READY = 32                # the most ready connections that continue in one turn
     ALL = 0x7FFFFFFF
     LOOK_NS = 100000          # polls the sockets at least this often while mail comes
     GAP_CAP_NS = 1000000
@@ -40,7 +40,7 @@ cdef enum:
     SPIN_BELOW_NS = 200000
     SHY_LEAST_NS = 2000000
     SHY_MOST_NS = 200000000
-    TRIM_AFTER_MS = 5000      # a processor without work for so long frees its recycled frames
+    TRIM_AFTER_MS = 5000      # a processor that was idle for this long frees its recycled frames
 
 cdef int64_t live_processors = 0
 

@@ -1,4 +1,4 @@
-"""The life of a reactor, and what it keeps for each plane that it serves."""
+"""The life of a reactor, and its link to each plane that it serves."""
 
 from libc.errno cimport ENOMEM
 from libc.stdint cimport uint8_t

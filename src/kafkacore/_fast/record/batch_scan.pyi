@@ -8,7 +8,7 @@ REASONS: Final[dict[int, str]]  # the meaning of a `fault` other than 0
 class BatchScan:
     """The batches of one file, from its start. Raises OSError when it cannot be opened.
 
-    With `max_bytes` below 0 it scans the whole file, else only so many bytes from its start.
+    With `max_bytes` below 0 it scans the whole file, else only the first `max_bytes`.
     """
 
     path: str

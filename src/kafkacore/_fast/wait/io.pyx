@@ -40,7 +40,7 @@ cdef extern from "<unistd.h>" nogil:
 cdef enum:
     COMMITTERS = 16       # concurrent syncs: the device's queue merges their flushes
     COMPANY_SHARE = 4     # a commit waits for company for this share of the last one's duration ...
-    COMPANY_NS = 1000000  # ... and at most so long
+    COMPANY_NS = 1000000  # ... but at most this long
 
 cdef enum:
     IDLE = 0

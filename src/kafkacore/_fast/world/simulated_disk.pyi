@@ -45,8 +45,8 @@ class SimulatedDisk:
     def is_dead(self) -> bool: ...
     def fail(self, kind: str, error: int = ..., after: int = 0, share: float = 1.0) -> None:
         """Lets operations of a kind (read, write, sync, names) fail after `after` more successes: all, or a `share`
-        (0 to 1) of them. `error` 0 ends that. A sync that fails may have written any part of what it had to, and no
-        later sync writes the rest."""
+        (0 to 1) of them. `error` 0 ends that. A sync that fails may have written any part of its bytes. No later sync
+        writes the rest."""
 
     def pace(self, kind: str, least_us: int, most_us: int | None = None) -> None:
         """Sets how long operations of a kind take: from `least_us` to `most_us`, all lengths equally likely. In a
@@ -57,7 +57,7 @@ class SimulatedDisk:
         makes such operations, and so does native code on the thread of the world itself."""
 
     def rot(self, share: float) -> None:
-        """From now on this share (0 to 1) of the reads finds one bit of what it reads changed, for good."""
+        """From now on this share (0 to 1) of the reads first changes one bit of the file, for good."""
 
     def limit(self, capacity_bytes: int | None = None) -> None:
         """Sets the capacity. A write beyond it writes the part that fits and fails with ENOSPC; None: unlimited."""

@@ -393,7 +393,7 @@ class QuorumController:
                 told = "broker %d sends no heartbeats and could not be fenced; the next tick retries"
                 LOG.exception(told, expired[0][0])
                 return
-            # The others are fenced all the same.
+            # An error about one broker must not keep the others from being fenced.
             for each in expired:
                 self._fence([each])
 

@@ -49,7 +49,7 @@ def limit_records(count: int) -> None:
 
 
 def topic_setting(image: MetadataImage, settings: Settings, topic: str, key: str, otherwise: Value) -> Value:
-    """A topic's own value, else what was set for this node, for all nodes, or in its server.properties (KIP-226).
+    """The value that was set for the topic, else for this node, for all nodes, or in server.properties (KIP-226).
 
     A stored text that is no value of the key counts as not set, so that elections go on.
     """
@@ -79,7 +79,7 @@ def min_isr(image: MetadataImage, settings: Settings, topic: Topic) -> int:
 
 
 def wanted_isr(image: MetadataImage, settings: Settings, topic: str) -> int:
-    """min.insync.replicas as it is set."""
+    """The configured min.insync.replicas."""
     otherwise = settings.config.min_insync_replicas
     wanted = topic_setting(image, settings, topic, MIN_IN_SYNC_REPLICAS, otherwise)
     assert isinstance(wanted, int)

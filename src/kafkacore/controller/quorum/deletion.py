@@ -11,7 +11,7 @@ from kafkacore.protocol.messages import DeleteTopicsResponse, Message, RemoveTop
 from kafkacore.protocol.uuid import ZERO, Uuid
 from kafkacore.runtime.slices import Work, counted
 
-DISABLED_SINCE: Final = 3  # version that can say that topics cannot be deleted
+DISABLED_SINCE: Final = 3  # from this version on an error code says that topics cannot be deleted
 Result = DeleteTopicsResponse.DeletableTopicResult
 
 
@@ -52,7 +52,7 @@ def delete_topics(image: MetadataImage, settings: Settings, request: Any, api_ve
 
 
 def _asked(request: Any, results: list[Any]) -> Work[tuple[list[str], list[Uuid]]]:
-    """Names and ids that the request has once; results refuse all others."""
+    """Returns the names and ids that occur once in the request. The results refuse all others."""
     names, ids = list(request.topic_names), []
     for topic in request.topics:
         yield

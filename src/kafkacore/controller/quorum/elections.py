@@ -47,7 +47,7 @@ class LeaderElection:
         return Decision(self._records, ElectLeadersResponse(replica_election_results=results), atomic=False)
 
     def _everywhere(self, kind: int) -> Work[list[Any]]:
-        """Elects for the partitions that lack their leader: few or none of a million."""
+        """Elects for the partitions without their preferred leader, which are few even among a million."""
         chunks = self._image.partition_chunks
         rows = rows_led_by(chunks, NO_LEADER) if kind == UNCLEAN else rows_not_led_by_the_first(chunks)
         found: dict[int, list[int]] = {}

@@ -304,8 +304,8 @@ class ClassicGroup:
         return sorted(self.pending_sync)
 
     def _note_synced(self, published: PublishedGroup) -> None:
-        """Takes the members that got their assignment from the published group off the list of those who have yet to
-        fetch it."""
+        """Members that got their assignment from the published group need not fetch it any longer: removes them from
+        the members that have yet to fetch one."""
         for member_id in tuple(self.pending_sync):
             member = self.members.get(member_id)  # the old id of a static member that was replaced stays
             heard_by = None if member is None else member.heard_by

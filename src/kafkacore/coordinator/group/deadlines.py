@@ -27,7 +27,7 @@ class Deadline:
         self.action: Callable[..., None] = _ignore
         self.args: tuple[Any, ...] = ()
         self.due_ms: int | None = None
-        self.patience_ms = 0  # the most by which it is put off when it comes up late
+        self.patience_ms = 0  # the longest time by which a late call postpones it
         self.queued_ms = 0
         self.ticket = 0  # the time of its entry in the heap; 0: it has none
 

@@ -127,7 +127,7 @@ def prepare(core: Core, group: ClassicGroup, reason: str) -> None:
 
 
 def complete_when_all_joined(core: Core, group: ClassicGroup) -> None:
-    """Completes the join if all members have joined. An initial rebalance waits for its delay to end all the same."""
+    """Completes the join if all members have joined. An initial rebalance always waits for the end of its delay."""
     if group.state == PREPARING_REBALANCE and group.previous_state != EMPTY and group.has_all_joined:
         complete_join(core, group)
 

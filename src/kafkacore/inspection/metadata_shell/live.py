@@ -114,7 +114,7 @@ class Observer:
 
 
 class _Applied:
-    """The listener that gives what is committed to the publisher, up to `last`. It has seen `seen_offset`."""
+    """The listener that passes committed metadata to the publisher, up to `last`. It has seen `seen_offset`."""
 
     def __init__(self, publisher: MetadataPublisher, last: int | None) -> None:
         self._publisher, self._last = publisher, last

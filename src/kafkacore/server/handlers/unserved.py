@@ -33,5 +33,5 @@ _REASONS: Final[Mapping[int, tuple[ErrorCode, str]]] = {
 
 def handle(context: Any, call: RequestContext, request: Message) -> NoReturn:
     name = apis.api(call.api_key).message
-    usual = ErrorCode.UNSUPPORTED_VERSION, f"{name} is not supported by this node; ApiVersions lists what is"
+    usual = ErrorCode.UNSUPPORTED_VERSION, f"{name} is not supported by this node; ApiVersions lists the APIs that are"
     raise error_for(*_REASONS.get(call.api_key, usual))

@@ -18,7 +18,7 @@ NOBODY = -1
 
 
 class ElectionSafety(Checker):
-    """An epoch has at most one leader, and no two nodes believe in different ones."""
+    """An epoch has at most one leader, and no two nodes name different ones."""
 
     def __init__(self) -> None:
         self._leaders: dict[int, int] = {}
@@ -132,7 +132,7 @@ class VotesGoToCompleteLogs(Checker):
 
 
 class LeadersAreNew(Checker):
-    """A node that restarts does not go on leading its epoch: it may have lost what it sent in it (KIP-595)."""
+    """A node that restarts does not go on leading its epoch: it may have lost records that it sent in it (KIP-595)."""
 
     def __init__(self) -> None:
         self._led: dict[int, int] = {}

@@ -30,7 +30,7 @@ class Started(NamedTuple):
 
 
 class EpochSeen(NamedTuple):
-    """A node is in an epoch, and believes in a leader; -1 for nobody."""
+    """A node is in an epoch, and takes a node for its leader; -1 for none."""
 
     node: int
     epoch: int
@@ -307,13 +307,13 @@ class CommitFetched(NamedTuple):
 
 
 class Healed(NamedTuple):
-    """From now on the world does no harm: everything runs and is connected."""
+    """From now on there are no faults: everything runs and is connected."""
 
     at_ms: int
 
 
 class Progressed(NamedTuple):
-    """A thing that must happen after the faults heal has happened."""
+    """Something that must happen after the faults heal has happened."""
 
     what: str
     at_ms: int

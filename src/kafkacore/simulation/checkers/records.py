@@ -1,4 +1,4 @@
-"""Records of clients and commits of groups: what was acknowledged stays, and a read repeats."""
+"""Records of clients and commits of groups: acknowledged records and commits stay, and two reads of an offset agree."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ METADATA, SHARE = b"\0\1" + bytes(20), bytes(30)
 EVENTS = 256  # per call of epoll
 BURST = 16  # requests that are sent before the client looks for answers
 PART_BYTES = 1 << 18  # the most that one read takes of an answer
-# Beyond socket.listen.backlog.size (50) connections at once, the kernel repeats the next one only after a second.
+# Above socket.listen.backlog.size (50) connections at once, the kernel retries each further one after a second.
 ACCEPTED, ACCEPTING_S = 40, 0.005
 LIMIT_S = 120.0
 
@@ -40,7 +40,7 @@ def framed(api, message):
 
 
 class Template:
-    """A request with places for a member's id and, behind the group's id, for the generation."""
+    """A request in which the member's id and the generation, which follows the group's id, are filled in later."""
 
     def __init__(self, api, message):
         self._frame = framed(api, message)

@@ -31,7 +31,7 @@ from seeds import SEED
 POINTS = os.environ.get("KAFKACORE_CRASH_POINTS", "10")
 DIRECTORY = "/node"
 CLUSTER_ID = "kafkacorePowerAAAAAAAA"
-# The errors that clients get from a node without power, and its starter.
+# The errors that a client gets, and a start raises, when the node has no power.
 DEAD = (OSError, TimeoutError, KafkaError, NodeFailed, LogDirectoryError, AssertionError)
 
 

@@ -86,7 +86,7 @@ class _Gathered:
         self.recovery = np.empty(count, np.uint8)
         self.replicas = np.full((self.width + 1, count), -1, np.int32)  # the last place is no broker
         self.isr = np.full((self.width, count), -1, np.int32)
-        self.directories = np.zeros((self.width, 2, count), np.uint64)  # the halves of each id apart
+        self.directories = np.zeros((self.width, 2, count), np.uint64)  # each id as two halves
         self.rare = np.zeros(count, np.int32)
         self.rare_values: list[Rare] = [NOTHING_RARE]
         codes: dict[Rare | None, int] = {None: 0}
@@ -155,7 +155,7 @@ def _pattern(
 
 
 def by_topic(image: MetadataImage, told: tuple[int | bool, Mapping[str, int | bool]]) -> ByTopic:
-    """A value for each topic row, or one for all: from the usual value, and those of topics with one of their own."""
+    """A value for each topic row, or one for all, made of the usual value and the values of topics that differ."""
     usual, own = told
     different = {name: value for name, value in own.items() if value != usual}
     if not different:
@@ -235,7 +235,7 @@ def _index_of(brokers: Ints, ids: list[int]) -> npt.NDArray[np.int64]:
     if not ids:
         return np.full(len(brokers), -1)
     if ids[-1] < _DIRECT_IDS:
-        table = np.full(ids[-1] + 3, -1)  # the last two are for -1 and for larger ids
+        table = np.full(ids[-1] + 3, -1)  # the last two entries are for -1 and for larger ids
         table[ids] = np.arange(len(ids))
         return table.take(np.minimum(brokers, ids[-1] + 1))
     known = np.array(ids)
@@ -278,7 +278,7 @@ class _Plan:
     """The record of each kind, with places in the replica list instead of brokers. Place `width` is no broker."""
 
     def __init__(self, kinds: int, width: int) -> None:
-        kinds = max(kinds, 1)  # rows that are all odd have kind 0
+        kinds = max(kinds, 1)  # if all rows are odd, they have kind 0
         self.width = width
         self.odd, self.changes = np.zeros(kinds, bool), np.zeros(kinds, bool)
         self.leader = np.full(kinds, NO_LEADER_CHANGE)

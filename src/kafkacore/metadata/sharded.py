@@ -8,7 +8,7 @@ from typing import Final, Generic, TypeVar
 K = TypeVar("K")
 V = TypeVar("V")
 
-SHARD_ENTRIES: Final = 256  # on average; one change copies as many
+SHARD_ENTRIES: Final = 256  # entries, on average; a change copies one shard
 
 
 class ShardedMap(Generic[K, V]):
@@ -52,7 +52,7 @@ class ShardedEdit(Generic[K, V]):
 
     def __init__(self, base: ShardedMap[K, V]) -> None:
         self._base: ShardedMap[K, V] | None = base
-        self._shards: Sequence[dict[K, V]] = base._shards  # a list of our own after the first change
+        self._shards: Sequence[dict[K, V]] = base._shards  # a copy after the first change
         self._mask = base._mask
         self._size = base._size
         self._owned: set[int] = set()

@@ -366,7 +366,7 @@ class RaftDriver:
             self.raft.durable(sync, self._now_ms())
             self._schedule()
             return
-        self._syncing = sync  # replaces a sync that a truncation made moot
+        self._syncing = sync  # replaces a sync that proves nothing since a truncation
         if bell != self._sync_bell:
             self._sync_bell = bell
             self._loop.add_reader(bell, self._end_sync)

@@ -141,7 +141,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         return self.machine.clock.monotonic_ns() / 1e9
 
     def slice_clock(self) -> float:
-        """Time for `runtime.slices`: each look takes some microseconds, so slices end where the seed says."""
+        """The clock for `runtime.slices`. Each look takes some microseconds, so the seed decides where slices end."""
         self._looks += 1
         return self._looks * 0.000_02
 
@@ -171,7 +171,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
                 return
             try:
                 result = work(*arguments)
-            except Exception as error:  # noqa: BLE001 - goes to the one who waits
+            except Exception as error:  # noqa: BLE001 - the waiter gets it
                 self.call_soon(_fail, future, error)
             else:
                 self.call_soon(_end, future, result)

@@ -68,7 +68,7 @@ class Machine:
             self.clock.advance_ns(passed_ns if self._rate == 1.0 else int(passed_ns * self._rate))
 
     def after(self, delay_s: float) -> int:
-        """The virtual time at which this machine's clock has moved on by the delay, in ns."""
+        """The virtual time, in ns, at which this machine's clock will have advanced by the delay."""
         return self.schedule.now_ns + max(int(delay_s * 1e9 / self._rate), 0)
 
     # --- faults ---
@@ -85,7 +85,7 @@ class Machine:
                 loop.wake()
 
     def kill(self) -> None:
-        """SIGKILL, or the end of the power: no callback of this machine runs again."""
+        """SIGKILL, or a power cut: no callback of this machine runs again."""
         self.is_alive = False
         for loop in self._loops.values():
             loop.abandon()

@@ -74,7 +74,7 @@ class NodeDirectories(NamedTuple):
             else:
                 LOG.error("the log directory %s is offline: %s", path, reason(self.failed[path]))
         if not found:
-            raise LogDirectoryError("no directory of log.dirs is usable, see above: put one right, or name another")
+            raise LogDirectoryError("no directory of log.dirs is usable, see above: repair one, or name another")
         return found
 
 

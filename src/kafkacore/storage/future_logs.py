@@ -241,7 +241,7 @@ class FutureLogs:
 
 
 def _is_want_of_room(error: Exception) -> bool:
-    """Whether the disk is full, which is not its fault and may pass."""
+    """Whether the disk is full. A full disk is sound, and may have room later."""
     return isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in _ROOM)
 
 

@@ -368,7 +368,7 @@ class Broker:
         directory whose write has failed stays offline until a restart, even if there is room again."""
         if free_bytes < 0:
             raise ValueError(f"`free_bytes` must be 0 or more, not {free_bytes}")
-        return self._order_disk(f"fill the disk but for {free_bytes} bytes", (), free_bytes)
+        return self._order_disk(f"fill the disk up to {free_bytes} free bytes", (), free_bytes)
 
     def fail_disk(self, *operations: str) -> Fault:
         """Fails all disk operations of the logs with EIO, or those named (read, write, sync, names). A directory that

@@ -25,7 +25,7 @@ _MAX_BYTES: Final = 16 << 20
 
 
 class Asked(Protocol):
-    """The connection to a node, as `network.client.NodeClient` is one."""
+    """A connection to a node; `network.client.NodeClient` is one."""
 
     async def request(self, request: Message, version: int | None = None) -> Any: ...
 

@@ -38,7 +38,7 @@ class DemoFailedError(Exception):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--records", type=int, default=300_000, metavar="N", help="lines of text (default %(default)s)")
-    parser.add_argument("--keep", action="store_true", help="leave the node's directory for a look at its files")
+    parser.add_argument("--keep", action="store_true", help="keep the node's directory, to look at its files")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -166,7 +166,7 @@ def bulk(bootstrap: str, text: list[bytes]) -> None:
     began = time.perf_counter()
     for partition in range(PARTITIONS):
         check_same(read(bootstrap, "text", partition, len(text[partition::PARTITIONS])), text[partition::PARTITIONS])
-    report("read back, each record the one sent, in order", text, time.perf_counter() - began)
+    report("read back: every record unchanged and in order", text, time.perf_counter() - began)
 
 
 async def aiokafka_reads_and_writes(bootstrap: str, text: list[bytes]) -> None:

@@ -9,7 +9,7 @@ from kafkacore.config import BrokerConfig, ConfigError
 from kafkacore.config.changes import APPEND, DELETE, SET, SUBTRACT, changed
 from kafkacore.config.dynamic import adopted, check_change
 
-LIMIT_S = 5  # a thousandth of it is enough
+LIMIT_S = 5  # usually a few milliseconds are enough
 STATIC = {
     "process.roles": "broker,controller",
     "node.id": "1",

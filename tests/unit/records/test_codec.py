@@ -174,7 +174,7 @@ def test_bomb_is_stopped_by_its_ratio(codec: str) -> None:
         strict.inflate(codec, bomb)
     assert caught.value.code == TOO_LARGE
     zeros = bytes(1 << 20)
-    assert strict.inflate(codec, Codec().deflate(codec, zeros)) == zeros, "below the floor no ratio is asked"
+    assert strict.inflate(codec, Codec().deflate(codec, zeros)) == zeros, "below the floor the ratio is not checked"
 
 
 def test_snappy_block_is_refused_when_it_promises_too_much() -> None:

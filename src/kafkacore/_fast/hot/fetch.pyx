@@ -40,7 +40,7 @@ from kafkacore._fast.schema.wire cimport fetch_request_program
 
 cdef enum:
     CALL_ARENA_BYTES = 64 << 20   # a session of 100,000 partitions; a request that needs more is malformed
-    PROBE_BYTES = 128 << 10       # the kernel reads ahead at least so far: one probe each is enough
+    PROBE_BYTES = 128 << 10       # the kernel reads ahead at least this far, so one probe is enough for each such range
     ANY_REPLICA_VERSION = 11      # from here on clients say where they are, and a follower may answer (KIP-392)
     SMALL_BYTES = 16 << 10        # a call that keeps no more than this may always wait
 

@@ -130,7 +130,7 @@ cdef int parts_of_session(FetchCall *call) noexcept nogil:
     ok = ok and copy_session(call)
     mutex_unlock(&session.lock)
     if not ok:
-        # It is larger than an arena may be, and would grow with each retry.
+        # The session needs more than an arena may have, and would grow with each retry.
         sessions_remove(call.state.sessions, call.body.session_id)
         return -1
     if call.count == 0:  # it is empty; Kafka ends such a session

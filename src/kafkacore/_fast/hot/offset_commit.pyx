@@ -31,7 +31,7 @@ cdef enum:
     MAX_ARENA = 96 << 20        # from this number of elements on
     MAX_RESPONSE = 0x7FFFFFFF
     BIG = 32768                 # larger requests are read and written without the GIL
-    ANSWER_BYTES = 16           # the most for an answer, a topic without its name, or a partition
+    ANSWER_BYTES = 16           # the most bytes of an answer's head, of a topic without its name, or of a partition
     TOPIC_ANSWER_BYTES = 32
     PARTITION_ANSWER_BYTES = 8
 

@@ -36,7 +36,7 @@ from kafkacore._fast.record.validate cimport (
 
 cdef enum:
     UNWRITTEN_ENTRIES = 512      # index entries that may wait in memory
-    LARGE_BYTES = 16 << 20       # a segment of this size may get blocks ahead of its end
+    LARGE_BYTES = 16 << 20       # from this size on, disk blocks are reserved behind a segment's end
     AHEAD_BYTES = 32 << 20       # reserves more blocks when fewer bytes than this are left
 
 

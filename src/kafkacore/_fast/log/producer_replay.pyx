@@ -23,7 +23,7 @@ from kafkacore._fast.log.txn_index cimport txn_index_append
 
 cdef enum:
     SNAPSHOT_NAME_BYTES = 32
-    HEADERS_BYTES = 16 << 10   # read at once where the headers are enough
+    HEADERS_BYTES = 16 << 10   # bytes of one read where the headers are enough
 
 
 cdef int64_t load_start(const Load *load) noexcept nogil:

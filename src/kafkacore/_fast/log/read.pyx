@@ -31,7 +31,7 @@ cdef int64_t FOREVER = 0x7FFFFFFFFFFFFFFF
 ctypedef struct Look:
     Segment *segment      # counted
     int64_t floor         # from the index in memory; -1: ask the file
-    int64_t limit         # bytes of the segment that may be seen, when the bound is not inside
+    int64_t limit         # visible bytes of the segment, if the bound lies behind it
     int64_t next_base     # of the following segment; -1: this one is the last
     bint bound_inside     # the bound lies in this segment: its position must be found
 

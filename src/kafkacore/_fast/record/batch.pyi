@@ -26,7 +26,7 @@ __all__ = [
     "live_objects",
 ]
 
-# Values that lie together: their bytes, the end of each value, the first selected one, and the one behind the last.
+# Values in one block: its bytes, the end of each value, and the range of selected values, whose end is exclusive.
 RecordRows: TypeAlias = tuple[bytes, array[int], int, int]
 
 class ControlRecordType(IntEnum):

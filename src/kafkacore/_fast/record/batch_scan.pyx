@@ -114,7 +114,7 @@ cdef int scan_next(Scan *scan, BatchHeader *header, const uint8_t **data) noexce
         return SCAN_END
     status = read_header(p, available, header)
     if status == BATCH_SHORT:
-        status = BATCH_BAD_LENGTH  # it fits, but is shorter than the header of its magic
+        status = BATCH_BAD_LENGTH  # its length is less than a header of its magic
     if status != BATCH_OK:
         scan.damage = status
         return SCAN_DAMAGED

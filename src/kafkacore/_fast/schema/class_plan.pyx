@@ -48,7 +48,7 @@ cdef class Plan:
         """The program of a version, compiled on first use."""
         if not 0 <= version < MAX_VERSIONS or self.shapes[version] == NULL:
             made = compile_message(self.message, version, self.layouts)
-            # Another thread may have been quicker; a comparison of shapes needs the same one.
+            # Another thread may have compiled it first. Shapes are compared by identity, so there is only one.
             if self.shapes[version] == NULL:
                 self.shapes[version] = made
         return self.shapes[version]

@@ -101,7 +101,7 @@ cdef extern from "Python.h":
 import os
 
 cdef enum:
-    COPY_BYTES = 65536  # one step of the copying fallback of send_file
+    COPY_BYTES = 65536  # bytes that send_file copies at once where sendfile(2) is not possible
     NAMES_BYTES = 4096  # enough for the names of a small directory
 
 

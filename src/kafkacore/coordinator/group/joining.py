@@ -64,7 +64,7 @@ class Joining:
             self._refuse(ErrorCode.UNKNOWN_MEMBER_ID, member_id)
             return
         if len(self._id_prefix.encode()) > _MAX_ID_PREFIX_BYTES:
-            self._refuse(ErrorCode.UNKNOWN_SERVER_ERROR, member_id)  # Kafka answers so too when it cannot write the id
+            self._refuse(ErrorCode.UNKNOWN_SERVER_ERROR, member_id)  # as in Kafka, when the id cannot be written
             return
         group = known or new_group(core, group_id)
         if not self._accepted(group, member_id):

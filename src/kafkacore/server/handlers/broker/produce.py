@@ -122,7 +122,7 @@ def _find(
 
 
 async def _append(broker: BrokerContext, call: RequestContext, acks: int, part: Part) -> OSError | None:
-    """Returns the error when the operating system refused the append."""
+    """Returns the error code for an append that the operating system refused."""
     answer, partition = part.answer, part.partition
     if partition is None or answer.error_code != ErrorCode.NONE:
         return None

@@ -94,7 +94,7 @@ class Twin:
             yield pack(">h", 1) + key.encode(0), pack(">h", version) + value.encode(version)
 
     def response(self, error):
-        """The response with an error for each partition that the group was asked for."""
+        """The response in which each requested partition has an error."""
         topic_class = OffsetCommitResponse.OffsetCommitResponseTopic
         partition_class = OffsetCommitResponse.OffsetCommitResponsePartition
         return OffsetCommitResponse(

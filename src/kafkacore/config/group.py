@@ -14,7 +14,7 @@ from kafkacore.config.values import Value, default, parse, render, stored
 
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 _KINDS: Final = ("consumer", "share", "streams")
-# The name of its bound among the broker's keys follows another pattern.
+# The broker's key with its bound has a name of another pattern.
 _STANDBYS: Final = "streams.num.standby.replicas"
 _MOST_STANDBYS: Final = "group.streams.max.standby.replicas"
 

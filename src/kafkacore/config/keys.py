@@ -1,6 +1,6 @@
 """The tables of keys: one line a key, parsed when the key is first read.
 
-A start reads some sixty of four hundred keys, so a table is only split into lines until then. Columns:
+A start reads some sixty of four hundred keys, so a start only splits a table into lines. Columns:
 
 key         Kafka's name
 type        boolean, int, long, short, double, string, list, class, password

@@ -1,6 +1,6 @@
 """A registry of metrics under Kafka's names (`kafka.server:type=...,name=...`), read on demand.
 
-Counters live where they are counted, most of them in native memory; a source yields their values at that moment. So a
+Most counters are in native memory. A source reads their values when a scrape asks. So a
 metric that nobody scrapes costs nothing.
 """
 

@@ -1,7 +1,7 @@
 """Replicas that move from one log directory of this broker to another while they are in use (KIP-113, KIP-858).
 
-The controller learns of the new directory after the new log has caught up and before it replaces the old one: a disk
-that fails in between takes the right replicas along.
+The broker reports the new directory to the controller after the new log has caught up and before it replaces the old
+one. So the controller always knows which replicas a failed disk takes offline.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kafkacore.storage.log_manager import LogManager
 from kafkacore.storage.managed_directory import Key
 
 LOG: Final = logging.getLogger("kafkacore.replication")
-PART_BYTES: Final = 16 << 20  # bytes copied before the next look at whether to go on
+PART_BYTES: Final = 16 << 20  # bytes copied between two checks whether to go on
 LEAST_PAUSE_S: Final = 0.001
 NEAR_BYTES: Final = 1 << 20  # when less than this is missing, appends wait for the rest
 
@@ -35,7 +35,7 @@ class Move:
         self.path = path
         self.task = task
         self.finishing = self.ending = False
-        self.told: tuple[Replica, str] | None = None  # the report that it moves, and where it lies until it has moved
+        self.told: tuple[Replica, str] | None = None  # the report of the new directory, and the replica's directory
 
     async def end(self) -> None:
         self.ending = True
@@ -102,7 +102,7 @@ class LogDirMoves:
         try:
             while not await self._try(key, move):
                 await asyncio.sleep(self._backoff_ms / 1000)
-                self._manager.create_future(key, move.path)  # makes the copy again unless it is still there
+                self._manager.create_future(key, move.path)  # makes the copy again if it is gone
         except MoveCancelled as error:
             LOG.info("the move to %s was cancelled: %s", move.path, error)
         except Exception:
@@ -114,7 +114,7 @@ class LogDirMoves:
         """Whether the move is over. Raises MoveCancelled."""
         try:
             async with self._turns:
-                # A checkpoint may have an entry of an earlier log of the partition there; it does not hold for the
+                # The directory's checkpoint may have an entry of an earlier log of the partition. It is wrong for the
                 # future log.
                 await self._off(self._manager.checkpoint_recovery_points)
                 await self._copy(key)

@@ -1,4 +1,4 @@
-"""Fetches what this broker follows of one other broker, over a connection of its own.
+"""Fetches the partitions that this broker follows from one other broker, over one connection.
 
 The fetcher itself is native (`_fast.follow`): it makes the requests, appends and truncates. This driver sends one
 request at a time, from the data loop, in the real world and in a simulated one alike.

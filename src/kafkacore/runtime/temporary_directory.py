@@ -1,6 +1,6 @@
 """A node's files that are not kept. A process that is killed cannot remove them.
 
-A lock of its process holds each directory. The next process that makes one beside it removes those that nobody holds.
+A process locks its directory. The next process that makes a directory beside it removes those that no process locks.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class TemporaryDirectory:
             self._path = tempfile.mkdtemp(prefix=prefix, dir=where)
             self._lock = _hold(os.path.join(self._path, _LOCK), os.O_CREAT)
             if self._lock >= 0:
-                break  # another process took it for abandoned before the lock was held, and removes it
+                break  # before this process had the lock, another one took the directory for abandoned, and removes it
         self.logs = os.path.join(self._path, _LOGS)
         os.mkdir(self.logs)
 

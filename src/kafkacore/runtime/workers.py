@@ -54,7 +54,7 @@ class Workers(Executor):
         former.shutdown(wait=False)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """As an executor's, former pools included."""
+        """As Executor.shutdown, also for the former pools."""
         self._pool.shutdown(wait, cancel_futures=cancel_futures)
         left = tuple(self._left)
         if cancel_futures:

@@ -197,8 +197,8 @@ def pytest_runtest_makereport(
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Adds the activity of the broker of the whole run, which only pytest-xdist's controller knows, to a failed
-    test."""
+    """Adds the last requests to the report of a failed test that used the broker of the whole run. Only
+    pytest-xdist's controller has them."""
     worker = getattr(report, "node", None)
     if worker is not None and getattr(report, _OF_ALL, False) and _shared in worker.config.stash:
         _show_requests(report, worker.config.stash[_shared], "kafka, of all workers")

@@ -143,7 +143,7 @@ def test_driver_connects_anew_when_the_broker_has_moved(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
-def test_driver_ends_its_connection_when_nothing_is_followed_any_more(tmp_path: Path) -> None:
+def test_driver_ends_its_connection_when_it_follows_nothing(tmp_path: Path) -> None:
     async def run() -> None:
         async with driven(tmp_path) as made:
             theirs, ours = made.pair()

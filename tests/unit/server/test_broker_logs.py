@@ -120,7 +120,7 @@ def test_only_future_log_becomes_the_log_when_the_metadata_places_the_replica_th
     manager = LogManager(Environment(), paths.values(), lambda topic: SETTINGS)
     BrokerLogs(manager, paths, blocking).load(image_of_one(placed), ME)
     handle = manager.get(*KEY)
-    # Nobody knows which records it lacks before the replica has moved there: it must not become a leader's log.
+    # Until the replica has moved there, the log may lack records, so it must not become a leader's log.
     assert (None if handle is None else (handle.directory.path, handle.end_offset)) == (
         (paths[THERE], 3) if placed == THERE else None
     )

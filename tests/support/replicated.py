@@ -112,9 +112,15 @@ class ReplicatedCluster(ProcessCluster):
 
         def created():
             answer = self.ask_any(made(topics=[topic], timeout_ms=ANSWER_MS), 5)
+            errors.append(answer and answer.topics[0].error_message)
             return answer and answer.topics[0].error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
 
-        self.wait(created, f"{name} created")
+        errors = []
+
+        try:
+            self.wait(created, f"{name} created")
+        except TimeoutError as error:
+            raise TimeoutError(f"the last answer was {errors[-1]!r}: {error}") from None
         self.wait_in_sync(name, count=len(assignment))
         self.wait(lambda: self.known(name), f"{name} in the metadata of every live broker")
 

@@ -102,6 +102,13 @@ class Admin:
 
         return await self._until(attempt)
 
+    async def ask_broker(self, broker_id: int, request: Any) -> Any:
+        """The answer of one broker: it alone changes its own settings. None while it is not alive. Raises
+        AdminError."""
+        brokers = (await self.describe_cluster()).brokers
+        address = next((Address(each.host, each.port) for each in brokers if each.broker_id == broker_id), None)
+        return None if address is None else await self._until(lambda: self._client(address).request(request))
+
     async def describe_cluster(self, *, include_fenced: bool = False) -> Any:
         """The DescribeCluster answer about nodes of this kind. Raises AdminError."""
         request = apis.request_class(ApiKey.DESCRIBE_CLUSTER)(

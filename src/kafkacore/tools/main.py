@@ -26,6 +26,9 @@ COMMANDS: Final = {
     "metadata-shell": "look into the metadata of a cluster, live, in files, and at an offset",
     "features": "describe the features of a cluster, or change their levels",
     "simulate": "run clusters in a simulated world from a seed, and check them",
+    "reassign-partitions": "move partitions between brokers",
+    "leader-election": "elect preferred leaders, or unclean ones",
+    "replica-verification": "compare the replicas of partitions, live or in directories",
     "cluster": "show a cluster's id and endpoints, or unregister a broker",
 }
 INTERRUPTED: Final = 130

@@ -1,0 +1,130 @@
+"""Compares the replicas of partitions, batch by batch, below the high watermark that all of them have.
+
+A replica comes as an iterator of its batches, from files or from Fetch answers. The batches of two replicas of a
+partition are the same bytes; after compaction they may differ, because each broker cleans at its own time.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from typing import Final, NamedTuple
+
+from kafkacore.storage import names
+from kafkacore.storage.checkpoints import REPLICATION_OFFSET, OffsetCheckpoint
+
+_HEAD: Final = struct.Struct(">qi")  # base offset, and the size of what follows
+_LEAST_BYTES: Final = 61
+PartitionId = tuple[str, int]
+
+
+class Batch(NamedTuple):
+    base_offset: int
+    data: bytes | memoryview
+
+
+class Compared(NamedTuple):
+    """One partition: how far its replicas were compared, how far the last one is behind, and what differs."""
+
+    topic: str
+    partition: int
+    end: int
+    lag: int
+    difference: str | None
+
+
+def batches_of_files(paths: Iterable[str]) -> Iterator[Batch]:
+    """The batches of segment files in their order, as views of mapped files; a torn last one is left out. A batch is
+    valid until the next one is asked for. Raises OSError."""
+    for path in paths:
+        with open(path, "rb") as file:
+            if not os.fstat(file.fileno()).st_size:
+                continue
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped, memoryview(mapped) as data:
+                at = 0
+                while at + _LEAST_BYTES <= len(data):
+                    base_offset, rest = _HEAD.unpack_from(data, at)
+                    size = _HEAD.size + rest
+                    if size < _LEAST_BYTES or at + size > len(data):
+                        break
+                    with data[at : at + size] as batch:
+                        yield Batch(base_offset, batch)
+                    at += size
+
+
+def first_difference(replicas: Mapping[str, Iterator[Batch]], start: int, end: int) -> str | None:
+    """Where the replicas first differ from `start` on and below `end`; None where they do not. The keys name the
+    replicas."""
+    first, *others = replicas
+    for each in replicas[first]:
+        if each.base_offset >= end:
+            break
+        if each.base_offset < start:
+            continue
+        for name in others:
+            found = next((batch for batch in replicas[name] if batch.base_offset >= start), None)
+            if found is None or found.base_offset >= end:
+                return f"{name} has no batch at offset {each.base_offset}, which {first} has"
+            if found.base_offset != each.base_offset:
+                return f"{name} has a batch at offset {found.base_offset}, where {first} has one at {each.base_offset}"
+            if found.data != each.data:
+                return f"the batch at offset {each.base_offset} differs between {first} and {name}"
+    for name in others:
+        found = next((batch for batch in replicas[name] if batch.base_offset >= start), None)
+        if found is not None and found.base_offset < end:
+            return f"{name} has a batch at offset {found.base_offset}, which {first} does not have"
+    return None
+
+
+# --- directories ---
+
+
+class Replica(NamedTuple):
+    """A partition in one log directory."""
+
+    log_dir: str
+    segments: list[str]
+    start: int
+    high_watermark: int
+
+
+def replicas_in(log_dir: str) -> dict[PartitionId, Replica]:
+    """The partitions of one log directory of a broker that is stopped. Raises OSError, and LogDirectoryError for a
+    malformed checkpoint."""
+    marks = OffsetCheckpoint(log_dir, REPLICATION_OFFSET).read()
+    found = {}
+    for name in sorted(os.listdir(log_dir)):
+        parsed = names.parse_partition_directory(name)
+        if parsed is None or parsed.kind != names.Kind.LIVE or parsed.topic == names.CLUSTER_METADATA_TOPIC:
+            continue
+        where = os.path.join(log_dir, name)
+        segments = sorted(os.path.join(where, file) for file in os.listdir(where) if file.endswith(names.LOG))
+        start = names.parse_file_name(os.path.basename(segments[0])) if segments else None
+        partition = parsed.topic, parsed.partition
+        found[partition] = Replica(log_dir, segments, start[0] if start else 0, marks.get(partition, 0))
+    return found
+
+
+def compare_directories(log_dirs: Sequence[str]) -> Iterator[Compared]:
+    """Compares each partition that lies in two or more of the directories, each of another broker."""
+    everywhere = {log_dir: replicas_in(log_dir) for log_dir in log_dirs}
+    for partition in sorted({each for found in everywhere.values() for each in found}):
+        replicas = [found[partition] for found in everywhere.values() if partition in found]
+        if len(replicas) > 1:
+            yield _compare(*partition, replicas)
+
+
+def _compare(topic: str, index: int, replicas: Sequence[Replica]) -> Compared:
+    marks = [each.high_watermark for each in replicas]
+    start, end = max(each.start for each in replicas), min(marks)
+    with ExitStack() as files:
+        iterators: dict[str, Iterator[Batch]] = {}
+        for each in replicas:
+            made = batches_of_files(each.segments)
+            files.callback(made.close)  # type: ignore[attr-defined]
+            iterators[each.log_dir] = made
+        difference = first_difference(iterators, start, end)
+    return Compared(topic, index, end, max(marks) - end, difference)

@@ -1,0 +1,301 @@
+"""`kafkacore reassign-partitions`: moves partitions between brokers, as kafka-reassign-partitions.sh (KIP-455, KIP-73)."""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from kafkacore.controller.common.placement import PlacementError, UsableBroker, place
+from kafkacore.protocol.messages import (
+    AlterPartitionReassignmentsRequest,
+    IncrementalAlterConfigsRequest,
+    ListPartitionReassignmentsRequest,
+    MetadataRequest,
+)
+from kafkacore.tools.admin import Admin, AdminError, add_endpoints, check, run_admin
+from kafkacore.tools.reassignment import (
+    Move,
+    PartitionId,
+    Plan,
+    listed,
+    plan_as_json,
+    read_brokers,
+    read_plan,
+    read_topics,
+    text_of,
+    throttles_of,
+)
+
+DESCRIPTION: Final = "Moves partitions between brokers, and sets the throttles of such moves."
+TIMEOUT_MS: Final = 30_000
+NO_THROTTLE: Final = -1
+UNKNOWN_TOPIC_OR_PARTITION: Final = 3
+# Types of ConfigResource, and operations of IncrementalAlterConfigs.
+TOPIC, BROKER = 2, 4
+SET, DELETE = 0, 1
+LEADERS, FOLLOWERS = "leader.replication.throttled.replicas", "follower.replication.throttled.replicas"
+RATES: Final = "leader.replication.throttled.rate", "follower.replication.throttled.rate"
+DIRECTORY_RATE: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
+EXISTING: Final = (
+    "Cannot execute because there is an existing partition assignment.  Use --additional to override this and create a "
+    "new partition assignment in addition to the existing one. The --additional flag can also be used to change the "
+    "throttle by resubmitting the current reassignment."
+)
+VERIFY_LATER: Final = (
+    "Warning: You must run --verify periodically, until the reassignment completes, to ensure the throttle is removed."
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_endpoints(parser)
+    actions = parser.add_mutually_exclusive_group(required=True)
+    for name, summary in (
+        ("generate", "propose a plan for topics over brokers; nothing is executed"),
+        ("execute", "begin the plan of --reassignment-json-file"),
+        ("verify", "show how far the plan is; when all is done, remove the throttles"),
+        ("cancel", "cancel the plan where it is under way"),
+        ("list", "list all reassignments that are under way"),
+    ):
+        actions.add_argument(f"--{name}", dest="action", action="store_const", const=name, help=summary)
+    parser.add_argument("--reassignment-json-file", metavar="FILE", help="the plan of --execute, --verify, --cancel")
+    parser.add_argument("--topics-to-move-json-file", metavar="FILE", help="the topics of --generate")
+    parser.add_argument("--broker-list", metavar="ID,...", help="the brokers of --generate")
+    parser.add_argument("--disable-rack-aware", action="store_true", help="--generate ignores racks")
+    parser.add_argument("--throttle", type=int, default=NO_THROTTLE, metavar="BYTES", help="a second, between brokers")
+    parser.add_argument("--additional", action="store_true", help="--execute although other moves are under way")
+    parser.add_argument("--preserve-throttles", action="store_true", help="--verify and --cancel remove no throttle")
+
+
+NEEDS: Final = {
+    "generate": ("topics_to_move_json_file", "broker_list"),
+    "execute": ("reassignment_json_file",),
+    "verify": ("reassignment_json_file",),
+    "cancel": ("reassignment_json_file",),
+    "list": (),
+}
+
+
+def run(arguments: argparse.Namespace) -> int:
+    try:
+        for needed in NEEDS[arguments.action]:
+            if getattr(arguments, needed) is None:
+                raise AdminError(f"--{arguments.action} needs --{needed.replace('_', '-')}")
+        if arguments.bootstrap_controller and arguments.action not in ("cancel", "list"):
+            raise AdminError(f"--{arguments.action} needs --bootstrap-server: controllers do not describe topics")
+        action = {"generate": _generate, "execute": _execute, "verify": _verify, "cancel": _cancel, "list": _list}
+        run_admin(arguments, lambda admin: action[arguments.action](Reassignments(admin), arguments))
+    except AdminError as error:
+        print(f"kafkacore: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+class Reassignments:
+    """The requests of this command. Each raises AdminError."""
+
+    def __init__(self, admin: Admin) -> None:
+        self.admin = admin
+
+    async def under_way(self) -> dict[PartitionId, Any]:
+        """The reassignments by partition, as the controller lists them."""
+        request = ListPartitionReassignmentsRequest(timeout_ms=TIMEOUT_MS, topics=None)
+        answer = await self.admin.ask_controller(request, lambda answer: int(answer.error_code))
+        check(answer.error_code, answer.error_message)
+        return {(topic.name, each.partition_index): each for topic in answer.topics for each in topic.partitions}
+
+    async def alter(self, target: dict[PartitionId, list[int] | None]) -> dict[PartitionId, str]:
+        """None cancels. Returns what the controller said against a partition."""
+        made = AlterPartitionReassignmentsRequest
+        topics: dict[str, list[Any]] = {}
+        for (topic, index), replicas in target.items():
+            topics.setdefault(topic, []).append(made.ReassignablePartition(partition_index=index, replicas=replicas))
+        request = made(
+            timeout_ms=TIMEOUT_MS,
+            topics=[made.ReassignableTopic(name=name, partitions=each) for name, each in topics.items()],
+        )
+        answer = await self.admin.ask_controller(request, lambda answer: int(answer.error_code))
+        check(answer.error_code, answer.error_message)
+        return {
+            (topic.name, each.partition_index): each.error_message or f"error {each.error_code}"
+            for topic in answer.responses
+            for each in topic.partitions
+            if each.error_code
+        }
+
+    async def replicas(self, topics: Iterable[str]) -> Plan:
+        """The replicas of the topics that exist."""
+        asked = [MetadataRequest.MetadataRequestTopic(name=name) for name in sorted(set(topics))]
+        answer = await self.admin.ask(MetadataRequest(topics=asked, allow_auto_topic_creation=False))
+        found: Plan = {}
+        for topic in answer.topics:
+            if topic.error_code != UNKNOWN_TOPIC_OR_PARTITION:
+                check(topic.error_code, None)
+                found |= {(topic.name, each.partition_index): list(each.replica_nodes) for each in topic.partitions}
+        return found
+
+    async def configure_topic(self, name: str, settings: Mapping[str, str | None]) -> None:
+        """Sets settings of a topic, or with None deletes them."""
+        answer = await self.admin.ask(_change(TOPIC, name, settings))
+        check(answer.responses[0].error_code, answer.responses[0].error_message)
+
+    async def configure_broker(self, broker_id: int, settings: Mapping[str, str | None]) -> None:
+        """The same for a broker. One that is not alive keeps its settings, and a line says so."""
+        answer = await self.admin.ask_broker(broker_id, _change(BROKER, str(broker_id), settings))
+        if answer is None:
+            print(f"kafkacore: broker {broker_id} is not alive: its throttles stay as they are", file=sys.stderr)
+            return
+        check(answer.responses[0].error_code, answer.responses[0].error_message)
+
+
+def _change(kind: int, name: str, settings: Mapping[str, str | None]) -> IncrementalAlterConfigsRequest:
+    made = IncrementalAlterConfigsRequest
+    configs = [
+        made.AlterableConfig(name=key, config_operation=DELETE if value is None else SET, value=value)
+        for key, value in settings.items()
+    ]
+    return made(resources=[made.AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)])
+
+
+async def _list(moves: Reassignments, arguments: argparse.Namespace) -> None:
+    found = await moves.under_way()
+    if not found:
+        print("No partition reassignments found.")
+        return
+    print("Current partition reassignments:")
+    for partition, each in sorted(found.items()):
+        text = f"{text_of(partition)}: replicas: {_ids(each.replicas)}."
+        if each.adding_replicas:
+            text += f" adding: {_ids(each.adding_replicas)}."
+        if each.removing_replicas:
+            text += f" removing: {_ids(each.removing_replicas)}."
+        print(text)
+
+
+async def _generate(moves: Reassignments, arguments: argparse.Namespace) -> None:
+    topics, brokers = read_topics(arguments.topics_to_move_json_file), read_brokers(arguments.broker_list)
+    current = await moves.replicas(topics)
+    missing = sorted(set(topics) - {topic for topic, _ in current})
+    if missing:
+        raise AdminError(f"Topic {missing[0]} not found.")
+    nodes = (await moves.admin.describe_cluster()).brokers
+    racks = {node.broker_id: None if arguments.disable_rack_aware else node.rack for node in nodes}
+    chosen = [UsableBroker(each, racks[each], False) for each in brokers if each in racks]
+    if len({each.rack is None for each in chosen}) > 1:
+        raise AdminError(
+            "Not all brokers have rack information. Add --disable-rack-aware in command line to make replica "
+            "assignment without rack information."
+        )
+    proposed: Plan = {}
+    for name in topics:
+        rows = sorted(partition for partition in current if partition[0] == name)
+        try:
+            placed = place(chosen, len(rows), len(current[rows[0]]), random.Random())
+        except PlacementError as error:
+            raise AdminError(str(error)) from None
+        proposed |= dict(zip(rows, placed, strict=True))
+    print(f"Current partition replica assignment\n{plan_as_json(current)}\n")
+    print(f"Proposed partition reassignment configuration\n{plan_as_json(proposed)}")
+
+
+async def _execute(moves: Reassignments, arguments: argparse.Namespace) -> None:
+    plan = read_plan(arguments.reassignment_json_file)
+    under_way = await moves.under_way()
+    if under_way and not arguments.additional:
+        raise AdminError(EXISTING)
+    known = {node.broker_id for node in (await moves.admin.describe_cluster()).brokers}
+    unknown = sorted({each for replicas in plan.values() for each in replicas} - known)
+    if unknown:
+        raise AdminError(f"Unknown broker id {unknown[0]}")
+    found = await moves.replicas(topic for topic, _ in plan)
+    if missing := plan.keys() - found.keys():
+        raise AdminError(f"Unable to find partition: {', '.join(map(text_of, sorted(missing)))}")
+    current = {partition: found[partition] for partition in plan}
+    print(f"Current partition replica assignment\n\n{plan_as_json(current)}\n")
+    print("Save this to use as the --reassignment-json-file option during rollback")
+    if arguments.throttle >= 0:
+        print(VERIFY_LATER)
+        await _throttle(moves, under_way, plan, current, arguments.throttle)
+    errors = await moves.alter({partition: list(replicas) for partition, replicas in plan.items()})
+    if errors:
+        raise AdminError("Error reassigning partition(s):\n" + _explained(errors))
+    print(f"Successfully started partition reassignment{_s(plan)} for {listed(plan)}")
+
+
+async def _throttle(
+    moves: Reassignments, under_way: dict[PartitionId, Any], plan: Plan, current: Plan, rate: int
+) -> None:
+    known = {
+        partition: Move(frozenset(each.replicas) - frozenset(each.adding_replicas), frozenset(each.adding_replicas))
+        for partition, each in under_way.items()
+    }
+    throttles = throttles_of(known, plan, current)
+    for topic, replicas in throttles.leaders.items():
+        await moves.configure_topic(topic, {LEADERS: replicas, FOLLOWERS: throttles.followers[topic]})
+    for each in throttles.brokers:
+        await moves.configure_broker(each, dict.fromkeys(RATES, str(rate)))
+    print(f"The inter-broker throttle limit was set to {rate} B/s")
+
+
+async def _verify(moves: Reassignments, arguments: argparse.Namespace) -> None:
+    plan = read_plan(arguments.reassignment_json_file)
+    under_way = await moves.under_way()
+    current = await moves.replicas(topic for topic, _ in plan)
+    print("Status of partition reassignment:")
+    for partition, replicas in sorted(plan.items()):
+        if partition in under_way:
+            print(f"Reassignment of partition {text_of(partition)} is still in progress.")
+        elif current.get(partition) == replicas:
+            print(f"Reassignment of partition {text_of(partition)} is completed.")
+        else:
+            print(
+                f"There is no active reassignment of partition {text_of(partition)}, but replica set is "
+                f"{_ids(current.get(partition, ()))} rather than {_ids(replicas)}."
+            )
+    print()
+    if not under_way and not arguments.preserve_throttles:
+        await _clear_throttles(moves, plan)
+
+
+async def _cancel(moves: Reassignments, arguments: argparse.Namespace) -> None:
+    plan = read_plan(arguments.reassignment_json_file)
+    active = plan.keys() & (await moves.under_way()).keys()
+    if active:
+        errors = await moves.alter(dict.fromkeys(active))
+        if errors:
+            raise AdminError(f"Error cancelling partition reassignment{_s(errors)} for:\n" + _explained(errors))
+        print(f"Successfully cancelled partition reassignment{_s(active)} for: {listed(active)}")
+    else:
+        print("None of the specified partition reassignments are active.")
+    print("None of the specified partition moves are active.", end="")
+    if not arguments.preserve_throttles and arguments.bootstrap_server:
+        await _clear_throttles(moves, plan)
+    else:
+        print()
+
+
+async def _clear_throttles(moves: Reassignments, plan: Plan) -> None:
+    """From every broker: a broker that was a source of an earlier plan is no longer known as one."""
+    brokers = {node.broker_id for node in (await moves.admin.describe_cluster()).brokers}
+    brokers.update(each for replicas in plan.values() for each in replicas)
+    print(f"Clearing broker-level throttles on broker{_s(brokers)} {_ids(sorted(brokers))}")
+    for each in sorted(brokers):
+        await moves.configure_broker(each, dict.fromkeys((*RATES, DIRECTORY_RATE)))
+    topics = sorted({topic for topic, _ in plan})
+    print(f"Clearing topic-level throttles on topic{_s(topics)} {','.join(topics)}")
+    for name in topics:
+        await moves.configure_topic(name, dict.fromkeys((LEADERS, FOLLOWERS)))
+
+
+def _ids(brokers: Iterable[int]) -> str:
+    return ",".join(map(str, brokers))
+
+
+def _s(things: Any) -> str:
+    return "" if len(things) == 1 else "s"
+
+
+def _explained(errors: dict[PartitionId, str]) -> str:
+    return "\n".join(f"{text_of(partition)}: {message}" for partition, message in sorted(errors.items()))

@@ -1,0 +1,154 @@
+"""Plans of reassignments: the JSON files of kafka-reassign-partitions.sh, and the throttles that a plan needs (KIP-73).
+
+A partition is `(topic, index)`, a plan has the replicas of each partition in the order of its file.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from kafkacore.tools.admin import AdminError
+
+PartitionId = tuple[str, int]
+Plan = dict[PartitionId, list[int]]
+VERSION: Final = 1
+ANY_DIRECTORY: Final = "any"
+
+
+class Move(NamedTuple):
+    """The brokers that have a partition's records, and those that will get them."""
+
+    sources: frozenset[int]
+    destinations: frozenset[int]
+
+
+class Throttles(NamedTuple):
+    """The values of `*.replication.throttled.replicas` by topic, and the brokers that take part."""
+
+    leaders: dict[str, str]
+    followers: dict[str, str]
+    brokers: list[int]
+
+
+def read_file(path: str) -> Any:
+    """Raises AdminError, and OSError."""
+    with open(path, encoding="utf-8") as file:
+        try:
+            return json.load(file)
+        except ValueError as error:
+            raise AdminError(f"{path} is not JSON: {error}") from None
+
+
+def read_plan(path: str) -> Plan:
+    """From a --reassignment-json-file. Raises AdminError, and OSError."""
+    plan: Plan = {}
+    twice = []
+    try:
+        for each in _versioned(read_file(path), path).get("partitions", ()):
+            partition, replicas = (str(each["topic"]), int(each["partition"])), [int(one) for one in each["replicas"]]
+            if any(directory != ANY_DIRECTORY for directory in each.get("log_dirs", ())):
+                raise AdminError(
+                    f"{path} names a log directory for {text_of(partition)}: kafkacore reassign-partitions moves "
+                    'partitions between brokers only; write "any", or use kafka-reassign-partitions.sh'
+                )
+            if partition in plan:
+                twice.append(partition)
+            plan[partition] = replicas
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise AdminError(f'{path}: a partition needs "topic", "partition" and "replicas": {error!r}') from None
+    _check(plan, twice)
+    return plan
+
+
+def read_topics(path: str) -> list[str]:
+    """From a --topics-to-move-json-file. Raises AdminError, and OSError."""
+    try:
+        topics = [str(each["topic"]) for each in _versioned(read_file(path), path).get("topics", ())]
+    except (KeyError, TypeError, AttributeError) as error:
+        raise AdminError(f'{path}: a topic needs "topic": {error!r}') from None
+    if repeated := _repeated(topics):
+        raise AdminError(f"List of topics to reassign contains duplicate entries: [{', '.join(repeated)}]")
+    return topics
+
+
+def read_brokers(text: str) -> list[int]:
+    """From --broker-list. Raises AdminError."""
+    try:
+        brokers = [int(each) for each in text.split(",")]
+    except ValueError:
+        raise AdminError(f"--broker-list {text!r} must be broker ids with commas between them") from None
+    if repeated := _repeated(brokers):
+        raise AdminError(f"Broker list contains duplicate entries: [{', '.join(map(str, repeated))}]")
+    return brokers
+
+
+def plan_as_json(plan: Mapping[PartitionId, Sequence[int]]) -> str:
+    partitions = [
+        {
+            "topic": topic,
+            "partition": index,
+            "replicas": list(plan[topic, index]),
+            "log_dirs": [ANY_DIRECTORY] * len(plan[topic, index]),
+        }
+        for topic, index in sorted(plan)
+    ]
+    return json.dumps({"version": VERSION, "partitions": partitions}, separators=(",", ":"))
+
+
+def throttles_of(under_way: Mapping[PartitionId, Move], plan: Plan, current: Plan) -> Throttles:
+    """The throttles of the moves under way and of the plan's. A partition that moves already keeps its sources."""
+    moves = dict(under_way)
+    for partition, replicas in plan.items():
+        sources = moves[partition].sources if partition in moves else frozenset(current[partition])
+        moves[partition] = Move(sources, frozenset(replicas) - sources)
+    leaders: dict[str, set[str]] = {}
+    followers: dict[str, set[str]] = {}
+    brokers: set[int] = set()
+    for (topic, index), move in moves.items():
+        leaders.setdefault(topic, set()).update(f"{index}:{each}" for each in move.sources)
+        followers.setdefault(topic, set()).update(f"{index}:{each}" for each in move.destinations - move.sources)
+        brokers |= move.sources | move.destinations
+    return Throttles(_joined(leaders), _joined(followers), sorted(brokers))
+
+
+def text_of(partition: PartitionId) -> str:
+    return f"{partition[0]}-{partition[1]}"
+
+
+def listed(partitions: Iterable[PartitionId]) -> str:
+    return ",".join(map(text_of, sorted(partitions)))
+
+
+def _joined(values: Mapping[str, set[str]]) -> dict[str, str]:
+    return {topic: ",".join(sorted(each)) for topic, each in values.items()}
+
+
+def _versioned(parsed: Any, path: str) -> dict[str, Any]:
+    if not isinstance(parsed, dict):
+        raise AdminError(f"{path} must hold a JSON object")
+    if parsed.get("version", VERSION) != VERSION:
+        raise AdminError(f"Not supported version field value {parsed['version']}")
+    return parsed
+
+
+def _check(plan: Plan, twice: Sequence[PartitionId]) -> None:
+    if not plan:
+        raise AdminError("Partition reassignment list cannot be empty")
+    if not all(plan.values()):
+        raise AdminError("Partition replica list cannot be empty")
+    if twice:
+        raise AdminError(f"Partition reassignment contains duplicate topic partitions: {listed(set(twice))}")
+    wrong = [
+        f"{text_of(partition)} contains multiple entries for {','.join(map(str, repeated))}"
+        for partition, replicas in plan.items()
+        if (repeated := _repeated(replicas))
+    ]
+    if wrong:
+        raise AdminError(f"Partition replica lists may not contain duplicate entries: {'. '.join(wrong)}")
+
+
+def _repeated(values: Sequence[Any]) -> list[Any]:
+    return [value for value, count in Counter(values).items() if count > 1]

@@ -1,0 +1,72 @@
+"""Plans of reassignments as files, and their throttles."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkacore.tools.admin import AdminError
+from kafkacore.tools.reassignment import Move, plan_as_json, read_brokers, read_plan, read_topics, throttles_of
+
+
+def written(path: Path, content: Any) -> str:
+    file = path / "plan.json"
+    file.write_text(content if isinstance(content, str) else json.dumps(content))
+    return str(file)
+
+
+def partitions(*each: dict[str, Any]) -> dict[str, Any]:
+    return {"version": 1, "partitions": list(each)}
+
+
+def test_plan_is_read_back_as_it_was_written(tmp_path: Path) -> None:
+    plan = {("b", 1): [3, 1], ("a", 10): [1, 2], ("a", 9): [2]}
+    text = plan_as_json(plan)
+    assert text.startswith(
+        '{"version":1,"partitions":[{"topic":"a","partition":9,"replicas":[2],"log_dirs":["any"]},'
+        '{"topic":"a","partition":10,"replicas":[1,2],"log_dirs":["any","any"]}'
+    )
+    assert read_plan(written(tmp_path, text)) == plan
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", "is not JSON"),
+        ("[]", "must hold a JSON object"),
+        ({"version": 2}, "Not supported version field value 2"),
+        (partitions(), "list cannot be empty"),
+        (partitions({"topic": "t", "partition": 0, "replicas": []}), "replica list cannot be empty"),
+        (partitions({"topic": "t", "replicas": [1]}), 'needs "topic", "partition" and "replicas"'),
+        (partitions({"topic": "t", "partition": 0, "replicas": [1, 1]}), "t-0 contains multiple entries for 1"),
+        (partitions(*[{"topic": "t", "partition": 0, "replicas": [1]}] * 2), "duplicate topic partitions: t-0"),
+        (partitions({"topic": "t", "partition": 0, "replicas": [1], "log_dirs": ["/d"]}), "names a log directory"),
+    ],
+)
+def test_plan_is_refused_when_it_is_malformed(tmp_path: Path, content: Any, message: str) -> None:
+    with pytest.raises(AdminError, match=message):
+        read_plan(written(tmp_path, content))
+
+
+def test_topics_and_brokers_are_refused_when_one_stands_twice(tmp_path: Path) -> None:
+    assert read_brokers("3,1") == [3, 1]
+    with pytest.raises(AdminError, match=r"duplicate entries: \[1\]"):
+        read_brokers("1,2,1")
+    with pytest.raises(AdminError, match=r"duplicate entries: \[t\]"):
+        read_topics(written(tmp_path, {"version": 1, "topics": [{"topic": "t"}, {"topic": "t"}]}))
+
+
+def test_throttles_name_sources_and_new_replicas_of_each_partition() -> None:
+    throttles = throttles_of({}, {("t", 0): [2, 3], ("t", 1): [1, 2]}, {("t", 0): [1, 2], ("t", 1): [1, 2]})
+    assert throttles.leaders == {"t": "0:1,0:2,1:1,1:2"}
+    assert throttles.followers == {"t": "0:3"}
+    assert throttles.brokers == [1, 2, 3]
+
+
+def test_partition_that_moves_already_keeps_its_sources() -> None:
+    under_way = {("t", 0): Move(frozenset({1}), frozenset({2})), ("u", 0): Move(frozenset({5}), frozenset({6}))}
+    throttles = throttles_of(under_way, {("t", 0): [3]}, {("t", 0): [1, 2]})
+    assert throttles.leaders == {"t": "0:1", "u": "0:5"}
+    assert throttles.followers == {"t": "0:3", "u": "0:6"}
+    assert throttles.brokers == [1, 3, 5, 6]

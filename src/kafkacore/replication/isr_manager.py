@@ -122,11 +122,10 @@ class IsrManager:
     # --- looking ---
 
     def look(self, keys: Iterable[Key]) -> None:
-        """Something about the followers of these partitions has changed, or their leadership has begun."""
+        """Something about the followers of these partitions has changed, or their leadership has begun. A partition
+        with a proposal is looked at when that is over."""
         for key in keys:
-            if key in self._proposals:
-                self._later[key] = None
-            else:
+            if key not in self._proposals:
                 self._propose(key)
 
     def _propose(self, key: Key) -> None:

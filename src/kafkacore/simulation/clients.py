@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any, Final
 
-from kafkacore.protocol.errors import KafkaError
+from kafkacore.protocol.errors import ErrorCode, KafkaError
 from kafkacore.protocol.messages import (
     CreatePartitionsRequest,
     CreateTopicsRequest,
@@ -15,24 +15,30 @@ from kafkacore.protocol.messages import (
     FetchRequest,
     FindCoordinatorRequest,
     IncrementalAlterConfigsRequest,
+    InitProducerIdRequest,
+    ListOffsetsRequest,
+    MetadataRequest,
     OffsetCommitRequest,
     OffsetFetchRequest,
-    ProduceRequest,
 )
 from kafkacore.raft.control import data_batch
 from kafkacore.simulation.checkers import batches
 from kafkacore.simulation.checkers.observations import (
     CommitAcknowledged,
     CommitFetched,
+    LatestListed,
+    LogRead,
     LogSurvived,
     MetadataAcknowledged,
     MetadataMaybe,
+    ProducerRefused,
     Progressed,
     RecordAcknowledged,
     RecordRead,
 )
 from kafkacore.simulation.cluster import SimulatedCluster
 from kafkacore.simulation.judge import Judge
+from kafkacore.simulation.producing import FATAL, Batch, Producer, answer_for, produce_request
 
 TOPIC: Final = 2
 SET: Final = 0
@@ -41,18 +47,33 @@ MAX_TOPICS: Final = 6
 MAX_PARTITIONS: Final = 4
 RETENTION: Final = "retention.ms"
 NO_ERROR: Final = 0
-PRODUCE, FETCH, COMMIT, FETCH_COMMIT = 9, 12, 8, 8  # versions that name topics
+PRODUCE, FETCH, METADATA, LIST_OFFSETS, COMMIT, FETCH_COMMIT = 9, 12, 9, 7, 8, 8  # versions that name topics
+LATEST: Final = -1
+PATIENCE: Final = 50  # how often a read of everything asks again at one offset
 
 
 class SeededClient:
     """One client with topics, groups and values of its own: nobody else changes them, so it knows what must be there.
 
-    It does one thing at a time. Its topics have one replica, and sync each record.
+    It does one thing at a time. `replicas` and `configs` are those of its topics; a topic may have one replica too. An
+    `idempotent` client sends its records again until it knows their fate; another one sends them once.
     """
 
-    def __init__(self, cluster: SimulatedCluster, judge: Judge, name: str, random: Random) -> None:
+    def __init__(
+        self,
+        cluster: SimulatedCluster,
+        judge: Judge,
+        name: str,
+        random: Random,
+        replicas: int,
+        configs: Mapping[str, str],
+    ) -> None:
         self._client = cluster.client(name)
         self._cluster, self._judge, self._random, self._name = cluster, judge, random, name
+        self._replicas, self._configs = replicas, configs
+        self._is_idempotent = random.random() < 0.7
+        self._producer: Producer | None = None
+        self._leaders: dict[tuple[str, int], tuple[int, int]] = {}  # leader and epoch, as it last heard
         self._brokers = [node.node_id for node in cluster.brokers]
         self._topics: dict[str, int] = {}  # number of partitions of each topic that must exist
         self._doomed: dict[str, None] = {}
@@ -86,14 +107,18 @@ class SeededClient:
 
     async def act(self) -> None:
         what = self._random.choices(
-            (self.create, self.delete, self.grow, self.configure, self.produce, self.read, self.commit, self.look),
-            (3, 1, 1, 2, 8, 3, 3, 2),
-        )[0]
+            (
+                self.create, self.delete, self.grow, self.configure, self.produce, self.read, self.list_latest,
+                self.commit, self.look,
+            ),
+            (3, 1, 1, 2, 8, 3, 2, 3, 2),
+        )[0]  # fmt: skip
         await what()
 
-    async def _ask(self, request: Any, version: int | None = None) -> Any | None:
-        """The answer of a random broker; None when it does not answer."""
-        node = self._random.choice(self._brokers)
+    async def _ask(self, request: Any, version: int | None = None, node: int | None = None) -> Any | None:
+        """The answer of a broker, by default of any; None when there is none."""
+        if node not in self._brokers:
+            node = self._random.choice(self._brokers)
         try:
             return await self._client.send(node, request, version=version, timeout_ms=TIMEOUT_MS)
         except (OSError, TimeoutError, KafkaError):
@@ -124,9 +149,13 @@ class SeededClient:
             return
         self._made += 1
         name, partitions = f"{self._name}-{self._made}", self._random.randint(1, 2)
-        config = CreateTopicsRequest.CreatableTopicConfig(name="flush.messages", value="1")
+        replicas = self._random.choice((1, self._replicas, self._replicas))
+        values = dict(self._configs)
+        if replicas > 1:
+            values["min.insync.replicas"] = self._random.choice(("1", "2"))
+        configs = [CreateTopicsRequest.CreatableTopicConfig(name=key, value=value) for key, value in values.items()]
         topic = CreateTopicsRequest.CreatableTopic(
-            name=name, num_partitions=partitions, replication_factor=1, configs=[config]
+            name=name, num_partitions=partitions, replication_factor=replicas, configs=configs
         )
         request = CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS)
         if await self._change(f"topic {name}", True, request, lambda answer: answer.topics[0].error_code):
@@ -176,22 +205,84 @@ class SeededClient:
         if name is None:
             return
         index = self._random.randrange(self._topics[name])
+        if self._is_idempotent and self._producer is None:
+            answer = await self._ask(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=TIMEOUT_MS))
+            if answer is None or answer.error_code:
+                return
+            self._producer = Producer(answer.producer_id, answer.producer_epoch)
+        batch = None if self._producer is None else self._producer.batch_for(name, index)
+        if batch is None:
+            batch = self._new_batch(name, index)
+        leader = await self._leader_of(name, index)
+        answer = await self._ask(produce_request(name, index, batch.data, TIMEOUT_MS), PRODUCE, leader)
+        self._hear(name, index, batch, None if answer is None else answer_for(answer))
+
+    def _new_batch(self, name: str, index: int) -> Batch:
         values = []
         for _ in range(self._random.choice((1, 1, 3))):
             self._values += 1
             values.append(b"%s-%d" % (self._name.encode(), self._values))
-        records = data_batch(values, 0, -1, self._client.machine.clock.wall_ms())
-        data = ProduceRequest.PartitionProduceData(index=index, records=records)
-        topic = ProduceRequest.TopicProduceData(name=name, partition_data=[data])
-        answer = await self._ask(ProduceRequest(acks=-1, timeout_ms=TIMEOUT_MS, topic_data=[topic]), PRODUCE)
-        if answer is None:
+        wall_ms, now_ns = self._client.machine.clock.wall_ms(), self._now_ns
+        if self._producer is not None:
+            return self._producer.begin(name, index, values, wall_ms, now_ns)
+        data = data_batch(values, 0, -1, wall_ms)
+        assert data is not None
+        return Batch(values, data, now_ns)
+
+    def _hear(self, name: str, index: int, batch: Batch, told: Any | None) -> None:
+        """`told`: the answer, if one came."""
+        log = f"{name}-{index}"
+        if told is None or told.error_code not in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+            self._leaders.pop((name, index), None) if self._random.random() < 0.5 else None
+            if told is not None and self._producer is not None and told.error_code in FATAL:
+                self._see(ProducerRefused(log, ErrorCode(told.error_code).name))
             return
-        told = answer.responses[0].partition_responses[0]
-        if told.error_code == NO_ERROR:
-            for offset, value in enumerate(values, told.base_offset):
-                self._see(RecordAcknowledged(f"{name}-{index}", offset, value))
-            self._ends[name, index] = told.base_offset + len(values)
+        if self._producer is not None:
+            self._producer.end(name, index)
+        if told.error_code == ErrorCode.NONE:
+            for offset, value in enumerate(batch.values, told.base_offset):
+                self._see(RecordAcknowledged(log, offset, value, batch.sent_ns, self._now_ns))
+            self._ends[name, index] = max(self._ends.get((name, index), 0), told.base_offset + len(batch.values))
             self._progressed("record")
+
+    async def _leader_of(self, name: str, index: int) -> int | None:
+        """The leader as far as this client knows, or now and then nobody: then it asks any broker."""
+        if self._random.random() < 0.1:
+            return None
+        if (name, index) not in self._leaders:
+            wanted = MetadataRequest.MetadataRequestTopic(name=name)
+            answer = await self._ask(MetadataRequest(topics=[wanted], allow_auto_topic_creation=False), METADATA)
+            for topic in () if answer is None else answer.topics:
+                for each in topic.partitions:
+                    known = self._leaders.get((name, each.partition_index), (-1, -1))
+                    if each.leader_epoch > known[1] and each.leader_id >= 0:
+                        self._leaders[name, each.partition_index] = each.leader_id, each.leader_epoch
+        return self._leaders.get((name, index), (None, -1))[0]
+
+    @property
+    def _now_ns(self) -> int:
+        return self._cluster.schedule.now_ns
+
+    async def list_latest(self) -> None:
+        if not self._ends:
+            return
+        name, index = self._random.choice(list(self._ends))
+        leader = await self._leader_of(name, index)
+        epoch = self._leaders.get((name, index), (-1, -1))[1]
+        if leader is None or epoch < 0:
+            return
+        partition = ListOffsetsRequest.ListOffsetsPartition(
+            partition_index=index, current_leader_epoch=epoch, timestamp=LATEST
+        )
+        topic = ListOffsetsRequest.ListOffsetsTopic(name=name, partitions=[partition])
+        sent_ns = self._now_ns
+        answer = await self._ask(ListOffsetsRequest(replica_id=-1, topics=[topic]), LIST_OFFSETS, leader)
+        if answer is not None:
+            told = answer.topics[0].partitions[0]
+            if told.error_code == NO_ERROR:
+                self._see(LatestListed(f"{name}-{index}", epoch, told.offset, sent_ns))
+            else:
+                self._leaders.pop((name, index), None)
 
     async def read(self) -> None:
         if not self._ends:
@@ -205,27 +296,32 @@ class SeededClient:
         partition = FetchRequest.FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=1 << 20)
         topic = FetchRequest.FetchTopic(topic=name, partitions=[partition])
         request = FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=1 << 24, topics=[topic])
-        answer = await self._ask(request, FETCH)
+        answer = await self._ask(request, FETCH, await self._leader_of(name, index))
         if answer is None or answer.error_code or not answer.responses:
             return None
         told = answer.responses[0].partitions[0]
         if told.error_code != NO_ERROR:
+            self._leaders.pop((name, index), None)
             return None
-        found = batches.values(bytes(told.records or b""))
-        return [(at, value or b"") for at, value in found if offset <= at < told.high_watermark]
+        found = [each for each in batches.values(bytes(told.records or b"")) if each[0] >= offset]
+        self._see(LogRead(f"{name}-{index}", offset, tuple(at for at, _ in found), told.high_watermark))
+        return [(at, value or b"") for at, value in found]
 
     async def read_everything(self) -> None:
         """Reads every partition that this client wrote to, and every commit. It asks until it knows."""
         for (name, index), end in self._ends.items():
             records: dict[int, bytes] = {}
             at = 0
-            while at < end:
+            patience = PATIENCE
+            while at < end and patience:
                 found = await self._fetch(name, index, at)
                 if found is None:
                     await asyncio.sleep(0.1)
                     continue
                 if not found:
-                    break
+                    patience -= 1  # a new leader's high watermark may rise yet
+                    await asyncio.sleep(0.1)
+                    continue
                 records.update(found)
                 at = found[-1][0] + 1
             self._see(LogSurvived(f"{name}-{index}", records))
@@ -268,6 +364,8 @@ class SeededClient:
         topic = OffsetFetchRequest.OffsetFetchRequestTopics(name=name, partition_indexes=[0])
         asked = OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group, topics=[topic])
         floor, ceiling = self._commits[group, log]
+        if self._replicas > 1 and not self._is_stopped:
+            floor = -1  # a coordinator that is deposed and does not know it may name an older commit
         answer = await self._ask(OffsetFetchRequest(groups=[asked]), FETCH_COMMIT)
         if answer is None or answer.groups[0].error_code or not answer.groups[0].topics:
             return False

@@ -17,8 +17,9 @@ Link = tuple[int, int]
 class ClusterFaults:
     """Each method begins a fault, and returns what it hit and what undoes it; None where there is nothing to hit."""
 
-    def __init__(self, cluster: SimulatedCluster) -> None:
+    def __init__(self, cluster: SimulatedCluster, *, brokers_lose_power: bool = True) -> None:
         self._cluster = cluster
+        self._brokers_lose_power = brokers_lose_power
         self._ids = list(cluster.nodes)
         self._cuts: dict[Link, int] = {}  # how many faults cut a link now
         self._full: dict[int, int] = {}  # how many faults fill a disk now
@@ -52,14 +53,14 @@ class ClusterFaults:
 
     def power_cut(self, random: Random) -> Begun | None:
         node = self._one(random, State.RUNNING, State.STARTING)
-        if node is None:
+        if node is None or not self._loses_power(node):
             return None
         node.cut_power()
         return node.name, lambda: self.start(node)
 
     def power_cut_everywhere(self, random: Random) -> Begun:
         for node in self._cluster:
-            if node.is_up:
+            if node.is_up and self._loses_power(node):
                 node.cut_power()
 
         def back() -> None:
@@ -67,6 +68,9 @@ class ClusterFaults:
                 self.start(node)
 
         return "all nodes", back
+
+    def _loses_power(self, node: SimulatedNode) -> bool:
+        return self._brokers_lose_power or "broker" not in node.roles
 
     def stop(self, random: Random) -> Begun | None:
         node = self._one(random, State.RUNNING)

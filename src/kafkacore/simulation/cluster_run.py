@@ -28,14 +28,14 @@ NS_OF_A_MS: Final = 1_000_000
 PEACE_STEP_MS: Final = 250
 START_MS: Final = 20_000
 READING_MS: Final = 80_000
-EXPECTED: Final = ("leader", "commit", "every node", "every image")
+EXPECTED: Final = ("leader", "commit", "every node", "every image", "every replica")
 OF_BROKERS: Final = ("record", "group commit")
+MOST_REPLICAS: Final = 1
+SYNCED: Final = {"log.flush.interval.messages": "1"}
 # Small numbers, so that a short run meets every part of the code.
 CONFIGS: Final = {
-    "offsets.topic.replication.factor": "1",
     "offsets.topic.num.partitions": "2",
     "offsets.commit.required.acks": "-1",
-    "log.flush.interval.messages": "1",
     "metadata.log.max.record.bytes.between.snapshots": "4000",
     "metadata.max.retention.bytes": "12000",
     "auto.create.topics.enable": "false",
@@ -55,18 +55,27 @@ class ClusterRun:
         self.steps = steps
         self._random = Random(f"{seed} run")
         static = self._random.random() < 0.5
+        replicas = min(MOST_REPLICAS, brokers + combined)
+        # Without a sync of each record a power cut may take acknowledged ones, so brokers then keep their power.
+        is_synced = replicas < 2 or self._random.random() < 0.6
+        configs = CONFIGS | {"offsets.topic.replication.factor": str(max(replicas, 1))}
+        if is_synced:
+            configs |= SYNCED
         self.cluster = SimulatedCluster(
-            seed, controllers=controllers, brokers=brokers, combined=combined, static=static, configs=CONFIGS
+            seed, controllers=controllers, brokers=brokers, combined=combined, static=static, configs=configs
         )
         self._watcher = Watcher(self.cluster, self.judge)
-        self._faults = ClusterFaults(self.cluster)
+        self._faults = ClusterFaults(self.cluster, brokers_lose_power=is_synced)
         self._failed: list[NodeFailed] = []
         self.cluster.observers.append(self._look_for_failure)
         self._schedule = Schedule(self._random, self.judge, self._faults.kinds(), lambda: self._watcher.now_ms)
         self._clients = [
-            SeededClient(self.cluster, self.judge, f"client-{number}", Random(f"{seed} client {number}"))
+            SeededClient(
+                self.cluster, self.judge, f"client-{number}", Random(f"{seed} client {number}"), replicas,
+                {"flush.messages": "1"} if is_synced else {},
+            )
             for number in range(CLIENTS if brokers + combined else 0)
-        ]
+        ]  # fmt: skip
 
     @property
     def virtual_ms(self) -> int:
@@ -147,6 +156,8 @@ class ClusterRun:
                 offsets = {image.offset for image in self._images()}
                 if len(offsets) == 1:
                     judge.see(Progressed("every image", self._watcher.now_ms))
+                if self._watcher.is_in_sync:
+                    judge.see(Progressed("every replica", self._watcher.now_ms))
             judge.see(TimePassed(self._watcher.now_ms))
             if not judge.progress.waits_for:
                 break

@@ -40,6 +40,7 @@ class Judge:
             records.OneRecordForEachOffset(),
             records.AcknowledgedRecordsStay(),
             records.NoRecordTwice(),
+            records.ProducersGoOn(),
             records.AcknowledgedInOrder(),
             records.ReadsAreWhole(),
             records.CommitsNeverGoBack(),

@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
+from kafkacore._fast.log.partition_handle import PartitionHandle
 from kafkacore._fast.world.simulated_disk import SimulatedDisk
 from kafkacore.config import BrokerConfig
 from kafkacore.metadata.image import MetadataImage
@@ -88,6 +89,12 @@ class SimulatedNode:
     def broker_image(self) -> MetadataImage | None:
         feed = None if self.server is None else self.server.__dict__.get("_feed")
         return None if feed is None or "broker" not in self.roles else feed.publisher.image
+
+    @property
+    def partitions(self) -> list[PartitionHandle]:
+        """The replicas on this broker that have a role."""
+        broker = None if self.server is None else self.server.__dict__["_broker"]
+        return [] if broker is None else list(broker.replicas.hosted())
 
     # --- life ---
 

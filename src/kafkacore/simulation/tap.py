@@ -1,4 +1,4 @@
-"""Reads the frames between nodes and their controllers, and tells the checkers of votes and heartbeats."""
+"""Reads the frames that reach nodes and leave them, and tells the checkers of votes, heartbeats and Produce."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from weakref import WeakKeyDictionary
 
 from kafkacore.protocol import apis
 from kafkacore.protocol.apis import ApiKey, RequestHeader
-from kafkacore.simulation.checkers.observations import HeartbeatAnswered, VoteGranted
-from kafkacore.simulation.cluster import CONTROLLER_PORT
+from kafkacore.simulation.checkers.observations import HeartbeatAnswered, ProduceAnswered, VoteGranted
+from kafkacore.simulation.cluster import CLIENT_PORT, CONTROLLER_PORT
 from kafkacore.simulation.judge import Judge
 from kafkacore.simulation.network import End, SimulatedNetwork
 
-WATCHED: Final = frozenset({ApiKey.VOTE, ApiKey.BROKER_HEARTBEAT})
+WATCHED: Final = {
+    CONTROLLER_PORT: frozenset({ApiKey.VOTE, ApiKey.BROKER_HEARTBEAT}),
+    CLIENT_PORT: frozenset({ApiKey.PRODUCE}),
+}
 _SIZE_BYTES: Final = 4
 # (epoch, offset) where a log ends
 LogEnd = tuple[int, int]
@@ -22,7 +25,7 @@ LogEnd = tuple[int, int]
 class _Asked(NamedTuple):
     header: RequestHeader
     request: Any
-    log_end: LogEnd
+    then: Any  # where the log of a voter ended then, or which partitions of a Produce the broker led
 
 
 class _Stream:
@@ -46,29 +49,54 @@ class _Stream:
 
 
 class WireTap:
-    """Sees a request when it arrives at a controller, and its answer when it leaves. `log_end` tells where the
-    metadata log of a node ends at the time."""
+    """Sees a request when it arrives at a node, and its answer when it leaves. `log_end` tells where the metadata log
+    of a node ends at the time, `leads` whether a broker leads a partition by its own metadata."""
 
-    def __init__(self, network: SimulatedNetwork, judge: Judge, log_end: Callable[[int], LogEnd]) -> None:
-        self._judge, self._log_end = judge, log_end
-        self._arriving: WeakKeyDictionary[End, _Stream] = WeakKeyDictionary()  # by the controller's end
+    def __init__(
+        self,
+        network: SimulatedNetwork,
+        judge: Judge,
+        log_end: Callable[[int], LogEnd],
+        leads: Callable[[int, str, int], bool],
+    ) -> None:
+        self._judge, self._log_end, self._leads = judge, log_end, leads
+        self._arriving: WeakKeyDictionary[End, _Stream] = WeakKeyDictionary()  # by the node's end
         self._leaving: WeakKeyDictionary[End, _Stream] = WeakKeyDictionary()
+        self._have_written: set[str] = set()
         network.on_arrival, network.on_write = self._arrived, self._written
+
+    def take_written(self, machine: str) -> bool:
+        """Whether a machine has sent anything since the last call."""
+        if machine in self._have_written:
+            self._have_written.discard(machine)
+            return True
+        return False
 
     def _arrived(self, source: End, data: bytes) -> None:
         end = source.peer
-        if end.here[1] != CONTROLLER_PORT:
+        watched = WATCHED.get(end.here[1])
+        if watched is None:
             return
         stream = self._arriving.setdefault(end, _Stream())
         for frame in stream.frames(data):
-            if int.from_bytes(frame[:2], "big") not in WATCHED:
+            if int.from_bytes(frame[:2], "big") not in watched:
                 continue
             header = apis.decode_request_header(frame)
             request = apis.decode_request(header, frame)
-            stream.asked[header.correlation_id] = _Asked(header, request, self._log_end(_node(end)))
+            is_produce = header.api_key == ApiKey.PRODUCE
+            then = self._led(_node(end), request) if is_produce else self._log_end(_node(end))
+            stream.asked[header.correlation_id] = _Asked(header, request, then)
+
+    def _led(self, node: int, request: Any) -> dict[tuple[str, int], bool]:
+        return {
+            (topic.name, each.index): self._leads(node, topic.name, each.index)
+            for topic in request.topic_data
+            for each in topic.partition_data
+        }
 
     def _written(self, end: End, data: bytes) -> None:
-        if end.here[1] != CONTROLLER_PORT:
+        self._have_written.add(end.machine.name)
+        if end.here[1] not in WATCHED:
             return
         stream = self._leaving.setdefault(end, _Stream())
         for frame in stream.frames(data):
@@ -78,7 +106,7 @@ class WireTap:
                 self._answered(_node(end), asked, frame)
 
     def _answered(self, node: int, asked: _Asked, frame: bytes) -> None:
-        header, request, log_end = asked
+        header, request, then = asked
         # The header of an answer: the correlation id, and no tagged field where the version has them.
         size = len(apis.response_header(header.api_key, header.api_version, header.correlation_id))
         response = apis.response_class(header.api_key).decode(frame[size:], header.api_version)
@@ -90,12 +118,20 @@ class WireTap:
                 )
             )  # fmt: skip
             return
+        if header.api_key == ApiKey.PRODUCE:
+            for topic in response.responses:
+                for each in topic.partition_responses:
+                    leads = self._leads(node, topic.name, each.index)
+                    led = then.get((topic.name, each.index), False)
+                    log = f"{topic.name}-{each.index}"
+                    self._judge.see(ProduceAnswered(node, log, led, leads, not each.error_code))
+            return
         if response.error_code or not response.topics or not request.topics:
             return
         vote = request.topics[0].partitions[0]
         if response.topics[0].partitions[0].vote_granted and not vote.pre_vote:
             # A log that was cut between the two moments may have been the shorter one when the voter decided.
-            voter_end = min(log_end, self._log_end(node))
+            voter_end = min(then, self._log_end(node))
             candidate_end = (vote.last_offset_epoch, vote.last_offset)
             self._judge.see(VoteGranted(node, vote.replica_epoch, vote.replica_id, candidate_end, voter_end))
 

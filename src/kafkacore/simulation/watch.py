@@ -28,6 +28,7 @@ from kafkacore.simulation.images import contents_of
 from kafkacore.simulation.judge import Judge
 from kafkacore.simulation.log_files import LogFiles
 from kafkacore.simulation.node import SimulatedNode
+from kafkacore.simulation.replica_watch import ReplicaWatcher
 from kafkacore.simulation.tap import LogEnd, WireTap
 
 NOBODY: Final = -1
@@ -60,7 +61,8 @@ class Watcher:
         self.newest_offset = NOBODY
         voters = frozenset(node.node_id for node in cluster.controllers)
         judge.see(VotersAre(voters))
-        self.tap = WireTap(cluster.network, judge, self.end_of)
+        self._replicas = ReplicaWatcher(cluster, judge)
+        self.tap = WireTap(cluster.network, judge, self.end_of, self.leads)
 
     def look(self) -> None:
         """Looks at the node whose turn it was: nothing else changed."""
@@ -79,6 +81,8 @@ class Watcher:
             watched.told = told
             self._look_at(watched)
         self._look_at_images(watched)
+        if self.tap.take_written(node.name):
+            self._replicas.look(node)
 
     def _begin(self, node: SimulatedNode, raft: Raft) -> Watched:
         watched = self._watched[node.node_id] = Watched(node, raft)
@@ -99,6 +103,19 @@ class Watcher:
             watched = self._begin(node, raft)
         self._look_at_disk(watched)
         return watched.files.epoch_before(watched.files.end) or 0, watched.files.end
+
+    def leads(self, node_id: int, topic: str, index: int) -> bool:
+        """Whether a broker leads a partition by its own metadata."""
+        image = self._cluster[node_id].broker_image
+        found = None if image is None else image.topic(topic)
+        partition = None if image is None or found is None else image.partition(found, index)
+        return partition is not None and partition.leader == node_id
+
+    @property
+    def is_in_sync(self) -> bool:
+        """Whether every partition has a leader and all its replicas in the ISR, in the newest metadata."""
+        partitions: Any = self.newest.get("partitions", {})
+        return all(leader >= 0 and set(replicas) == set(isr) for leader, _, replicas, isr in partitions.values())
 
     def _look_at_disk(self, watched: Watched) -> None:
         changed = watched.files.read()
@@ -157,6 +174,7 @@ class Watcher:
             judge.see(ImageSeen(node.node_id, how, image.offset, contents))
             if image.offset > self.newest_offset:
                 self.newest_offset, self.newest = image.offset, contents
+                self._replicas.newest(contents)
         if node.is_active_controller and watched.raft.epoch != watched.active_epoch:
             watched.active_epoch = watched.raft.epoch
             if watched.raft.is_leader:

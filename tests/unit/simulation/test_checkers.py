@@ -223,7 +223,7 @@ def test_every_checker_has_a_good_and_a_bad_history() -> None:
     }
     timed = {Checker, metadata.SilentBrokersAreFenced, progress.Progress}
     # test_checkers_replication.py has those of records with several replicas.
-    replicated = {records.NoRecordTwice, records.AcknowledgedInOrder, records.ReadsAreWhole}
+    replicated = {records.NoRecordTwice, records.ProducersGoOn, records.AcknowledgedInOrder, records.ReadsAreWhole}
     assert checkers - timed - replicated == {checker for checker, _ in GOOD} == {checker for checker, _ in BAD}
 
 

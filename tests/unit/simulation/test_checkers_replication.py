@@ -16,6 +16,7 @@ from kafkacore.simulation.checkers.observations import (
     LogRead,
     LogSurvived,
     ProduceAnswered,
+    ProducerRefused,
     RecordAcknowledged,
     RecordRead,
     ReplicaCommits,
@@ -59,6 +60,7 @@ GOOD: list[tuple[type[Checker], Sequence[Any]]] = [
     (records.NoRecordTwice, [acknowledged(1, b"a"), RecordRead("t-0", 1, b"a"), LogSurvived("t-0", {1: b"a"})]),
     (records.AcknowledgedInOrder, [acknowledged(5, b"a", 0, 10), acknowledged(4, b"b", 10, 20)]),
     (records.AcknowledgedInOrder, [acknowledged(5, b"a", 0, 10), acknowledged(6, b"b", 11, 20)]),
+    (records.ProducersGoOn, [acknowledged(5, b"a")]),
     (records.ReadsAreWhole, [LogRead("t-0", 4, (4, 5, 6), 7), LogRead("t-0", 7, (), 7)]),
     (
         replication.OneLeaderForEachEpoch,
@@ -115,6 +117,7 @@ BAD: list[tuple[type[Checker], Sequence[Any]]] = [
         records.AcknowledgedInOrder,
         [acknowledged(5, b"a", 0, 10), acknowledged(3, b"b", 0, 15), acknowledged(4, b"c", 11, 20)],
     ),
+    (records.ProducersGoOn, [acknowledged(5, b"a"), ProducerRefused("t-0", "OUT_OF_ORDER_SEQUENCE_NUMBER")]),
     (records.ReadsAreWhole, [LogRead("t-0", 4, (4, 6), 7)]),
     (records.ReadsAreWhole, [LogRead("t-0", 4, (5, 6), 7)]),
     (records.ReadsAreWhole, [LogRead("t-0", 4, (4, 5, 6), 6)]),
@@ -165,6 +168,6 @@ def test_checker_objects_when_the_last_observation_breaks_its_invariant(
 
 def test_every_checker_of_replication_has_a_good_and_a_bad_history() -> None:
     checkers = {each for each in vars(replication).values() if isinstance(each, type) and issubclass(each, Checker)}
-    of_records = {records.NoRecordTwice, records.AcknowledgedInOrder, records.ReadsAreWhole}
+    of_records = {records.NoRecordTwice, records.ProducersGoOn, records.AcknowledgedInOrder, records.ReadsAreWhole}
     checkers = checkers - {Checker} | of_records
     assert checkers == {checker for checker, _ in GOOD} == {checker for checker, _ in BAD}

@@ -277,6 +277,13 @@ class LatestListed(NamedTuple):
     sent_ns: int
 
 
+class ProducerRefused(NamedTuple):
+    """A producer that sends each batch until it is acknowledged got an error after which it cannot go on."""
+
+    log: str
+    error: str
+
+
 class LogSurvived(NamedTuple):
     """All that the log of a partition holds at the end of a run."""
 

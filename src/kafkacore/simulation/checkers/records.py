@@ -10,6 +10,7 @@ from kafkacore.simulation.checkers.observations import (
     CommitFetched,
     LogRead,
     LogSurvived,
+    ProducerRefused,
     RecordAcknowledged,
     RecordRead,
 )
@@ -77,6 +78,15 @@ class NoRecordTwice(Checker):
             raise self.broken(f"{value!r} stands at offset {offset} of {log}, and at {place[1]} of {place[0]}")
 
     sees: ClassVar = {RecordAcknowledged: record, RecordRead: record, LogSurvived: survived}
+
+
+class ProducersGoOn(Checker):
+    """A partition that lost nothing, and knows each producer's last batches, never refuses the next one or a repeat."""
+
+    def refused(self, seen: ProducerRefused) -> None:
+        raise self.broken(f"{seen.log} refused an idempotent producer: {seen.error}")
+
+    sees: ClassVar = {ProducerRefused: refused}
 
 
 class AcknowledgedInOrder(Checker):

@@ -1,0 +1,67 @@
+"""An idempotent producer of a simulated client (KIP-98): it sends a batch again until it is acknowledged, and has one
+batch under way for each partition."""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+from kafkacore._fast.record.batch import RecordBatchBuilder
+from kafkacore.protocol.errors import ErrorCode
+from kafkacore.protocol.messages import ProduceRequest
+
+# After these a producer cannot go on: the broker has lost what it acknowledged, or takes it for another producer.
+FATAL: Final = frozenset(
+    {
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.INVALID_RECORD,
+    }
+)
+
+
+class Batch(NamedTuple):
+    """Records on their way to one partition, first sent at `sent_ns`."""
+
+    values: list[bytes]
+    data: bytes
+    sent_ns: int
+
+
+class Producer:
+    """`producer_id` is one that InitProducerId gave, in epoch 0."""
+
+    def __init__(self, producer_id: int, epoch: int) -> None:
+        self._id, self._epoch = producer_id, epoch
+        self._sequences: dict[tuple[str, int], int] = {}
+        self._under_way: dict[tuple[str, int], Batch] = {}
+
+    def batch_for(self, name: str, index: int) -> Batch | None:
+        """The one under way, which must be sent again."""
+        return self._under_way.get((name, index))
+
+    def begin(self, name: str, index: int, values: list[bytes], wall_ms: int, now_ns: int) -> Batch:
+        sequence = self._sequences.get((name, index), 0)
+        builder = RecordBatchBuilder(producer_id=self._id, producer_epoch=self._epoch, base_sequence=sequence)
+        for value in values:
+            builder.append(wall_ms, None, value)
+        self._sequences[name, index] = sequence + len(values)
+        batch = self._under_way[name, index] = Batch(values, builder.build(), now_ns)
+        return batch
+
+    def end(self, name: str, index: int) -> None:
+        """The batch is acknowledged."""
+        del self._under_way[name, index]
+
+
+def produce_request(name: str, index: int, data: bytes, timeout_ms: int) -> ProduceRequest:
+    """One batch for one partition, with acks=all."""
+    partition = ProduceRequest.PartitionProduceData(index=index, records=data)
+    topic = ProduceRequest.TopicProduceData(name=name, partition_data=[partition])
+    return ProduceRequest(acks=-1, timeout_ms=timeout_ms, topic_data=[topic])
+
+
+def answer_for(response: Any) -> Any:
+    """The only partition of an answer to `produce_request`."""
+    return response.responses[0].partition_responses[0]

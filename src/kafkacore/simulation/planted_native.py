@@ -26,6 +26,12 @@ NATIVE_BUGS: Final = MappingProxyType(
         "recovery-point-ahead": "a start checks every record that no sync has covered",
         "producer-epoch-ignored": "a producer with an older epoch is fenced",
         "sequence-gap-accepted": "the batches of an idempotent producer follow each other without a gap",
+        "high-watermark-below-min-isr": "nobody reads a record that fewer than min.insync.replicas have (KIP-966)",
+        "joining-replica-not-awaited": "a caught-up replica outside the ISR can join it",
+        "followers-forgotten": "a follower's position survives a change of the ISR",
+        "acknowledgement-outlives-leadership": "a record is acknowledged in the leadership of its append or never",
+        "acknowledged-across-truncation": "no truncated record is acknowledged",
+        "unfenced-follower": "a follower takes nothing that belongs to another leader epoch",
     }
 )
 

@@ -134,3 +134,75 @@ def test_planting_is_refused_when_the_bug_is_unknown_or_the_build_holds_none() -
     if not PLANTED:
         with pytest.raises(RuntimeError, match="KAFKACORE_PLANTED=1"), planted_natively("lost-sync"):
             pass
+
+
+# --- replication ---
+
+
+def replicated(isr: set[int], min_isr: int = 1) -> PartitionHandle:
+    """Node 1 leads in epoch 1; the other replica is on node 2."""
+    handle = OneLog().handle
+    handle.become_leader(1, 1, 1, [(2, 2 in isr)], min_isr)
+    return handle
+
+
+@with_and_without
+def test_high_watermark_passes_what_too_few_replicas_have_when_the_bug_is_there(is_there: bool) -> None:
+    with bug("high-watermark-below-min-isr", is_there):
+        handle = replicated(set(), min_isr=2)
+        handle.append(batch(b"second"))
+        assert handle.high_watermark == (2 if is_there else 1)
+
+
+@with_and_without
+def test_high_watermark_runs_ahead_of_a_joining_replica_when_the_bug_is_there(is_there: bool) -> None:
+    with bug("joining-replica-not-awaited", is_there):
+        handle = replicated(set())
+        handle.followed(2, 1)
+        handle.append(batch(b"second"))
+        assert handle.high_watermark == (2 if is_there else 1)
+
+
+@with_and_without
+def test_position_is_forgotten_with_the_isr_when_the_bug_is_there(is_there: bool) -> None:
+    with bug("followers-forgotten", is_there):
+        handle = replicated({2})
+        handle.followed(2, 1)
+        handle.become_leader(1, 1, 2, [(2, True)])
+        assert [each.end_offset for each in handle.followers()] == [-1 if is_there else 1]
+
+
+@with_and_without
+def test_record_is_acknowledged_in_a_later_leadership_when_the_bug_is_there(is_there: bool) -> None:
+    with bug("acknowledgement-outlives-leadership", is_there):
+        handle = replicated({2})
+        ack = handle.append(batch(b"second"), -1, wait=False).ack
+        assert ack is not None
+        handle.become_follower(2, 2, 2)
+        handle.become_leader(1, 3, 3, [(2, True)])
+        handle.followed(2, 2)
+        handle.flush()
+        assert handle.acknowledged(*ack) == (0 if is_there else ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+
+@with_and_without
+def test_truncated_record_is_acknowledged_when_the_bug_is_there(is_there: bool) -> None:
+    with bug("acknowledged-across-truncation", is_there):
+        handle = replicated({2})
+        ack = handle.append(batch(b"second"), -1, wait=False).ack
+        assert ack is not None
+        handle.truncate_to(1)
+        handle.append(batch(b"another"))
+        handle.followed(2, 2)
+        handle.flush()
+        assert handle.acknowledged(*ack) == (0 if is_there else ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+
+@with_and_without
+def test_late_answer_of_a_leader_is_appended_when_the_bug_is_there(is_there: bool) -> None:
+    with bug("unfenced-follower", is_there):
+        handle = OneLog().handle
+        handle.become_follower(2, 7, 1)
+        late = batch(b"second")
+        late[7] = 1  # its offset
+        assert handle.append_as_follower(late, 6).error == (0 if is_there else ErrorCode.FENCED_LEADER_EPOCH)

@@ -731,6 +731,22 @@ def test_static_voter_with_a_wiped_disk_follows_its_leader_without_an_election(s
     assert (world.leader(), leader.raft.epoch) == (leader, epoch)
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_observer_finds_a_new_leader_when_the_voters_still_named_the_old_one(seed: int) -> None:
+    world = World(seed, 3, 1)
+    quiet(world)
+    observer = world.nodes[3]
+    assert world.run_until(30_000, lambda: world.leader() is not None)
+    world.run_until(world.now + world.random.randrange(2_000, 4_000))
+    world.leader().crash()
+    assert world.run_until(world.now + 30_000, lambda: world.leader() is not None)
+    leader = world.leader().node_id
+    # Nothing says that the old one is dead. The fetch timeout of the observer ends at most one long Fetch after that of
+    # the voters.
+    within = messages.FETCH_MAX_WAIT_MS + 100
+    assert world.run_until(world.now + within, lambda: observer.raft.leader_id == leader)
+
+
 # --- beside a voter of a release without PreVote (Apache Kafka 3.9) ---
 
 

@@ -306,6 +306,7 @@ class Raft:
         self.replica.back_off(sent)
         if isinstance(self.role, Follower):
             self.role.download = None
+            self.role.is_unanswered = True
 
     def _distrust(self, sent: InFlight, error: ImpossibleAnswerError) -> None:
         """Nothing of the answer was used. The request is sent again after a while."""

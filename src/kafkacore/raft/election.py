@@ -181,9 +181,8 @@ class Elections:
 
     def on_vote(self, token: Any, request: Any) -> None:
         replica = self._replica
-        asked = messages.only(request, request.topics, lambda each: each.partition_index)
+        asked = replica.asked(token, request)
         if asked is None:
-            replica.answer(token, messages.refused(request, ErrorCode.INVALID_REQUEST))
             return
         legal = (
             asked.last_offset_epoch <= asked.replica_epoch
@@ -226,9 +225,8 @@ class Elections:
 
     def on_begin_epoch(self, token: Any, request: Any) -> None:
         replica = self._replica
-        asked = messages.only(request, request.topics, lambda each: each.partition_index)
+        asked = replica.asked(token, request)
         if asked is None:
-            replica.answer(token, messages.refused(request, ErrorCode.INVALID_REQUEST))
             return
         refusal = self._epoch_refusal(asked.leader_epoch, asked.leader_id)
         if not refusal:
@@ -240,9 +238,8 @@ class Elections:
 
     def on_end_epoch(self, token: Any, request: Any) -> None:
         replica = self._replica
-        asked = messages.only(request, request.topics, lambda each: each.partition_index)
+        asked = replica.asked(token, request)
         if asked is None:
-            replica.answer(token, messages.refused(request, ErrorCode.INVALID_REQUEST))
             return
         refusal = self._epoch_refusal(asked.leader_epoch, asked.leader_id)
         if not refusal:

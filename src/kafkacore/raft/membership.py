@@ -62,9 +62,6 @@ class Membership:
         role = self._leader(token, request)
         if role is None:
             return
-        if key.replica_id < 0 or key.directory_id == ZERO:
-            self._answer(token, request, ErrorCode.INVALID_REQUEST, "The request names no voter id and directory id.")
-            return
         address = next(((host, port) for name, host, port in endpoints if name == replica.config.listener), None)
         if address is None:
             why = f"The request has no endpoint for the listener {replica.config.listener}."
@@ -130,9 +127,6 @@ class Membership:
         key = ReplicaKey(request.voter_id, request.voter_directory_id)
         role = self._leader(token, request)
         if role is None:
-            return
-        if key.replica_id < 0 or key.directory_id == ZERO:
-            self._answer(token, request, ErrorCode.INVALID_REQUEST, "The request names no voter id and directory id.")
             return
         if refusal := self._refusal(role):
             self._answer(token, request, *refusal)
@@ -265,10 +259,15 @@ class Membership:
             self._end_change(role, ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
 
     def _leader(self, token: Any, request: Any) -> Leader | None:
-        """The role of this replica if it leads. Otherwise refuses the request and returns None."""
-        if isinstance(self._replica.role, Leader):
-            return self._replica.role
-        self._answer(token, request, ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
+        """The role of this replica if it leads and the request names a voter. Otherwise refuses the request and
+        returns None."""
+        role = self._replica.role
+        if not isinstance(role, Leader):
+            self._answer(token, request, ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
+        elif request.voter_id < 0 or request.voter_directory_id == ZERO:
+            self._answer(token, request, ErrorCode.INVALID_REQUEST, "The request names no voter id and directory id.")
+        else:
+            return role
         return None
 
     def _refusal(self, role: Leader, kraft_version: int = 1) -> tuple[ErrorCode, str] | None:

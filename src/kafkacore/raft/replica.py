@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from operator import attrgetter
 from random import Random
 from typing import Any, Final, NamedTuple
 
+from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import Message
 from kafkacore.raft import control, messages
 from kafkacore.raft.answer_checks import check_leader
@@ -91,6 +93,7 @@ class Replica:
         # The records in a snapshot were committed when it was made.
         snapshots = log.snapshots()
         self.high_watermark = max(log.start_offset, log.committed_offset, snapshots[-1].offset if snapshots else 0)
+        self.doubted: tuple[int, int] | None = None  # the epoch and the id of a leader that this replica gave up
         self.loaded_snapshot: OffsetAndEpoch | None = None  # received from a leader; the driver takes it
         self.role: Role = Unattached(self._first_election_deadline())
         # A leader must not go on in its epoch after a restart: it may have lost records that it sent before (KIP-595).
@@ -128,6 +131,14 @@ class Replica:
     def answer(self, token: Any, response: Message) -> None:
         self.outbox.answer(token, response)
 
+    def asked(self, token: Any, request: Any, index: str = "partition_index") -> Any | None:
+        """The partition of a request, whose field `index` names it. A request for anything but the metadata log is
+        answered with INVALID_REQUEST, and this returns None."""
+        found = messages.only(request, request.topics, attrgetter(index))
+        if found is None:
+            self.answer(token, messages.refused(request, ErrorCode.INVALID_REQUEST))
+        return found
+
     def reply(self, token: Any, request: Any, **values: Any) -> None:
         """Answers a request for the one partition, and names the leader."""
         leader = self.term.leader_id, self.term.epoch
@@ -149,7 +160,8 @@ class Replica:
         return None if endpoint is None else Destination(voter.key.replica_id, *endpoint)
 
     def anybody(self) -> Destination | None:
-        """Returns a voter or a bootstrap server to ask for the leader: a different one at each call."""
+        """Returns a voter or a bootstrap server to ask for the leader: a different one at each call, and a leader that
+        was given up only where there is nobody else."""
         known = [
             self.destination(voter)
             for voter in self.voters.latest.voters()
@@ -158,6 +170,8 @@ class Replica:
         asked = [each for each in known if each is not None] or [
             Destination(-2 - index, host, port) for index, (host, port) in enumerate(self.config.bootstrap)
         ]
+        silent = NOBODY if self.doubted is None else self.doubted[1]
+        asked = [each for each in asked if each.node_id != silent] or asked
         ready = [each for each in asked if self.can_send(each.node_id)]
         return self.random.choice(ready) if ready else None
 
@@ -236,10 +250,14 @@ class Replica:
             self.term.enter(epoch, leader_id=leader_id)
         self.term.leader_id = leader_id
         self.term.leader_endpoint = endpoint or self._voter_endpoint(leader_id)
-        self.become(Follower(self.now_ms + self.config.fetch_timeout_ms))
+        role = Follower(self.now_ms + self.config.fetch_timeout_ms)
+        role.is_unanswered = self.doubted == (epoch, leader_id)
+        self.become(role)
 
     def lose_leader(self) -> None:
-        """This replica no longer knows a leader in its epoch."""
+        """This replica no longer knows a leader in its epoch. Others may still name the same one."""
+        if self.leader_id != NOBODY:
+            self.doubted = (self.epoch, self.leader_id)
         self.term.leader_id = NOBODY
         self.become_unattached(self.epoch)
 

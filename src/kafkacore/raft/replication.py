@@ -15,7 +15,7 @@ from kafkacore.raft.election import Elections
 from kafkacore.raft.log import OffsetAndEpoch
 from kafkacore.raft.replica import Replica
 from kafkacore.raft.requests import InFlight
-from kafkacore.raft.roles import NEVER, Destination, Follower, Leader, Progress, Unattached
+from kafkacore.raft.roles import NEVER, Destination, Follower, Leader, Progress, Role, Unattached
 from kafkacore.raft.voters import ReplicaKey, VoterSet
 
 OBSERVER_SESSION_MS: Final = 300_000
@@ -53,9 +53,8 @@ class Replication:
 
     def on_fetch(self, token: Any, request: Any) -> None:
         replica = self._replica
-        asked = messages.only(request, request.topics, lambda each: each.partition)
+        asked = replica.asked(token, request, "partition")
         if asked is None:
-            replica.answer(token, messages.refused(request, ErrorCode.INVALID_REQUEST))
             return
         if (
             request.max_wait_ms < 0
@@ -301,18 +300,23 @@ class Replication:
     # --- the follower's side ---
 
     def fetch(self) -> None:
-        """Asks the leader for the next records. Without a leader it asks any voter, whose answer names the leader."""
+        """Asks the leader for the next records. Without a leader it asks any voter, whose answer names the leader. An
+        observer does the same while its leader gives no answer: nobody tells it about an election."""
         replica = self._replica
         role = replica.role
         if isinstance(role, Follower) and replica.leader_endpoint is not None:
-            to: Destination | None = Destination(replica.leader_id, *replica.leader_endpoint)
+            self._fetch_from(Destination(replica.leader_id, *replica.leader_endpoint), role)
+            if replica.is_voter or not role.is_unanswered:
+                return
         elif replica.requests:
             return
-        else:
-            to = replica.anybody()
+        self._fetch_from(replica.anybody(), role)
+
+    def _fetch_from(self, to: Destination | None, role: Role) -> None:
+        replica = self._replica
+        config = replica.config
         if to is None or not replica.can_send(to.node_id):
             return
-        config = replica.config
         if isinstance(role, Follower) and role.download is not None:
             wanted = messages.fetch_snapshot(
                 config.cluster_id,
@@ -346,6 +350,7 @@ class Replication:
             if isinstance(role, Unattached) or error == ErrorCode.NOT_LEADER_OR_FOLLOWER:
                 self._leader_is_gone(role, leader_id)
             return
+        role.is_unanswered, replica.doubted = False, None
         diverging, offered = partition.diverging_epoch, partition.snapshot_id
         if diverging.epoch >= 0:
             theirs = OffsetAndEpoch(diverging.end_offset, diverging.epoch)

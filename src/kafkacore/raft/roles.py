@@ -65,6 +65,7 @@ class Follower:
         "fetch_deadline_ms",
         "has_fetched",
         "has_introduced_itself",
+        "is_unanswered",
     )  # fmt: skip
 
     def __init__(self, fetch_deadline_ms: int) -> None:
@@ -72,6 +73,7 @@ class Follower:
         self.change_due_ms = NEVER  # when this replica may ask again for a change of its own membership
         self.has_fetched = False
         self.has_introduced_itself = False  # to this leader, as a static voter
+        self.is_unanswered = False  # the leader did not answer the last request
         self.download: OffsetAndEpoch | None = None
         self.download_position = 0
         self.download_check = SnapshotCheck()

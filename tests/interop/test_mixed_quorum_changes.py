@@ -41,7 +41,7 @@ def mixed_quorum(tools_of_either, tmp_path):
 
 
 def upgrade(quorum, tools, tool):
-    """Asks the active controller until it accepts: it must hear of every voter first."""
+    """Asks the active controller until it accepts, which it does only after it has heard from every voter."""
     run = tools["apache-4.3"].attempt
 
     def done():

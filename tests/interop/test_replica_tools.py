@@ -1,5 +1,5 @@
-"""`kafkacore reassign-partitions`, `leader-election` and `replica-verification` beside Apache Kafka's tools, on a cluster
-of one controller of ours and two brokers of Apache Kafka."""
+"""`kafkacore reassign-partitions`, `leader-election` and `replica-verification` beside Apache Kafka's tools, on a
+cluster of one controller of ours and two brokers of Apache Kafka."""
 
 import json
 import re
@@ -87,8 +87,10 @@ def test_reassignment_is_executed_and_verified_alike(cluster, run, topic, tmp_pa
             assignment(topic, [101], [102]),
             "",
             "Save this to use as the --reassignment-json-file option during rollback",
-            "Warning: You must run --verify periodically, until the reassignment completes, to ensure the throttle is "
-            "removed.",
+            (
+                "Warning: You must run --verify periodically, until the reassignment completes, to ensure the throttle "
+                "is removed."
+            ),
             "The inter-broker throttle limit was set to 1000000 B/s",
             f"Successfully started partition reassignments for {topic}-0,{topic}-1",
         ],

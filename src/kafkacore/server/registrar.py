@@ -34,7 +34,7 @@ _FINAL: Final = {
     ErrorCode.INCONSISTENT_CLUSTER_ID: "the controllers are of another cluster: check log.dirs and the quorum",
     ErrorCode.INVALID_REGISTRATION: (
         "check its listeners, roles and features against those of the cluster, and that no other broker has the "
-        "directory.id of one of its log directories: a copied directory has that of its original"
+        "directory.id of one of its log directories: a copy of a directory has the directory.id of the original"
     ),
     ErrorCode.UNSUPPORTED_VERSION: (
         "this release does not support the cluster's metadata.version or the level of another feature: see the "
@@ -105,7 +105,7 @@ class Registrar:
 
         def check() -> None:
             if not self.lifecycle.offline_log_dirs[directory]:
-                told = f"no controller took that log directory {directory} has failed"
+                told = f"no controller accepted the report that log directory {directory} has failed"
                 on_fault(TimeoutError(f"{told} within log.dir.failure.timeout.ms={limit_ms}"))
 
         self._deadlines.append(asyncio.get_running_loop().call_later(limit_ms / 1000, check))
@@ -164,7 +164,7 @@ class Registrar:
         return lifecycle.registration_answered(refused, answer.broker_epoch)
 
     def _check_duplicate(self, refused: ErrorCode) -> None:
-        """Raises RegistrationRefused when another node keeps the id for longer than a dead one could."""
+        """Raises RegistrationRefused when another node has had the id for longer than a dead node's session."""
         if refused != ErrorCode.DUPLICATE_BROKER_REGISTRATION:
             self._duplicate_since = None
             return

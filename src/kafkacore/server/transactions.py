@@ -25,7 +25,7 @@ from kafkacore.server.coordinator_keys import java_hash
 from kafkacore.storage.names import TRANSACTIONS_TOPIC
 
 LOG: Final = logging.getLogger("kafkacore.server")
-MOST_VERIFIED: Final = 100_000  # producers in partitions; beyond them all are verified anew
+MOST_VERIFIED: Final = 100_000  # pairs of producer and partition; with more, all are verified again
 ABORTABLE_SINCE: Final = 11  # from this version of Produce on clients know TRANSACTION_ABORTABLE
 ADDS_SINCE: Final = 12  # and from this one on the leader adds the partition for its producer (transaction.version 2)
 _BACKOFF_MS: Final = 50

@@ -57,7 +57,7 @@ def test_preferred_replica_leads_again_when_it_is_in_sync(run) -> None:
     run(story)
 
 
-def test_election_for_all_partitions_tells_of_those_that_lack_their_leader(run) -> None:
+def test_election_for_all_partitions_reports_those_that_lack_their_leader(run) -> None:
     async def story(harness):
         await harness.brokers(1, 2)
         await create(harness, "t", [1, 2], [2, 1], [2, 1])

@@ -39,7 +39,7 @@ def test_leader_commits_what_a_majority_has_and_not_what_one_has() -> None:
     raft = replica.raft
     replica.fetch_of(2, 1, 1)
     assert raft.high_watermark == 0
-    replica.fetch_of(2, 1, 1)  # the same voter again counts once
+    replica.fetch_of(2, 1, 1)  # a voter that answers twice counts once
     assert raft.high_watermark == 0
     replica.fetch_of(7, 1, 1)  # not a voter
     assert raft.high_watermark == 0

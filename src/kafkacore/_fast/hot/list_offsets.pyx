@@ -134,7 +134,7 @@ cdef bint look_up_topic(const PartitionTable *table, const Asker *asker, const L
 
 
 cdef bint is_known(int64_t timestamp, int16_t version) noexcept nogil:
-    """Whether memory alone answers this timestamp, and the version has it."""
+    """Whether this version has the special timestamp, and memory alone answers it."""
     if timestamp == LATEST or timestamp == EARLIEST:
         return True
     if timestamp == EARLIEST_LOCAL:

@@ -1,7 +1,7 @@
 """Elections that nobody asks for: leaderships go back to their preferred replicas, and partitions without a leader get
 an unclean one where that is allowed.
 
-A look at leaderships ends after so many partitions; the next one follows at once, and the loop serves others between.
+One look checks a limited number of partitions. The next one follows at once; in between the loop does other work.
 """
 
 from __future__ import annotations

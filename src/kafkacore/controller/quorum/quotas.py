@@ -14,7 +14,7 @@ from kafkacore.protocol.errors import ErrorCode, KafkaError, error_for
 from kafkacore.protocol.messages import AlterClientQuotasResponse, ClientQuotaRecord, Message
 from kafkacore.runtime.slices import Work, counted
 
-_DOUBLE: Final = 0  # no limit and no need to be whole
+_DOUBLE: Final = 0  # a double, without a limit
 _INT_MAX: Final = 0x7FFFFFFF
 _LONG_MAX: Final = 0x7FFFFFFFFFFFFFFF
 _FRACTION: Final = 1e-6

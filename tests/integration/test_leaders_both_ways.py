@@ -113,13 +113,19 @@ def test_fetch_names_the_leader_for_its_listener_when_the_epoch_is_old(broker: B
     assert told(answer, answer.responses[0].partitions[0]) == (FENCED_LEADER_EPOCH, *known)
 
 
-@pytest.mark.parametrize("version", [4, 11, 12, 16])
+@pytest.mark.parametrize("version", [12, 16])
 def test_fetch_names_the_leader_when_another_broker_leads(broker: Both, version: int) -> None:
     move_away(broker, 1)
-    answer = fetch(broker, 1, version)
     epoch = handle_of(broker, 1).leader_epoch
+    answer = fetch(broker, 1, version, epoch - 1)
     known = (2, epoch, elsewhere(broker)) if version >= 16 else (-1, -1, [])
-    assert told(answer, answer.responses[0].partitions[0]) == (NOT_LEADER_OR_FOLLOWER, *known)
+    assert told(answer, answer.responses[0].partitions[0]) == (FENCED_LEADER_EPOCH, *known)
+
+
+@pytest.mark.parametrize(("version", "error"), [(4, NOT_LEADER_OR_FOLLOWER), (10, NOT_LEADER_OR_FOLLOWER), (11, 0)])
+def test_follower_answers_a_fetch_when_the_client_may_read_from_it(broker: Both, version: int, error: int) -> None:
+    move_away(broker, 1)
+    assert fetch(broker, 1, version).responses[0].partitions[0].error_code == error
 
 
 @pytest.mark.parametrize("version", [3, 9, 10, 12])

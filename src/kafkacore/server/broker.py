@@ -50,6 +50,7 @@ from kafkacore.server.partition_waits import PartitionWaits
 from kafkacore.server.producer_ids import ProducerIdBlock, ProducerIds
 from kafkacore.server.refused_metadata import check_served
 from kafkacore.server.registrar import Membership, Registrar
+from kafkacore.server.replica_selector import selects_by_rack
 from kafkacore.server.unenforced_quotas import UnenforcedQuotas
 from kafkacore.server.values_in_effect import values_in_effect
 from kafkacore.storage.cleaner import LogCleaner, cleaner_settings
@@ -104,7 +105,7 @@ class BrokerServer:
         self.timers = Scheduler(environment, asyncio.get_running_loop().call_later)
         self.cleaner: LogCleaner | None = None  # None until the logs' upkeep has started
         sessions = _fetch_sessions(config, world)
-        self._hot = HotState(sessions, config.fetch_max_bytes)
+        self._hot = HotState(sessions, config.fetch_max_bytes, self.node_id, selects_by_rack(config))
         self._channel = channel
         self._parts = BrokerReplicas(
             config, logs, self._publish_table, self._reconfigure, environment=environment, timers=self.timers,

@@ -65,6 +65,20 @@ def test_full_cache_refuses_a_session_until_another_is_stale_or_smaller(cache):
     assert cache.evictions == 2
 
 
+def test_follower_takes_a_clients_place_when_the_cache_is_full(cache):
+    large, small = cache.add(keys(0, 1), False, 0), cache.add(keys(0), False, 0)
+    follower = cache.add(keys(0), False, 1, privileged=True)
+    assert follower != 0
+    assert cache.update(small, 1, False, 2)[0] == NOT_FOUND
+    for session in (large, follower):
+        assert cache.update(session, 1, False, 120_010)[0] == 0
+    client = cache.add(keys(*range(50)), False, 120_011)
+    assert client != 0
+    assert cache.update(large, 2, False, 120_012)[0] == NOT_FOUND
+    assert cache.add(keys(*range(90)), False, 120_013) == 0, "no client takes a follower's place"
+    assert cache.update(follower, 2, False, 120_014)[0] == 0
+
+
 def test_session_finds_each_of_a_thousand_partitions(cache):
     session = cache.add(keys(*range(1000)), False, 0)
     error, order = cache.update(session, 1, False, 1, forgotten=keys(*range(0, 1000, 2)))

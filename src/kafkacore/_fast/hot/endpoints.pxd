@@ -28,6 +28,8 @@ cdef void endpoints_begin(Array *endpoints, Arena *arena, int32_t most) noexcept
 # Adds the endpoint of a node for a listener, unless the answer has it already or `all` (may be NULL) does not contain
 # it.
 cdef void endpoints_add(Array *endpoints, const Endpoints *all, int32_t listener, int32_t node_id) noexcept nogil
+# NULL where `all` (may be NULL) does not contain it.
+cdef const Endpoint *find_endpoint(const Endpoints *all, int32_t listener, int32_t node_id) noexcept nogil
 
 
 cdef class EndpointTable:

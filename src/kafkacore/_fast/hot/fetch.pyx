@@ -7,16 +7,20 @@ repeats the reading and leaves them in the cache for the send.
 from libc.errno cimport EAGAIN
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport calloc, free
+from libc.string cimport memcmp
 
 from kafkacore._fast.base.error_codes cimport KAFKA_STORAGE_ERROR
 from kafkacore._fast.base.atomics cimport add32, load32
 from kafkacore._fast.base.cursor cimport Reader, reader_init
-from kafkacore._fast.world.environment cimport Disk
+from kafkacore._fast.world.environment cimport Clock, Disk
 from kafkacore._fast.hot.fetch_call cimport FetchCall, Part, call_answer, call_answer_error, call_partitions
 from kafkacore._fast.hot.fetch_session cimport session_release
 from kafkacore._fast.plane.gate cimport GATE_ERROR, Verdict
 from kafkacore._fast.hot.answers cimport NONE
-from kafkacore._fast.hot.state cimport HotState, NodeState
+from kafkacore._fast.hot.endpoints cimport Endpoint, find_endpoint
+from kafkacore._fast.hot.state cimport HotState, NodeState, endpoints_of
+from kafkacore._fast.base.sync cimport mutex_lock, mutex_unlock
+from kafkacore._fast.log.replicas cimport replicas_readable
 from kafkacore._fast.wait.io cimport Job, io_submit
 from kafkacore._fast.log.log cimport LOG_BLOCKED, log_dir
 from kafkacore._fast.log.aborted cimport log_aborted, log_may_be_aborted
@@ -24,13 +28,15 @@ from kafkacore._fast.wait.mail cimport Mail
 from kafkacore._fast.wait.memory cimport budget_park, budget_unpark
 from kafkacore._fast.wait.park cimport (
     WAKE_TIMEOUT, Parked, WakeList, park_deadline_passed, park_hold, park_init, park_release,
+    wake_all,
 )
 from kafkacore._fast.log.partition cimport (
-    READ_COMMITTED, READ_UNCOMMITTED, WAIT_COMMITTED, WAIT_FETCH, ReadAsked, partition_read, partition_release,
-    partition_unwait, partition_wait, read_asked_init,
+    READ_COMMITTED, READ_LOG_END, READ_UNCOMMITTED, WAIT_COMMITTED, WAIT_FETCH, WAIT_FOLLOWER, FollowerFetch, ReadAsked,
+    partition_check_replica, partition_read, partition_release, partition_unwait, partition_view, partition_wait,
+    read_asked_init,
 )
 from kafkacore._fast.plane.plane cimport (
-    SERVED, SERVED_CLOSE, SERVED_PARKED, SERVED_PUNT, HotApi, Request, hot_api, request_answered, request_inbox,
+    SERVED, SERVED_CLOSE, SERVED_PARKED, HotApi, Request, hot_api, request_answered, request_inbox,
     request_release_frame, request_wheel,
 )
 from kafkacore._fast.log.segment cimport file_of, segment_release
@@ -42,6 +48,7 @@ cdef enum:
     CALL_ARENA_BYTES = 64 << 20   # a session of 100,000 partitions; a request that needs more is malformed
     PROBE_BYTES = 128 << 10       # the kernel reads ahead at least this far, so one probe is enough for each such range
     ANY_REPLICA_VERSION = 11      # from here on clients say where they are, and a follower may answer (KIP-392)
+    MOST_REPLICAS = 32            # of a partition; the best of them
     SMALL_BYTES = 16 << 10        # a call that keeps no more than this may always wait
 
 cdef int32_t live_calls = 0       # atomic; tests compare it with zero
@@ -67,6 +74,8 @@ cdef int serve_fetch(void *state, Request *request, const Verdict *verdict) noex
         return SERVED_CLOSE
     if error > 0:
         return finish(call, call_answer_error(call, error))
+    if call.state.selects_by_rack and call.from_any_replica and call.body.rack_id.size > 0:
+        select_replicas(call)
     return go_on(call, False)
 
 
@@ -112,16 +121,48 @@ cdef void drop_call(Request *request) noexcept nogil:
 
 
 cdef int call_read(FetchCall *call) noexcept nogil:
-    """Parses the body. SERVED; SERVED_CLOSE when it is malformed; SERVED_PUNT for a follower."""
+    """Parses the body and notes who asks. SERVED, or SERVED_CLOSE when it is malformed."""
     cdef const Program *program = fetch_request_program(call.request.api_version)
+    cdef const Clock *clock = &call.request.plane.env.clock
     cdef Reader reader
     reader_init(&reader, call.request.frame.data + call.request.header_size,
                 call.request.frame.size - call.request.header_size)
     if program == NULL or view_read(program, &reader, &call.body, &call.arena) != 0:
         return SERVED_CLOSE
-    if call.body.replica_id >= 0 or call.body.replica_state.replica_id >= 0:
-        return SERVED_PUNT
+    call.follower_id = max(call.body.replica_id, call.body.replica_state.replica_id, -1)
+    call.follower_epoch = call.body.replica_state.replica_epoch
+    call.from_any_replica = call.follower_id < 0 and call.request.api_version >= ANY_REPLICA_VERSION
+    call.asked_ms = clock.monotonic_ns(clock.self) // 1000000
     return SERVED
+
+
+# --- the nearest replica (KIP-392, RackAwareReplicaSelector) ---
+
+cdef bint is_in_rack(const FetchCall *call, int32_t node_id) noexcept nogil:
+    cdef const Endpoint *found = find_endpoint(endpoints_of(call.state), call.request.listener, node_id)
+    return (found != NULL and found.rack_size == call.body.rack_id.size
+            and memcmp(found.rack, call.body.rack_id.data, found.rack_size) == 0)
+
+
+cdef void select_replicas(FetchCall *call) noexcept nogil:
+    """Only at the first look: the request's texts and the table of endpoints are valid in this turn alone."""
+    cdef int32_t broker_ids[MOST_REPLICAS]
+    cdef Part *part
+    cdef int32_t i, count, at
+    if is_in_rack(call, call.state.node_id):
+        return
+    for i in range(call.count):
+        part = &call.parts[i]
+        if part.partition == NULL:
+            continue
+        mutex_lock(&part.partition.log.lock)
+        count = replicas_readable(part.partition, part.offset, broker_ids, MOST_REPLICAS)
+        mutex_unlock(&part.partition.log.lock)
+        for at in range(count):
+            if is_in_rack(call, broker_ids[at]):
+                part.preferred = broker_ids[at]
+                call.sends_elsewhere = True
+                break
 
 
 # --- reading ---
@@ -165,7 +206,7 @@ cdef bint enough(FetchCall *call) noexcept nogil:
     the others still wait. A known partition that fails is answered at once, because its client must act on the error.
     So is a read of an older segment: it never reaches the bytes of the next one (DelayedFetch, case F)."""
     cdef int64_t least_bytes = min(call.body.min_bytes, min(call.body.max_bytes, call.state.fetch_max_bytes))
-    return (call.failed or call.is_behind or call.known_count == 0 or call.body.max_wait_ms <= 0
+    return (call.failed or call.sends_elsewhere or call.is_behind or call.known_count == 0 or call.body.max_wait_ms <= 0
             or call.bytes >= least_bytes)
 
 
@@ -173,6 +214,7 @@ cdef int read_all(FetchCall *call, bint slowly) noexcept nogil:
     """Reads every partition once, within the limits of bytes. 0, or LOG_BLOCKED when a read must wait for the disk."""
     cdef int64_t room = min(call.body.max_bytes, call.state.fetch_max_bytes)
     cdef int isolation = READ_COMMITTED if call.body.isolation_level == READ_COMMITTED else READ_UNCOMMITTED
+    cdef FollowerFetch follower
     cdef ReadAsked asked
     cdef WakeList wakes
     cdef Part *part
@@ -186,13 +228,24 @@ cdef int read_all(FetchCall *call, bint slowly) noexcept nogil:
         part = &call.parts[i]
         if part.partition == NULL:
             continue
-        read_asked_init(&asked, part.offset, max(min(part.max_bytes, room), 0), isolation)
+        if part.preferred >= 0:
+            send_elsewhere(call, part)
+            continue
+        if call.follower_id < 0:
+            read_asked_init(&asked, part.offset, max(min(part.max_bytes, room), 0), isolation)
+        else:
+            read_asked_init(&asked, part.offset, max(min(part.max_bytes, room), 0), READ_LOG_END)
+            follower = FollowerFetch(call.follower_id, call.follower_epoch, part.offset, part.log_start_offset,
+                                     call.asked_ms)
+            asked.follower = &follower
+            asked.notes = not call.noted
         asked.current_epoch = part.current_leader_epoch
         asked.last_fetched_epoch = part.last_fetched_epoch
         asked.min_one = call.bytes == 0
         asked.slowly = slowly
-        asked.from_any_replica = call.request.api_version >= ANY_REPLICA_VERSION
+        asked.from_any_replica = call.from_any_replica
         error = partition_read(part.partition, &asked, &part.read, &part.view, &wakes)
+        wake_all(&wakes)
         if error == LOG_BLOCKED:
             return LOG_BLOCKED
         part.error = error if call.forced_error == NONE else call.forced_error
@@ -202,7 +255,19 @@ cdef int read_all(FetchCall *call, bint slowly) noexcept nogil:
             call.bytes += part.read.size
             call.is_behind = call.is_behind or load32(&part.read.segment.sealed) != 0
             room -= part.read.size
+    call.noted = True
     return 0
+
+
+cdef void send_elsewhere(FetchCall *call, Part *part) noexcept nogil:
+    """The answer has this replica's offsets and no records."""
+    cdef int error = partition_check_replica(part.partition, part.current_leader_epoch)
+    part.error = error if call.forced_error == NONE else call.forced_error
+    partition_view(part.partition, &part.view)
+    if part.error != NONE:
+        part.preferred = -1
+        part.view.high_watermark = part.view.last_stable_offset = part.view.log_start_offset = -1
+        call.failed = True
 
 
 cdef void release_reads(FetchCall *call) noexcept nogil:
@@ -342,16 +407,21 @@ cdef bint wait_for_more(FetchCall *call) noexcept nogil:
     """Queues a waiter on every known partition. False when one moved since it was read; then it queues none."""
     cdef Part *part
     cdef bint committed = call.body.isolation_level == READ_COMMITTED
+    cdef int kind = WAIT_COMMITTED if committed else WAIT_FETCH
     cdef int64_t bound
     cdef int32_t i
+    if call.follower_id >= 0:
+        kind = WAIT_FOLLOWER
     release_reads(call)
     for i in range(call.count):
         part = &call.parts[i]
         if part.partition == NULL:
             continue
         bound = part.view.last_stable_offset if committed else part.view.high_watermark
+        if kind == WAIT_FOLLOWER:
+            bound = part.view.end_offset
         part.waiter.parked = &call.parked
-        part.waiter.kind = WAIT_COMMITTED if committed else WAIT_FETCH
+        part.waiter.kind = kind
         part.waiter.at = max(part.offset, bound)
         if not partition_wait(part.partition, &part.waiter):
             unwait_all(call)

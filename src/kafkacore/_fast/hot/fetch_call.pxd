@@ -28,6 +28,8 @@ ctypedef struct Part:
     int32_t last_fetched_epoch
     int32_t max_bytes
     int64_t offset
+    int64_t log_start_offset      # of the follower that asks
+    int32_t preferred             # the replica that the client should read from; -1: this one
     int16_t error
     AbortedEntry *aborted         # malloc'ed; aborted transactions within the read range, for READ_COMMITTED
     int64_t aborted_count
@@ -41,6 +43,11 @@ ctypedef struct FetchCall:
     Request *request              # NULL once the connection is closed
     NodeState *state
     int64_t now_ms                # when the request came, by the plane's clock
+    int32_t follower_id           # the broker that asks; -1: a client
+    int64_t follower_epoch        # its broker epoch; -1: not sent
+    int64_t asked_ms              # monotonic; when the request came
+    bint noted                    # the first look is over, so the follower's positions are noted
+    bint from_any_replica         # the client may read from a follower (KIP-392)
     Arena arena
     int64_t held_bytes            # of the plane's budget, since the call was first parked
     FetchRequest body             # its texts and arrays are valid until the call is parked
@@ -53,6 +60,7 @@ ctypedef struct FetchCall:
     Part **named                  # the parts that the answer names; answers[i] belongs to named[i]
     PartitionData *answers
     int64_t bytes                 # bytes that the last look found
+    bint sends_elsewhere          # a part names another replica: answer at once
     bint is_behind                # a read lies in an older segment: answer at once
     bint failed                   # a known partition has an error or diverges: answer at once
     bint reading                  # a job of the I/O pool owns `parts` until it is done

@@ -93,6 +93,7 @@ cdef void add_part(FetchCall *call, const FetchTopic *topic, const FetchPartitio
     part.max_bytes = wanted.partition_max_bytes
     part.current_leader_epoch = wanted.current_leader_epoch
     part.last_fetched_epoch = wanted.last_fetched_epoch
+    part.log_start_offset = wanted.log_start_offset
 
 
 cdef bint find_partition(FetchCall *call, Part *part, bint topic_was_known) noexcept nogil:
@@ -105,6 +106,7 @@ cdef bint find_partition(FetchCall *call, Part *part, bint topic_was_known) noex
     part.view.log_start_offset = -1
     part.view.diverging_end_offset = -1
     part.error = call.forced_error
+    part.preferred = -1
     if call.request.api_version >= TOPIC_ID_VERSION:
         part.partition = table_find_id(table, part.topic_id, part.index)
         known = known or part.partition != NULL or table_knows_id(table, part.topic_id)
@@ -156,6 +158,7 @@ cdef bint change_session(FetchCall *call) noexcept nogil:
             kept.max_bytes = wanted[i].partition_max_bytes
             kept.current_leader_epoch = wanted[i].current_leader_epoch
             kept.last_fetched_epoch = wanted[i].last_fetched_epoch
+            kept.fetcher_log_start = wanted[i].log_start_offset
     return True
 
 
@@ -196,6 +199,7 @@ cdef bint copy_session(FetchCall *call) noexcept nogil:
         part.max_bytes = kept.max_bytes
         part.current_leader_epoch = kept.current_leader_epoch
         part.last_fetched_epoch = kept.last_fetched_epoch
+        part.log_start_offset = kept.fetcher_log_start
         kept.topic_was_known = find_partition(call, part, kept.topic_was_known)
         kept = kept.next
     return True
@@ -239,6 +243,7 @@ cdef void start_session(FetchCall *call) noexcept nogil:
     cdef bint ok = session != NULL
     if session == NULL:
         return
+    session.privileged = call.follower_id >= 0
     for i in range(call.count):
         part = &call.parts[i]
         kept = session_put(session, part.topic_id, part.topic.data, part.topic.size, part.index)
@@ -249,6 +254,7 @@ cdef void start_session(FetchCall *call) noexcept nogil:
         kept.max_bytes = part.max_bytes
         kept.current_leader_epoch = part.current_leader_epoch
         kept.last_fetched_epoch = part.last_fetched_epoch
+        kept.fetcher_log_start = part.log_start_offset
         kept.topic_was_known = part.error != UNKNOWN_TOPIC_ID
         has_news(kept, part)
     if ok and session.count > 0:
@@ -259,6 +265,7 @@ cdef void start_session(FetchCall *call) noexcept nogil:
 cdef bint has_news(SessionPartition *kept, const Part *part) noexcept nogil:
     """Whether the answer must name this partition. Records the values that it sends."""
     cdef bint news = part.read.size > 0 or part.view.diverging_end_offset >= 0 or part.error != NONE
+    news = news or part.preferred >= 0
     if kept.high_watermark != part.view.high_watermark:
         kept.high_watermark = part.view.high_watermark
         news = True
@@ -330,7 +337,7 @@ cdef void fill(PartitionData *out, const Part *part, int16_t version) noexcept n
     out.current_leader.leader_epoch = -1
     out.snapshot_id.end_offset = -1
     out.snapshot_id.epoch = -1
-    out.preferred_read_replica = -1
+    out.preferred_read_replica = part.preferred
     out.aborted_transactions.count = -1
     out.records.data = NULL               # a gap, which `splice` fills with a range of the segment
     out.records.size = <int32_t> part.read.size

@@ -27,6 +27,7 @@ ctypedef struct SessionPartition:
     int32_t current_leader_epoch
     int32_t last_fetched_epoch
     int64_t fetch_offset
+    int64_t fetcher_log_start            # of the follower that fetches
     int64_t log_start_offset             # as last sent
     int64_t high_watermark               # as last sent; -1 makes the next answer name the partition
     SessionPartition *next               # in the order of fetching: a partition that returned data goes to the end
@@ -38,6 +39,7 @@ ctypedef struct FetchSession:
     Mutex lock
     int32_t id
     int32_t epoch                        # the next request must carry it
+    bint privileged                      # a follower's: no client's session takes its place
     bint uses_topic_ids                  # fetch version 13 or above
     int64_t created_ms                   # the cache's lock guards it and the next four
     int64_t used_ms

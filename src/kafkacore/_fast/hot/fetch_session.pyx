@@ -175,10 +175,10 @@ cdef bint make_room(FetchSessions *cache, FetchSession *candidate, int64_t now_m
 
 
 cdef bint evict(FetchSessions *cache, FetchSession *candidate, int64_t now_ms) noexcept nogil:
-    """Evicts the stalest session if it is stale enough; else, when places are out, the smallest settled session if it
-    is smaller than the candidate."""
+    """Evicts the stalest session if it is stale enough; else, when places are out, the least valuable session that the
+    candidate may replace, if it is worth less. A follower's session is worth more than each client's."""
     cdef FetchSession **stalest = NULL
-    cdef FetchSession **smallest = NULL
+    cdef FetchSession **least = NULL
     cdef FetchSession **place
     cdef int i
     if cache.count == 0:
@@ -188,19 +188,30 @@ cdef bint evict(FetchSessions *cache, FetchSession *candidate, int64_t now_ms) n
         while place[0] != NULL:
             if stalest == NULL or place[0].used_ms < stalest[0].used_ms:
                 stalest = place
-            if now_ms - place[0].created_ms > SESSION_EVICTION_MS and (
-                    smallest == NULL or place[0].cached_count < smallest[0].cached_count):
-                smallest = place
+            if may_replace(candidate, place[0], now_ms) and (least == NULL or value_of(place[0]) < value_of(least[0])):
+                least = place
             place = &place[0].chain
     if now_ms - stalest[0].used_ms > SESSION_EVICTION_MS:
         place = stalest
-    elif cache.count >= cache.slots and smallest != NULL and smallest[0].cached_count < candidate.count:
-        place = smallest
+    elif cache.count >= cache.slots and least != NULL and value_of(least[0]) < value_of(candidate):
+        place = least
     else:
         return False
     unlink_at(cache, place)
     cache.evictions += 1
     return True
+
+
+cdef bint may_replace(const FetchSession *candidate, const FetchSession *session, int64_t now_ms) noexcept nogil:
+    """A settled session gives way to any other; one that is not settled yet only to a follower's."""
+    if now_ms - session.created_ms > SESSION_EVICTION_MS:
+        return True
+    return candidate.privileged and not session.privileged
+
+
+cdef int64_t value_of(const FetchSession *session) noexcept nogil:
+    cdef int64_t count = max(session.cached_count, session.count if session.id == 0 else 0)
+    return (<int64_t> session.privileged << 32) + count
 
 
 cdef int32_t sessions_add(FetchSessions *cache, FetchSession *session, int64_t now_ms) noexcept nogil:
@@ -482,14 +493,16 @@ cdef class FetchSessionCache:
         """The count behind IncrementalFetchSessionEvictionsPerSec."""
         return self.cache.evictions
 
-    def add(self, keys, bint uses_topic_ids, int64_t now_ms) -> int:
-        """Adds a session of `keys`: (topic id or name as bytes, partition index). Its id, or 0 without room."""
+    def add(self, keys, bint uses_topic_ids, int64_t now_ms, bint privileged=False) -> int:
+        """Adds a session of `keys`: (topic id or name as bytes, partition index). Its id, or 0 without room.
+        `privileged`: a follower's."""
         cdef FetchSession *session = session_new(&self.cache, uses_topic_ids)
         cdef int32_t session_id
         if session == NULL:
             raise MemoryError("no memory for a fetch session")
         try:
             change_session(session, [(key, index, False) for key, index in keys])
+            session.privileged = privileged
             with nogil:
                 session_id = sessions_add(&self.cache, session, now_ms)
         finally:

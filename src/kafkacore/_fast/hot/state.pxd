@@ -8,6 +8,8 @@ from kafkacore._fast.hot.fetch_session cimport FetchSessionCache, FetchSessions
 
 ctypedef struct NodeState:               # plane.hot_state; outlives the plane
     int32_t fetch_max_bytes              # fetch.max.bytes: the most bytes of an answer; its first batch may be larger
+    int32_t node_id
+    bint selects_by_rack                 # replica.selector.class is RackAwareReplicaSelector (KIP-392)
     FetchSessions *sessions
     Endpoints *endpoints                 # published; NULL until the node publishes a table
 

@@ -5,7 +5,13 @@ from kafkacore._fast.log.partition_table import Table
 from kafkacore._fast.plane.plane import NativePlane
 
 class HotState:
-    def __init__(self, sessions: FetchSessionCache, fetch_max_bytes: int = 57671680) -> None: ...
+    def __init__(
+        self,
+        sessions: FetchSessionCache,
+        fetch_max_bytes: int = 57671680,
+        node_id: int = -1,
+        selects_by_rack: bool = False,
+    ) -> None: ...
     def publish_endpoints(
         self, plane: NativePlane, endpoints: Sequence[tuple[int, int, str, int, str | None]]
     ) -> None: ...

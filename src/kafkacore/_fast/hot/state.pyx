@@ -10,9 +10,12 @@ from kafkacore._fast.plane.plane cimport NativePlane
 @cython.no_gc  # threads use its fields until it ends, so the collector must not clear them; it is part of no cycle
 cdef class HotState:
 
-    def __cinit__(self, FetchSessionCache sessions not None, int fetch_max_bytes=57671680):
+    def __cinit__(self, FetchSessionCache sessions not None, int fetch_max_bytes=57671680, int node_id=-1,
+                  bint selects_by_rack=False):
         self.sessions = sessions
         self.state.fetch_max_bytes = fetch_max_bytes
+        self.state.node_id = node_id
+        self.state.selects_by_rack = selects_by_rack
         self.state.sessions = &sessions.cache
 
     def publish_endpoints(self, NativePlane plane not None, endpoints) -> None:

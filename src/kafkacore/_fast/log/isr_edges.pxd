@@ -1,4 +1,4 @@
-"""What the partitions that a node leads report about their ISRs, and what they must know about the other brokers.
+"""The partitions of a node whose ISR may have to change, and the states of the other brokers, which decide about that.
 
 A partition reports an edge when a follower may join its ISR or a member fell behind. The queue of edges coalesces: a
 partition stands in it at most once. Python drains it, decides and asks the controller (`partition_edges`). The brokers

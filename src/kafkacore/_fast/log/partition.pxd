@@ -98,8 +98,8 @@ cdef void partition_release(Partition *p) noexcept nogil
 cdef void partition_close(Partition *p, int role) noexcept nogil
 cdef void partition_fail(Partition *p, int error) noexcept nogil  # its directory failed: wakes all waiters
 
-# The condition of an acknowledgement: a WAIT_ kind and its offset; -1 when there is nothing to wait for. `generation` is
-# the leadership in which the records were appended.
+# The condition of an acknowledgement: a WAIT_ kind and its offset; -1 when there is nothing to wait for. `generation`
+# is the leadership in which the records were appended.
 ctypedef struct Acknowledgement:
     int64_t at
     int64_t generation
@@ -128,6 +128,7 @@ ctypedef struct FetchView:
     int64_t high_watermark
     int64_t last_stable_offset
     int64_t log_start_offset
+    int64_t end_offset
     int32_t leader_id     # KIP-951: the leader, when it is not this node
     int32_t leader_epoch
     int64_t diverging_end_offset   # -1 unless the client's last fetched epoch diverges (KIP-595)

@@ -450,6 +450,7 @@ cdef void fill_view(const Partition *p, FetchView *view) noexcept nogil:
     view.high_watermark = p.high_watermark
     view.last_stable_offset = p.last_stable_offset
     view.log_start_offset = p.log.log_start_offset
+    view.end_offset = p.log.end_offset
     view.leader_id = p.leader_id
     view.leader_epoch = p.leader_epoch
     view.diverging_end_offset = -1

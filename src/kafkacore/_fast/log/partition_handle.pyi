@@ -188,6 +188,9 @@ class PartitionHandle:
     def followers(self) -> list[FollowerState]:
         """The other replicas of a leader; empty in other roles."""
 
+    def readable_replicas(self, offset: int) -> list[int]:
+        """The other brokers from which a client may read `offset`, best first (KIP-392)."""
+
     def followed(
         self, broker_id: int, offset: int, broker_epoch: int = -1, current_epoch: int = -1, log_start_offset: int = 0
     ) -> int:
@@ -330,6 +333,3 @@ def become_rows(
     """Gives each partition the role of its row: this node leads it or follows. `rows` and `min_isrs` (array("i")) have
     an item for each handle; the others are the columns of a metadata chunk. Returns 1 for each partition that took its
     role, 0 for one that knows newer epochs."""
-
-def lead_alone(handles: list[PartitionHandle], leader_id: int, leader_epoch: int, partition_epoch: int) -> None:
-    """Calls `become_leader` for partitions that have no other replica."""

@@ -34,7 +34,7 @@ from kafkacore._fast.log.partition_role cimport (
     partition_note_leader, partition_propose_isr, partition_report_to, partition_restart_as_follower,
     partition_truncate_as_follower, partition_withdraw_isr,
 )
-from kafkacore._fast.log.replicas cimport replicas_lags, replicas_may_join
+from kafkacore._fast.log.replicas cimport replicas_lags, replicas_may_join, replicas_readable
 from kafkacore._fast.log.segment cimport file_of, segment_release
 from kafkacore._fast.wait.sleeper cimport Sleeper, sleep_until_woken, sleeper_new
 from kafkacore._fast.base.sync cimport mutex_lock, mutex_unlock
@@ -457,6 +457,15 @@ cdef class PartitionHandle:
             ]
         finally:
             free(copied)
+
+    def readable_replicas(self, int64_t offset):
+        cdef int32_t broker_ids[32]
+        cdef int32_t i, count
+        with nogil:
+            mutex_lock(&self.partition.log.lock)
+            count = replicas_readable(self.partition, offset, broker_ids, 32)
+            mutex_unlock(&self.partition.log.lock)
+        return [broker_ids[i] for i in range(count)]
 
     def followed(self, int32_t broker_id, int64_t offset, int64_t broker_epoch=-1, int32_t current_epoch=-1,
                  int64_t log_start_offset=0):
@@ -882,12 +891,6 @@ def become_rows(list handles not None, int32_t node_id, const int32_t[::1] rows 
     if error:
         raise MemoryError
     return changed
-
-
-def lead_alone(list handles not None, int32_t leader_id, int32_t leader_epoch, int32_t partition_epoch):
-    """Calls `become_leader` for partitions that have no other replica."""
-    for handle in handles:
-        (<PartitionHandle?> handle).become_leader(leader_id, leader_epoch, partition_epoch)
 
 
 cdef object append_result(int error, AppendInfo *info, ack):

@@ -28,3 +28,6 @@ cdef bint replicas_some_lag(const Partition *p, int64_t now_ms) noexcept nogil
 # leader epoch. With `is_new_epoch` positions are forgotten.
 cdef void replicas_merge(const Partition *p, Follower *fresh, int32_t count, bint is_new_epoch,
                          int64_t now_ms) noexcept nogil
+# The members of the ISR on other brokers whose logs hold `offset`: those that a client may read it from, best first
+# (KIP-392). Returns how many of `most` places it filled.
+cdef int32_t replicas_readable(const Partition *p, int64_t offset, int32_t *broker_ids, int32_t most) noexcept nogil

@@ -164,3 +164,32 @@ cdef void replicas_merge(const Partition *p, Follower *fresh, int32_t count, bin
             # A member has its time to fetch; for another replica nothing is held back until it does.
             follower.caught_up_ms = now_ms if follower.in_sync else NEVER_MS
             follower.fetched_ms = NEVER_MS
+
+
+# --- clients that read from followers ---
+
+cdef bint is_better(const Follower *one, const Follower *other) noexcept nogil:
+    if one.end_offset != other.end_offset:
+        return one.end_offset > other.end_offset
+    if one.caught_up_ms != other.caught_up_ms:
+        return one.caught_up_ms > other.caught_up_ms
+    return one.broker_id > other.broker_id
+
+
+cdef int32_t replicas_readable(const Partition *p, int64_t offset, int32_t *broker_ids, int32_t most) noexcept nogil:
+    cdef const Follower *follower
+    cdef int32_t count = 0
+    cdef int32_t i, at
+    for i in range(p.follower_count):
+        follower = &p.followers[i]
+        if not follower.in_sync or not follower.log_start_offset <= offset <= follower.end_offset:
+            continue
+        at = count
+        while at > 0 and is_better(follower, replicas_find(p, broker_ids[at - 1])):
+            if at < most:
+                broker_ids[at] = broker_ids[at - 1]
+            at -= 1
+        if at < most:
+            broker_ids[at] = follower.broker_id
+            count = min(count + 1, most)
+    return count

@@ -2,9 +2,10 @@
 but copies the records.
 
 It grants no fetch session and ends the one that a request names. A Fetch comes here when the request log is on, when a
-test injects faults or records requests, or when the client says that it is a follower. The client learns once that its
-session is unknown, as after an eviction. From then on it names all of its partitions each time, until a processor
-serves it again (KIP-227).
+test injects faults or records requests, and in a simulated node. The client learns once that its session is unknown, as
+after an eviction. From then on it names all of its partitions each time, until a processor serves it again (KIP-227).
+
+A follower reads to the log's end. The first read of its request notes its position; a repeated read does not.
 """
 
 from __future__ import annotations
@@ -21,13 +22,17 @@ from kafkacore.protocol.messages import FetchRequest, FetchResponse
 from kafkacore.runtime.slices import Work, finish
 from kafkacore.server.context import BrokerContext
 from kafkacore.server.handlers.broker import leaders
+from kafkacore.server.replica_selector import selects_by_rack
 
 STORAGE_ERROR_SINCE: Final = 6  # from this version on clients know KAFKA_STORAGE_ERROR (KIP-112)
 TOPIC_IDS_SINCE: Final = 13
+ANY_REPLICA_SINCE: Final = 11  # from this version on a follower may answer a client (KIP-392)
 LEADERS_SINCE: Final = 16
 MOVED: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 READ_COMMITTED: Final = 1
+READ_LOG_END: Final = 2
 NO_SESSION: Final = 0
+NO_REPLICA: Final = -1
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 
@@ -42,7 +47,7 @@ class Part:
     """One partition of the request and the result of its read. `exists` says whether the committed metadata has the
     partition."""
 
-    __slots__ = ("asked", "error", "exists", "partition", "read", "topic")
+    __slots__ = ("asked", "end_offset", "error", "exists", "partition", "preferred", "read", "topic")
 
     def __init__(
         self, topic: AskedTopic, asked: Asked, partition: PartitionHandle | None, error: ErrorCode, *, exists: bool
@@ -51,6 +56,8 @@ class Part:
         self.partition, self.error = partition, error
         self.exists = exists
         self.read: ReadBytes | None = None
+        self.end_offset = 0  # of the log, just before the read
+        self.preferred = NO_REPLICA  # the replica that the client should read from instead of this one
 
     @property
     def fails(self) -> bool:
@@ -62,7 +69,36 @@ class Part:
         """Whether the partition ends the wait. One that does not exist must not: otherwise a consumer of several
         topics, one of them deleted, would fetch without a pause. A read of an older segment does: it never includes
         bytes of the next segment, however long it waits (DelayedFetch, case F)."""
-        return self.exists and (self.fails or (self.read is not None and self.read.in_older_segment))
+        moved_on = self.preferred != NO_REPLICA or (self.read is not None and self.read.in_older_segment)
+        return self.exists and (self.fails or moved_on)
+
+
+class Asker:
+    """The sender of a Fetch: a client, or the follower with a broker id."""
+
+    __slots__ = ("any_replica", "broker_epoch", "broker_id", "has_read", "isolation")
+
+    def __init__(self, call: RequestContext, request: FetchRequest) -> None:
+        self.broker_id = max(request.replica_id, request.replica_state.replica_id)
+        self.broker_epoch = request.replica_state.replica_epoch
+        self.any_replica = not self.is_follower and call.api_version >= ANY_REPLICA_SINCE
+        self.isolation = READ_LOG_END if self.is_follower else request.isolation_level
+        self.has_read = False
+
+    @property
+    def is_follower(self) -> bool:
+        return self.broker_id >= 0
+
+    @property
+    def committed(self) -> bool:
+        return self.isolation == READ_COMMITTED
+
+    def read(self, partition: PartitionHandle, asked: Asked, max_bytes: int, *, min_one: bool) -> ReadBytes:
+        follower = (self.broker_id, self.broker_epoch, asked.log_start_offset) if self.is_follower else None
+        return partition.read(
+            asked.fetch_offset, max_bytes, self.isolation, min_one, asked.current_leader_epoch,
+            asked.last_fetched_epoch, self.any_replica, follower, not self.has_read,
+        )  # fmt: skip
 
 
 async def handle(broker: BrokerContext, call: RequestContext, request: FetchRequest) -> FetchResponse:
@@ -71,18 +107,21 @@ async def handle(broker: BrokerContext, call: RequestContext, request: FetchRequ
     if request.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH):
         return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
     parts = await finish(_parts(broker, call, request))
+    asker = Asker(call, request)
+    if request.rack_id and asker.any_replica and selects_by_rack(broker.config):
+        await finish(_select_replicas(broker, request.rack_id, parts))
     least_bytes = min(request.min_bytes, _most_bytes(broker, request))
     some_exist = any(each.exists for each in parts)
     loop = asyncio.get_running_loop()
     deadline_ms = broker.waits.now_ms() + max(request.max_wait_ms, 0)
     while True:
-        size_bytes, at_once = await loop.run_in_executor(broker.blocking, _read, broker, request, parts)
+        size_bytes, at_once = await loop.run_in_executor(broker.blocking, _read, broker, request, asker, parts)
         left_ms = deadline_ms - broker.waits.now_ms()
         if left_ms <= 0 or not some_exist or at_once or size_bytes >= least_bytes:
             break
-        if not await broker.waits.any(_waits(request, parts), left_ms):
+        if not await broker.waits.any(_waits(asker, parts), left_ms):
             deadline_ms = broker.waits.now_ms()  # one last look, because the time is over
-    return await finish(_answer(broker, call, parts, request.isolation_level == READ_COMMITTED))
+    return await finish(_answer(broker, call, parts, asker.committed))
 
 
 def _most_bytes(broker: BrokerContext, request: FetchRequest) -> int:
@@ -92,7 +131,6 @@ def _most_bytes(broker: BrokerContext, request: FetchRequest) -> int:
 
 def _parts(broker: BrokerContext, call: RequestContext, request: FetchRequest) -> Work[list[Part]]:
     by_id = call.api_version >= TOPIC_IDS_SINCE
-    from_follower = max(request.replica_id, request.replica_state.replica_id) >= 0
     image, parts = broker.image, []
     named: dict[PartitionHandle, Part] = {}
     for topic in request.topics:
@@ -110,9 +148,6 @@ def _parts(broker: BrokerContext, call: RequestContext, request: FetchRequest) -
             elif partition is None:
                 unknown_id = by_id and known is None
                 error = ErrorCode.UNKNOWN_TOPIC_ID if unknown_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            elif from_follower:
-                # No partition here has another replica, so the sender cannot be a follower of this one.
-                error = ErrorCode.NOT_LEADER_OR_FOLLOWER
             # If a partition is named twice, its first place and its last values count, as in Kafka's linked map.
             if partition is not None and partition in named:
                 named[partition].asked = asked
@@ -124,40 +159,53 @@ def _parts(broker: BrokerContext, call: RequestContext, request: FetchRequest) -
     return parts
 
 
-def _read(broker: BrokerContext, request: FetchRequest, parts: list[Part]) -> tuple[int, bool]:
+def _select_replicas(broker: BrokerContext, rack: str, parts: list[Part]) -> Work[None]:
+    """Sends a client to a follower in its rack, unless this broker is in it (RackAwareReplicaSelector)."""
+    brokers = broker.image.brokers
+    near = {broker_id for broker_id, each in brokers.items() if each.rack == rack and not each.fenced}
+    if broker.node_id in near:
+        return
+    for part in parts:
+        yield
+        if part.partition is not None:
+            readable = part.partition.readable_replicas(part.asked.fetch_offset)
+            part.preferred = next((each for each in readable if each in near), NO_REPLICA)
+
+
+def _read(broker: BrokerContext, request: FetchRequest, asker: Asker, parts: list[Part]) -> tuple[int, bool]:
     """Reads at least one batch, and more as long as it fits. Returns the sum of bytes, and whether a partition makes
     the answer due at once. Runs on a thread that may wait for the disk."""
     room, total = _most_bytes(broker, request), 0
     for part in parts:
         if part.partition is None or (part.error != ErrorCode.NONE and part.read is None):
             continue
-        asked = part.asked
-        max_bytes = max(min(asked.partition_max_bytes, room), 0)
+        max_bytes = max(min(part.asked.partition_max_bytes, room), 0)
         try:
-            part.read = part.partition.read(
-                asked.fetch_offset,
-                max_bytes,
-                request.isolation_level,
-                total == 0,
-                asked.current_leader_epoch,
-                asked.last_fetched_epoch,
-            )
+            part.end_offset = part.partition.end_offset
+            part.read = asker.read(part.partition, part.asked, max_bytes, min_one=total == 0)
+            if part.preferred != NO_REPLICA:
+                part.read = part.read._replace(records=b"", aborted=[], diverging_end_offset=-1)
             part.error = ErrorCode(part.read.error)
         except OSError:
             part.read, part.error = None, ErrorCode.KAFKA_STORAGE_ERROR
         if part.read is not None and not part.fails:
             room -= len(part.read.records)
             total += len(part.read.records)
+    asker.has_read = True
     return total, any(each.answers_at_once for each in parts)
 
 
-def _waits(request: FetchRequest, parts: list[Part]) -> Iterator[tuple[PartitionHandle, int, int]]:
-    committed = request.isolation_level == READ_COMMITTED
+def _waits(asker: Asker, parts: list[Part]) -> Iterator[tuple[PartitionHandle, int, int]]:
     for part in parts:
-        if part.partition is not None and part.read is not None:
-            bound = part.read.last_stable_offset if committed else part.read.high_watermark
-            kind = watch.COMMITTED if committed else watch.FETCH
-            yield part.partition, kind, max(part.asked.fetch_offset, bound)
+        if part.partition is None or part.read is None:
+            continue
+        if asker.is_follower:
+            kind, bound = watch.FOLLOWER, part.end_offset
+        elif asker.committed:
+            kind, bound = watch.COMMITTED, part.read.last_stable_offset
+        else:
+            kind, bound = watch.FETCH, part.read.high_watermark
+        yield part.partition, kind, max(part.asked.fetch_offset, bound)
 
 
 def _answer(broker: BrokerContext, call: RequestContext, parts: list[Part], committed: bool) -> Work[FetchResponse]:
@@ -197,6 +245,7 @@ def _partition(part: Part, committed: bool) -> Partition:
     answer.high_watermark = read.high_watermark
     answer.last_stable_offset = read.last_stable_offset
     answer.log_start_offset = read.log_start_offset
+    answer.preferred_read_replica = part.preferred
     if read.diverging_end_offset >= 0:
         answer.diverging_epoch.epoch = read.diverging_epoch
         answer.diverging_epoch.end_offset = read.diverging_end_offset

@@ -11,6 +11,7 @@ from array import array
 from collections.abc import Callable, Iterator
 from functools import cache
 from itertools import groupby
+from operator import sub
 from typing import Any, Final
 
 from kafkacore._fast.record.batch import Batch, RecordRows
@@ -185,7 +186,10 @@ def _records_of(batch: Batch) -> list[Record]:
     data = bytes(view)  # a slice of bytes costs a third of a slice of a view
     if len(starts) == 1 and data[starts[0] : starts[0] + len(_PARTITION)] != _PARTITION:
         return [decode_record(data[starts[0] : ends[0]])]  # as most batches of a quiet cluster's log
-    frames = [data[start : min(end, start + _FRAME_BYTES)] for start, end in zip(starts, ends, strict=True)]
+    if min(map(sub, ends, starts), default=0) >= _FRAME_BYTES:
+        frames = [data[start : start + _FRAME_BYTES] for start in starts]
+    else:
+        frames = [data[start : min(end, start + _FRAME_BYTES)] for start, end in zip(starts, ends, strict=True)]
     usual = next((frame for frame in frames if _is_short(frame, _PARTITION)), None)
     columns, row = PartitionRecords(), 0
     if usual is not None:
@@ -215,6 +219,9 @@ def _is_short(frame: bytes, kind: bytes) -> bool:
 
 def _partition_runs(columns: PartitionRecords, row: int, end: int) -> Iterator[PartitionRun]:
     ids = bytes(columns.topic_ids[16 * row : 16 * end])
+    if ids == ids[:16] * (end - row):  # as between two topics of a snapshot
+        yield PartitionRun(Uuid(ids[:16]), columns, row, end - row)
+        return
     for topic_id, alike in groupby([ids[at : at + 16] for at in range(0, len(ids), 16)]):
         count = len(list(alike))
         yield PartitionRun(Uuid(topic_id), columns, row, count)

@@ -5,6 +5,7 @@
   no time. "follow" is what another node needs to read those batches and to replay them.
 - snapshot: a snapshot of topics of ten partitions, RF 3, is read and becomes an image. The memory is that of the image
   alone, by the growth of the process.
+- failover: see `failover.py`.
 
 Milliseconds of wall time, and of CPU in a second column: a machine with other work shows in the difference.
 """
@@ -16,6 +17,8 @@ import random
 import resource
 import statistics
 import time
+
+from benchmarks.controller.failover import failover
 
 from kafkacore._fast.record.batch import Batches
 from kafkacore.config import BrokerConfig
@@ -207,7 +210,7 @@ def rss_mib():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--rows", nargs="+", choices=("zone", "snapshot"), default=["zone", "snapshot"])
+    parser.add_argument("--rows", nargs="+", choices=("zone", "snapshot", "failover"), default=["zone", "snapshot"])
     parser.add_argument("--counts", nargs="+", type=int, default=list(COUNTS))
     parser.add_argument("--rounds", type=int, default=5)
     arguments = parser.parse_args()
@@ -216,6 +219,8 @@ def main():
         zone([count for count in arguments.counts if count <= 100_000], arguments.rounds)
     if "snapshot" in arguments.rows:
         snapshot(arguments.counts, arguments.rounds)
+    if "failover" in arguments.rows:
+        failover(arguments.counts, arguments.rounds)
 
 
 if __name__ == "__main__":

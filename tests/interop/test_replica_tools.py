@@ -1,5 +1,7 @@
-"""`kafkacore reassign-partitions`, `leader-election` and `replica-verification` beside Apache Kafka's tools, on a
-cluster of one controller of ours and two brokers of Apache Kafka."""
+"""`kafkacore reassign-partitions`, `leader-election` and `replica-verification` beside Apache Kafka's tools.
+
+The cluster has one controller of ours and two brokers of Apache Kafka.
+"""
 
 import json
 import re
@@ -13,6 +15,9 @@ from replicated import ReplicatedCluster, Writes
 
 pytestmark = pytest.mark.timeout(180)
 RELEASE = "apache-4.3"
+VERIFY_LATER = (
+    "Warning: You must run --verify periodically, until the reassignment completes, to ensure the throttle is removed."
+)
 
 
 @pytest.fixture(scope="module")
@@ -87,10 +92,7 @@ def test_reassignment_is_executed_and_verified_alike(cluster, run, topic, tmp_pa
             assignment(topic, [101], [102]),
             "",
             "Save this to use as the --reassignment-json-file option during rollback",
-            (
-                "Warning: You must run --verify periodically, until the reassignment completes, to ensure the throttle "
-                "is removed."
-            ),
+            VERIFY_LATER,
             "The inter-broker throttle limit was set to 1000000 B/s",
             f"Successfully started partition reassignments for {topic}-0,{topic}-1",
         ],

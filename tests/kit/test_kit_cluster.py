@@ -59,7 +59,7 @@ def test_another_controller_takes_over_when_the_active_one_is_killed(
 def test_majority_elects_when_the_active_controller_is_cut_off(new: Callable[..., Cluster]) -> None:
     cluster = new(controllers=3, brokers=1)
     first = cluster.controller.active
-    cluster.partition([first.node_id], [node.node_id for node in cluster if node is not first])
+    cluster.cut([first.node_id], [node.node_id for node in cluster if node is not first])
     second = cluster.wait_until(
         lambda: (now := cluster.controller.current) is not first and now, "another active controller"
     )

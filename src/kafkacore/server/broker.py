@@ -51,6 +51,7 @@ from kafkacore.server.producer_ids import ProducerIdBlock, ProducerIds
 from kafkacore.server.refused_metadata import check_served
 from kafkacore.server.registrar import Membership, Registrar
 from kafkacore.server.replica_selector import selects_by_rack
+from kafkacore.server.uncoordinated import Uncoordinated
 from kafkacore.server.unenforced_quotas import UnenforcedQuotas
 from kafkacore.server.values_in_effect import values_in_effect
 from kafkacore.storage.cleaner import LogCleaner, cleaner_settings
@@ -137,6 +138,7 @@ class BrokerServer:
         self.context.loggers_changed = self._set_gate
         self.context.values_in_effect = values_in_effect(self.plane)
         self._unenforced_quotas = UnenforcedQuotas()
+        self._uncoordinated = Uncoordinated(self.node_id)
         self.bound = self.plane.open()
         lifecycle = self._make_lifecycle(cluster_id, directory_ids, previous_epoch)
         registrar = Registrar(lifecycle, channel.live, lambda: publisher.applied_offset)
@@ -361,6 +363,7 @@ class BrokerServer:
         except MetadataError as error:
             self._on_fault(error)
         self._parts.apply(image, delta)
+        self._uncoordinated.apply(image)
         if self.context.groups_made is not None or image.topic(OFFSETS_TOPIC) is not None:
             self.context.groups.apply(image, delta)
         if delta is None or delta.configs or delta.features:

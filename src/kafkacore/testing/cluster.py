@@ -229,9 +229,13 @@ class Cluster:
 
     # --- faults ---
 
-    def cut(self, source: int, target: int) -> None:
-        """Cuts one direction of the link between two nodes: messages wait, in silence, until `heal`."""
-        self._backend.cut(self[source].node_id, self[target].node_id)
+    def cut(self, source: int | Iterable[int], target: int | Iterable[int]) -> None:
+        """Cuts the link between two nodes in one direction, or the links between two groups of nodes in both:
+        `cut([1], [2, 3])`. Messages wait, in silence, until `heal`."""
+        if isinstance(source, int) and isinstance(target, int):
+            self._backend.cut(self[source].node_id, self[target].node_id)
+        else:
+            self.partition(*([each] if isinstance(each, int) else each for each in (source, target)))
 
     def partition(self, *groups: Iterable[int]) -> None:
         """Cuts every link between nodes of different groups, in both directions. Clients reach every node."""

@@ -1,4 +1,4 @@
-"""`kafkacore reassign-partitions`: moves partitions between brokers, as kafka-reassign-partitions.sh (KIP-455, 73)."""
+"""`kafkacore reassign-partitions`: moves partitions between brokers, as kafka-reassign-partitions.sh (KIP-455)."""
 
 from __future__ import annotations
 

@@ -1,0 +1,43 @@
+"""Partitions whose coordinator this node does not have: of `__transaction_state` and `__share_group_state`. When this
+broker becomes their leader, their transactions and share groups stand still, so its log says so."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from kafkacore.metadata.image import MetadataImage
+from kafkacore.storage.names import SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
+
+LOG: Final = logging.getLogger("kafkacore.server")
+_PEOPLE: Final = {TRANSACTIONS_TOPIC: "transactional ids", SHARE_STATE_TOPIC: "share groups"}
+
+
+class Uncoordinated:
+    """Belongs to the broker's loop. `led` are the partitions that this broker leads, `elections` counts how often it
+    became the leader of one."""
+
+    def __init__(self, node_id: int) -> None:
+        self._node_id = node_id
+        self.led: frozenset[tuple[str, int]] = frozenset()
+        self.elections = 0
+
+    def apply(self, image: MetadataImage) -> None:
+        """Names the partitions that this broker leads since this root."""
+        led: set[tuple[str, int]] = set()
+        for name in _PEOPLE:
+            topic = image.topic(name)
+            if topic is not None:
+                rows = enumerate(topic.partition_rows)
+                led.update((name, i) for i, row in rows if row >= 0 and image.partition_at(row).leader == self._node_id)
+        new = sorted(led - self.led)
+        self.led = frozenset(led)
+        self.elections += len(new)
+        for name, people in _PEOPLE.items():
+            indexes = [index for topic, index in new if topic == name]
+            if indexes:
+                LOG.error(
+                    "this broker leads partitions %s of %s, but it cannot coordinate: their %s get a final error; move "
+                    "the partitions to brokers of Apache Kafka",
+                    ", ".join(map(str, indexes)), name, people,
+                )  # fmt: skip

@@ -132,12 +132,13 @@ class RemoteFetcher:
                 served = self._address
             asked = await self._ask(served)
             if asked is None:
+                if not self.native.partitions:
+                    await self._leave()
                 await self._sleep(due_ms)
 
     async def _ask(self, address: Address | None) -> bool | None:
         """Sends the next request and takes its answer. None: there is none now."""
         if address is None or not self.native.partitions:
-            await self._leave()
             return None
         if self._peer is None:
             self._peer = self._connect(address)

@@ -33,6 +33,11 @@ PHRASES = re.compile(
     r"|\b[Tt]he same of\b"
     r"|\b(?:is|are) called so\b"
     r"|\bthat there can be\b"
+    r"|\bmemory is out\b"
+    r"|\bany more\b(?=\s*(?:[.,;:)]|\Z))"
+    r"|\bat (?:most|least) so (?:many|much|long|often)\b"
+    r"|\b(?:for|in|once there are) so (?:many|much|long|often)\b(?=\s*(?:[.,;:)]|\Z))"
+    r"|\ball the same\b(?=\s*(?:[.,;:)]|\Z))"
 )
 QUOTED_CODE = re.compile(r"(`+)[^`]*?\1")
 

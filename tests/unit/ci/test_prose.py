@@ -39,6 +39,11 @@ def check(root, name, text):
         "The same of a control record.",
         "No listener is called so.",
         "The line has no epoch that there can be.",
+        "NULL when memory is out.",
+        "Nothing points into it any more.",
+        "It waits at most so long.",
+        "A frame may be idle for so long.",
+        "The group exists all the same.",
     ],
 )
 def test_each_pattern_is_found_at_the_begin_and_behind_another_sentence(tmp_path, sentence):
@@ -57,6 +62,9 @@ def test_each_pattern_is_found_at_the_begin_and_behind_another_sentence(tmp_path
         "There is not enough memory for it.",
         "The client asks what is left of the log.",
         "The text `What is told` is code.",
+        "The rule applies many more times than any more recent one.",
+        "It waits for so long that the client gives up.",
+        "All the same bytes come back.",
     ],
 )
 def test_plain_sentences_and_questions_pass(tmp_path, sentence):

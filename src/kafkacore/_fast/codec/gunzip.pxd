@@ -84,7 +84,7 @@ cdef inline const uint8_t *after_trailer(
 
 
 cdef inline bint gunzip_init(Gunzip *gunzip) noexcept nogil:
-    """Once, on zeros; `zlib.inflate_end` frees. False without memory."""
+    """Call it once, on a zeroed struct; `zlib.inflate_end` frees it. False when memory runs out."""
     return zlib.inflate_init(&gunzip.stream, RAW_WINDOW_BITS) == Z_OK
 
 

@@ -155,7 +155,7 @@ ctypedef struct Fetcher:
 
 # --- states; the owner's thread ---
 cdef Followed *fetcher_find(const Fetcher *f, const uint8_t *topic_id, int32_t index) noexcept nogil
-# A new one, in FOLLOW_FAILED; NULL when memory is out. It has a count of `p`.
+# A new one, in FOLLOW_FAILED; NULL when memory runs out. It has a count of `p`.
 cdef Followed *fetcher_add(Fetcher *f, Partition *p) noexcept nogil
 cdef void fetcher_forget(Followed *each) noexcept nogil     # takes it out of all lists and releases its count
 cdef void fetcher_release(Fetcher *f) noexcept nogil

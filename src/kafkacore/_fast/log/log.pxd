@@ -133,7 +133,7 @@ ctypedef struct Log:
     Job ahead_job                        # reserves disk blocks for a log that grows fast
     bint ahead_job_queued
 
-cdef LogConfig *config_new() noexcept nogil  # Kafka's defaults; NULL: no memory
+cdef LogConfig *config_new() noexcept nogil  # LogSettings sets the fields; NULL: no memory
 cdef void config_hold(LogConfig *config) noexcept nogil
 cdef void config_release(LogConfig *config) noexcept nogil
 

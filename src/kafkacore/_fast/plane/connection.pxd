@@ -18,13 +18,13 @@ from kafkacore._fast.base.sync cimport Mutex
 from kafkacore._fast.wait.timer cimport Timer, Wheel
 
 cdef enum:
-    # The most bytes of one read of small frames. A stalled connection keeps at most so many bytes that are not cut into
-    # frames yet; the budget does not count them.
+    # The most bytes of one read of small frames, and the most uncut bytes that a stalled connection keeps, which the
+    # budget does not count.
     SCRATCH_BYTES = 16384
     # After a frame of this size the connection reads the next prefix by itself, and then the body straight to its
     # place.
     BIG_FRAME_BYTES = 8192
-    SPARE_REQUESTS = 256      # a reactor keeps at most so many of them for reuse
+    SPARE_REQUESTS = 256      # the most of them that a reactor keeps for reuse
 
 # Why a connection is not read or served.
 cdef enum:

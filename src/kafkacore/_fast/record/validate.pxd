@@ -26,7 +26,7 @@ cdef enum AppendOrigin:
     ORIGIN_BUMPED_MARKER = 4     # a coordinator of transaction.version 2: its marker carries a new epoch (KIP-1228)
 
 cdef enum:
-    MAX_RECORD_ERRORS = 16       # the response names at most so many records
+    MAX_RECORD_ERRORS = 16       # the most records that the response names
     TARGET_PRODUCER = -1         # compression.type=producer: keep the producer's codec
 
 ctypedef struct ValidateRules:   # of one partition; the same for many batches

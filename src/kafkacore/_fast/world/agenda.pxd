@@ -29,7 +29,7 @@ ctypedef struct Agenda:
     int64_t now_ns
     int64_t turns         # how often a task ran
     uint64_t random       # the state of the seed's numbers
-    int64_t most_start_ns  # a task waits at most so long for its first turn
+    int64_t most_start_ns  # the longest wait of a task for its first turn
     Task *oldest          # in the order in which they were started or paused
     Task *newest
     int32_t count

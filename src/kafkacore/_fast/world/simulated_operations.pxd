@@ -22,7 +22,7 @@ ctypedef struct Handle:
 
 ctypedef struct Fault:
     int error             # 0: none
-    int64_t after         # so many operations of this kind still succeed
+    int64_t after         # number of operations of this kind that still succeed
     uint64_t below        # ... and then each fails whose random number is below this
 
 ctypedef struct Pace:

@@ -4,6 +4,7 @@ of each, preferred elections and reassignments, under load from an idempotent pr
 import pytest
 
 from brokers import APACHE
+from quorums import OURS
 from replicated import ReplicatedCluster, Writes
 
 pytestmark = pytest.mark.timeout(180)
@@ -49,6 +50,19 @@ def test_brokers_of_apache_kafka_replicate_when_our_controllers_decide(replicate
         writes.wait_progress()
         kill_and_restart(cluster, writes, "t", 102)
         cluster.move({each: [103, 101] for each in which})
+        cluster.prefer(which)
+        writes.wait_progress()
+    cluster.assert_whole(writes)
+
+
+@pytest.mark.parametrize("release", APACHE)
+def test_brokers_of_both_kinds_follow_each_other_when_each_is_killed(replicated, release):
+    cluster = replicated(release, controllers={1: OURS}, brokers={101: OURS, 102: release})
+    which = [("t", partition) for partition in range(PARTITIONS)]
+    cluster.create("t", [[101, 102]] * PARTITIONS)
+    with Writes(cluster, which) as writes:
+        kill_and_restart(cluster, writes, "t", 101)
+        kill_and_restart(cluster, writes, "t", 102)
         cluster.prefer(which)
         writes.wait_progress()
     cluster.assert_whole(writes)

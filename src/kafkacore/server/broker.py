@@ -135,6 +135,8 @@ class BrokerServer:
         self.dispatcher = Dispatcher("broker", self.context, BROKER)
         self.context.api_ranges = self.dispatcher.api_ranges()
         self.plane = self._make_plane(runtime)
+        # A follower may ask before this broker has any partition.
+        publish_table(self.plane.native, self._table)
         self.context.loggers_changed = self._set_gate
         self.context.values_in_effect = values_in_effect(self.plane)
         self._unenforced_quotas = UnenforcedQuotas()

@@ -292,18 +292,19 @@ cdef Partition *partition_of(const Topic *topic, int32_t index) noexcept nogil:
 
 
 cdef Partition *table_find_id(const PartitionTable *table, const uint8_t *topic_id, int32_t index) noexcept nogil:
-    return partition_of(table_topic_by_id(table, topic_id), index)
+    # A broker that has just started has no table yet, and followers fetch from it already.
+    return partition_of(table_topic_by_id(table, topic_id), index) if table != NULL else NULL
 
 
 cdef Partition *table_find_name(const PartitionTable *table, const uint8_t *topic, int32_t size,
                                 int32_t index) noexcept nogil:
-    if size < 0:
+    if size < 0 or table == NULL:
         return NULL
     return partition_of(table_topic_by_name(table, topic, size), index)
 
 
 cdef bint table_knows_id(const PartitionTable *table, const uint8_t *topic_id) noexcept nogil:
-    return table_topic_by_id(table, topic_id) != NULL
+    return table != NULL and table_topic_by_id(table, topic_id) != NULL
 
 
 # --- Python ---

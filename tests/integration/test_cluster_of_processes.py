@@ -1,12 +1,22 @@
 """Three controllers and three brokers as processes, through SIGKILL, SIGSTOP, rolling restarts and cut links, while a
-client creates topics and writes records. Nothing acknowledged is lost, and the metadata logs agree."""
+client creates topics and writes records. Nothing acknowledged is lost, and the metadata logs agree. Replicas hold the
+same records after their leaders are killed, stopped and restarted."""
+
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from asking import ask
+from kafkacore._fast.record.batch import RecordBatchBuilder
+from kafkacore.protocol.errors import ErrorCode
+from kafkacore.protocol.messages import ProduceRequest
 from namespaces import Namespaces
 from process_cluster import Load, ProcessCluster
+from replicated import ReplicatedCluster, Writes
 
 pytestmark = pytest.mark.timeout(300)
+PARTITIONS = 6
+STOPPED = 1  # the leader of this partition is not the broker that the cluster asks first
 
 
 @pytest.fixture
@@ -25,6 +35,15 @@ def network():
         yield network
     finally:
         network.close()
+
+
+@pytest.fixture
+def replicated(tmp_path):
+    cluster = ReplicatedCluster(tmp_path)
+    try:
+        yield cluster.start()
+    finally:
+        cluster.close()
 
 
 def assert_whole(cluster, load):
@@ -108,3 +127,68 @@ def test_majority_goes_on_when_links_of_the_active_controller_are_cut(network, t
         assert_whole(cluster, load)
     finally:
         cluster.close()
+
+
+def test_replicas_agree_and_lose_nothing_when_leaders_are_killed_stopped_and_restarted(replicated):
+    ids = list(replicated.brokers)
+    turns = [ids[first:] + ids[:first] for first in range(len(ids))]
+    replicated.create("t", [turns[i % len(turns)] for i in range(PARTITIONS)], min_insync_replicas="2")
+    which = [("t", partition) for partition in range(PARTITIONS)]
+    with Writes(replicated, which[::2]) as some, Writes(replicated, which[1::2]) as others:
+        loads = some, others
+        kill_leader(replicated, loads)
+        stop_leader_past_its_session(replicated, loads)
+        for member in replicated.brokers.values():
+            assert member.stop() == 0
+            wait_taken_over(replicated, loads, member.node_id)
+            member.start()
+            wait_back(replicated, loads)
+    for load in loads:
+        replicated.assert_whole(load)
+
+
+def kill_leader(cluster, loads):
+    victim = cluster.state("t").leader
+    cluster.brokers[victim].kill()
+    wait_taken_over(cluster, loads, victim)
+    cluster.brokers[victim].start()
+    wait_back(cluster, loads)
+
+
+def stop_leader_past_its_session(cluster, loads):
+    """A leader that was stopped wakes up, believes that it still leads, and reads a record first of all. It must not
+    acknowledge that record, and nobody may ever read it."""
+    cluster.prefer([("t", partition) for partition in range(PARTITIONS)])
+    victim = cluster.state("t", STOPPED).leader
+    cluster.brokers[victim].pause()
+    with ThreadPoolExecutor() as threads:
+        answer = threads.submit(append, cluster.addresses[victim], b"late")
+        wait_taken_over(cluster, loads, victim)
+        assert not answer.done()
+        cluster.brokers[victim].resume()
+        assert answer.result() is not ErrorCode.NONE
+    wait_back(cluster, loads)
+
+
+def append(address, value):
+    """Sends one Produce with acks=all to the partition STOPPED; returns its error."""
+    builder = RecordBatchBuilder()
+    builder.append(1, None, value)
+    data = ProduceRequest.PartitionProduceData(index=STOPPED, records=bytes(builder.build()))
+    topics = [ProduceRequest.TopicProduceData(name="t", partition_data=[data])]
+    answer = ask(address, ProduceRequest(acks=-1, timeout_ms=2000, topic_data=topics), 9)
+    return ErrorCode(answer.responses[0].partition_responses[0].error_code)
+
+
+def wait_taken_over(cluster, loads, gone):
+    """Every partition has another leader than `gone`, and takes records."""
+    for partition in range(PARTITIONS):
+        cluster.wait_leader("t", partition, *(set(cluster.brokers) - {gone}))
+    for load in loads:
+        load.wait_progress()
+
+
+def wait_back(cluster, loads):
+    cluster.wait_in_sync("t", count=PARTITIONS)
+    for load in loads:
+        load.wait_progress()

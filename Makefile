@@ -3,7 +3,7 @@
 
 PYTHON := .venv/bin/python
 
-demo: ## a node, real clients, a kill -9, nothing lost
+demo: ## a node, a cluster, real clients, kill -9, nothing lost
 	@ci/build.sh test
 	@.venv/bin/kafkacore demo
 

@@ -1,13 +1,12 @@
-"""`kafkacore demo`: the main job on real input, with real clients, and a SIGKILL in the middle of it."""
+"""`kafkacore demo`: the main job on real input, with real clients and a SIGKILL in the middle of it; then a cluster
+that loses a leader and all its controllers."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
 import itertools
-import os
 import shutil
-import signal
 import statistics
 import subprocess
 import sys
@@ -15,15 +14,32 @@ import sysconfig
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import orjson
 
-DESCRIPTION: Final = "Feeds a node with a real text by real clients, kills it in mid-produce, and shows what survived."
+from kafkacore.tools.demo_cluster import show_cluster
+from kafkacore.tools.demo_parts import (
+    PATIENCE_S,
+    DemoFailedError,
+    DemoNode,
+    Writer,
+    check_same,
+    create_topic,
+    heading,
+    read,
+    report,
+    say,
+    wait_for,
+)
+
+DESCRIPTION: Final = (
+    "Feeds a node with a real text by real clients, kills it in mid-produce, and shows what survived. "
+    "Then kills a leader and all controllers of a cluster."
+)
 PARTITIONS: Final = 3
-PATIENCE_S: Final = 30.0
 LATENCY_SAMPLES: Final = 1000
 AIOKAFKA_SHARE: Final = 10
 GROUP_SHARE: Final = 10
@@ -32,13 +48,9 @@ SESSION_MS: Final = 2_000
 NEEDS_CLIENTS: Final = "the demo needs confluent-kafka and aiokafka: pip install 'kafkacore[test]'"
 
 
-class DemoFailedError(Exception):
-    """The demo did not see what it promised. The message says what was lost or did not answer."""
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--records", type=int, default=300_000, metavar="N", help="lines of text (default %(default)s)")
-    parser.add_argument("--keep", action="store_true", help="keep the node's directory, to look at its files")
+    parser.add_argument("--keep", action="store_true", help="keep the directories of the nodes, to look at their files")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -50,23 +62,27 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"kafkacore: {NEEDS_CLIENTS}", file=sys.stderr)
         return 1
     directory = Path(tempfile.mkdtemp(prefix="kafkacore-demo-"))
-    node = DemoNode(directory / "node")
+    node = DemoNode(directory / "node", {"group.min.session.timeout.ms": str(SESSION_MS)})
+    text = read_text(max(arguments.records, PARTITIONS))
     try:
-        tell(node, read_text(max(arguments.records, PARTITIONS)))
+        tell(node, text)
+        node.stop()
+        show_cluster(directory / "cluster", text)
+        say_where_to_go()
     except DemoFailedError as error:
         print(f"\nkafkacore: {error}", file=sys.stderr)
         return 1
     finally:
         node.stop()
         if arguments.keep:
-            say(f"The node's files are in {node.directory}")
+            say(f"The files of the nodes are in {directory}")
         else:
             shutil.rmtree(directory)
     return 0
 
 
 def tell(node: DemoNode, text: list[bytes]) -> None:
-    """Runs the demo, one chapter a function."""
+    """The first act: one node, one chapter a function."""
     size_mb = sum(map(len, text)) / 1e6
     say(f"{len(text):,} lines of Python's standard library, {size_mb:.1f} MB, through real clients.")
     took_s = node.start()
@@ -77,7 +93,6 @@ def tell(node: DemoNode, text: list[bytes]) -> None:
     latency(node.bootstrap)
     share_and_take_over(node.bootstrap, text[: len(text) // GROUP_SHARE or 1])
     kill_and_recover(node, text)
-    say_where_to_go()
 
 
 def say_where_to_go() -> None:
@@ -94,49 +109,6 @@ def say_where_to_go() -> None:
     width = max(map(len, steps)) + 3
     for step, what in steps.items():
         say(f"{step:<{width}}{what}")
-
-
-class DemoNode:
-    """`kafkacore dev` as a child process that ends with this one. It keeps its port and directory over restarts."""
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self.process: subprocess.Popen[bytes] | None = None
-        self.bootstrap = ""
-        self.pid = 0
-
-    def start(self) -> float:
-        """Starts the node, again on the same port after a first start. Returns the seconds until it was ready."""
-        began = time.perf_counter()
-        command = [sys.executable, "-m", "kafkacore.tools.main", "dev", "--json", "--with-parent"]
-        command += ["--dir", str(self.directory), "--override", f"group.min.session.timeout.ms={SESSION_MS}"]
-        if self.bootstrap:
-            command += ["--port", self.bootstrap.rsplit(":", 1)[1]]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE)
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        if not line:
-            raise DemoFailedError("the node did not start; its output is above")
-        ready = orjson.loads(line)
-        self.bootstrap, self.pid = ready["bootstrap"], ready["pid"]
-        return time.perf_counter() - began
-
-    def kill(self) -> None:
-        """Sends SIGKILL: the process gets no chance to write anything."""
-        assert self.process is not None
-        os.kill(self.pid, signal.SIGKILL)
-        self.process.wait(PATIENCE_S)
-        self._close()
-
-    def stop(self) -> None:
-        if self.process is not None and self.process.poll() is None:
-            self.process.terminate()
-            self.process.wait(PATIENCE_S)
-        self._close()
-
-    def _close(self) -> None:
-        if self.process is not None and self.process.stdout is not None:
-            self.process.stdout.close()
 
 
 def read_text(count: int) -> list[bytes]:
@@ -311,15 +283,6 @@ while True:
 """
 
 
-def wait_for(reached: Callable[[], bool], what: str) -> None:
-    """Waits until the members report it."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not reached():
-        if time.monotonic() > deadline:
-            raise DemoFailedError(f"{what}: this did not happen within {PATIENCE_S:.0f} s")
-        time.sleep(0.01)
-
-
 def kill_and_recover(node: DemoNode, text: list[bytes]) -> None:
     """Kills the node at a third of the text, starts it on the same directory, and counts the records."""
     heading("SIGKILL in mid-produce")
@@ -339,94 +302,3 @@ def kill_and_recover(node: DemoNode, text: list[bytes]) -> None:
         raise DemoFailedError(f"{len(lost):,} acknowledged records were lost, the first is line {lost[0]:,}")
     check_same(found, text)
     say(f"all {len(writer.acknowledged):,} acknowledged records are there, each once and in order: nothing was lost")
-
-
-class Writer:
-    """A librdkafka producer that spreads lines over partitions in turn and remembers the acknowledged ones."""
-
-    def __init__(self, bootstrap: str, topic: str, partitions: int, properties: dict[str, object]) -> None:
-        from confluent_kafka import Producer
-
-        self.topic, self.partitions = topic, partitions
-        self.acknowledged: dict[int, int] = {}
-        self._next = 0
-        settings: dict[str, object] = {"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 5}
-        settings |= {"queue.buffering.max.messages": 100_000, "reconnect.backoff.max.ms": 100, "log_level": 0}
-        self._producer = Producer(settings | properties)
-
-    def write(self, lines: list[bytes], *, flush: bool = True) -> None:
-        """Sends lines, and waits only while librdkafka's queue is full; with `flush`, until all are acknowledged."""
-        for line in lines:
-            partition = self._next % self.partitions
-            while not self._accepted(line, partition, self._next):
-                self._producer.poll(0.1)
-            self._next += 1
-            if self._next % 1000 == 0:
-                self._producer.poll(0)
-        if flush and self._producer.flush(PATIENCE_S):
-            raise DemoFailedError(f"{len(self._producer):,} records were not acknowledged within {PATIENCE_S:.0f} s")
-
-    def wait_for(self, count: int) -> None:
-        """Waits until `count` records are acknowledged."""
-        deadline = time.monotonic() + PATIENCE_S
-        while len(self.acknowledged) < count:
-            if time.monotonic() > deadline:
-                raise DemoFailedError(f"{count:,} records were not acknowledged within {PATIENCE_S:.0f} s")
-            self._producer.poll(0.01)
-
-    def _accepted(self, line: bytes, partition: int, number: int) -> bool:
-        def delivered(error: Any, message: Any) -> None:
-            if error is None and self.partitions == 1:
-                self.acknowledged[message.offset()] = number
-
-        try:
-            self._producer.produce(self.topic, line, partition=partition, on_delivery=delivered)
-        except BufferError:
-            return False
-        return True
-
-
-def create_topic(bootstrap: str, name: str, partitions: int) -> None:
-    from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
-
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    admin.create_topics([NewTopic(name, partitions, 1)])[name].result(PATIENCE_S)
-
-
-def read(bootstrap: str, topic: str, partition: int, count: int) -> list[bytes]:
-    """The first `count` values of a partition."""
-    from confluent_kafka import Consumer, TopicPartition
-
-    consumer = Consumer({
-        "bootstrap.servers": bootstrap, "group.id": "demo", "enable.auto.commit": False, "log_level": 0,
-        "check.crcs": True,
-    })  # fmt: skip
-    consumer.assign([TopicPartition(topic, partition, 0)])
-    found: list[bytes] = []
-    while len(found) < count:
-        messages = consumer.consume(min(10_000, count - len(found)), PATIENCE_S)
-        if not messages:
-            raise DemoFailedError(f"{topic}-{partition}: only {len(found):,} of {count:,} records arrived")
-        found += [message.value() or b"" for message in messages if not message.error()]
-    consumer.close()
-    return found
-
-
-def check_same(found: list[bytes], sent: list[bytes]) -> None:
-    if found == sent:
-        return
-    at = next((n for n, (a, b) in enumerate(zip(found, sent, strict=False)) if a != b), min(len(found), len(sent)))
-    raise DemoFailedError(f"the records that were read differ from those that were sent, first at record {at:,}")
-
-
-def report(what: str, text: list[bytes], took_s: float) -> None:
-    size_mb = sum(map(len, text)) / 1e6
-    say(f"{what:<48}{took_s:6.2f} s {len(text) / took_s:12,.0f} records/s {size_mb / took_s:8.1f} MB/s")
-
-
-def heading(text: str) -> None:
-    say(f"\n{text}")
-
-
-def say(line: str) -> None:
-    print(line, flush=True)

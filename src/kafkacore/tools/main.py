@@ -19,7 +19,7 @@ from kafkacore.storage.errors import LogDirectoryError, reason
 COMMANDS: Final = {
     "start": "run a node with a server.properties",
     "dev": "run a temporary node without any configuration",
-    "demo": "show the main job on real input, with real clients and a SIGKILL in the middle",
+    "demo": "show a node and a cluster at work, with real clients and SIGKILL in the middle",
     "storage": "format log directories, or show what is in them",
     "dump-log": "print segments, indexes and snapshots, or verify them",
     "metadata-quorum": "describe the quorum of controllers, or change its voters",

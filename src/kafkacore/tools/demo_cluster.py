@@ -1,0 +1,252 @@
+"""The second act of the demo: three brokers and three controllers as processes, under load through SIGKILL of a leader
+and of every controller."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import socket
+import threading
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from kafkacore._fast.base.uuid import Uuid
+from kafkacore.storage.format import FormatOptions, format_directories
+from kafkacore.tools import dev
+from kafkacore.tools.demo_parts import (
+    PATIENCE_S,
+    DemoFailedError,
+    DemoNode,
+    check_same,
+    create_topic,
+    heading,
+    read,
+    say,
+    wait_for,
+)
+
+TOPIC: Final = "replicated"
+PARTITIONS: Final = 3
+REPLICAS: Final = 3
+CONTROLLERS: Final = (1, 2, 3)
+BROKERS: Final = (101, 102, 103)
+SESSION_MS: Final = 2_000
+PAUSE_S: Final = 0.002  # between two rounds of lines: a steady load, not the largest
+MORE: Final = 500  # records of each partition that show that data flows
+PORTS: Final = range(16_384, 32_768)  # below the ephemeral ports, so that nobody takes one while its broker is dead
+
+
+def show_cluster(directory: Path, text: list[bytes]) -> None:
+    """Raises DemoFailedError if a record that was acknowledged is lost, stands twice, or if data does not flow."""
+    heading("A cluster: three brokers and three controllers, six processes")
+    cluster = DemoCluster(directory)
+    try:
+        say(f"ready in {cluster.start():.1f} s; each of {PARTITIONS} partitions has {REPLICAS} replicas")
+        create_topic(cluster.bootstrap, TOPIC, PARTITIONS, REPLICAS, {"min.insync.replicas": "2"})
+        with Stream(cluster.bootstrap, text) as stream:
+            say("an idempotent producer with acks=all writes to all of them, from here to the end")
+            kill_leader(cluster, stream)
+            kill_controllers(cluster, stream)
+        for partition, sent in enumerate(stream.sent):
+            check_same(read(cluster.bootstrap, TOPIC, partition, len(sent)), sent)
+            if (end := stream.end_offset(partition)) != len(sent):
+                raise DemoFailedError(f"{TOPIC}-{partition} has {end:,} records, but {len(sent):,} were sent")
+        say(f"all {stream.count():,} acknowledged records are there, each once and in order: nothing was lost")
+    finally:
+        cluster.kill()
+
+
+def kill_leader(cluster: DemoCluster, stream: Stream) -> None:
+    heading("SIGKILL of a leader")
+    stream.wait_progress()
+    victim = stream.leader(0)
+    node = cluster.brokers[victim]
+    stream.forget_stalls()
+    node.kill()
+    wait_for(lambda: stream.leader(0) not in {victim, -1}, "another leader")
+    stream.wait_progress()
+    say(f"broker {victim}, pid {node.pid}, is killed; another replica leads, and the producer goes on")
+    say(f"longest stall: {stream.longest_stall_s():.2f} s; its session of {SESSION_MS / 1000:.0f} s had to end first")
+    took_s = node.start()
+    began = time.perf_counter()
+    wait_for(stream.all_in_sync, "all replicas in sync")
+    took_s += time.perf_counter() - began
+    say(f"broker {victim} is back: it has caught up, and is in sync {took_s:.1f} s after its start")
+
+
+def kill_controllers(cluster: DemoCluster, stream: Stream) -> None:
+    heading("SIGKILL of all three controllers")
+    for node in cluster.controllers.values():
+        node.kill()
+    before = stream.count()
+    stream.forget_stalls()
+    stream.wait_progress()
+    say(f"{stream.count() - before:,} records were acknowledged since then; nobody had to ask a controller")
+    say(f"longest stall: {stream.longest_stall_s():.2f} s")
+
+
+class DemoCluster:
+    """Controllers that vote, and brokers; each of them is a process with a directory of its own."""
+
+    def __init__(self, directory: Path) -> None:
+        ids = (*CONTROLLERS, *BROKERS)
+        addresses = dict(zip(ids, (f"{dev.HOST}:{port}" for port in _free_ports(len(ids))), strict=True))
+        shared = {
+            "controller.quorum.bootstrap.servers": ",".join(addresses[each] for each in CONTROLLERS),
+            "broker.session.timeout.ms": str(SESSION_MS),
+            "broker.heartbeat.interval.ms": "250",
+            "metrics.port": "-1",
+        }
+
+        def node(node_id: int, role: str, listener: str) -> DemoNode:
+            own = {"node.id": str(node_id), "process.roles": role, "listeners": f"{listener}://{addresses[node_id]}"}
+            return DemoNode(directory / str(node_id), shared | own)
+
+        self.controllers = {each: node(each, "controller", "CONTROLLER") for each in CONTROLLERS}
+        self.brokers = {each: node(each, "broker", "PLAINTEXT") for each in BROKERS}
+        self.bootstrap = ",".join(addresses[each] for each in BROKERS)
+        self._voters = ",".join(f"{each}@{addresses[each]}:{Uuid.random()}" for each in CONTROLLERS)
+
+    def start(self) -> float:
+        """Formats the directories and starts all processes at once. Returns the seconds until the last was ready."""
+        began = time.perf_counter()
+        cluster_id = str(Uuid.random())
+        for node_id, node in self._nodes():
+            is_voter = node_id in self.controllers
+            options = FormatOptions(
+                cluster_id,
+                initial_controllers=self._voters if is_voter else None,
+                no_initial_controllers=not is_voter,
+            )
+            config = dev.configuration(
+                str(node.directory), 0, [f"{key}={value}" for key, value in node.settings.items()]
+            )
+            format_directories(config, options, time.time_ns() // 1_000_000, say=lambda text: None)
+            node.launch()
+        for _, node in self._nodes():
+            node.wait_ready()
+        return time.perf_counter() - began
+
+    def kill(self) -> None:
+        """Ends what still runs. Without controllers a broker would wait for leave to stop."""
+        for _, node in self._nodes():
+            node.kill()
+
+    def _nodes(self) -> list[tuple[int, DemoNode]]:
+        return [*self.controllers.items(), *self.brokers.items()]
+
+
+class Stream:
+    """Writes lines to every partition in turn on a thread: `with Stream(bootstrap, text) as stream`.
+
+    At the end it waits until all of them are acknowledged, and raises DemoFailedError if one was refused. `sent` has
+    the lines by partition.
+    """
+
+    def __init__(self, bootstrap: str, text: list[bytes]) -> None:
+        from confluent_kafka import Consumer, Producer
+        from confluent_kafka.admin import AdminClient
+
+        self.sent: list[list[bytes]] = [[] for _ in range(PARTITIONS)]
+        self._text = text
+        client: dict[str, str | int | float | bool] = {
+            "bootstrap.servers": bootstrap,
+            "reconnect.backoff.max.ms": 100,
+            "log_level": 0,
+        }
+        self._producer = Producer({
+            **client, "enable.idempotence": True, "linger.ms": 2, "topic.metadata.refresh.interval.ms": 500,
+        })  # fmt: skip
+        self._admin = AdminClient(client)
+        self._reader = Consumer(client | {"group.id": "demo"})
+        self._acknowledged = [0] * PARTITIONS
+        self._last = [time.perf_counter()] * PARTITIONS
+        self._longest_s = 0.0
+        self._refused: list[str] = []
+        self._ends = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._ends.set()
+        self._thread.join()
+        if kind is not None:
+            return
+        left = self._producer.flush(PATIENCE_S)
+        if left or self._refused:
+            raise DemoFailedError(f"{left:,} records were not acknowledged, others were refused: {self._refused[:1]}")
+
+    def count(self) -> int:
+        """The number of acknowledged records."""
+        return sum(self._acknowledged)
+
+    def wait_progress(self) -> None:
+        """Waits until every partition has taken MORE records from now on."""
+        enough = [count + MORE for count in self._acknowledged]
+        wait_for(
+            lambda: all(count >= goal for count, goal in zip(self._acknowledged, enough, strict=True)),
+            f"{MORE} more records in each partition",
+        )
+
+    def forget_stalls(self) -> None:
+        self._longest_s = 0.0
+
+    def longest_stall_s(self) -> float:
+        """The longest time in which one partition acknowledged nothing."""
+        return self._longest_s
+
+    def leader(self, partition: int) -> int:
+        """The id of its broker; -1 while it has none."""
+        return int(self._partitions()[partition].leader)
+
+    def all_in_sync(self) -> bool:
+        return all(len(each.isrs) == REPLICAS for each in self._partitions().values())
+
+    def end_offset(self, partition: int) -> int:
+        from confluent_kafka import TopicPartition
+
+        return int(self._reader.get_watermark_offsets(TopicPartition(TOPIC, partition), PATIENCE_S)[1])
+
+    def _partitions(self) -> dict[int, Any]:
+        known: dict[int, Any] = self._admin.list_topics(TOPIC, timeout=PATIENCE_S).topics[TOPIC].partitions
+        return known
+
+    def _run(self) -> None:
+        places = itertools.cycle(range(PARTITIONS))
+        for line, partition in zip(itertools.cycle(self._text), places, strict=False):
+            self._producer.produce(TOPIC, line, partition=partition, on_delivery=self._delivered)
+            self.sent[partition].append(line)
+            if partition == PARTITIONS - 1:
+                self._producer.poll(0)
+                if self._ends.wait(PAUSE_S):
+                    return
+
+    def _delivered(self, error: Any, message: Any) -> None:
+        if error is not None:
+            self._refused.append(str(error))
+            return
+        now, partition = time.perf_counter(), message.partition()
+        self._longest_s = max(self._longest_s, now - self._last[partition])
+        self._last[partition] = now
+        self._acknowledged[partition] += 1
+
+
+def _free_ports(count: int) -> list[int]:
+    """Ports of this host without a listener."""
+    found: list[int] = []
+    for port in random.sample(PORTS, len(PORTS)):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the later listener does
+            try:
+                probe.bind((dev.HOST, port))
+            except OSError:
+                continue
+        found.append(port)
+        if len(found) == count:
+            return found
+    raise DemoFailedError(f"this host has fewer than {count} free ports from {PORTS.start} to {PORTS.stop}")

@@ -33,8 +33,10 @@ REPLICAS: Final = 3
 CONTROLLERS: Final = (1, 2, 3)
 BROKERS: Final = (101, 102, 103)
 SESSION_MS: Final = 2_000
-PAUSE_S: Final = 0.002  # between two rounds of lines: a steady load, not the largest
-MORE: Final = 500  # records of each partition that show that data flows
+ROUND: Final = 24  # lines, and then a pause: a steady load, not the largest
+PAUSE_S: Final = 0.002
+QUEUED: Final = 1_000_000  # lines that the producer holds meanwhile, more than all that stall for PATIENCE_S
+MORE: Final = 3000  # records of each partition that show that data flows
 PORTS: Final = range(16_384, 32_768)  # below the ephemeral ports, so that nobody takes one while its broker is dead
 
 
@@ -158,6 +160,7 @@ class Stream:
         }
         self._producer = Producer({
             **client, "enable.idempotence": True, "linger.ms": 2, "topic.metadata.refresh.interval.ms": 500,
+            "queue.buffering.max.messages": QUEUED,
         })  # fmt: skip
         self._admin = AdminClient(client)
         self._reader = Consumer(client | {"group.id": "demo"})
@@ -217,11 +220,11 @@ class Stream:
         return known
 
     def _run(self) -> None:
-        places = itertools.cycle(range(PARTITIONS))
-        for line, partition in zip(itertools.cycle(self._text), places, strict=False):
+        for number, line in enumerate(itertools.cycle(self._text)):
+            partition = number % PARTITIONS
             self._producer.produce(TOPIC, line, partition=partition, on_delivery=self._delivered)
             self.sent[partition].append(line)
-            if partition == PARTITIONS - 1:
+            if number % ROUND == 0:
                 self._producer.poll(0)
                 if self._ends.wait(PAUSE_S):
                     return

@@ -31,3 +31,5 @@ def test_demo_prints_every_chapter() -> None:
         "make test",
     ):
         assert told in done.stdout, done.stdout
+    assert "and 0 under way" not in done.stdout, done.stdout
+    assert done.stdout.count("each once and in order: nothing was lost") == 2, done.stdout

@@ -44,6 +44,7 @@ LATENCY_SAMPLES: Final = 1000
 AIOKAFKA_SHARE: Final = 10
 GROUP_SHARE: Final = 10
 MEMBERS: Final = 3
+UNDER_WAY: Final = 999  # lines just before SIGKILL, too few for the writer to look for acknowledgements meanwhile
 SESSION_MS: Final = 2_000
 NEEDS_CLIENTS: Final = "the demo needs confluent-kafka and aiokafka: pip install 'kafkacore[test]'"
 
@@ -287,15 +288,17 @@ def kill_and_recover(node: DemoNode, text: list[bytes]) -> None:
     """Kills the node at a third of the text, starts it on the same directory, and counts the records."""
     heading("SIGKILL in mid-produce")
     create_topic(node.bootstrap, "survivor", 1)
-    writer = Writer(node.bootstrap, "survivor", 1, {"enable.idempotence": True, "linger.ms": 20})
+    writer = Writer(node.bootstrap, "survivor", 1, {"enable.idempotence": True, "linger.ms": 0})
     third = len(text) // 3
     writer.write(text[:third], flush=False)
     writer.wait_for(third // 2)
-    before, under_way = len(writer.acknowledged), third - len(writer.acknowledged)
+    middle = third + min(UNDER_WAY, third)
+    writer.write(text[third:middle], flush=False)
     node.kill()
+    before, under_way = len(writer.acknowledged), middle - len(writer.acknowledged)
     say(f"killed with {before:,} records acknowledged and {under_way:,} under way")
     say(f"started again on the same files, ready in {node.start() * 1000:.0f} ms; the producer just goes on")
-    writer.write(text[third:])
+    writer.write(text[middle:])
     found = read(node.bootstrap, "survivor", 0, len(text))
     lost = [n for offset, n in writer.acknowledged.items() if found[offset] != text[n]]
     if lost:

@@ -16,7 +16,7 @@ from random import Random
 import pytest
 
 from kafkacore.simulation.planted import BUGS, PlantedBug, planted
-from kafkacore.simulation.trial import hunt, seeds_from, try_seed
+from kafkacore.simulation.trial import QUORUM, STEPS, hunt, seeds_from, try_seed
 from kafkacore.tools.main import main
 from seeds import SEED
 
@@ -24,7 +24,7 @@ QUORUMS = ("quorum:3+1", "quorum:1", "quorum:2", "quorum:5+1")
 SEEDS = int(os.environ.get("KAFKACORE_SIMULATED_SEEDS", "100"))
 HUNTS = int(os.environ.get("KAFKACORE_HUNTS", "1"))
 HUNT_CPU_S = 60.0
-CLUSTERS = ("3c2b", "3", "1c1b", "3c")
+CLUSTERS = ("3c3b", "3c2b", "3", "1c1b", "3c")
 CLUSTER_SEEDS = int(os.environ.get("KAFKACORE_SIMULATED_CLUSTERS", "8"))
 CLUSTER_STEPS = 20
 BAD_LIST = Path(__file__).parent / "bad_seeds.txt"
@@ -49,7 +49,8 @@ def test_quorum_breaks_no_invariant_when_faults_happen(nodes: str) -> None:
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
 def test_planted_bug_is_found_when_seeds_are_random(bug: PlantedBug) -> None:
     for seed in islice(seeds_from(Random(f"{bug.name} {SEED}").getrandbits(32)), HUNTS):
-        found = hunt(bug, seed, HUNT_CPU_S) if bug.quorum else hunt(bug, seed, HUNT_CPU_S, "3c2b", CLUSTER_STEPS)
+        steps = STEPS if bug.nodes == QUORUM else CLUSTER_STEPS
+        found = hunt(bug, seed, HUNT_CPU_S, bug.nodes, steps)
         assert found is not None, f"the search from seed {seed} did not find {bug.name}: {bug.breaks}"
         # The same run without the bug finds nothing.
         verdict = try_seed(found.seed, found.steps, found.nodes)

@@ -30,7 +30,7 @@ START_MS: Final = 20_000
 READING_MS: Final = 80_000
 EXPECTED: Final = ("leader", "commit", "every node", "every image", "every replica")
 OF_BROKERS: Final = ("record", "group commit")
-MOST_REPLICAS: Final = 1
+REPLICAS: Final = 3
 SYNCED: Final = {"log.flush.interval.messages": "1"}
 # Small numbers, so that a short run meets every part of the code.
 CONFIGS: Final = {
@@ -55,10 +55,11 @@ class ClusterRun:
         self.steps = steps
         self._random = Random(f"{seed} run")
         static = self._random.random() < 0.5
-        replicas = min(MOST_REPLICAS, brokers + combined)
+        # With fewer brokers each record has one replica, and lasts by its sync alone.
+        replicas = REPLICAS if brokers + combined >= REPLICAS else 1
         # Without a sync of each record a power cut may take acknowledged ones, so brokers then keep their power.
         is_synced = replicas < 2 or self._random.random() < 0.6
-        configs = CONFIGS | {"offsets.topic.replication.factor": str(max(replicas, 1))}
+        configs = CONFIGS | {"offsets.topic.replication.factor": str(replicas)}
         if is_synced:
             configs |= SYNCED
         self.cluster = SimulatedCluster(

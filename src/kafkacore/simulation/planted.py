@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 from unittest import mock
 
 from kafkacore.raft.roles import NOBODY, Leader
+from kafkacore.replication import isr_manager
 
 Wrong = Callable[..., Any]
 RAFT: Final = "kafkacore.raft"
@@ -27,12 +28,12 @@ class Patch(NamedTuple):
 
 
 class PlantedBug(NamedTuple):
-    """`quorum`: it shows in a quorum of Raft cores too. Else only whole nodes have it."""
+    """`nodes`: the least cluster that shows it, as `kafkacore simulate --nodes` takes it."""
 
     name: str
     breaks: str
     patches: tuple[Patch, ...]
-    quorum: bool = True
+    nodes: str = "quorum:3+1"
 
 
 def _owner(path: str) -> Any:
@@ -190,6 +191,22 @@ def _syncs_no_record(right: Wrong) -> Wrong:
     return settings
 
 
+def _elects_anybody(right: Wrong) -> Wrong:
+    def rules_of(self: Any, *of: Any) -> Any:
+        return right(self, *of)[0], True
+
+    return rules_of
+
+
+def _wants_every_follower(right: Wrong) -> Wrong:
+    def wanted(self: Any, led: Any, was: Any) -> Any:
+        mine = isr_manager.Member(self.node_id, self.broker_epoch())
+        others = [isr_manager.Member(each.broker_id, each.broker_epoch) for each in led.followers()]
+        return [mine, *others] if {each.broker_id for each in others} - set(was.isr) else right(self, led, was)
+
+    return wanted
+
+
 _LAST_DELTA_AT: Final = 23  # in a batch's header
 
 
@@ -266,13 +283,13 @@ BUGS: Final = (
         "fenced-broker-leads-on",
         "A broker is fenced and keeps its leaderships.",
         _one("kafkacore.controller.quorum.cluster", "fence", _leaves_the_leaderships),
-        quorum=False,
+        nodes="3c2b",
     ),
     PlantedBug(
         "acknowledged-before-the-sync",
         "A broker takes no notice of flush.messages, and acknowledges records that are in memory alone.",
         _one("kafkacore.storage.log_settings", "LogSettings", _syncs_no_record),
-        quorum=False,
+        nodes="3c2b",
     ),
     PlantedBug(
         "snapshot-without-configs",
@@ -281,7 +298,19 @@ BUGS: Final = (
             Patch(module, "records_of", _leaves_out_configs)
             for module in ("kafkacore.controller.quorum.controller", "kafkacore.server.metadata_feed")
         ),
-        quorum=False,
+        nodes="3c2b",
+    ),
+    PlantedBug(
+        "unclean-election",
+        "A replica outside the ISR becomes leader, whatever the topic allows.",
+        _one("kafkacore.controller.quorum.leaders:LeaderChanges", "rules_of", _elects_anybody),
+        nodes="3c3b",
+    ),
+    PlantedBug(
+        "isr-of-all-replicas",
+        "A leader proposes followers for the ISR that have not caught up.",
+        _one("kafkacore.replication.isr_manager:IsrManager", "_wanted", _wants_every_follower),
+        nodes="3c3b",
     ),
 )
 BY_NAME: Final = {bug.name: bug for bug in BUGS}

@@ -37,9 +37,10 @@ def image(
     isr: Sequence[int] = (7, 8),
     elr: Sequence[int] = (),
     topic_id: str = "i",
+    recovery: int = 0,
 ) -> ImageSeen:
-    """A partition t-0; `change` is its partition epoch."""
-    rest = (epoch, change, 0, (), (), tuple(elr), ())
+    """A partition t-0; `change` is its partition epoch, `recovery` its LeaderRecoveryState."""
+    rest = (epoch, change, recovery, (), (), tuple(elr), ())
     contents: dict[str, object] = {
         "topics": {"t": topic_id},
         "partitions": {("t", 0): (leader, rest, (7, 8, 9), tuple(isr))},
@@ -78,6 +79,10 @@ GOOD: list[tuple[type[Checker], Sequence[Any]]] = [
     (replication.CleanElections, [image(9, 7, 1, 0), image(10, 8, 2, 1), image(11, -1, 3, 2, (8,), (7,))]),
     (replication.CleanElections, [image(9, -1, 1, 0, (), (7,)), image(10, 7, 2, 1, (7,)), image(12, 9, 3, 3, (9,))]),
     (replication.CleanElections, [image(9, 7, 1, 0, (7,)), image(10, -1, 2, 1, ()), image(11, 7, 3, 2, (7,))]),
+    (
+        replication.CleanElections,
+        [image(9, 7, 1, 0, (7,), (8,)), image(10, -1, 2, 1, (), (8,)), image(11, 7, 3, 2, (7,), recovery=1)],
+    ),
     (replication.CommittedRecordsAgree, [*BOTH, has(7, C, start=3), has(8, start=3), ReplicaCommits(8, "t-0", 3)]),
     (
         replication.CommittedRecordsAgree,
@@ -129,6 +134,10 @@ BAD: list[tuple[type[Checker], Sequence[Any]]] = [
     (replication.PartitionEpochsGrow, [RoleSeen(7, 1, "t-0", 2, True), RoleSeen(7, 1, "t-0", 1, False)]),
     (replication.CleanElections, [image(9, 7, 1, 0), image(10, 9, 2, 1, (9,))]),
     (replication.CleanElections, [image(9, 7, 1, 0, (7,)), image(10, -1, 2, 1, (8,))]),
+    (
+        replication.CleanElections,
+        [image(9, 7, 1, 0, (7,), (8,)), image(10, -1, 2, 1, (), (8,)), image(11, 9, 3, 2, (9,), recovery=1)],
+    ),
     (replication.CleanElections, [image(9, 7, 1, 0, (7,)), image(10, -1, 2, 1, ()), image(11, 8, 3, 2, (8,))]),
     (replication.CommittedRecordsAgree, [has(7, A), ReplicaCommits(7, "t-0", 3)]),
     (replication.CommittedRecordsAgree, [has(7, A, C), ReplicaCommits(7, "t-0", 4)]),

@@ -28,6 +28,8 @@ class _Row:
     def __init__(self, partition: Any) -> None:
         self.leader, rest, self.replicas, isr = partition
         self.epoch, self.partition_epoch, elr = rest[0], rest[1], rest[5]
+        self.recovers = rest[2] != 0  # LeaderRecoveryState (KIP-704)
+        self.last_leader = self.leader
         self.isr = frozenset(isr)
         self.eligible = self.isr | frozenset(elr)
 
@@ -105,8 +107,9 @@ class PartitionEpochsGrow(Checker):
 
 
 class CleanElections(Checker):
-    """A new leader comes from the ISR or from the eligible leaders (KIP-966), and of both somebody stays there. When
-    all of them have lost their power both sets are empty, and the members of before may lead again."""
+    """A new leader comes from the ISR or from the eligible leaders (KIP-966), and somebody of both sets stays there.
+    When all of them have lost their power both sets are empty. Then the members of before may lead again, and so may
+    the last leader: it leads as one that recovers."""
 
     def __init__(self) -> None:
         self._newest = NOBODY
@@ -119,10 +122,13 @@ class CleanElections(Checker):
         rows = dict(_rows(seen.contents))
         for log, new in rows.items():
             old = self._rows.get(log)
-            if old is not None and not new.eligible:
-                new.eligible = old.eligible
+            if old is not None:
+                new.eligible = new.eligible or old.eligible
+                new.last_leader = old.last_leader if new.leader == NOBODY else new.leader
             # One change at a time: what happened between two images that nobody saw is unknown.
             if old is None or new.partition_epoch != old.partition_epoch + 1:
+                continue
+            if new.recovers and new.leader == old.last_leader:
                 continue
             if new.leader not in (NOBODY, old.leader) and new.leader not in old.eligible:
                 raise self.broken(

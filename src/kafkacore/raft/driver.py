@@ -253,7 +253,10 @@ class RaftDriver:
         """For the next start, which tells damage to these records from the torn end that a crash leaves."""
         offset = min(self.raft.high_watermark, synced_offset)
         if offset > self._log.committed_offset:
-            await self.change_log(lambda: self._log.note_committed(offset))
+            try:
+                await self.change_log(lambda: self._log.note_committed(offset))
+            except OSError as error:
+                LOG.warning("the mark of committed records was not written: %s; an older one stays", error)
 
     def _blocking(self, work: Callable[..., Any], *arguments: Any) -> Awaitable[Any]:
         return self._loop.run_in_executor(self._executor, work, *arguments)

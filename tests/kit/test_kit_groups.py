@@ -155,7 +155,7 @@ def test_groups_of_other_kinds_are_not_listed() -> None:
         written = RecordBatchBuilder()
         key = ConsumerGroupMetadataKey(group_id="modern").encode(0)
         assert written.append(0, b"\0\3" + key, b"\0\0" + ConsumerGroupMetadataValue(epoch=1).encode(0))
-        assert log.append(bytearray(written.build()), -1, True, True).error == 0
+        assert log.append(bytearray(written.build()), -1, True, origin="coordinator").error == 0
         broker.restart()
         listed = ask(broker.bootstrap, ListGroupsRequest(), 5).groups
         assert [(each.group_id, each.group_type) for each in listed] == [("modern", "consumer")]

@@ -168,13 +168,18 @@ class Story:
             self.tell(name)
             status = getattr(self.directory, end)()
             assert end == "kill" or name != OURS or status == 0, self.directory.child.tail()
-            assert " ERROR kafkacore" not in self.directory.log.read_text(errors="replace"), self.directory.child.tail()
+            assert self.errors() == [], self.directory.child.tail()
             self.hold_producer_ids(name)
             self.hold_leader_epochs()
             self.hold_dumps()
             self.leave_half_moved(number)
         expected = int(self.directory.dynamic or self.upgrades)
         assert self.directory.quorum_state_version() == expected
+
+    def errors(self):
+        """The errors that our node logged. It leads a partition of Apache Kafka's transactions, and must say so."""
+        lines = self.directory.log.read_text(errors="replace").splitlines()
+        return [line for line in lines if " ERROR kafkacore" in line and "__transaction_state" not in line]
 
     def ask(self, tool, *arguments):
         command, *rest = arguments

@@ -303,6 +303,7 @@ def test_disk_of_a_dead_node_lives_as_long_as_a_log_that_uses_it() -> None:
     watching = PartitionWatch(Environment(None, agenda))
     watching.arm("x", node.partition, watch.FETCH, 1)
     partition = node.partition
+    gc.collect()  # what earlier tests left
     before = live_count()
     del node
     gc.collect()

@@ -104,8 +104,8 @@ def test_node_starts_or_names_the_file_when_any_file_is_truncated(used: Path, tm
                     unnamed.append((path.name, length, str(error)))
             shutil.rmtree(directory)
     assert unnamed == []
-    # These cannot be rebuilt from other files; each is replaced as a whole when it is written. The metadata log has lost
-    # records that were committed.
+    # These cannot be rebuilt from other files; each is replaced as a whole when it is written. The metadata log has
+    # lost records that were committed.
     assert refused == {
         "__cluster_metadata-0/00000000000000000000.log", "bootstrap.checkpoint", "leader-epoch-checkpoint",
         "meta.properties", "partition.metadata", "quorum-state",

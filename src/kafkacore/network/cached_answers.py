@@ -24,6 +24,15 @@ class CachedAnswer(NamedTuple):
     depends: AbstractSet[object] | None
 
 
+class Asked(NamedTuple):
+    """A request as the processors look it up, and how often the cache had dropped answers when the request came."""
+
+    listener: int
+    api_version: int
+    body: bytes
+    drops: int
+
+
 class ApiCache:
     """The cached answers of one API of one plane. Belongs to the plane's loop."""
 
@@ -31,16 +40,24 @@ class ApiCache:
         self.slot = AnswerCache()
         self._kept: dict[tuple[int, int, bytes], CachedAnswer] = {}
         self._size_bytes = 0
+        self._drops = 0
 
-    def keep(self, plane: NativePlane, inbound: InboundRequest, answer: CachedAnswer) -> None:
-        """`inbound` is not answered yet. A full cache is emptied: the next requests fill it again."""
-        asked = bytes(memoryview(inbound)[inbound.header_size :])
-        if len(asked) > ASKED_LIMIT or len(answer.frame) > MAX_BYTES:
+    def asked(self, inbound: InboundRequest) -> Asked | None:
+        """`inbound` still has its memory. None: the request is too long to be looked up."""
+        if inbound.frame_size - inbound.header_size > ASKED_LIMIT:
+            return None
+        body = bytes(memoryview(inbound)[inbound.header_size :])
+        return Asked(inbound.listener, inbound.api_version, body, self._drops)
+
+    def keep(self, plane: NativePlane, asked: Asked | None, answer: CachedAnswer) -> None:
+        """Keeps the answer, unless something changed since the request came: a handler that works in slices may have
+        read what was there before. A full cache is emptied, and the next requests fill it again."""
+        if asked is None or asked.drops != self._drops or len(answer.frame) > MAX_BYTES:
             return
         if len(self._kept) >= MAX_ANSWERS or self._size_bytes + len(answer.frame) > MAX_BYTES:
             self._kept.clear()
             self._size_bytes = 0
-        key = inbound.listener, inbound.api_version, asked
+        key = asked[:3]
         if key in self._kept:  # the same request came again before the processors had the answer
             return
         self._size_bytes += len(answer.frame)
@@ -49,6 +66,7 @@ class ApiCache:
 
     def forget(self, plane: NativePlane, changed: AbstractSet[object] | None) -> None:
         """Drops the answers that depend on a member of `changed`; None: all of them."""
+        self._drops += 1
         left = {
             key: answer
             for key, answer in self._kept.items()

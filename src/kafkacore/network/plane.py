@@ -18,7 +18,7 @@ from kafkacore._fast.plane.addresses import pack_address
 from kafkacore._fast.plane.inbound import InboundRequest
 from kafkacore._fast.plane.plane import HotApi, NativePlane
 from kafkacore._fast.world.environment import Environment
-from kafkacore.network.cached_answers import ApiCache, CachedAnswer
+from kafkacore.network.cached_answers import ApiCache, Asked, CachedAnswer
 from kafkacore.network.deferred_answer import DeferredAnswer
 from kafkacore.network.limits import CONTROL_PLANE_QUEUE, PlaneLimits
 from kafkacore.network.listeners import Listener, listen
@@ -46,9 +46,8 @@ class Torn(NamedTuple):
 # between its parts). None: the plane sends no answer. Raises ProtocolError to close the connection. A handler that
 # answers later releases the body when it has read it, and so returns its memory to the plane.
 Response = bytes | Sequence[bytes] | Iterator[bytes] | Torn | None
-Answer = Callable[
-    [RequestContext, memoryview], Response | CachedAnswer | DeferredAnswer[Response] | Awaitable[Response]
-]
+Complete = Response | CachedAnswer
+Answer = Callable[[RequestContext, memoryview], Complete | DeferredAnswer[Response] | Awaitable[Complete]]
 
 
 class Plane:
@@ -245,18 +244,19 @@ class Plane:
         if isinstance(response, DeferredAnswer):
             self._park(inbound, body, response)
             return
-        if isinstance(response, CachedAnswer):
-            answers = self._caches.get(inbound.api_key)
-            if answers is not None:
-                answers.keep(self.native, inbound, response)
-            response = response.frame
         if isinstance(response, bytes):
             inbound.answer(response)
             _release(body)
             return
+        answers = self._caches.get(inbound.api_key)
+        asked = None if answers is None else answers.asked(inbound)
+        if isinstance(response, CachedAnswer):
+            inbound.answer(self._kept(inbound.api_key, asked, response))
+            _release(body)
+            return
         if _is_released(body):
             inbound.let_go()
-        task = asyncio.get_running_loop().create_task(self._finish(inbound, body, response))
+        task = asyncio.get_running_loop().create_task(self._finish(inbound, body, asked, response))
         self._going.add(task)
         task.add_done_callback(self._going.discard)
 
@@ -281,6 +281,13 @@ class Plane:
         self._going.add(deferred.future)
         deferred.future.add_done_callback(end)
 
+    def _kept(self, api_key: int, asked: Asked | None, answer: CachedAnswer) -> bytes:
+        """The answer's bytes. From now on processors send them to everybody who asks the same."""
+        answers = self._caches.get(api_key)
+        if answers is not None:
+            answers.keep(self.native, asked, answer)
+        return answer.frame
+
     def _send(self, inbound: InboundRequest, response: Any) -> None:
         if response is None:
             inbound.answer_nothing()
@@ -289,10 +296,12 @@ class Plane:
         else:
             inbound.answer(response)
 
-    async def _finish(self, inbound: InboundRequest, body: memoryview, response: Any) -> None:
+    async def _finish(self, inbound: InboundRequest, body: memoryview, asked: Asked | None, response: Any) -> None:
         try:
             if isinstance(response, Awaitable):
                 response = await response
+            if isinstance(response, CachedAnswer):
+                response = self._kept(inbound.api_key, asked, response)
             if isinstance(response, Iterator):
                 response = await _collected(response)
             self._send(inbound, response)

@@ -48,7 +48,7 @@ class Cacheable(NamedTuple):
 
 
 Frame = bytes | Sequence[bytes] | None
-Answered = bytes | CachedAnswer | DeferredAnswer[bytes | None] | Awaitable[Frame] | None
+Answered = bytes | CachedAnswer | DeferredAnswer[bytes | None] | Awaitable[Frame | CachedAnswer] | None
 Handled = Response | Cacheable | Work[Response | Cacheable] | Awaitable[Response]
 Handler = Callable[[Any, RequestContext, Any], Handled]
 Reader = Callable[[bytes | memoryview, int], Any]
@@ -231,14 +231,15 @@ def _parked_answer(call: RequestContext, request: Any, done: asyncio.Future[Resp
     return _encoded(call, response)
 
 
-async def _answer_later(call: RequestContext, request: Any, waiting: Awaitable[Any]) -> Frame:
+async def _answer_later(call: RequestContext, request: Any, waiting: Awaitable[Any]) -> Frame | CachedAnswer:
     try:
         response = await waiting
-        if isinstance(response, Cacheable):
-            response = response.response
     except Exception as error:  # noqa: BLE001 - one request fails, and its client learns of it
-        response = await finish(_failed(call, request, error))
-    return await _frame(call, request, response)
+        return await _frame(call, request, await finish(_failed(call, request, error)))
+    if not isinstance(response, Cacheable):
+        return await _frame(call, request, response)
+    frame = await _frame(call, request, response.response)
+    return CachedAnswer(frame if isinstance(frame, bytes) else b"".join(frame or ()), response.depends)
 
 
 async def _frame(call: RequestContext, request: Any, response: Response) -> Frame:

@@ -7,9 +7,9 @@ from libc.stdlib cimport calloc, free
 from kafkacore._fast.base.atomics cimport store32, store64
 from kafkacore._fast.follow.cut cimport cut_or_go_on, cut_woken
 from kafkacore._fast.follow.followed cimport (
-    ASK_NOTHING, FOLLOW_BLOCKED, FOLLOW_CUTS, FOLLOW_FAILED, FOLLOW_GONE, Followed, Link, fetcher_add, fetcher_find,
-    fetcher_forget, followed_drop_kept, followed_go_on, followed_is_in_session, followed_set, link_init, of_all,
-    of_line,
+    ASK_NOTHING, FOLLOW_BLOCKED, FOLLOW_CUTS, FOLLOW_FAILED, FOLLOW_GONE, Followed, Link, Position, fetcher_add,
+    fetcher_find, fetcher_forget, followed_drop_kept, followed_go_on, followed_is_in_session, followed_set, link_init,
+    of_all, of_line,
 )
 from kafkacore._fast.follow.take cimport take_kept
 from kafkacore._fast.log.partition cimport partition_unwait
@@ -63,14 +63,16 @@ cdef void let_go(Followed *each) noexcept nogil:
 cdef Followed *take_over(Fetcher *f, Followed *before, Partition *p) noexcept nogil:
     """The partition has another log now: it was removed from this broker and came back. The session still knows the
     partition."""
+    cdef Position sent = before.sent
+    cdef int64_t sent_in = before.sent_in
     cdef Followed *each
     let_go(before)
     followed_set(before, FOLLOW_GONE)
-    fetcher_forget(before)
+    fetcher_forget(before)  # may free it
     each = fetcher_add(f, p)
     if each != NULL:
-        each.sent = before.sent
-        each.sent_in = before.sent_in
+        each.sent = sent
+        each.sent_in = sent_in
     return each
 
 

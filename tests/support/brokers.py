@@ -34,8 +34,11 @@ def archive(release):
     return PEERS / f"kafka-{release}.jsa"
 
 
-def java(release, heap):
-    """The beginning of a command that runs a class of `release` or of ours, with options for a quick start."""
+def java(release, heap, jvm=None):
+    """The beginning of a command that runs a class of `release` or of ours, with options for a quick start, or with
+    the options `jvm`."""
+    if jvm is not None:
+        return ["java", *jvm, log_configuration(release), "-cp", classpath(release)]
     return [
         "java", f"-Xmx{heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
         # Without the archive, or with one of another Java, it still starts, without a warning.
@@ -105,9 +108,7 @@ class ApacheKafka:
         }
 
     def command(self, main, *arguments):
-        if self.jvm is None:
-            return [*java(self.release, "512m"), main, *arguments]
-        return ["java", *self.jvm, log_configuration(self.release), "-cp", classpath(self.release), main, *arguments]
+        return [*java(self.release, "512m", self.jvm), main, *arguments]
 
     def java(self, main, *arguments):
         command = [str(word) for word in self.command(main, *arguments)]

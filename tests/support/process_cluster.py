@@ -5,7 +5,6 @@ given the kind of each. `Load` creates topics and writes records meanwhile, and 
 acknowledged.
 """
 
-import signal
 import threading
 import time
 from pathlib import Path
@@ -31,57 +30,68 @@ TIMEOUTS = {
 
 
 class Process(Member):
-    """A node as a process, in a network of its own if `network` names one."""
+    """A node as a process that knows its address."""
 
-    def __init__(self, directory, node_id, kind, settings, address, network=None):
-        super().__init__(directory, node_id, kind, settings)
-        self.address, self.network = address, network
-
-    def command(self):
-        inside = ["ip", "netns", "exec", self.network] if self.network else []
-        return [*inside, *super().command()]
+    def __init__(self, directory, node_id, kind, settings, address, network=None, jvm=None):
+        super().__init__(directory, node_id, kind, settings, network, jvm)
+        self.address = address
 
     def start(self, address=None):
         super().start(address or self.address)
 
-    def pause(self):
-        """SIGSTOP: the process keeps its sockets and says nothing."""
-        self.child.process.send_signal(signal.SIGSTOP)
 
-    def resume(self):
-        self.child.process.send_signal(signal.SIGCONT)
+def answered(address, request, version):
+    """The answer of the node at this address; None if it has none."""
+    try:
+        return ask(address, request, version)
+    except OSError:
+        return None
 
 
 class ProcessCluster:
     """Controllers 1, 2, 3 and brokers 101, 102, 103 of ours, or the ids and kinds that `controllers` and `brokers`
-    give; `network` gives them hosts of their own. `tools` format the directories of the other kinds, `settings` are
-    more settings for every member."""
+    give, or nodes that are both (`combined`, by id and kind). `network` gives them hosts of their own. `tools` format
+    the directories of the other kinds, `settings` are more settings for every member. `jvm` replaces the options of
+    Java for a quick start.
 
-    def __init__(self, path, network=None, controllers=None, brokers=None, tools=None, settings=None):
+    `addresses` are those that clients use: a broker's listener, or the only one of a controller.
+    """
+
+    def __init__(
+        self, path, network=None, controllers=None, brokers=None, tools=None, settings=None, combined=None, jvm=None
+    ):
         path, self.tools = Path(path), tools
-        controllers = controllers or dict.fromkeys((1, 2, 3), OURS)
-        brokers = brokers or dict.fromkeys((101, 102, 103), OURS)
-        ids = [*controllers, *brokers]
-        ports = dict(zip(ids, free_ports(len(ids)), strict=True))
+        controllers = combined or controllers or dict.fromkeys((1, 2, 3), OURS)
+        brokers = combined or brokers or dict.fromkeys((101, 102, 103), OURS)
         host = (lambda node_id: "127.0.0.1") if network is None else network.host
-        self.addresses = {node_id: f"{host(node_id)}:{port}" for node_id, port in ports.items()}
+        ports = iter(free_ports(len(controllers) + len(brokers)))
+        voters = {node_id: f"{host(node_id)}:{next(ports)}" for node_id in controllers}
+        self.addresses = voters | {node_id: f"{host(node_id)}:{next(ports)}" for node_id in brokers}
+        self.voters = voters
         shared = {
-            "controller.quorum.bootstrap.servers": ",".join(self.addresses[node_id] for node_id in controllers),
+            "controller.quorum.bootstrap.servers": ",".join(voters.values()),
             "controller.listener.names": "CONTROLLER",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
             **TIMEOUTS,
             **(settings or {}),
         }
 
-        def process(node_id, kind, role, listener):
-            own = {"process.roles": role, "listeners": f"{listener}://{self.addresses[node_id]}"}
+        def process(node_id, kind):
+            listeners = {}
+            if node_id in brokers:
+                listeners["broker"] = f"PLAINTEXT://{self.addresses[node_id]}"
+            if node_id in voters:
+                listeners["controller"] = f"CONTROLLER://{voters[node_id]}"
+            own = {"process.roles": ",".join(listeners), "listeners": ",".join(listeners.values())}
             if kind == OURS:
                 own["metrics.port"] = "-1"
             namespace = network.add(node_id) if network is not None else None
-            return Process(path / str(node_id), node_id, kind, own | shared, self.addresses[node_id], namespace)
+            address = self.addresses[node_id]
+            return Process(path / str(node_id), node_id, kind, own | shared, address, namespace, jvm)
 
-        self.controllers = {i: process(i, kind, "controller", "CONTROLLER") for i, kind in controllers.items()}
-        self.brokers = {i: process(i, kind, "broker", "PLAINTEXT") for i, kind in brokers.items()}
+        members = {node_id: process(node_id, kind) for node_id, kind in (controllers | brokers).items()}
+        self.controllers = {node_id: members[node_id] for node_id in controllers}
+        self.brokers = {node_id: members[node_id] for node_id in brokers}
         self.bootstrap = ",".join(self.addresses[node_id] for node_id in brokers)
 
     def start(self, release=None):
@@ -89,13 +99,11 @@ class ProcessCluster:
         all members."""
         options = ["--release-version", release] if release else []
         initial = ",".join(
-            f"{node_id}@{self.addresses[node_id]}:{Uuid(bytes([node_id]) * 16)}" for node_id in self.controllers
+            f"{node_id}@{address}:{Uuid(bytes([node_id]) * 16)}" for node_id, address in self.voters.items()
         )
-        for member in self.controllers.values():
-            member.format(self.tools, *options, "--initial-controllers", initial)
-            member.launch()
-        for member in self.brokers.values():
-            member.format(self.tools, *options, "--no-initial-controllers")
+        for node_id, member in self.members.items():
+            votes = ["--initial-controllers", initial] if node_id in self.voters else ["--no-initial-controllers"]
+            member.format(self.tools, *options, *votes)
             member.launch()
         for member in self.members.values():
             member.wait_ready(member.address)
@@ -114,10 +122,7 @@ class ProcessCluster:
 
     def ask(self, node_id, request, version):
         """The answer of one node; None if it has none."""
-        try:
-            return ask(self.addresses[node_id], request, version)
-        except OSError:
-            return None
+        return answered(self.addresses[node_id], request, version)
 
     def wait(self, condition, what):
         """Waits for LIMIT_S at most; the error of a wait that runs out shows every member."""
@@ -136,7 +141,7 @@ class ProcessCluster:
                 )
             ]
         )
-        answer = self.ask(node_id, request, 2)
+        answer = answered(self.voters[node_id], request, 2)
         if answer is None or answer.error_code or answer.topics[0].partitions[0].error_code:
             return None
         return answer.topics[0].partitions[0]

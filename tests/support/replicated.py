@@ -238,7 +238,11 @@ class ReplicatedCluster(ProcessCluster):
 
     def read(self, node_id, topic, partition, at_least=0):
         """The values below the high watermark that one replica serves, leader or follower, once it serves that many."""
-        values, offset, deadline = [], 0, time.monotonic() + LIMIT_S
+        return [value for _, value in self.read_records(node_id, topic, partition, at_least)]
+
+    def read_records(self, node_id, topic, partition, at_least=0):
+        """The same as pairs of offset and value."""
+        found, offset, deadline = [], 0, time.monotonic() + LIMIT_S
         while True:
             answer = fetch(self.addresses[node_id], topic, partition, offset)
             if answer.error_code:
@@ -246,13 +250,13 @@ class ReplicatedCluster(ProcessCluster):
                 raise AssertionError(f"{topic}-{partition} from {node_id} at offset {offset}: {code}")
             for batch in Batches(answer.records or b""):
                 if not batch.is_control:
-                    values += [record.value for record in batch if record.offset >= offset]
+                    found += [(record.offset, record.value) for record in batch if record.offset >= offset]
                 offset = batch.next_offset
-            if offset >= answer.high_watermark and len(values) >= at_least:
-                return values
+            if offset >= answer.high_watermark and len(found) >= at_least:
+                return found
             if time.monotonic() > deadline:
                 raise TimeoutError(
-                    f"{node_id} served {len(values)} of {at_least} records of {topic}-{partition} in {LIMIT_S} s, and "
+                    f"{node_id} served {len(found)} of {at_least} records of {topic}-{partition} in {LIMIT_S} s, and "
                     f"its high watermark is {answer.high_watermark}\n{self.brokers[node_id].seen()}"
                 )
 
@@ -291,11 +295,13 @@ def first_difference(found, expected):
 class Writes:
     """Writes to partitions with one idempotent producer, acks=all, on a thread: `with Writes(cluster, which) as w`.
 
-    `acknowledged` has the values by (topic, partition), in the order of their acknowledgement.
+    `acknowledged` has the values by (topic, partition), in the order of their acknowledgement. With a `timeout_ms` of 0
+    the producer never gives a record up.
     """
 
-    def __init__(self, cluster, which, size=100, pause_s=0.02):
+    def __init__(self, cluster, which, size=100, pause_s=0.02, timeout_ms=LIMIT_S * 1000):
         self.cluster, self.which, self.size, self.pause_s = cluster, list(which), size, pause_s
+        self.timeout_ms = timeout_ms
         self.acknowledged = {each: [] for each in self.which}
         self.lost = []
         self._ends = threading.Event()
@@ -334,7 +340,7 @@ class Writes:
                 "bootstrap.servers": self.cluster.bootstrap,
                 "enable.idempotence": True,
                 "linger.ms": 2,
-                "message.timeout.ms": LIMIT_S * 1000,
+                "message.timeout.ms": self.timeout_ms,
                 "topic.metadata.refresh.interval.ms": 1000,
                 "socket.timeout.ms": 3000,
                 "reconnect.backoff.max.ms": 500,
@@ -347,7 +353,8 @@ class Writes:
                 value = b"%d" % written
                 producer.produce(topic, value.ljust(self.size), partition=partition, on_delivery=self._delivered)
                 written += 1
-            producer.poll(self.pause_s)
+            producer.poll(0)
+            self._ends.wait(self.pause_s)
         left = producer.flush(LIMIT_S)
         if left:
             self.lost.append(f"{left} records that no broker acknowledged or refused")

@@ -50,7 +50,7 @@ cdef extern from * nogil:
     }
     #endif
 
-    static kc_fiber *kc_fiber_new(void (*body)(void *), void *argument) {
+    static void *kc_fiber_new(void (*body)(void *), void *argument) {
         kc_fiber *fiber = calloc(1, sizeof(kc_fiber));
         if (fiber == NULL) return NULL;
         fiber->body = body;
@@ -70,7 +70,8 @@ cdef extern from * nogil:
     #endif
         return fiber;
     }
-    static int kc_fiber_resume(kc_fiber *fiber) {
+    static int kc_fiber_resume(void *resumed) {
+        kc_fiber *fiber = resumed;
     #if KC_FIBERS
         swapcontext(&fiber->resumer, &fiber->context);
         return !fiber->ended;
@@ -79,16 +80,17 @@ cdef extern from * nogil:
         return 0;
     #endif
     }
-    static void kc_fiber_pause(kc_fiber *fiber) {
+    static void kc_fiber_pause(void *running) {
     #if KC_FIBERS
+        kc_fiber *fiber = running;
         swapcontext(&fiber->context, &fiber->resumer);
     #endif
     }
-    static void kc_fiber_free(kc_fiber *fiber) {
+    static void kc_fiber_free(void *freed) {
     #if KC_FIBERS
-        kc_stack_free(fiber->stack);
+        kc_stack_free(((kc_fiber *) freed)->stack);
     #endif
-        free(fiber);
+        free(freed);
     }
     """
     bint KC_FIBERS

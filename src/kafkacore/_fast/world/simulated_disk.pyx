@@ -349,7 +349,7 @@ cdef class SimulatedDisk:
             names_size = names_below(&self.disk, start, size, &names)
         try:
             check(<int> min(names_size, 0), path)
-            return [name.decode() for name in names[:names_size].split(b"\0")[:-1]]
+            return [name.decode() for name in names[:names_size].split(b"\0") if name]
         finally:
             free(names)
 

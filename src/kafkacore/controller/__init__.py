@@ -1,2 +1,2 @@
-"""Controllers: what decides who leads, who follows and what exists. `quorum` is KRaft's; `common` is pure
-algorithms."""
+"""Controllers decide which topics and partitions exist, and which brokers lead and follow. `quorum` is the KRaft
+controller; `common` holds pure algorithms."""

@@ -1,7 +1,7 @@
-"""Which partitions this broker fetches from which other broker (kafka.server.AbstractFetcherManager).
+"""Distributes the partitions that this broker follows over fetchers (kafka.server.AbstractFetcherManager).
 
-For each source broker there are up to num.replica.fetchers fetchers. A partition's name decides which of them has it,
-as in Apache Kafka. A fetcher without partitions has no connection.
+For each source broker there are up to num.replica.fetchers fetchers. A partition's name decides which of them fetches
+it, as in Apache Kafka. A fetcher without partitions has no connection.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Address(NamedTuple):
 
 
 class Follow(NamedTuple):
-    """A partition that this broker follows: it has taken the role (`become_follower`) already."""
+    """A partition that this broker follows. Its log has taken that role (`become_follower`) already."""
 
     partition: PartitionHandle
     leader_id: int
@@ -31,7 +31,7 @@ class Follow(NamedTuple):
 
 
 class FetcherMeasures(NamedTuple):
-    """`most_lag` in records; `failed` partitions wait for a new role."""
+    """`most_lag` counts records. `failed` partitions are not fetched until they get a new role."""
 
     source_id: int
     number: int
@@ -57,7 +57,8 @@ class Fetcher(Protocol):
 
 
 class MakeFetcher(Protocol):
-    """Makes a fetcher that begins to fetch with its first partition. `address` None: the broker is not known."""
+    """Makes a fetcher that begins to fetch with its first partition. `address` is None while the broker's address is
+    not known."""
 
     def __call__(self, source_id: int, number: int, address: Address | None, /) -> Fetcher: ...
 
@@ -75,8 +76,8 @@ class Fetchers:
         self._followed: dict[PartitionHandle, Follow] = {}
 
     def brokers(self, addresses: Mapping[int, Address]) -> None:
-        """The inter-broker listeners of all brokers that are not fenced, by broker id. A broker that moved gets a new
-        connection; one that is gone is tried again when it comes back."""
+        """The inter-broker listeners of all brokers that are not fenced, by broker id. A broker with a new address gets
+        a new connection. A broker that is missing from `addresses` gets one when it comes back."""
         before, self._addresses = self._addresses, dict(addresses)
         for (source_id, _), fetcher in self._fetchers.items():
             address = self._addresses.get(source_id)
@@ -84,9 +85,9 @@ class Fetchers:
                 fetcher.move(address)
 
     def follow(self, partitions: Iterable[Follow]) -> None:
-        """Fetches each from its leader, from the end of its log on. A partition that another fetcher has moves. One
-        that the same fetcher has in the same leader epoch goes on as it was. Call it after `become_follower`, also when
-        only the leader epoch rose."""
+        """Fetches each partition from its leader, from the end of its log on. A partition that another fetcher has
+        moves to the right one. If the right fetcher has it in the same leader epoch already, nothing changes. Call this
+        after `become_follower`, even if only the leader epoch rose."""
         chosen: dict[tuple[int, int], list[Follow]] = {}
         moved: list[PartitionHandle] = []
         for each in partitions:
@@ -105,8 +106,8 @@ class Fetchers:
             fetcher.follow(group)
 
     def stop(self, partitions: Iterable[PartitionHandle]) -> None:
-        """Fetches them no longer. Call it before a partition becomes a leader, is deleted, or has no leader. Those that
-        are not followed do no harm."""
+        """Stops fetching these partitions. Call it before a partition becomes a leader, is deleted, or has no leader.
+        Partitions that no fetcher has are ignored."""
         stopped: dict[tuple[int, int], list[PartitionHandle]] = {}
         for partition in partitions:
             key = self._of.pop(partition, None)
@@ -125,7 +126,7 @@ class Fetchers:
             self.follow(followed)
 
     def measures(self) -> list[FetcherMeasures]:
-        """Those of each fetcher. Any thread may ask."""
+        """The measures of each fetcher. Any thread may ask."""
         return [fetcher.measures for fetcher in tuple(self._fetchers.values())]
 
     async def close(self) -> None:

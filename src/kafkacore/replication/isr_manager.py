@@ -1,10 +1,10 @@
-"""Decides the ISR of each partition that this broker leads: followers that caught up join it, those that fell behind
-leave it.
+"""Decides the ISR of each partition that this broker leads: followers that have caught up join it, and followers that
+have fallen behind leave it.
 
 A state machine without clock or socket, like Kafka's Partition and AlterPartitionManager. Native code reports the
-partitions to look at; `request` gives the next AlterPartition; `answered` and `lost` take what became of it. There is
-one request under way at most, and so one proposal for each partition. A proposal names the leader epoch and the
-partition epoch that it was made in, so the controller refuses it when either has moved on (KIP-497).
+partitions to look at; `request` returns the next AlterPartition; the caller reports its result by `answered` or `lost`.
+At most one request is under way, so each partition has at most one proposal. A proposal names the leader epoch and the
+partition epoch in which it was made, so the controller refuses it when either has changed (KIP-497).
 """
 
 from __future__ import annotations
@@ -42,19 +42,20 @@ class Follower(Protocol):
     def broker_id(self) -> int: ...
     @property
     def broker_epoch(self) -> int:
-        """As its last Fetch named it (KIP-903); -1 when it named none."""
+        """The broker epoch in its last Fetch (KIP-903); -1 when that Fetch named none."""
 
     @property
     def may_join(self) -> bool:
-        """It is not in the ISR and has caught up, and its broker is neither fenced nor leaving."""
+        """Whether it may join the ISR: it is outside and has caught up, and its broker is neither fenced nor
+        leaving."""
 
     @property
     def lags(self) -> bool:
-        """It was last caught up more than replica.lag.time.max.ms ago."""
+        """Whether it was last caught up more than replica.lag.time.max.ms ago."""
 
 
 class Led(Protocol):
-    """A partition that may be led here; PartitionHandle provides it."""
+    """A partition that this broker may lead; PartitionHandle provides it."""
 
     @property
     def topic(self) -> str: ...
@@ -81,7 +82,8 @@ class Member(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class Proposal:
-    """A change that the controller is asked for. After some answers it only waits for newer metadata."""
+    """A change that this broker asks the controller for. After some answers the proposal only waits for newer
+    metadata."""
 
     key: Key
     led: Led
@@ -117,13 +119,13 @@ class IsrManager:
     _sent: list[Proposal] = field(default_factory=list)
     # Committed states that the controller answered and that the image does not have yet.
     _ahead: dict[Key, Partition] = field(default_factory=dict)
-    _later: dict[Key, None] = field(default_factory=dict)  # to look at again when their proposals are over
+    _later: dict[Key, None] = field(default_factory=dict)  # partitions to look at again when their proposals are over
 
     # --- looking ---
 
     def look(self, keys: Iterable[Key]) -> None:
-        """Something about the followers of these partitions has changed, or their leadership has begun. A partition
-        with a proposal is looked at when that is over."""
+        """Decides about partitions whose followers have changed or whose leadership has begun. A partition with a
+        proposal is looked at again when the proposal is over."""
         for key in keys:
             if key not in self._proposals:
                 self._propose(key)
@@ -133,7 +135,7 @@ class IsrManager:
         if led is None or was is None or led.role != "leader":
             return
         if (was.leader, was.leader_epoch, was.partition_epoch) != (self.node_id, led.leader_epoch, led.partition_epoch):
-            return  # its new role comes with the metadata
+            return  # newer metadata will bring its new role
         isr = self._wanted(led, was)
         if isr is None or not led.propose_isr([each.broker_id for each in isr], was.partition_epoch):
             return
@@ -167,8 +169,8 @@ class IsrManager:
     # --- metadata ---
 
     def applied(self, image: MetadataImage) -> None:
-        """The replica manager has moved to a newer root. A partition that it changed no longer has a pending change:
-        the committed state counts."""
+        """The replica manager has moved to a newer root. Ends the proposals of partitions that changed in it: the
+        committed state counts."""
         self.image = image
         for key in [key for key, ahead in self._ahead.items() if self._committed(key) is not ahead]:
             del self._ahead[key]
@@ -215,15 +217,15 @@ class IsrManager:
         )
 
     def lost(self) -> None:
-        """The request had no answer, or was refused as a whole: its proposals are sent again, unless newer metadata has
-        ended them."""
+        """Call it when the request had no answer or was refused as a whole. Its proposals are sent again, unless newer
+        metadata has ended them."""
         sent, self._sent = self._sent, []
         for proposal in sent:
             self._send_again(proposal)
 
     def answered(self, answer: Any) -> bool:
-        """Takes an AlterPartitionResponse. False if the next request must wait a moment: the controller would give the
-        same answer at once."""
+        """Takes an AlterPartitionResponse. Returns False if the next request must wait a moment, because the controller
+        would repeat its answer now."""
         refused = error_of_peer(answer.error_code)
         if refused != ErrorCode.NONE:
             LOG.warning("the controller refused %d changes of ISRs: %s; they are sent again", len(self._sent), refused)
@@ -237,7 +239,7 @@ class IsrManager:
         for proposal in sent:
             result = results.get(proposal.key)
             if self._proposals.get(proposal.key) is not proposal:
-                continue  # newer metadata came first
+                continue  # newer metadata has ended this proposal
             if result is None:
                 calm = False
                 self._send_again(proposal)
@@ -262,7 +264,7 @@ class IsrManager:
             recovery_state=result.leader_recovery_state,
         )
         if now.leader_epoch != led.leader_epoch or now.partition_epoch < led.partition_epoch:
-            # It leads in a new epoch, or no longer; what that means comes with the metadata.
+            # This broker leads in a newer epoch, or no longer leads; newer metadata will say which.
             self.counts.failed += 1
             return
         self._ahead[proposal.key] = now
@@ -273,7 +275,7 @@ class IsrManager:
         LOG.info("%s-%d: the ISR is %s, in partition epoch %d", led.topic, led.index, now.isr, now.partition_epoch)
 
     def _refused(self, proposal: Proposal, error: ErrorCode) -> bool:
-        """Returns whether the next request needs no pause."""
+        """Takes a refusal. Returns True when the next request needs no pause."""
         led = proposal.led
         self.counts.failed += 1
         if error in _METADATA_IS_NEWER:

@@ -21,13 +21,13 @@ from kafkacore.storage.managed_directory import Key
 LOG: Final = logging.getLogger("kafkacore.replication")
 PART_BYTES: Final = 16 << 20  # bytes copied between two checks whether to go on
 LEAST_PAUSE_S: Final = 0.001
-NEAR_BYTES: Final = 1 << 20  # when less than this is missing, appends wait for the rest
+NEAR_BYTES: Final = 1 << 20  # when fewer bytes than this are left to copy, appends wait until they are copied
 
 Replica = tuple[Uuid, int]
 
 
 class Move:
-    """The move of one replica. `finishing`: nothing interrupts the rest. `ending`: it is not tried again."""
+    """The move of one replica. While `finishing`, nothing interrupts it. When `ending`, it is not tried again."""
 
     __slots__ = ("ending", "finishing", "path", "task", "told")
 
@@ -45,11 +45,11 @@ class Move:
 
 
 class LogDirMoves:
-    """Belongs to one loop; copies on threads of its own, `threads` replicas at once. `assign` reports the path of a
-    replica to the controller, and returns when the controller has accepted it. `limit` returns
+    """Belongs to one loop; copies up to `threads` replicas at once, on threads of its own. `assign` reports the path of
+    a replica to the controller, and returns when the controller has accepted it. `limit` returns
     replica.alter.log.dirs.io.max.bytes.per.second.
 
-    If a move fails while both directories serve, it is tried again after `backoff_ms` (replica.fetch.backoff.ms), until
+    If a move fails while both directories work, it is tried again after `backoff_ms` (replica.fetch.backoff.ms), until
     it is cancelled.
     """
 
@@ -76,8 +76,8 @@ class LogDirMoves:
         return None if move is None else move.path
 
     def begin(self, key: Key, path: str) -> None:
-        """Begins a move to a directory that serves and does not have the replica. Raises MoveCancelled when the
-        replica is gone, or on its way elsewhere."""
+        """Begins a move to a directory that works and does not have the replica. Raises MoveCancelled when the replica
+        is gone, or is moving to another directory."""
         self._manager.create_future(key, path)
         self._moves[key] = Move(path, asyncio.create_task(self._run(key)))
 
@@ -90,11 +90,11 @@ class LogDirMoves:
         await self._off(self._manager.drop_future, key)
 
     def resume(self) -> None:
-        """Goes on with the moves that an earlier run began."""
+        """Continues the moves that an earlier run of the node began."""
         for future in self._manager.futures.all():
             key = future.handle.topic, future.handle.index
             if self._manager.get(*key) is not None:
-                LOG.info("%s-%d: the move to %s goes on", *key, future.directory.path)
+                LOG.info("%s-%d: the move to %s continues", *key, future.directory.path)
                 self.begin(key, future.directory.path)
 
     async def _run(self, key: Key) -> None:
@@ -114,8 +114,8 @@ class LogDirMoves:
         """Whether the move is over. Raises MoveCancelled."""
         try:
             async with self._turns:
-                # The directory's checkpoint may have an entry of an earlier log of the partition. It is wrong for the
-                # future log.
+                # The target directory's checkpoint may have an entry for an earlier log of the partition, which is
+                # wrong for the new log.
                 await self._off(self._manager.checkpoint_recovery_points)
                 await self._copy(key)
                 await self._announce(key, move)
@@ -140,7 +140,7 @@ class LogDirMoves:
         return place in serving and move.path in serving and place != move.path
 
     async def _copy(self, key: Key) -> None:
-        """Copies until little is missing."""
+        """Copies until less than NEAR_BYTES is left."""
         while True:
             limit = max(self._limit(), 1)
             copied = await self._off(self._manager.futures.copy, key, min(PART_BYTES, limit))
@@ -164,7 +164,7 @@ class LogDirMoves:
         await self._assign(replica, move.path)
 
     def _revert(self, key: Key, move: Move) -> None:
-        """Takes back a report to the controller about a directory to which the replica will not move."""
+        """Reports the old directory to the controller again, because the replica will not move."""
         current = self._manager.get(*key)
         if move.told is not None and current is not None and current.directory.path == move.told[1]:
             task = asyncio.ensure_future(self._assign(*move.told))
@@ -175,7 +175,7 @@ class LogDirMoves:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
 
     async def close(self) -> None:
-        """Stops the moves; the next start goes on with them."""
+        """Stops the moves; the next start of the node continues them."""
         for move in list(self._moves.values()):
             await move.end()
         for revert in list(self._reverts):

@@ -23,10 +23,10 @@ from kafkacore.protocol.errors import ErrorCode, KafkaError, ProtocolError
 from kafkacore.replication.fetchers import Address, FetcherMeasures, Fetchers, Follow
 
 LOG: Final = logging.getLogger("kafkacore.replication")
-# A partition that begins to be followed while a Fetch waits at the leader joins the next one. So that it joins soon, a
-# Fetch waits no longer than this, whatever replica.fetch.wait.max.ms allows.
+# While a Fetch waits at the leader, a partition that this broker begins to follow must wait for the next Fetch. So a
+# Fetch waits at most this long, even if replica.fetch.wait.max.ms allows more.
 _MOST_WAIT_MS: Final = 100
-_COUNTED_EVERY_MS: Final = 1_000  # a count looks at every partition
+_COUNTED_EVERY_MS: Final = 1_000  # counting looks at every partition
 _TEXTS: Final = {
     "cut": "truncated from offset %d to %d, where it diverges from its leader's log",
     "cut-to-end": "truncated from offset %d to %d, the end of its leader's log: the leader was elected uncleanly,"
@@ -41,7 +41,7 @@ _TEXTS: Final = {
 
 
 class Peer(Protocol):
-    """A connection that is made when it is needed (`network.client.NodeClient`). Calls raise OSError."""
+    """Connects when a call needs it (`network.client.NodeClient`). Calls raise OSError."""
 
     async def api_versions(self) -> Mapping[int, tuple[int, int]]: ...
     async def exchange(self, api_key: int, version: int, body: bytes) -> memoryview: ...
@@ -109,7 +109,7 @@ class RemoteFetcher:
             await self._task
         await self._leave()
         self.native.stop_all()
-        # A truncation is not broken off: the log needs it whole.
+        # A truncation must not be interrupted: a half-truncated log would be damaged.
         while self.native.jobs:
             self._wake.clear()
             await self._wake.wait()
@@ -137,7 +137,7 @@ class RemoteFetcher:
                 await self._sleep(due_ms)
 
     async def _ask(self, address: Address | None) -> bool | None:
-        """Sends the next request and takes its answer. None: there is none now."""
+        """Sends the next request and takes its answer. Returns None when there is nothing to ask now."""
         if address is None or not self.native.partitions:
             return None
         if self._peer is None:
@@ -164,7 +164,8 @@ class RemoteFetcher:
         return True
 
     async def _failed(self, problem: Exception) -> None:
-        """The connection waits before it is made again; so only a peer that answers needs a pause here."""
+        """Notes a failure. The client itself pauses before it connects again, so only a peer that answers needs a pause
+        here."""
         self.native.failed()
         self._failures += 1
         if self._failures == 1:
@@ -180,13 +181,13 @@ class RemoteFetcher:
             self._failures = 0
             return
         self._failures += 1
-        # The leader has dropped the session, which is no fault: the next request begins another one.
+        # The leader has dropped the fetch session, which is no fault: the next request begins a new session.
         if self._failures > 1:
             LOG.warning("%s was refused: error %s", self._name, ErrorCode(error).name)
             await asyncio.sleep(self._backoff_ms / 1000)
 
     async def _sleep(self, due_ms: int) -> None:
-        """Until there is something to ask."""
+        """Sleeps until there is something to ask."""
         if due_ms < 0:
             await self._wake.wait()
             return

@@ -43,7 +43,7 @@ def _count_row(counts: ReplicaCounts, chunk: PartitionChunk, at: int, min_isr: i
     in_sync = chunk.width - chunk.isr[first:end].count(-1)
     rare = chunk.rare.get(at, NOTHING_RARE) if chunk.rare else NOTHING_RARE
     least = min(min_isr, replicas)
-    # A replica that a reassignment adds is not missed yet.
+    # A replica that a reassignment is still adding does not count as missing.
     counts.under_replicated += in_sync < replicas - len(rare.adding)
     counts.under_min_isr += in_sync < least
     counts.at_min_isr += in_sync == least

@@ -1,7 +1,7 @@
 """Applies the committed image to the native partitions of this broker, and publishes the table of those partitions.
 
-Belongs to one loop. The changes of a root come as rows. One native call changes the roles of all rows in a chunk, and
-the table for the planes is made once for all changes.
+Belongs to one loop. The changes of a root are rows of its columns. One native call changes the roles of all rows in a
+chunk, and the table for the planes is made once for all changes.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ class Logs(Protocol):
     def open(
         self, topic: str, topic_id: Uuid, indexes: Sequence[int], directory: Uuid, settings: LogSettings
     ) -> list[PartitionHandle]:
-        """Returns the logs found at start, or new ones, which cost no file until their first append. They should lie
-        in `directory`."""
+        """Returns the logs found at start, or new ones, which have no file until their first append. New logs should
+        lie in `directory`."""
 
     def delete(self, partition: PartitionHandle) -> None:
-        """Deletes a log whose topic is gone or belongs to another broker: renames it now, unlinks it after
-        file.delete.delay.ms."""
+        """Deletes a log whose topic is gone, or whose replica moved to another broker: renames it now, and unlinks it
+        after file.delete.delay.ms."""
 
     def cordon(self, paths: Sequence[str]) -> None:
         """From now on these log directories, and no others, take no new logs (KIP-1066)."""
@@ -194,8 +194,8 @@ class ReplicaManager:
     def _place_created(
         self, image: MetadataImage, topics: Sequence[Topic], first: int, count: int, roles: RoleChanges
     ) -> None:
-        """Places new topics, with `count` rows from `first` on. If this broker is the only replica of all, they need no
-        look at each row."""
+        """Places new topics, with `count` rows from `first` on. If this broker is the only replica of all of them, it
+        does not look at each row."""
         at = first % CHUNK_ROWS
         if count == 0 or not self._has_alone(chunk := image.partition_chunks[first // CHUNK_ROWS], at, count):
             for topic in topics:
@@ -306,14 +306,14 @@ class ReplicaManager:
         return settings
 
     def close(self) -> None:
-        """Refuses appends from now on; all waiters get an answer."""
+        """Refuses appends from now on, and answers all waiting requests."""
         for partition in self.hosted():
             partition.close()
 
 
 def _side_by_side(topics: Iterable[Topic]) -> Iterator[tuple[list[Topic], int, int]]:
-    """Groups of topics whose rows, each topic's in order, follow each other within one chunk: their first row and
-    their count. The count is 0 for a topic whose rows have no such order."""
+    """Groups neighbouring topics whose rows follow each other, in order, within one chunk: the first row and the number
+    of rows of each group. A topic whose rows are not in order is a group with count 0."""
     group: list[Topic] = []
     start = end = 0
     for topic in topics:
@@ -344,7 +344,7 @@ def _by_topic(image: MetadataImage, rows: Iterable[int]) -> dict[int, list[int]]
 
 
 def _role_error(partition: PartitionHandle, current_epoch: int, *, leader_only: bool) -> ErrorCode:
-    # Comes first, as in Kafka: its leadership ends soon, and a client must get the reason.
+    # As in Kafka this check comes first: the leadership ends soon, and a client must get the reason.
     if partition.state == "failed" or partition.directory.offline_errno:
         return ErrorCode.KAFKA_STORAGE_ERROR
     if current_epoch not in (NO_EPOCH, partition.leader_epoch):

@@ -61,8 +61,8 @@ class RoleChanges:
         return found
 
     def carry_out(self) -> None:
-        """Gives each partition its role. Those that this broker no longer follows stop fetching first; those that
-        follow are fetched from their leader. A partition that knows newer epochs stays as it is."""
+        """Gives each partition its role. First, partitions that this broker no longer follows are not fetched any
+        longer; then followers are fetched from their leaders. A partition that knows newer epochs does not change."""
         here = (self._node_id, NO_LEADER)
         follows: list[Follow] = []
         for number, batch in self._batches.items():

@@ -1,1 +1,1 @@
-"""Algorithms without state: the placement of replicas, and the changes of a partition."""
+"""Algorithms without state: the placement of replicas, and the changes of one partition."""

@@ -1,7 +1,7 @@
 """The next leader, ISR and ELR of a partition when its ISR, its replicas or the live brokers change (KIP-966).
 
-A new leader comes from the ISR, or from the ELR when the ISR is empty. Without both it is the last known leader, marked
-as recovering. Where unclean elections are allowed it may be any live replica.
+A new leader comes from the ISR, or from the ELR when the ISR is empty. When both are empty, it is the last known
+leader, marked as recovering. Where unclean elections are allowed, it may be any live replica.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class Election(Enum):
 
 
 class Target(NamedTuple):
-    """The wanted state of a partition; None: as it is. `ineligible` replicas do not become eligible leaders: they came
-    back without a clean shutdown, or left while the ISR was large enough."""
+    """The wanted state of a partition; None leaves a field as it is. `ineligible` replicas do not enter the ELR: they
+    came back without a clean shutdown, or left while the ISR was still large enough."""
 
     isr: Iterable[int] | None = None
     replicas: Iterable[int] | None = None
@@ -38,7 +38,8 @@ class Target(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """`may_lead`: the broker is active and its directory works. `default_directory` is the place of a new replica."""
+    """`may_lead` says whether a broker is active and its directory works. `default_directory` names the directory of a
+    new replica."""
 
     may_lead: Callable[[int], bool]
     default_directory: Callable[[int], Uuid]
@@ -71,7 +72,7 @@ class _Change:
         self._populate_elr()
         self._elect(record)
         if record.leader == NO_LEADER_CHANGE and not set(self.was.replicas) <= set(self.replicas):
-            # A new leader epoch, so that a replica that left is fenced.
+            # The same leader begins a new leader epoch, which fences the replicas that were removed.
             record.leader = self.was.leader
         self._record_elr(record)
         if record.isr is None and (self.isr or self.rules.elr_enabled) and tuple(self.isr) != self.was.isr:

@@ -1,7 +1,7 @@
-"""The placement of new replicas: striped over racks and brokers, as Kafka's StripedReplicaPlacer does it.
+"""The placement of new replicas: striped over racks and brokers, as in Kafka's StripedReplicaPlacer.
 
-Each partition begins one broker further. When each broker has been first once, the stripes are shuffled again. Racks
-take turns, and a fenced broker is never the first replica.
+Each partition begins one broker further than the one before. When each broker has been first once, the brokers are
+shuffled again. Racks take turns, and a fenced broker is never the first replica.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class PlacementError(ValueError):
 
 
 def replicas_problem(replicas: Sequence[int], registered: Collection[int]) -> str | None:
-    """The problem with the replicas in a request: the first one in the order of their ids, as in Kafka. Only the
-    beginning of a list that names thousands more than there are brokers counts: it has a problem already."""
+    """The first problem with the replicas in a request, in the order of their ids as in Kafka. When a list names
+    thousands more replicas than there are brokers, only its beginning is checked: that part has a problem already."""
     if not replicas:
         return "The manual partition assignment includes an empty replica list."
     counts = Counter(replicas[: len(registered) + _MANY_REPLICAS])
@@ -41,7 +41,7 @@ def replicas_problem(replicas: Sequence[int], registered: Collection[int]) -> st
 
 
 class _Ring:
-    """The fenced or unfenced brokers of one rack, used in turn; a new partition begins one broker further."""
+    """The fenced or the unfenced brokers of one rack, used in turn. A new partition begins one broker further."""
 
     def __init__(self, brokers: list[int], random: Random) -> None:
         self.brokers = sorted(brokers)
@@ -50,7 +50,7 @@ class _Ring:
         self._offset = random.randrange(len(brokers)) if brokers else 0
 
     def next(self, epoch: int) -> int:
-        """The next broker; -1 when each was used in this epoch."""
+        """The next broker; -1 when each broker was used in this epoch."""
         if not self.brokers:
             return -1
         if self._epoch != epoch:
@@ -99,7 +99,7 @@ class _Stripes:
         replicas, index, skip = [leader], self._offset, first
         while len(replicas) < replication_factor:
             found = -1
-            # The leader came from this rack, so the rack is skipped once.
+            # This rack has given the leader already, so it is skipped once.
             if index == skip:
                 skip = -1
             else:

@@ -1,7 +1,7 @@
-"""The KRaft controller (KIP-631): every decision is made from an image, and every change comes from replayed records.
+"""The KRaft controller (KIP-631): every decision reads an image, and only replayed records change an image.
 
-The modules of `ON_REQUEST` decide about requests that most starts do not see. Each is imported when its attribute of
-this package is first used.
+The modules of `ON_REQUEST` decide about requests that most nodes never get while they start. Each is imported when its
+attribute of this package is first used.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ from kafkacore.protocol.uuid import Uuid
 FENCE = 1
 UNFENCE = -1
 IN_CONTROLLED_SHUTDOWN = 1
-CLEAN_SHUTDOWN_SINCE = 3  # version of BrokerRegistration that has the previous epoch (KIP-966)
+CLEAN_SHUTDOWN_SINCE = 3  # first version of BrokerRegistration with the previous broker epoch (KIP-966)
 
 
 class State(Enum):
@@ -66,7 +66,7 @@ def register_broker(
     epoch: int,
     now_ms: int,
 ) -> Decision:
-    """A new incarnation gets `epoch`, the offset of the next record."""
+    """Registers a broker. A new incarnation gets `epoch`, which is the offset of the next record."""
     if request.cluster_id != settings.cluster_id:
         raise error_for(
             ErrorCode.INCONSISTENT_CLUSTER_ID,
@@ -99,7 +99,8 @@ def register_broker(
         records += _after_shutdown(image, settings, request.broker_id, clean)
         record.broker_epoch = epoch
     records.append(record)
-    # The registration comes last: after a failover half-way the broker asks the next controller again (KIP-966).
+    # The registration comes last: if a failover commits only a part, the broker registers again with the next
+    # controller (KIP-966).
     return Decision(records, BrokerRegistrationResponse(broker_epoch=record.broker_epoch), atomic=False)
 
 
@@ -168,7 +169,8 @@ def _check_features(image: MetadataImage, offered: Sequence[Any], kind: str) -> 
 
 
 def _after_shutdown(image: MetadataImage, settings: Settings, broker_id: int, clean: bool) -> list[Record]:
-    """The last incarnation is over. Unless it ended clean, its replicas may have lost acknowledged records."""
+    """Ends the last incarnation of a broker. Unless it shut down cleanly, its replicas may have lost acknowledged
+    records."""
     chunks = image.partition_chunks
     if image.elr_enabled and not clean:
         rows = sorted({*rows_with_isr(chunks, broker_id), *rows_with_elr(chunks, broker_id)})
@@ -263,13 +265,14 @@ def _next_state(
             return State.CONTROLLED_SHUTDOWN if _leads(image, broker) else State.SHUTDOWN_NOW
         return State.UNFENCED
     if not request.want_shut_down:
-        # The broker never asked to leave: another peer guessed its epoch, which is an offset.
+        # This incarnation never asked to leave: another peer guessed its epoch, which is an offset.
         return State.FENCED if request.want_fence else State.UNFENCED
     return State.SHUTDOWN_NOW if may_leave(image, liveness, broker) else State.CONTROLLED_SHUTDOWN
 
 
 def may_leave(image: MetadataImage, liveness: Liveness, broker: BrokerRegistration) -> bool:
-    """Whether a broker in controlled shutdown leads nothing, and the brokers that stay have read of the new leaders."""
+    """Whether a broker in controlled shutdown leads no partition, and the brokers that stay have read the records with
+    the new leaders."""
     active = {each.broker_id for each in image.brokers.values() if each.active}
     return liveness.may_leave(broker.broker_id, active) and not _leads(image, broker)
 
@@ -289,8 +292,8 @@ def fence(image: MetadataImage, settings: Settings, *brokers: BrokerRegistration
 
 
 def _unfence(image: MetadataImage, settings: Settings, broker: BrokerRegistration) -> list[Record]:
-    """Unfences the broker; then it may lead partitions that have no leader. Only a registration record ends a
-    controlled shutdown: a change record cannot."""
+    """Unfences the broker; then it may lead partitions that have no leader. Only a registration record can end a
+    controlled shutdown; a change record cannot."""
     change: Record = BrokerRegistrationChangeRecord(
         broker_id=broker.broker_id, broker_epoch=broker.epoch, fenced=UNFENCE
     )
@@ -318,7 +321,7 @@ def _led_anew(
     added: AbstractSet[int] = NO_BROKERS,
     unclean: AbstractSet[int] = NO_BROKERS,
 ) -> list[Record]:
-    """The changes of these partitions by LeaderChanges."""
+    """The records by which LeaderChanges changes these partitions."""
     if not image.partition_chunks:
         return []
     return LeaderChanges(image, settings, removed=removed, added=added, unclean=unclean).records(rows)
@@ -340,7 +343,8 @@ def _directories_offline(
 def _directories_cordoned(
     image: MetadataImage, broker: BrokerRegistration, cordoned: Sequence[Uuid] | None
 ) -> list[Record]:
-    """`cordoned` is None until the broker knows them. Older metadata.versions cannot store them (KIP-1066)."""
+    """`cordoned` is None until the broker knows its cordoned directories. Older metadata.versions cannot store them
+    (KIP-1066)."""
     if cordoned is None or not image.metadata_version.cordoned_log_dirs_supported:
         return []
     if tuple(sorted(cordoned)) == (broker.cordoned_directories or ()):

@@ -19,7 +19,7 @@ from kafkacore.storage.names import topic_name_problem
 def check_resource(
     image: MetadataImage, settings: Settings, key: ConfigKey, values: Mapping[str, str], changed: AbstractSet[str]
 ) -> None:
-    """`values` has all settings after the change, `changed` the names of the new ones. Raises KafkaError.
+    """`values` has all settings after the change, `changed` the names of those that change. Raises KafkaError.
 
     A broker checks its own settings, and more of them, before it forwards a request. A client may also ask the
     controller directly.
@@ -44,7 +44,7 @@ def _check_topic(
     problem = topic_name_problem(name)
     if problem:
         raise error_for(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
-    # An unknown key that an older release left is no reason to refuse other settings.
+    # An older release may have left an unknown key; other settings must still be accepted.
     known = {each: value for each, value in values.items() if each in changed or each in TOPIC_KEYS}
     try:
         TopicConfig.validate(settings.config, known)

@@ -1,4 +1,5 @@
-"""AlterConfigs and IncrementalAlterConfigs: each resource on its own, its settings all or none (KIP-133, KIP-339)."""
+"""AlterConfigs and IncrementalAlterConfigs: each resource by itself, with all of its settings or none (KIP-133,
+KIP-339)."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ KEYS: Final[Mapping[int, Keys]] = {
     CLIENT_METRICS: CLIENT_METRICS_KEYS,
     GROUP: GROUP_KEYS,
 }
-_TYPED: Final = (TOPIC, BROKER)  # Apache Kafka's controller knows the list keys of these resources
+_TYPED: Final = (TOPIC, BROKER)  # Apache Kafka's controller knows which keys of these resources are lists
 
 
 class Change(NamedTuple):
@@ -46,7 +47,8 @@ ChangesOf = Callable[[Any], Work[list[Change]]]
 
 
 class ConfigAlteration:
-    """One request. `forwarded`: it came through a broker, which has checked what only a broker can."""
+    """One request. `forwarded` means that it came through a broker, which has made the checks that only a broker can
+    make."""
 
     def __init__(self, image: MetadataImage, settings: Settings, *, forwarded: bool) -> None:
         self._image, self._settings, self._forwarded = image, settings, forwarded
@@ -81,7 +83,7 @@ class ConfigAlteration:
                 self._records += yield from self._records_of(key, changes)
             except KafkaError as error:
                 if error.code == ErrorCode.POLICY_VIOLATION:
-                    raise  # too many changes: nothing else is decided about a request that is refused
+                    raise  # too many changes: the whole request is refused, so nothing else is decided
                 result.error_code, result.error_message = error.code, str(error)
             results.append(result)
         if self._image.elr_enabled:
@@ -130,10 +132,11 @@ class ConfigAlteration:
     def _records_of(self, key: ConfigKey, changes: list[Change]) -> Work[list[Message]]:
         """Raises KafkaError for settings that the resource may not have, and POLICY_VIOLATION for too many."""
         current = self._image.config(*key)
-        # Broker settings are written also when equal: the broker then loads the files in them again (KAFKA-14136).
+        # Broker settings are written even if they are unchanged: the broker then loads the files that they name again
+        # (KAFKA-14136).
         changes = [each for each in changes if key[0] == BROKER or current.get(each.name) != each.value]
         yield
-        # Now, so that what follows is short.
+        # Checked now, so that the rest of this turn is short.
         limit_records(len(self._records) + len(changes))
         values = {name: value for name, value in current.items() if value is not None}
         for change in changes:
@@ -170,7 +173,8 @@ class ConfigAlteration:
             raise error_for(ErrorCode.INVALID_CONFIG, problem)
 
     def _cordoning_problem(self, value: str | None, current: str | None) -> str | None:
-        """A controller does not know the paths of brokers. A direct request may only remove cordons (KIP-1066)."""
+        """Why the cordoned directories cannot change; None when they can. A controller does not know the directories of
+        brokers, so a request sent directly to it may only remove cordons (KIP-1066)."""
         if not self._image.metadata_version.cordoned_log_dirs_supported:
             return f"The {CORDONED} configuration value cannot be set because it requires metadata.version >= 4.3-IV0"
         if self._forwarded or value is None or not value.strip() or set(_paths(value)) <= set(_paths(current or "")):

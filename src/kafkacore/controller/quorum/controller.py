@@ -1,9 +1,10 @@
 """The KRaft controller: requests become records, records become durable, and answers follow.
 
-Everything runs on one loop. A decision reads the uncommitted root; its records are replayed into the next root and
-appended; its answer waits for their commit. One decision is made at a time. A long one is made in slices: the loop does
-other work meanwhile, and other decisions wait. A controller that is no longer active drops the uncommitted root and
-answers waiting requests with NOT_CONTROLLER.
+Everything runs on one loop. A root is an image with all records up to some offset. A decision reads the uncommitted
+root; its records are replayed into the next root and appended to the log; its answer waits for their commit. One
+decision is made at a time. A long decision is made in slices: the loop does other work between the slices, and other
+decisions wait. A controller that is no longer active drops the uncommitted root and answers waiting requests with
+NOT_CONTROLLER.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ LOG: Final = logging.getLogger("kafkacore.controller")
 
 MAX_RECORDS_PER_BATCH: Final = 10_000
 HOLDS_PER_SESSION: Final = 4
-MAX_WAITING: Final = 10_000  # answers that wait for a commit; further requests get REQUEST_TIMED_OUT
+MAX_WAITING: Final = 10_000  # limit of answers that wait for a commit; further requests get REQUEST_TIMED_OUT
 
 
 # Work is a decision that is made in slices.
@@ -84,8 +85,8 @@ class Quorum(Protocol):
 class QuorumController:
     """Belongs to one loop. `bootstrap` has the framed records of bootstrap.checkpoint; `now_ms` is a monotonic clock.
 
-    Requests raise KafkaError: NOT_CONTROLLER when this node is not the active controller, and the errors that each of
-    them names.
+    The methods for requests raise KafkaError: NOT_CONTROLLER when this node is not the active controller, and the
+    errors that their docstrings name.
     """
 
     def __init__(
@@ -97,15 +98,15 @@ class QuorumController:
         new_uuid: Callable[[], Uuid] = Uuid.random,
         on_root: Callable[[MetadataImage, MetadataDelta | None], None] = lambda image, delta: None,
     ) -> None:
-        """`on_root` gets each committed root and its delta; None: everything may have changed."""
+        """`on_root` gets each committed root and its delta; the delta is None when everything may have changed."""
         self._settings = settings
         self._quorum = quorum
         self._bootstrap = [decode_record(value) for value in bootstrap]
         self._now_ms = now_ms
         self._new_uuid = new_uuid
         self._on_root = on_root
-        self.image: MetadataImage = EMPTY_IMAGE  # committed; only swapped, so any thread may read it
-        self._head: MetadataImage = EMPTY_IMAGE  # with appended records that are not committed yet
+        self.image: MetadataImage = EMPTY_IMAGE  # committed; it is only ever replaced, so any thread may read it
+        self._head: MetadataImage = EMPTY_IMAGE  # includes appended records that are not committed yet
         self._uncommitted: deque[tuple[MetadataImage, MetadataDelta | None]] = deque()
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._turns = Turns()
@@ -126,12 +127,12 @@ class QuorumController:
 
     @property
     def head_offset(self) -> int:
-        """The last record that was applied; on the active controller it may not be committed yet."""
+        """The offset of the last record in the uncommitted root."""
         return self._head.offset
 
     @property
     def held_heartbeats(self) -> frozenset[int]:
-        """The brokers in controlled shutdown whose heartbeats wait until the others lead in their place."""
+        """The brokers in controlled shutdown whose heartbeats wait until other brokers lead their partitions."""
         return self._departures.held
 
     def silences(self) -> dict[int, int]:
@@ -140,10 +141,10 @@ class QuorumController:
 
     @property
     def next_tick_ms(self) -> int:
-        """Milliseconds until the next call of `tick`: when the next session may end, an election is due, or the log has
+        """Milliseconds until `tick` must be called: when the next session may end, an election is due, or the log has
         been idle for long enough."""
         if not self._leads():
-            return self._liveness.pulse_ms  # sessions that end now end nothing: another controller counts them
+            return self._liveness.pulse_ms  # no session ends here: another controller counts them
         now = self._now_ms()
         wait_ms = min(self._liveness.wait_ms(now), max(0, self._elections.next_ms - now))
         idle = self._settings.config.metadata_max_idle_interval_ms
@@ -155,7 +156,7 @@ class QuorumController:
     # --- requests ---
 
     async def create_topics(self, caller: Caller, request: Any) -> Any:
-        """POLICY_VIOLATION for too much at once, REQUEST_TIMED_OUT."""
+        """Raises POLICY_VIOLATION for too many partitions at once, REQUEST_TIMED_OUT."""
         return await self._user_write(
             request,
             lambda: on_request.topics.TopicCreation(
@@ -164,7 +165,7 @@ class QuorumController:
         )
 
     async def delete_topics(self, caller: Caller, request: Any) -> Any:
-        """TOPIC_DELETION_DISABLED, POLICY_VIOLATION, REQUEST_TIMED_OUT."""
+        """Raises TOPIC_DELETION_DISABLED, POLICY_VIOLATION, REQUEST_TIMED_OUT."""
         return await self._user_write(
             request, lambda: on_request.deletion.delete_topics(self._head, self._settings, request, caller.api_version)
         )
@@ -176,7 +177,7 @@ class QuorumController:
         )
 
     async def register_broker(self, caller: Caller, request: Any) -> Any:
-        """DUPLICATE_BROKER_REGISTRATION, INVALID_REGISTRATION, UNSUPPORTED_VERSION, INCONSISTENT_CLUSTER_ID."""
+        """Raises DUPLICATE_BROKER_REGISTRATION, INVALID_REGISTRATION, UNSUPPORTED_VERSION, INCONSISTENT_CLUSTER_ID."""
         return await self._write(
             lambda: cluster.register_broker(
                 self._head, self._settings, self._liveness, request, caller.api_version, self._quorum.end_offset,
@@ -185,8 +186,8 @@ class QuorumController:
         )  # fmt: skip
 
     async def heartbeat(self, caller: Caller, request: Any) -> Any:
-        """STALE_BROKER_EPOCH. The heartbeat of a broker in controlled shutdown waits until the others lead in its
-        place, for a quarter of its session at most: the session goes on meanwhile."""
+        """Raises STALE_BROKER_EPOCH. The heartbeat of a broker in controlled shutdown is answered when other brokers
+        lead its partitions, or after a quarter of its session, so that the session does not end meanwhile."""
         # A heartbeat counts from its arrival, however long its decision takes (KAFKA-15019).
         arrived_ms = self._now_ms()
         self._liveness.heard(request.broker_id, request.broker_epoch, arrived_ms)
@@ -224,7 +225,7 @@ class QuorumController:
             if not self._turns.taken:
                 break
             async with self._turns:
-                pass  # a long decision is under way: this one is made again on the root after it
+                pass  # a long decision is under way: this decision is made again on the root that follows
         offset = self._append(decision)
         broker = self._head.brokers.get(request.broker_id)
         if broker is not None and broker.in_controlled_shutdown:
@@ -278,7 +279,7 @@ class QuorumController:
         return await self._write(lambda: on_request.scram_users.alter_users(self._head, request))
 
     async def elect_leaders(self, caller: Caller, request: Any) -> Any:
-        """INVALID_REQUEST, POLICY_VIOLATION, REQUEST_TIMED_OUT."""
+        """Raises INVALID_REQUEST, POLICY_VIOLATION, REQUEST_TIMED_OUT."""
         return await self._user_write(
             request, lambda: on_request.elections.LeaderElection(self._head, self._settings).decide(request)
         )
@@ -311,7 +312,8 @@ class QuorumController:
     # --- the log ---
 
     def on_batch(self, batch: CommittedBatch) -> None:
-        """A batch is committed: one of this controller, whose root exists already, or of another leader."""
+        """Takes a committed batch. The root with a batch of this controller exists already; a batch of another leader
+        is applied."""
         uncommitted = self._uncommitted
         if not uncommitted:
             offsets = batch.base_offset, batch.last_offset
@@ -339,7 +341,7 @@ class QuorumController:
         self._commit(image, None)
 
     def on_leading(self, epoch: int) -> None:
-        """This replica leads, and all records from before its epoch are committed and applied."""
+        """This replica leads. All records from before its epoch are committed and applied."""
         self._active_epoch = epoch
         self._head = self.image
         self._liveness = Liveness(self._settings.config.broker_session_timeout_ms)
@@ -348,7 +350,7 @@ class QuorumController:
             if not broker.fenced:
                 self._liveness.registered(broker.broker_id, broker.epoch, now)
             if broker.in_controlled_shutdown:
-                # The others may not have read of it yet.
+                # The other brokers may not have read the new leaders yet.
                 self._liveness.leaves_after(broker.broker_id, self._head.offset)
         self._elections = PeriodicElections(self._settings.config, now)
         self._last_append_ms = now
@@ -374,9 +376,9 @@ class QuorumController:
     # --- time ---
 
     def tick(self) -> None:
-        """Fences brokers whose session is over, elects where it is time to, and writes a NoOpRecord to an idle log."""
+        """Fences brokers whose session is over, elects leaders that are due, and writes a NoOpRecord to an idle log."""
         if not self._leads() or self._turns.taken:
-            return  # after the decision that is under way: a call that is due is due again at once
+            return  # a decision is under way; `tick` stays due and is called again after it
         now = self._now_ms()
         self._fence(self._liveness.expired(now))
         if now >= self._elections.next_ms:
@@ -410,15 +412,16 @@ class QuorumController:
                 brokers.append(broker)
         if brokers:
             self._append(Decision(cluster.fence(self._head, self._settings, *brokers), None, atomic=False))
-        # Only now: the next tick finds a broker again that an error left unfenced.
+        # Only after the append: if an error leaves a broker unfenced, the next tick finds it again.
         for broker_id, _ in expired:
             self._liveness.gone(broker_id)
 
     # --- snapshots ---
 
     def snapshot(self) -> Contents | None:
-        """The committed root without a transaction in progress, for a Snapshotter. None while there is no
-        metadata.version: the bootstrap records, which may be such a transaction, are not committed yet."""
+        """The contents of the next snapshot: the committed root, without the records of an open transaction. None while
+        the root has no metadata.version, because the bootstrap records, which may be a transaction, are not committed
+        yet."""
         image = self.image if self.image.transaction is None else self.image.transaction.before
         if METADATA_VERSION not in image.features:
             return None
@@ -440,7 +443,8 @@ class QuorumController:
             self.counts.leaders_changed(before, image, delta)
 
     def _adopt_config(self, image: MetadataImage) -> None:
-        """Dynamic settings of this node and of all nodes count like those of its server.properties (KIP-226)."""
+        """Applies the dynamic settings of this node and of all nodes, as if they stood in its server.properties
+        (KIP-226)."""
         config = self._settings.config
         default, own = image.set_config(BROKER, ""), image.set_config(BROKER, str(config.node_id))
         if default or own or config.dynamic_default or config.dynamic_broker:
@@ -461,7 +465,8 @@ class QuorumController:
         except TimeoutError:
             self.counts.timed_out += 1
             raise error_for(
-                ErrorCode.REQUEST_TIMED_OUT, f"not committed within {request.timeout_ms} ms; it may still be"
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"the change was not committed within {request.timeout_ms} ms, but may be committed later",
             ) from None
 
     async def _write(self, decide: Decide) -> Any:
@@ -478,7 +483,8 @@ class QuorumController:
         return response
 
     async def _decide(self, decide: Decide) -> tuple[int, Any]:
-        """Returns the offset that must be committed before the response is sent. Most decisions take one turn."""
+        """Makes a decision and appends its records. Returns the offset that must be committed before the response is
+        sent. Most decisions take one turn of the loop."""
         self._require_active()
         epoch, began_ms = self._active_epoch, self._now_ms()
         self.counts.started += 1
@@ -486,7 +492,7 @@ class QuorumController:
         decision = made if isinstance(made, Decision) else await finish(made)
         if self._active_epoch != epoch:
             raise self._not_controller()
-        # Also without records: the answer rests on earlier decisions that may not be committed yet.
+        # Even a decision without records waits: its answer may rest on earlier decisions that are not committed yet.
         offset = await finish(self._appending(decision))
         self.counts.computing_ms.record(self._now_ms() - began_ms)
         return max(offset, decision.after), decision.response
@@ -498,7 +504,7 @@ class QuorumController:
             await future
 
     def _append(self, decision: Decision) -> int:
-        """Appends a decision that was made in this turn, in the same turn."""
+        """Appends the records of a decision in the same turn of the loop in which it was made."""
         return finish_now(self._appending(decision))
 
     def _appending(self, decision: Decision) -> Work[int]:
@@ -512,9 +518,11 @@ class QuorumController:
     def _append_batch(self, records: Records) -> Work[None]:
         epoch, base = self._active_epoch, -1
         while base != self._quorum.end_offset:
-            # Again when the quorum has written a control record meanwhile: some records keep their offsets.
+            # This loop repeats when the quorum has written a control record meanwhile, because some records hold their
+            # own offsets.
             base = self._quorum.end_offset
-            # Replayed first: a record that does not fit the image never gets into the log.
+            # The records are replayed before they are appended, so a record that does not fit the image never gets into
+            # the log.
             edit = Edit(self._head, decided_here=True)
             yield from edit.replaying(records, base)
             writer = self._writer_for(edit)
@@ -544,7 +552,7 @@ class QuorumController:
         return self._writer
 
     def _leads(self) -> bool:
-        # A replica may have lost its epoch a turn before `on_following`.
+        # The replica may have lost its leadership one turn of the loop before `on_following` is called.
         return self.active and self._quorum.leads(self._active_epoch)
 
     def _require_active(self) -> None:

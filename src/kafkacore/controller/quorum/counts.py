@@ -10,7 +10,7 @@ from kafkacore.metadata.image import MetadataImage
 from kafkacore.metadata.partitions import CHUNK_ROWS, NO_LEADER, PartitionChunk
 from kafkacore.runtime.sampling import Distribution
 
-FEW_ROWS: Final = 1000  # above this numpy looks for elections
+FEW_ROWS: Final = 1000  # with more rows than this, numpy searches for elections
 
 
 class Counts:
@@ -18,10 +18,10 @@ class Counts:
 
     def __init__(self) -> None:
         self.started = 0  # decisions
-        self.timed_out = 0  # decisions that were not committed in the time of their request
+        self.timed_out = 0  # decisions that were not committed within their request's timeout
         self.late_heartbeats = 0
         self.computing_ms = Distribution()
-        self.unclean_elections = 0  # of leaders that were in neither ISR nor ELR
+        self.unclean_elections = 0  # elections of leaders that were in neither ISR nor ELR
         self.elections_from_elr = 0
 
     def leaders_changed(self, before: MetadataImage, after: MetadataImage, delta: MetadataDelta) -> None:
@@ -44,7 +44,8 @@ class Counts:
 
 
 def _candidates(before: MetadataImage, after: MetadataImage) -> Iterator[int]:
-    """Rows whose new leader was not in their ISR. A root shares the chunks that did not change."""
+    """Rows whose new leader was not in their ISR. Both roots share the chunks that did not change, so these are
+    skipped."""
     import numpy as np  # noqa: PLC0415 - some 100 ms; large changes have loaded it already
 
     for number, (old, new) in enumerate(zip(before.partition_chunks, after.partition_chunks, strict=False)):

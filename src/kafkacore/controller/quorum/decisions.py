@@ -24,8 +24,8 @@ _NOUNS: Final = {TOPIC: "topic", BROKER: "broker"}
 
 
 class Decision(NamedTuple):
-    """`atomic` records go into one batch. Others may be split, and the last record then completes the decision. The
-    answer also waits until the offset `after` is committed."""
+    """`atomic` records go into one batch. Other records may be split over batches; the decision is then complete with
+    the last record. The answer also waits until the offset `after` is committed."""
 
     records: Records
     response: Any
@@ -34,8 +34,8 @@ class Decision(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """The inputs of decisions beside the metadata. Only the active controller uses `random`; the results are in
-    records."""
+    """The inputs of decisions besides the metadata. Only the active controller uses `random`; the other controllers
+    read the results in records."""
 
     cluster_id: str
     config: BrokerConfig
@@ -51,7 +51,7 @@ def limit_records(count: int) -> None:
 def topic_setting(image: MetadataImage, settings: Settings, topic: str, key: str, otherwise: Value) -> Value:
     """The value that was set for the topic, else for this node, for all nodes, or in server.properties (KIP-226).
 
-    A stored text that is no value of the key counts as not set, so that elections go on.
+    A stored text that is not a valid value of the key counts as not set, so that elections still work.
     """
     row = settings.config.keys[key]
     for kind, name in ((TOPIC, topic), (BROKER, str(settings.config.node_id)), (BROKER, "")):
@@ -67,7 +67,7 @@ def topic_setting(image: MetadataImage, settings: Settings, topic: str, key: str
 
 @lru_cache(maxsize=64)
 def _tell_unusable(noun: str, name: str, problem: str) -> None:
-    """Logged once: every partition of every election reads the setting."""
+    """Logs an unusable setting once, because each election reads it for every partition."""
     LOG.warning("a setting of %s %s is ignored; change or delete it: %s", noun, name or "(all)", problem)
 
 
@@ -89,7 +89,7 @@ def wanted_isr(image: MetadataImage, settings: Settings, topic: str) -> int:
 def topic_values(
     image: MetadataImage, settings: Settings, value_of: Callable[[MetadataImage, Settings, str], T]
 ) -> tuple[T, dict[str, T]]:
-    """The value for topics without settings of their own, and that of each topic with some."""
+    """The value for topics without settings of their own, and the value of each topic that has settings."""
     names = [name for kind, name in image.configs if kind == TOPIC]
     return value_of(image, settings, ""), {name: value_of(image, settings, name) for name in names}
 

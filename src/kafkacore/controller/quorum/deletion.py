@@ -11,7 +11,7 @@ from kafkacore.protocol.messages import DeleteTopicsResponse, Message, RemoveTop
 from kafkacore.protocol.uuid import ZERO, Uuid
 from kafkacore.runtime.slices import Work, counted
 
-DISABLED_SINCE: Final = 3  # from this version on an error code says that topics cannot be deleted
+DISABLED_SINCE: Final = 3  # the first version with an error code for disabled deletion
 Result = DeleteTopicsResponse.DeletableTopicResult
 
 

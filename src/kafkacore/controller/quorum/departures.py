@@ -1,6 +1,7 @@
-"""Heartbeats of brokers in controlled shutdown, held until the brokers that stay have read of their new leaderships.
+"""Holds heartbeats of brokers in controlled shutdown until the brokers that stay have read which partitions they now
+lead.
 
-Apache Kafka answers such a heartbeat at once and lets the broker ask again; a leaver of its releases asks every 2 s.
+Apache Kafka answers such a heartbeat at once, and the broker asks again: a broker of Apache Kafka does so every 2 s.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Callable
 
 
 class Departures:
-    """Belongs to the controller's loop. It holds one heartbeat of a broker at most."""
+    """Belongs to the controller's loop. It holds at most one heartbeat of each broker."""
 
     def __init__(self) -> None:
         self._held: dict[int, asyncio.Future[bool]] = {}
@@ -21,8 +22,8 @@ class Departures:
         return frozenset(self._held)
 
     async def hold(self, broker_id: int, until_s: float) -> bool:
-        """True when `wake` finds that the broker may leave; False at `until_s` (time of the loop), and when `release`
-        ends it."""
+        """Waits. Returns True when `wake` finds that the broker may leave, and False when the loop's time reaches
+        `until_s` or `release` ends the wait."""
         self.release(broker_id)
         mine: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._held[broker_id] = mine
@@ -36,13 +37,13 @@ class Departures:
                 del self._held[broker_id]
 
     def release(self, broker_id: int) -> None:
-        """A newer heartbeat of the broker takes the place of the one that is held."""
+        """Ends the wait of a held heartbeat, because a newer one of the same broker has come."""
         older = self._held.get(broker_id)
         if older is not None and not older.done():
             older.set_result(False)
 
     def wake(self, may_leave: Callable[[int], bool]) -> None:
-        """Something changed: a broker has read further, or is fenced."""
+        """Looks at the held heartbeats again: a broker has read further, or is fenced."""
         for broker_id, each in self._held.items():
             if not each.done() and may_leave(broker_id):
                 each.set_result(True)

@@ -47,7 +47,8 @@ class LeaderElection:
         return Decision(self._records, ElectLeadersResponse(replica_election_results=results), atomic=False)
 
     def _everywhere(self, kind: int) -> Work[list[Any]]:
-        """Elects for the partitions without their preferred leader, which are few even among a million."""
+        """Elects leaders for all partitions that their preferred replica does not lead. They are few even in a cluster
+        of a million partitions."""
         chunks = self._image.partition_chunks
         rows = rows_led_by(chunks, NO_LEADER) if kind == UNCLEAN else rows_not_led_by_the_first(chunks)
         found: dict[int, list[int]] = {}

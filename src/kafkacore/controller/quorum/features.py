@@ -35,7 +35,8 @@ def update_features(
     kraft_version: int,
     why_not_dynamic: Callable[[], str | None],
 ) -> Work[Decision]:
-    """Updates all features or none; the answer has the first refusal. The quorum itself writes its kraft.version."""
+    """Updates all features or none; the answer has the first refusal. The decision does not write kraft.version: the
+    quorum does that itself."""
     updates, levels = {}, dict(image.features)
     for each in request.feature_updates:
         yield
@@ -90,13 +91,13 @@ def _check_level(image: MetadataImage, settings: Settings, name: str, level: int
     if problem is None and name == KRAFT_VERSION and level < current:
         problem = "Can't downgrade the version of this feature."
     if problem is None and level > current and name not in HONOURED:
-        problem = "kafkacore does not implement this feature yet: clients would rely on it in vain."
+        problem = "kafkacore does not implement this feature yet, so clients must not rely on it."
     if problem is not None:
         raise _refused(name, level, problem)
 
 
 def _unsupported(image: MetadataImage, settings: Settings, name: str, level: int) -> str | None:
-    """Every node of the cluster must support a level. Level 0: the feature is off."""
+    """Why the cluster cannot use this level; None when every node supports it. Level 0 switches the feature off."""
     feature = FEATURES.get(name)
     own = (0, 0) if feature is None else (feature.lowest, feature.highest)
     nodes = [(f"Local controller {settings.config.node_id}", own)]
@@ -133,7 +134,7 @@ def _check_metadata_version(current: int, level: int, kind: int) -> None:
 def _check_dependencies(name: str, level: int, levels: dict[str, int]) -> None:
     feature = FEATURES.get(name)
     if feature is None:
-        # Level 0 of an unknown feature.
+        # Also for level 0 of an unknown feature.
         raise _refused(name, level, f"Feature {name} not found.")
     for other, needed in feature.needs.get(level, {}).items():
         if levels.get(other, 0) < needed:

@@ -1,5 +1,5 @@
-"""Changes of partitions after a broker came, left, or lost a directory: one scan of the columns, one decision for equal
-partitions of a topic, one record for each change."""
+"""Changes of partitions after a broker came, left, or lost a directory: it scans the columns once, decides once for
+equal partitions of a topic, and makes one record for each change."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from kafkacore.metadata.registrations import BrokerRegistration
 from kafkacore.protocol.uuid import UNASSIGNED_DIRECTORY, Uuid
 
 NO_BROKERS: Final[frozenset[int]] = frozenset()
-MAX_SINGLE_DECISIONS: Final = 512  # then importing numpy costs less than deciding about more partitions one by one
+MAX_SINGLE_DECISIONS: Final = 512  # above it the import of numpy costs less than decisions about single partitions
 
 
 class LeaderChanges:
-    """Elects for many partitions at once. `removed` are about to leave and `added` about to join (the image does not
-    have that yet). `unclean` came back without a clean shutdown and may have lost records. Nobody is both removed and
-    unclean in one decision. Without an `election`, each topic says whether it may be unclean."""
+    """Elects leaders for many partitions at once. `removed` brokers are about to leave and `added` ones about to join;
+    the image does not show either yet. `unclean` brokers came back without a clean shutdown and may have lost records.
+    No broker is both removed and unclean in one decision. Without an `election`, the configuration of each topic says
+    whether an unclean election is allowed."""
 
     def __init__(
         self, image: MetadataImage, settings: Settings, *,
@@ -37,7 +38,8 @@ class LeaderChanges:
         self._topic_rules: dict[int, tuple[int, bool]] = {}
 
     def records(self, rows: Sequence[int]) -> list[Record]:
-        """`rows` ascend. Partitions that are alike in all that a decision depends on are decided once."""
+        """The records for the partitions in `rows`, which ascend. One decision serves all partitions with equal
+        inputs."""
         if len(rows) > VECTOR_ROWS:
             return self._in_columns(rows)
         made: list[Record] = []
@@ -80,9 +82,9 @@ class LeaderChanges:
         return change(partition, topic.topic_id, target, self.rules(partition, least))
 
     def _ineligible(self, partition: Partition, least_isr: int) -> frozenset[int]:
-        """The members of the ISR and ELR that would not be eligible if the removed had left one after another, the
-        leader last: those that left while enough stayed. Were all of them eligible, a new leader could alone be enough
-        for an acknowledgement that the others do not know of."""
+        """The members of the ISR and ELR that would not be eligible leaders if the removed brokers had left one after
+        another, the leader last. They are those that would have left while at least min.insync.replicas stayed: a later
+        leader could have acknowledged records that they do not have."""
         leaving = [each for each in partition.isr if each in self._gone]
         if len(leaving) < 2:
             return NO_BROKERS
@@ -94,8 +96,8 @@ class LeaderChanges:
         left = [each for each in partition.isr if each not in self._gone]
         if left or self._unclean or self._image.elr_enabled or len(partition.isr) < 2:
             return left
-        # Several leave in one decision. The ISR keeps one of them, as if they had left one after another; the leader
-        # has the most records.
+        # The whole ISR leaves in one decision. The ISR keeps the last one, as if the brokers had left one after
+        # another. That is the leader, because it has the most records.
         return [partition.leader if partition.leader in partition.isr else partition.isr[0]]
 
     def rules(self, partition: Partition, least_isr: int) -> Rules:

@@ -1,7 +1,8 @@
-"""When each broker sent its last heartbeat, and how far it has read: facts, not decisions, and so no records.
+"""When each broker sent its last heartbeat, and how far it has read the metadata. These are facts and not decisions, so
+no record holds them.
 
-They are kept outside the queue of decisions. A busy controller counts the heartbeats that still wait, so it never
-fences a broker for its own slowness (KAFKA-15019).
+They are noted before a heartbeat waits for its decision. So a busy controller never fences a broker because the
+controller itself is slow (KAFKA-15019).
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ PULSES_PER_SESSION: Final = 8
 
 
 class HearingTime:
-    """The time during which this controller could hear, in ms. It is monotonic time without the gaps.
+    """The time during which this controller could receive heartbeats, in ms: monotonic time without the gaps in which
+    the controller did not run.
 
-    The owner calls `at` at least once in each `pulse_ms`. When a call comes later, the controller did not run, or
-    somebody has moved its clock: only one pulse of such a gap counts. So nobody is fenced for a silence that no one
-    could have heard.
+    The owner calls `at` at least once in each `pulse_ms`. When a call comes later, the controller did not run, or its
+    clock was moved; only one pulse of such a gap counts. So no broker is fenced for heartbeats that the controller
+    could not receive.
     """
 
     __slots__ = ("_heard_ms", "_last_ms", "pulse_ms")
@@ -33,15 +35,16 @@ class HearingTime:
         return self._heard_ms
 
     def peek(self, now_ms: int) -> int:
-        """As `at`, and changes nothing."""
+        """As `at`, but changes nothing."""
         if self._last_ms is None:
             return self._heard_ms
         return self._heard_ms + min(max(now_ms - self._last_ms, 0), self.pulse_ms)
 
 
 class Contact:
-    """`heard`: a heartbeat came while this controller is active; else the broker is only assumed to live. Others must
-    have read up to `shutdown_offset` before the broker may leave. `last_ms` is hearing time."""
+    """One broker. `heard` is True after a heartbeat to this controller while it is active; until then the broker is
+    only assumed to live. Other brokers must have read up to `shutdown_offset` before this one may leave. `last_ms` is
+    hearing time."""
 
     __slots__ = ("broker_id", "epoch", "heard", "last_ms", "metadata_offset", "shutdown_offset")
 
@@ -60,8 +63,8 @@ class Liveness:
         self.session_timeout_ms = session_timeout_ms
         self._time = HearingTime(max(1, session_timeout_ms // PULSES_PER_SESSION))
         self._contacts: dict[int, Contact] = {}
-        # One entry for each contact, with the earliest end of its session. A heartbeat leaves the entry in place;
-        # `expired` moves it when that time has come.
+        # One entry for each contact, with the earliest end of its session. A heartbeat does not move the entry;
+        # `expired` moves it when its time has come.
         self._ends: list[tuple[int, int, Contact]] = []
         self._entries = 0
 
@@ -71,7 +74,8 @@ class Liveness:
         return self._time.pulse_ms
 
     def registered(self, broker_id: int, epoch: int, now_ms: int, leaving: bool = False) -> None:
-        """A broker is in the image at `epoch`, and its session begins. `leaving`: it is in controlled shutdown."""
+        """Begins the session of a broker that the image has with this epoch. `leaving` says that it is in controlled
+        shutdown."""
         known = self._contacts.get(broker_id)
         if known is None or known.epoch != epoch:
             contact = self._contacts[broker_id] = Contact(broker_id, epoch, self._time.at(now_ms))
@@ -83,14 +87,14 @@ class Liveness:
         self._contacts.pop(broker_id, None)
 
     def heard(self, broker_id: int, epoch: int, now_ms: int) -> None:
-        """A heartbeat has arrived; it may still wait for its decision."""
+        """Notes that a heartbeat has arrived; it may still wait for its decision."""
         contact = self._contacts.get(broker_id)
         if contact is not None and contact.epoch == epoch:
             contact.last_ms, contact.heard = self._time.at(now_ms), True
 
     def has_session(self, broker_id: int, epoch: int, now_ms: int) -> bool:
-        """Whether this incarnation has sent a heartbeat in time. A new controller has not heard from any broker yet.
-        So a broker that restarts together with it need not wait until the session of its former incarnation ends."""
+        """Whether this incarnation has sent a heartbeat in time. A new controller has not heard from any broker yet. So
+        a broker that restarts together with the controller need not wait for the end of its former session."""
         contact = self._contacts.get(broker_id)
         return (
             contact is not None and contact.heard and contact.epoch == epoch
@@ -103,14 +107,15 @@ class Liveness:
         return {each.broker_id: max(time_ms - each.last_ms, 0) for each in list(self._contacts.values())}
 
     def wait_ms(self, now_ms: int) -> int:
-        """Milliseconds until `expired` must be called again: when the next session may end, and in each pulse."""
+        """Milliseconds until `expired` must be called again: when the next session may end, and at least once in each
+        pulse."""
         time_ms = self._time.at(now_ms)
         until_end = self._ends[0][0] - time_ms if self._ends else self._time.pulse_ms
         return max(0, min(until_end, self._time.pulse_ms))
 
     def expired(self, now_ms: int) -> list[tuple[int, int]]:
-        """Id and epoch of the brokers whose session is over, sorted by id. Each pulse returns a broker again until
-        it is `gone` or heard."""
+        """Id and epoch of the brokers whose session is over, sorted by id. Calls in later pulses return a broker again
+        until `gone` or `heard` is called for it."""
         time_ms = self._time.at(now_ms)
         over: list[Contact] = []
         while self._ends and self._ends[0][0] <= time_ms:
@@ -123,7 +128,7 @@ class Liveness:
             else:
                 over.append(contact)
         for contact in over:
-            # The next pulse returns it again, in case it cannot be fenced now.
+            # A call in the next pulse returns the broker again, in case it cannot be fenced now.
             self._push(time_ms + self._time.pulse_ms, contact)
         return sorted((contact.broker_id, contact.epoch) for contact in over)
 
@@ -137,13 +142,13 @@ class Liveness:
             contact.metadata_offset = offset
 
     def leaves_after(self, broker_id: int, offset: int) -> None:
-        """Records up to `offset` moved the leaderships of a broker."""
+        """Notes that records up to `offset` have given a broker's partitions to other leaders."""
         contact = self._contacts.get(broker_id)
         if contact is not None and contact.shutdown_offset == NEVER:
             contact.shutdown_offset = offset
 
     def may_leave(self, broker_id: int, active: set[int]) -> bool:
-        """Whether the brokers that stay have read of the new leaders."""
+        """Whether the brokers that stay have read the records with the new leaders."""
         contact = self._contacts.get(broker_id)
         if contact is None:
             return True

@@ -1,7 +1,8 @@
-"""Elections that nobody asks for: leaderships go back to their preferred replicas, and partitions without a leader get
-an unclean one where that is allowed.
+"""Elections that no request asks for: preferred replicas become leaders again, and partitions without a leader get an
+unclean leader where that is allowed.
 
-One look checks a limited number of partitions. The next one follows at once; in between the loop does other work.
+One search checks a limited number of partitions, and the next search follows at once. The loop does other work between
+them.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class PeriodicElections:
         return records
 
     def _rebalance(self, image: MetadataImage, settings: Settings, now_ms: int) -> list[Record]:
-        self._next_preferred_ms = now_ms + self._preferred_ms  # also after an error
+        self._next_preferred_ms = now_ms + self._preferred_ms  # first, so that an error does not repeat this at once
         found = rows_not_led_by_the_first(image.partition_chunks, self._preferred_from_row)
         rows = list(islice(found, MAX_ROWS_OF_A_LOOK + 1))
         records = LeaderChanges(image, settings, election=Election.PREFERRED).records(rows[:MAX_ROWS_OF_A_LOOK])
@@ -62,7 +63,7 @@ class PeriodicElections:
 
 
 def elect_unclean(image: MetadataImage, settings: Settings) -> list[Record]:
-    """Elects for the partitions without a leader whose topic allows any live replica (KIP-106)."""
+    """Elects leaders for partitions that have none and whose topic allows unclean elections (KIP-106)."""
     chunks = image.partition_chunks
     allowed: dict[int, bool] = {}
     rows = []

@@ -14,7 +14,7 @@ from kafkacore.protocol.errors import ErrorCode, KafkaError, error_for
 from kafkacore.protocol.messages import AlterClientQuotasResponse, ClientQuotaRecord, Message
 from kafkacore.runtime.slices import Work, counted
 
-_DOUBLE: Final = 0  # a double, without a limit
+_DOUBLE: Final = 0  # the value of `most` for a double, which has no limit
 _INT_MAX: Final = 0x7FFFFFFF
 _LONG_MAX: Final = 0x7FFFFFFFFFFFFFFF
 _FRACTION: Final = 1e-6
@@ -24,7 +24,7 @@ EntityData = AlterClientQuotasResponse.EntityData
 
 
 class Kind(NamedTuple):
-    """`most` is the largest value of a whole number, 0 for a double."""
+    """The type of a quota. `most` is the largest value of an integer quota; 0 for a double."""
 
     type_name: str
     most: int
@@ -40,7 +40,8 @@ _OF_ADDRESSES: Final[Mapping[str, Kind]] = {"connection_creation_rate": Kind("IN
 
 
 def alter_client_quotas(image: MetadataImage, request: Any) -> Work[Decision]:
-    """Alters each entity on its own, its quotas all or none. Raises POLICY_VIOLATION for too many changes at once."""
+    """Alters each entity by itself, with all of its quotas or none. Raises POLICY_VIOLATION for too many changes at
+    once."""
     records: list[Message] = []
     results = []
     seen: set[Entity] = set()
@@ -95,7 +96,7 @@ def _records_of(image: MetadataImage, entity: Entity, entry: Any) -> Work[list[M
 
 
 def _check_entity(entity: Entity, entry: Any) -> Mapping[str, Kind]:
-    """The quotas that the entity may have."""
+    """Returns the quotas that the entity may have, or raises KafkaError."""
     kinds = {kind for kind, _ in entity}
     problem = None
     if not entity:
@@ -118,7 +119,8 @@ def _check_entity(entity: Entity, entry: Any) -> Mapping[str, Kind]:
 
 
 def _address_problem(address: str | None) -> str | None:
-    """Only addresses are accepted. Apache Kafka also resolves names; this controller must not wait for a lookup."""
+    """Only addresses are accepted. Apache Kafka also resolves host names, but this controller must not wait for a
+    lookup."""
     try:
         if address is not None:
             ipaddress.ip_address(address)

@@ -57,7 +57,8 @@ class Reassignment:
         return Decision(records, response)
 
     def _alter_once(self, name: str, asked: Any, another_factor: bool) -> Message | None:
-        """A request may name a partition with the same replicas 200,000 times, and all are decided in one turn."""
+        """Decides a partition that a request names repeatedly only once: a request may name one partition with the same
+        replicas 200,000 times."""
         if asked.replicas is not None and len(asked.replicas) > len(self._image.brokers):
             return self._alter(name, asked, another_factor)  # is refused
         key = name, asked.partition_index, None if asked.replicas is None else tuple(asked.replicas)
@@ -88,14 +89,14 @@ class Reassignment:
         return record
 
     def _reverted(self, topic: Topic, was: Partition) -> Target:
-        """Returns to the replicas before the reassignment in progress."""
+        """The target that restores the replicas from before the reassignment in progress."""
         if not in_progress(was):
             raise error_for(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
         replicas = [each for each in was.replicas if each not in was.adding]
         isr = [each for each in was.isr if each not in was.adding]
         unclean = unclean_elections(self._image, self._settings, topic.name)
         if not isr:
-            # Only new replicas are in sync. The first old one may have lost records.
+            # Only new replicas are in sync. The first old replica would become the ISR, and it may lack records.
             if not replicas:
                 raise error_for(
                     ErrorCode.INVALID_REPLICA_ASSIGNMENT,
@@ -117,10 +118,10 @@ def in_progress(partition: Partition) -> bool:
 
 
 def _reassigned(was: Partition, wanted: Sequence[int]) -> Target:
-    """The new replicas join the old ones, which leave when the new ones are in sync."""
+    """The new replicas join the old ones. The old ones are removed when all new ones are in sync."""
     removing = sorted(set(was.replicas) - set(wanted))
     adding = sorted(set(wanted) - set(was.replicas))
-    # An empty list leaves the list of a reassignment in progress as it is, as in Kafka.
+    # As in Kafka, an empty list does not change the list of a reassignment that is in progress.
     return Target(replicas=[*wanted, *removing], removing=removing or None, adding=adding or None)
 
 
@@ -155,7 +156,8 @@ def list_reassignments(image: MetadataImage, request: Any) -> Work[Any]:
 
 
 def _under_way(image: MetadataImage) -> Work[list[tuple[Topic, list[int]]]]:
-    """Looks only at the few partitions with rare fields."""
+    """The reassignments in progress. Only the few partitions with rare fields can have one, so only those are
+    searched."""
     found: dict[int, list[int]] = {}
     for number, chunk in enumerate(image.partition_chunks):
         for index in chunk.rare:

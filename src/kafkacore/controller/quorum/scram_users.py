@@ -17,8 +17,8 @@ Result = AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult
 
 
 def alter_users(image: MetadataImage, request: Any) -> Work[Decision]:
-    """Alters each user at most once; a refused one does not stop the others. Raises POLICY_VIOLATION for too
-    many changes at once."""
+    """Alters each user at most once. A refused user does not stop the others. Raises POLICY_VIOLATION for too many
+    changes at once."""
     records: dict[str, Message] = {}
     refused: dict[str, KafkaError] = {}
     for each in chain(request.deletions, request.upsertions):

@@ -37,14 +37,14 @@ from kafkacore.runtime.slices import Work, counted
 from kafkacore.storage.names import CLUSTER_METADATA_TOPIC, topic_name_problem
 
 USE_DEFAULT: Final = -1
-MAX_DESCRIPTIONS: Final = 256  # kept at once; then the cache is emptied
+MAX_DESCRIPTIONS: Final = 256  # when the cache has this many, it is emptied
 Result = CreateTopicsResponse.CreatableTopicResult
 Placed = list[list[int]]
 
 
 class TopicDescriptions:
-    """The configuration of a topic in the answer to CreateTopics. Topics with equal settings share one list, which is
-    never changed: a request for a thousand topics makes it once, and the next request not at all."""
+    """Caches the configuration of a topic as answers to CreateTopics show it. Topics with equal settings share one
+    list, which never changes: a request for a thousand topics makes the list once, and the next request finds it."""
 
     def __init__(self, config: BrokerConfig) -> None:
         self._config = config
@@ -219,19 +219,19 @@ class PartitionGrowth:
         replicas = self._placement.of_more(topic, asked, count)
         self._records.append(self._placement.run(topic.topic_id, count, replicas))
         self._count += len(replicas)
-        # Too many partitions fail the whole request, as early as possible.
+        # Too many partitions fail the whole request, so check that as early as possible.
         limit_records(self._count)
 
 
 def _spans(placed: Placed) -> list[tuple[list[int], int]]:
-    """Runs of equal placements, with their lengths."""
+    """Groups equal placements in sequence: each placement with the length of its run."""
     if placed.count(placed[0]) == len(placed):
-        return [(placed[0], len(placed))]  # as with one broker
+        return [(placed[0], len(placed))]  # the usual case with one broker
     return [(placement, len(list(alike))) for placement, alike in groupby(placed)]
 
 
 class Placement:
-    """Places partitions, by the request or by the placer, and elects their first leaders."""
+    """Places partitions, as the request assigns them or as the placer decides, and elects their first leaders."""
 
     def __init__(self, image: MetadataImage, settings: Settings) -> None:
         self._image, self._settings = image, settings
@@ -243,7 +243,7 @@ class Placement:
         self._active = {each.broker_id for each in image.brokers.values() if each.active}
         self._columns = PartitionRecords()
         self._placements: dict[Ids, tuple[Ids, Ids, list[Uuid]]] = {}
-        self._placed: list[Any] = []  # for the rows of the columns: [placement, length] of each run
+        self._placed: list[Any] = []  # [placement, length] of each run, for the rows of the columns
 
     def of_new_topic(self, topic: Any) -> Placed:
         if topic.assignments:
@@ -303,7 +303,7 @@ class Placement:
         self._placed.clear()
 
     def _known(self, replicas: Ids) -> tuple[Ids, Ids, list[Uuid]]:
-        """Replicas, the first ISR, and the directory of each replica."""
+        """Returns the replicas, the first ISR, and the directory of each replica."""
         known = self._placements.get(replicas)
         if known is None:
             isr = tuple([each for each in replicas if each in self._active])

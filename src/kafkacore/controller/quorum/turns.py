@@ -1,4 +1,4 @@
-"""One decision at a time: those that come while a long one is made wait for it."""
+"""One decision at a time: decisions that come while a long one is being made wait for it."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from collections import deque
 
 
 class Turns:
-    """Belongs to one loop. `async with` is a decision, up to its append.
+    """Belongs to one loop. The body of `async with` makes a decision and appends its records.
 
-    Those that wait go on in one turn of the loop, in their order, so that their appends share a sync. When one of them
-    is long too, the others wait again.
+    Waiting decisions continue in one turn of the loop, in their order, so that their appends share a sync. When one of
+    them is long too, the others wait again.
     """
 
     def __init__(self) -> None:
         self.taken = False
         self._waiting: deque[asyncio.Future[None]] = deque()
-        self._called = 0  # those that are to go on, and have not run yet
+        self._called = 0  # waiters that were woken and have not run yet
 
     async def __aenter__(self) -> None:
         if self._called and not self.taken:
-            await self._wait()  # after those that came before
+            await self._wait()  # let earlier decisions go first
         while self.taken:
             await self._wait()
         self.taken = True
@@ -39,7 +39,8 @@ class Turns:
             if mine.done() and not mine.cancelled():
                 self._called -= 1
                 if not self._called and not self.taken:
-                    # The last one that was called: later ones follow in the next turn, if it takes no turn itself.
+                    # This was the last woken waiter. If it takes no turn itself, wake later waiters in the loop's next
+                    # turn.
                     asyncio.get_running_loop().call_soon(self._call)
 
     def _call(self) -> None:

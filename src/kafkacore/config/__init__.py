@@ -1,4 +1,5 @@
-"""Every key of a server.properties and of a topic: Kafka's name, type, default, validation, dynamic or not.
+"""Every key of a server.properties and of a topic, with Kafka's name, type, default and check, and whether it can
+change at run time.
 
 `BrokerConfig` configures a node, `TopicConfig` the logs of a topic. The keys themselves are data, in `tables/`.
 """

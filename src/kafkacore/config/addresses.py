@@ -34,7 +34,7 @@ class Voter(NamedTuple):
 
 
 def parse_address(text: str) -> Address:
-    """Reads `host:port` or `[ipv6]:port`, also behind `scheme://`. Raises AddressError."""
+    """Reads `host:port` or `[ipv6]:port`; a `scheme://` may stand before it. Raises AddressError."""
     host, colon, port = text.rpartition("://")[2].rpartition(":")
     if not colon or not is_host(host := host.removeprefix("[").removesuffix("]")):
         raise AddressError(f"entry {text!r} must be host:port")
@@ -81,7 +81,7 @@ def parse_port(text: str, entry: str) -> int:
 
 def _number(text: str, most: int) -> int | None:
     """A number from 0 to `most`; None for any other text."""
-    # The length first: int() raises an error of its own for thousands of digits.
+    # Check the length first: int() raises an error of its own for thousands of digits.
     if not (text.isascii() and text.isdigit()) or len(text.lstrip("0")) > len(str(most)):
         return None
     number = int(text.lstrip("0") or "0")

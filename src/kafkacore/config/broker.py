@@ -133,8 +133,8 @@ class BrokerConfig(BrokerKeys):
         return key
 
     def get(self, name: str) -> str | None:
-        """The text that is set for `name`, known or not: the dynamic one of this broker, then of all brokers, then
-        static."""
+        """The text that is set for `name`, a known key or not: the dynamic one of this broker, else that of all
+        brokers, else the static one."""
         for source in (self.dynamic_broker, self.dynamic_default, self.static):
             if name in source:
                 return source[name]
@@ -163,7 +163,7 @@ class BrokerConfig(BrokerKeys):
         yield from relations.notes(self)
 
     def note(self, name: str) -> Iterator[str]:
-        """The same for one setting."""
+        """The line of one setting."""
         key = self.key(name)
         if key is None:
             yield self.keys.unknown(name)
@@ -174,9 +174,9 @@ class BrokerConfig(BrokerKeys):
         elif name != key.name and key.name not in _OF_EACH_LISTENER:
             yield f"{name}: valid, but has no effect here: {_of_no_listener(key.name)}"
         elif name != key.name and not any(name == _of_listener(each.listener, key.name) for each in self.listeners):
-            yield f"{name}: has no effect: `listeners` has no listener of that name (a key has it in lower case)"
+            yield f"{name}: has no effect: `listeners` has no listener of that name (a key names it in lower case)"
 
-    # -- what several keys say together
+    # -- values that depend on several keys
 
     @cached_property
     def node_id(self) -> int:
@@ -199,7 +199,8 @@ class BrokerConfig(BrokerKeys):
 
     @cached_property
     def metadata_log_segment_size_bytes(self) -> int:
-        """metadata.log.segment.bytes, or the internal key, by which tests choose smaller segments than Kafka allows."""
+        """metadata.log.segment.bytes, or the internal key with which tests choose smaller segments than Kafka
+        allows."""
         internal = self.internal_metadata_log_segment_bytes
         return self.metadata_log_segment_bytes if internal is None else internal
 
@@ -375,7 +376,8 @@ class BrokerConfig(BrokerKeys):
     # -- DescribeConfigs
 
     def synonyms(self, name: str) -> list[Synonym]:
-        """The source of the value of `name`, and the sources that it overrides, in order of precedence (KIP-226)."""
+        """The source from which `name` has its value, and the sources that this one overrides, in order of precedence
+        (KIP-226)."""
         names = _synonym_names(name)
         key = self.key(name)
         sensitive = key is None or key.type == "password"
@@ -408,7 +410,8 @@ class BrokerConfig(BrokerKeys):
             value=None if sensitive else render(self.value(name)),
             source=synonyms[0].source if synonyms else Source.DEFAULT_CONFIG,
             sensitive=sensitive,
-            # By the exact name, as in Kafka: it calls a listener's own settings read-only, and yet accepts changes.
+            # As in Kafka, only the exact name counts: a listener's own settings are shown as read-only although a
+            # broker accepts changes of them.
             read_only=name not in self.keys or not self.keys[name].dynamic,
             type_id=TYPE_IDS[key.type] if key is not None else 0,
             synonyms=tuple(synonyms),

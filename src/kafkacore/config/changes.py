@@ -13,7 +13,7 @@ NAMES: Final = {SET: "SET", DELETE: "DELETE", APPEND: "APPEND", SUBTRACT: "SUBTR
 
 
 def changed(current: str | None, operation: int, given: str | None, default: str | None) -> str | None:
-    """The new value; None if the setting is not or no longer set.
+    """The new value; None if the setting has no value afterwards.
 
     Entries are added to, and removed from, the `default` of a list that is not set yet.
     """
@@ -31,7 +31,7 @@ def _appended(entries: list[str], parts: list[str]) -> list[str]:
 
 
 def _subtracted(entries: list[str], parts: list[str]) -> list[str]:
-    """Each part removes one entry, the first that is left."""
+    """Each part removes the first equal entry."""
     taken = Counter(parts)
     left = []
     for entry in entries:

@@ -81,8 +81,8 @@ class ClientMetricsConfig:
 
 
 def _check_pattern(pattern: str) -> None:
-    """Checks `ATTRIBUTE=REGULAR EXPRESSION`. Kafka's expressions are Java's. Ours are not used yet, so Python's check
-    them."""
+    """Checks `ATTRIBUTE=REGULAR EXPRESSION`. Kafka's regular expressions are Java's. This release does not use them
+    yet, so a check by Python's module is enough."""
     parts = pattern.split("=")
     if len(parts) != 2 or parts[0].strip() not in _MATCHED:
         raise MatchError(
@@ -90,5 +90,5 @@ def _check_pattern(pattern: str) -> None:
         )
     try:
         re.compile(parts[1].strip())
-    except (re.error, ValueError, OverflowError, RecursionError) as bad:  # too large numbers, or too deep
+    except (re.error, ValueError, OverflowError, RecursionError) as bad:  # numbers too large, or parentheses too deep
         raise MatchError(_MATCH, pattern, f"illegal client matching pattern: {bad}") from None

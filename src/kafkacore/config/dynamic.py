@@ -1,6 +1,7 @@
 """Changes the configuration of a running broker (KIP-226).
 
-A request is checked. Stored settings come from the metadata, which may hold anything, so unusable ones are ignored.
+The change in a request is checked. Stored settings come from the metadata, which may hold anything, so unusable ones
+are ignored.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class DynamicConfigError(ConfigError):
 
 
 def check_change(config: BrokerConfig, values: Mapping[str, str], *, of_one: bool) -> BrokerConfig:
-    """The configuration with `values` in place of the dynamic settings of one broker (`of_one`) or of all of them.
+    """The configuration with `values` as the dynamic settings of one broker (`of_one`) or as those of all brokers.
 
     Raises ConfigError.
     """
@@ -141,7 +142,8 @@ def _problem(config: BrokerConfig, name: str, text: str, *, of_one: bool) -> str
 
 
 def _read_only(config: BrokerConfig, name: str) -> bool:
-    """By the exact name: a listener's own settings are dynamic."""
+    """Whether a running broker refuses changes of the key. Only the exact name counts: a listener's own settings can
+    change."""
     key = _known(config, name)
     return key is not None and not key.dynamic
 

@@ -14,7 +14,7 @@ from kafkacore.config.values import Value, default, parse, render, stored
 
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 _KINDS: Final = ("consumer", "share", "streams")
-# The broker's key with its bound has a name of another pattern.
+# The broker's key that bounds this one does not follow the pattern of the other names.
 _STANDBYS: Final = "streams.num.standby.replicas"
 _MOST_STANDBYS: Final = "group.streams.max.standby.replicas"
 

@@ -1,4 +1,4 @@
-"""The tables of keys: one line a key, parsed when the key is first read.
+"""The tables of keys: one line for each key, parsed when the key is first read.
 
 A start reads some sixty of four hundred keys, so a start only splits a table into lines. Columns:
 
@@ -23,7 +23,7 @@ from difflib import get_close_matches
 from typing import Final
 
 _TABLES: Final = os.path.join(os.path.dirname(__file__), "tables")
-_ALIKE: Final = 0.85  # difflib's ratio for a typing mistake rather than another word
+_ALIKE: Final = 0.85  # difflib's ratio above which a name counts as a typing mistake
 
 
 class Key:
@@ -89,7 +89,7 @@ class Keys:
         self._columns: list[str] = []
         self._keys: dict[str, Key] = {}
         self._documentation: dict[str, str] = {}
-        self._reasons: dict[str, str] = {}  # by a prefix of names
+        self._reasons: dict[str, str] = {}  # reasons by the prefix of a key's name
 
     def __contains__(self, name: object) -> bool:
         return name in self._keys or name in self._table()
@@ -141,7 +141,7 @@ class Keys:
 
 
 def _lines(path: str) -> tuple[str, dict[str, str]]:
-    """The heading, and the lines by their first column. Lines of documentation come without that column."""
+    """The heading, and the lines by their first column. A line of documentation is returned without that column."""
     with open(path, encoding="utf-8") as file:
         head, *lines = file.read().splitlines()
     if head.count("\t") == 1:

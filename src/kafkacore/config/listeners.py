@@ -32,8 +32,8 @@ def parse_endpoints(
 ) -> tuple[Endpoint, ...]:
     """The endpoints of `listeners` or `advertised.listeners`. Raises ConfigError, which names `key`.
 
-    Names must be distinct. With `distinct_ports` so must ports other than 0; one IPv4 and one IPv6 address may share
-    one.
+    Names must be distinct. With `distinct_ports` ports other than 0 must be distinct too, except that one IPv4 and one
+    IPv6 address may share a port.
     """
     made = tuple(_parse_endpoint(key, entry, protocols) for entry in entries)
     text = ",".join(map(str, made))

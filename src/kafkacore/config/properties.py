@@ -85,7 +85,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
     for number, content in enumerate(natural, 1):
         stripped = content.lstrip(_BLANKS)
         if not line:
-            # Also after a line that is only a backslash: it has nothing to continue.
+            # A blank or comment line after a line with only a backslash is skipped too: there is nothing to continue.
             if not stripped or stripped[0] in "#!":
                 continue
             first = number

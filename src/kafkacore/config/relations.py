@@ -105,7 +105,7 @@ def _check_cordoned(config: BrokerConfig) -> None:
 
 
 def _check_replication(config: BrokerConfig) -> None:
-    # Apache Kafka accepts it, and divides by it when the first replica moves.
+    # Apache Kafka accepts 0, and divides by it when the first replica moves.
     if config.num_replica_alter_log_dirs_threads < 1:
         raise _refuse(config, "num.replica.alter.log.dirs.threads", "must be at least 1, or be left out")
     wait_ms = config.replica_fetch_wait_max_ms

@@ -14,7 +14,7 @@ from kafkacore.config.sources import Described, Source, Synonym, described
 from kafkacore.config.values import Value, default, parse, render, stored
 
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
-_RETENTION_OF_BROKER: Final = -2  # local.retention.*: the same as retention.*
+_RETENTION_OF_BROKER: Final = -2  # the value of local.retention.* that stands for that of retention.*
 
 
 class TopicConfig(TopicKeys):
@@ -71,7 +71,7 @@ class TopicConfig(TopicKeys):
 
     @property
     def segment_size_bytes(self) -> int:
-        """segment.bytes, or internal.segment.bytes, by which tests choose smaller segments than Kafka allows."""
+        """segment.bytes, or internal.segment.bytes, with which tests choose smaller segments than Kafka allows."""
         internal = self.internal_segment_bytes
         return self.segment_bytes if internal is None else internal
 

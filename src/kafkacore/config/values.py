@@ -2,16 +2,12 @@
 
 The checks of the tables are words, separated by blanks; a value must satisfy them all:
 
-LOW..HIGH    a number in this range, either end left out for none; `or:N` admits one more
-in:A,B       one of these words; ci: ignores the case
-nonempty     a text or list that is not empty
-distinct     a list without empty entries; duplicates are dropped
-release      a Kafka release or metadata version, as 3.9 or 3.9-IV0
-voters       entries `id@host:port` (controller.quorum.voters)
-addresses    entries `host:port` (controller.quorum.bootstrap.servers)
-limits       entries `host:count` (max.connections.per.ip.overrides)
-replicas     `partition:broker` entries, or `*` (KIP-73)
-reset        where a share group begins: latest, earliest, or by_duration:PnDTnHnMn.nS (KIP-932)
+LOW..HIGH a number in this range; a missing end is no limit; `or:N` also allows the number N in:A,B one of these words;
+ci: ignores the case nonempty a text or list that is not empty distinct a list without empty entries; duplicates are
+dropped release a Kafka release or metadata version, as 3.9 or 3.9-IV0 voters entries `id@host:port`
+(controller.quorum.voters) addresses entries `host:port` (controller.quorum.bootstrap.servers) limits entries
+`host:count` (max.connections.per.ip.overrides) replicas `partition:broker` entries, or `*` (KIP-73) reset where a share
+group begins: latest, earliest, or by_duration:PnDTnHnMn.nS (KIP-932)
 """
 
 from __future__ import annotations
@@ -37,7 +33,7 @@ _NOUNS: Final = {
     "list": "a comma-separated list",
     "class": "a class name",
 }
-# These raise AddressError, whose message says more than that of a check.
+# These parsers raise AddressError, whose message is more precise than that of a check.
 _PARSERS: Final[Mapping[str, Callable[[str], object]]] = {
     "voters": parse_voter,
     "addresses": parse_address,
@@ -141,7 +137,7 @@ def java_double(value: float) -> str:
         return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[str(value)]
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return repr(value)
-    # The fewest digits that give the same number; 17 always do.
+    # The fewest digits that give the same number; 17 digits always do.
     rounded = (f"{value:.{count}e}" for count in range(1, 17))
     digits, _, exponent = next(text for text in rounded if float(text) == value).partition("e")
     return f"{digits}E{int(exponent)}"

@@ -22,14 +22,15 @@ from kafkacore._fast.record.batch import RecordBatchBuilder
 from kafkacore.protocol.errors import ErrorCode
 
 LOG: Final = logging.getLogger("kafkacore.coordinator")
-MAX_WAITING: Final = 10_000  # writes that may wait to be appended; while there are as many, the shard takes no requests
+MAX_WAITING: Final = 10_000  # limit of writes that wait to be appended; at the limit the shard takes no requests
 _ALL_ACKS: Final = -1
 _TOO_LARGE: Final = -2  # stands in place of a write's offset
 _PATIENCE_S: Final = 60.0  # the longest single wait for the high watermark; the journal then waits again
 
 Records = Collection[tuple[bytes, bytes | None]]
 Acknowledgement = tuple[int, int, int]  # a kind of `watch`, an offset, and the leadership of the append
-# The high watermark has passed the records, so they are committed. A client of Produce would hear of the shrunken ISR.
+# With either code the high watermark has passed the records, so they are committed. Only a Produce client needs to
+# learn that the ISR has shrunk.
 _COMMITTED: Final = (ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
 
 
@@ -107,7 +108,7 @@ class Journal:
         self._appended: deque[tuple[Acknowledgement, list[_Write]]] = deque()
         self._acknowledging: asyncio.Task[None] | None = None
         self._closed = False
-        self._telling = False  # while a batch is reported; decisions that the reports cause are appended after it
+        self._telling = False  # while outcomes are reported; decisions that the reports cause are appended later
         self._open: deque[_Write] = deque()  # writes that are neither committed nor failed, oldest first
         self._timer: asyncio.TimerHandle | None = None
         self.batches = 0
@@ -235,8 +236,8 @@ class Journal:
             self._fail([], ErrorCode.MESSAGE_TOO_LARGE)
 
     def _fail(self, writes: list[_Write], error: ErrorCode) -> None:
-        """Fails `writes` and all waiting writes, because later decisions depend on earlier ones. A write that only
-        waited behind one that is too large gets an error after which its client retries."""
+        """Fails `writes` and all waiting writes, because later decisions depend on earlier ones. If the reason is one
+        write that is too large, the writes behind it get an error after which their clients retry."""
         later, self._waiting = self._waiting, deque()
         if error == ErrorCode.MESSAGE_TOO_LARGE and not writes:
             writes = [later.popleft()]
@@ -268,7 +269,7 @@ class Journal:
                     self._tell(writes)
                     self.settle()
                 elif outcome is not None:
-                    return  # the code that took the leadership away also unloads the shard
+                    return  # the code that ended the leadership also unloads the shard
                 else:
                     await self._ports.wait(ack, _PATIENCE_S)
         finally:

@@ -104,7 +104,7 @@ class Loader:
             return
         producer_id = batch.producer_id if batch.is_transactional else NO_PRODUCER
         for record in batch:
-            if record.offset >= start_offset:  # the log may begin within its first batch
+            if record.offset >= start_offset:  # the log may start in the middle of its first batch
                 self._replay(record.key, record.value, record.offset, producer_id)
                 self._records += 1
                 if self._records % SLICE_RECORDS == 0:

@@ -24,7 +24,7 @@ from kafkacore.runtime.clock import Clock
 from kafkacore.runtime.scheduler import Scheduled, Scheduler
 
 LOG: Final = logging.getLogger("kafkacore.coordinator")
-LOADS_AT_ONCE: Final = 2  # one load reads from disk while the other is replayed
+LOADS_AT_ONCE: Final = 2  # one load reads from disk while another is replayed
 ANSWERS_IN_A_TURN: Final = 256  # a large group's rebalance completes many answers
 _WATERMARK_PATIENCE_S: Final = 60.0
 # After these errors the shard may no longer write to the partition.
@@ -109,7 +109,8 @@ class CoordinatorRuntime(Generic[S]):
     # --- partitions that this node leads ---
 
     def lead(self, index: int, leader_epoch: int, log: Log) -> None:
-        """Loads the partition's shard, unless it is loaded in that epoch, or the same leadership only goes on in it."""
+        """Loads the partition's shard. Does nothing when the shard is loaded in that epoch, or when this node's
+        leadership merely continues in a newer epoch."""
         seat = self._seats.get(index)
         if seat is not None and seat.log is log and (seat.leader_epoch >= leader_epoch or seat.rises(leader_epoch)):
             return
@@ -178,7 +179,7 @@ class CoordinatorRuntime(Generic[S]):
         return waiter
 
     def tell(self, operation: Callable[[S, int], Effects]) -> None:
-        """Runs the operation on every loaded shard; nobody waits."""
+        """Runs the operation on every loaded shard. No request waits for it."""
         for seat in tuple(self._seats.values()):
             if seat.state is State.ACTIVE:
                 seat.carry_out(operation(seat.shard, self._ports.clock.wall_ms()))
@@ -207,7 +208,8 @@ class CoordinatorRuntime(Generic[S]):
 
 
 async def _closed_after(before: asyncio.Task[None] | None, journal: Journal) -> None:
-    """A seat with nothing to append ends at once, but the partition's earlier seat may still append."""
+    """Waits for the journal of a seat that has ended, and for `before`: an earlier seat of the partition may still
+    append."""
     if before is not None:
         await asyncio.wait([before])
     await journal.closed()
@@ -239,8 +241,8 @@ class _Seat(Generic[S]):
     # --- its life ---
 
     def rises(self, leader_epoch: int) -> bool:
-        """Goes on in a newer leader epoch, as after a reassignment has dropped another replica. False: nothing is
-        loaded, or another broker led meanwhile."""
+        """Continues in a newer leader epoch, as after a reassignment has removed another replica. Returns False when
+        nothing is loaded, or when another broker led meanwhile."""
         if self.state is not State.ACTIVE or self.log.generation != self._generation:
             return False
         self.leader_epoch = self.journal.leader_epoch = leader_epoch
@@ -267,7 +269,7 @@ class _Seat(Generic[S]):
             except Exception as error:  # noqa: BLE001 - whatever it is, this partition is refused and others are served
                 self._load_failed(error)
                 return
-        # The shard must not see records that another leader may truncate.
+        # The load waits until all replayed records are committed: a later leader could truncate the others.
         while not self.left() and not self.log.satisfies(ACKS, summary.end_offset):
             await self._ports.wait(self.log, (ACKS, summary.end_offset), _WATERMARK_PATIENCE_S)
         if self.left():
@@ -368,4 +370,4 @@ class _Seat(Generic[S]):
         try:
             self.carry_out(self.shard.tick(self._ports.clock.wall_ms()))
         finally:
-            self._arm()  # an error in one deadline must not stop all others
+            self._arm()  # an error in one deadline must not stop the others

@@ -13,7 +13,7 @@ _SAME_NS: Final = 100_000  # several calls in one turn get the same time
 
 class SteadyClock:
     """A clock whose `wall_ms` advances with the monotonic clock. It starts at the wall clock's time. After a jump of
-    the wall clock it approaches it by a tenth of the time that passes. It never goes back."""
+    the wall clock, this clock approaches the wall clock by a tenth of the time that passes. It never goes back."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

@@ -268,7 +268,7 @@ def test_keys_without_effect_are_kept_and_reported(tmp_path, caplog):
         "zookeeper.set.acl: removed in Kafka 4.0, has no effect in KRaft mode",
         "quota.window.num: valid, but has no effect here: quotas are stored and not enforced yet",
         f"{of_one}: valid, but has no effect here: max.connections.per.ip applies to the whole broker",
-        f"{misspelt}: has no effect: `listeners` has no listener of that name (a key has it in lower case)",
+        f"{misspelt}: has no effect: `listeners` has no listener of that name (a key names it in lower case)",
         f"{threads}: valid, but has no effect here: the processors of a process serve all of its listeners",
     }
 

@@ -1,1 +1,1 @@
-"""The group coordinator, the part that decides: one `GroupShard` for each partition of `__consumer_offsets`."""
+"""The deciding part of the group coordinator: one `GroupShard` for each partition of `__consumer_offsets`."""

@@ -16,7 +16,7 @@ from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import DeleteGroupsResponse, DescribeGroupsResponse, ListGroupsResponse
 from kafkacore.runtime.slices import Work, distinct
 
-_ERRORS_SINCE: Final = 6  # before, DescribeGroups reports a missing group as a dead one
+_ERRORS_SINCE: Final = 6  # earlier versions of DescribeGroups report a missing group as a dead one
 _PROTOCOL_TYPES: Final = {CONSUMER: "consumer", SHARE: "share", STREAMS: "streams"}
 
 
@@ -26,14 +26,15 @@ def state_filter(names: Iterable[str]) -> Work[Collection[str]]:
 
 
 def type_filter(names: Iterable[str]) -> Work[Collection[str]]:
-    """The same for types. Kafka strips spaces around states, not around types."""
+    """As `state_filter`, for types. Kafka strips spaces around states but not around types."""
     return distinct(name.lower() for name in names)
 
 
 def list_groups(
     core: Core, states: Collection[str], types: Collection[str]
 ) -> Work[list[ListGroupsResponse.ListedGroup]]:
-    """Lists each group as it is when its turn comes. An empty filter lets every group through."""
+    """Lists the groups in slices, so each group is shown as it is at that moment. An empty filter lets every group
+    through."""
     shown = ListGroupsResponse.ListedGroup
     found = []
     for group_id, group in tuple(core.groups.items()):
@@ -125,7 +126,8 @@ def delete_groups(core: Core, group_ids: Sequence[str], waiter: Waiter) -> None:
 
 
 def _not_deletable(core: Core, group_id: str) -> ErrorCode:
-    """Even without members, a group of a kind that this node does not run is not an empty classic group."""
+    """Why the group cannot be deleted; NONE when it can. A group of a kind that this node does not run cannot be, even
+    without members."""
     group = core.groups.get(group_id)
     if isinstance(group, ClassicGroup):
         if group.deleting:
@@ -139,7 +141,8 @@ def _not_deletable(core: Core, group_id: str) -> ErrorCode:
 
 
 def _all_offsets(core: Core, group_id: str) -> list[tuple[str, list[int]]]:
-    """Whether the group has offsets: committed ones, ones being committed, or ones that open transactions wrote."""
+    """All of the group's offsets: those that are committed, those being committed, and those that open transactions
+    wrote."""
     by_topic = {topic: set(partitions) for topic, partitions in core.offsets.of(group_id).items()}
     for topic, index in core.outbox.open_offsets(group_id) | set(core.offsets.open_of(group_id)):
         by_topic.setdefault(topic, set()).add(index)

@@ -1,4 +1,4 @@
-"""Answers that are made without a group: to requests that are refused before the look-up, and one error for a whole
+"""Answers that need no group: to requests that are refused before the group is looked up, and one error for a whole
 request."""
 
 from __future__ import annotations

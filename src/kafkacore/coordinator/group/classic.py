@@ -84,7 +84,7 @@ class Member:
     @property
     def excused(self) -> bool:
         """Whether the member may be silent now, because its request waits for the other members. A new member may not
-        be: its client may have gone."""
+        be silent: its client may have gone."""
         return not self.is_new and (self.awaiting_join is not None or self.awaiting_sync is not None)
 
     def metadata(self, protocol_name: str | None) -> bytes:
@@ -115,7 +115,7 @@ class ClassicGroup:
         self.sync_timer = Deadline()
         self.recorded = False
         self.deleting = False
-        self._published: PublishedGroup | None = None  # the published one
+        self._published: PublishedGroup | None = None  # None while processors do not answer for this group
         self._static_members: dict[str, str] = {}  # instance id: member id
         self._support: dict[str, int] = {}  # protocol name: members that support it
         self._awaiting_join = 0
@@ -254,8 +254,8 @@ class ClassicGroup:
         return member
 
     def replace_static(self, instance_id: str, old_id: str, new: Member) -> None:
-        """Puts `new`, which has the same instance id, in the place of the old member. The caller first answers the
-        parked requests of the old one."""
+        """Replaces the old member with `new`, which has the same instance id. The caller first answers the parked
+        requests of the old member."""
         self.withdraw()
         old = self.members.pop(old_id)
         self._count_support(old, -1)

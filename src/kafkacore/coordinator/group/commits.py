@@ -25,7 +25,7 @@ from kafkacore.protocol.uuid import ZERO
 
 NO_OFFSET: Final = -1
 NO_LEADER_EPOCH: Final = -1
-_NO_RETENTION: Final = -1  # the client's own retention; versions 2 to 4 may set one
+_NO_RETENTION: Final = -1  # the client sets no retention; versions 2 to 4 may set one
 _GROUP_ID_NOT_FOUND_SINCE: Final = 9
 _NO_OFFSETS: Final = TopicOffsets()
 _NO_ROW: Final = (NO_OFFSET, NO_LEADER_EPOCH, "", NO_OFFSET, NO_OFFSET, ZERO)
@@ -121,8 +121,8 @@ def _validate_member(core: Core, group: ClassicGroup, commit: OffsetCommit) -> N
 
 
 def _validate_other(group: OtherGroup, member_id: str, epoch: int, api_version: int) -> None:
-    """Accepts a commit from outside the group while the group has no members. Only the coordinator of that kind of
-    group would know its members' epochs."""
+    """Accepts a commit from outside the group while the group has no members. This node cannot check a member's epoch:
+    only a coordinator for that kind of group knows it."""
     if group.group_type == SHARE:
         raise error_for(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group.group_id} is not a consumer group.")
     if epoch < 0 and not group.members:
@@ -148,7 +148,7 @@ def offset_fetch(core: Core, group: _FetchGroup, require_stable: bool, waiter: W
     core.outbox.require_room()
 
     def outcome(error: ErrorCode) -> None:
-        # Consumers before 3.9 know none of the codes that a commit fails with; this one makes them look for the
+        # Consumers before 3.9 do not know the codes with which a commit fails. They know this code, and look for the
         # coordinator again.
         failed = None if error == ErrorCode.NONE else fetch_error(group, _retry(error), api_version=2)
         core.outbox.answer(waiter, failed or _fetched(core, group, require_stable))
@@ -193,7 +193,7 @@ def _fetched(core: Core, group: _FetchGroup, require_stable: bool) -> OffsetFetc
 
 
 def _fetched_partition(topic: str, index: int, row: Row | None, topic_id: bytes, unstable: set[tuple[str, int]]) -> Any:
-    """A commit of an earlier topic with the same name does not count for this one."""
+    """The offset of one partition. A commit to a deleted topic does not count for a later topic of the same name."""
     if unstable and (topic, index) in unstable:
         error = ErrorCode.UNSTABLE_OFFSET_COMMIT
     else:

@@ -23,7 +23,7 @@ class Counts:
 
     def __init__(self) -> None:
         self.offset_commits = 0  # partitions, not requests
-        self.deleted_offsets = 0  # by OffsetDelete
+        self.deleted_offsets = 0  # deleted by OffsetDelete
         self.expired_offsets = 0
         self.completed_rebalances = 0
 
@@ -82,5 +82,5 @@ class Core:
         self.deadlines.set(deadline, self.now_ms + after_ms)
 
     def await_client(self, deadline: Deadline, after_ms: int) -> None:
-        """The same for the silence of a client, which counts only while this coordinator can hear."""
+        """Sets a deadline for a client's silence, which counts only while this coordinator can hear its clients."""
         self.deadlines.set(deadline, self.now_ms + after_ms, after_ms)

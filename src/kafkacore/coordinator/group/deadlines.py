@@ -4,8 +4,8 @@ Postponing one costs one assignment: its entry stays where it is in the heap, an
 The heap has one live entry for each deadline. A deadline that was cancelled or moved to an earlier time leaves a dead
 entry behind. When dead entries outnumber live ones, a sweep removes them.
 
-A deadline that waits for a client has patience. If it runs late, this coordinator could not hear its clients for a
-while, or somebody has moved its clock, and the client may have spoken meanwhile. So it is postponed once.
+A deadline that waits for a client has patience. If the deadline is found late, this coordinator could not hear its
+clients for a while, or its clock was moved; the client may have spoken meanwhile. So the deadline is postponed once.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
-_SWEEP_ABOVE: Final = 64  # dead entries that are not worth a sweep
+_SWEEP_ABOVE: Final = 64  # so many dead entries are not worth a sweep
 
 
 class Deadline:
@@ -29,7 +29,7 @@ class Deadline:
         self.due_ms: int | None = None
         self.patience_ms = 0  # the longest time by which a late call postpones it
         self.queued_ms = 0
-        self.ticket = 0  # the time of its entry in the heap; 0: it has none
+        self.ticket = 0  # the time of its entry in the heap; 0 when it has no entry
 
     def call(self, action: Callable[..., None], *args: Any) -> Deadline:
         self.action = action

@@ -16,7 +16,7 @@ from kafkacore.protocol.uuid import ZERO, Uuid
 
 LOG: Final = logging.getLogger("kafkacore.coordinator.group")
 
-OFFSETS_PER_TICK: Final = 1_000  # offsets to look at before other work has its turn
+OFFSETS_PER_TICK: Final = 1_000  # offsets to look at before other work gets its turn
 MAX_TOMBSTONES_PER_APPEND: Final = 1_000
 MAX_OPEN_APPENDS: Final = 100  # with more appends under way the replicas are busy enough
 _LATER_MS: Final = 1_000
@@ -119,8 +119,8 @@ def _expire(core: Core, group: ClassicGroup) -> None:
 
 
 def _expired(core: Core, group: ClassicGroup, asked: _Removed) -> _Removed | None:
-    """Those of these topics and partitions that have expired. None when nothing of this group expires in its present
-    state, not even the group."""
+    """The expired ones among these topics and partitions. None when neither the group nor any of its offsets can expire
+    in its present state."""
     held = core.offsets.of(group.group_id)
     if not held:
         return []

@@ -64,13 +64,13 @@ class Joining:
             self._refuse(ErrorCode.UNKNOWN_MEMBER_ID, member_id)
             return
         if len(self._id_prefix.encode()) > _MAX_ID_PREFIX_BYTES:
-            self._refuse(ErrorCode.UNKNOWN_SERVER_ERROR, member_id)  # as in Kafka, when the id cannot be written
+            self._refuse(ErrorCode.UNKNOWN_SERVER_ERROR, member_id)  # as Kafka does when the id does not fit a record
             return
         group = known or new_group(core, group_id)
         if not self._accepted(group, member_id):
             self._refuse(ErrorCode.GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID)
             member = group.remove(member_id)
-            if member is not None:  # the others need not wait for it
+            if member is not None:  # so that the other members do not wait for it
                 core.deadlines.cancel(member.session)
                 complete_when_all_joined(core, group)
         elif group.deleting:
@@ -196,7 +196,7 @@ class Joining:
             # A leader also joins again when topics have changed, only to assign the partitions anew.
             group.update(member, self._protocols, self._rebalance_timeout_ms, request.session_timeout_ms)
             before = group.park_join(member, self._parked)
-            if before is not None:  # sent again: the first sender is gone, or must go on
+            if before is not None:  # the request was sent again: the sender of the first one is gone, or must go on
                 before.answer(join_error(before.api_version, ErrorCode.REBALANCE_IN_PROGRESS, member_id))
             prepare_or_complete(core, group, f"member {member_id} joins again{self._reason}")
 
@@ -263,8 +263,8 @@ class Joining:
 
 
 def _offered(request: JoinGroupRequest) -> Protocols:
-    """Keeps the first protocol of each name. A name that counted twice would seem to have the support of one member too
-    many."""
+    """Keeps the first protocol of each name. If a name counted twice, it would seem to have the support of one member
+    more."""
     if len(request.protocols) == 1:
         return ((request.protocols[0].name, request.protocols[0].metadata),)
     offered: dict[str, bytes] = {}
@@ -289,7 +289,7 @@ def _renamed(core: Core, group: ClassicGroup, member: Member, member_id: str) ->
 
 
 def _fence(group: ClassicGroup, member: Member) -> None:
-    """Another member has its instance id: its parked requests get this answer."""
+    """Answers the parked requests of a member whose instance id now belongs to another member."""
     parked = group.park_join(member, None)
     if parked is not None:
         parked.answer(join_error(parked.api_version, ErrorCode.FENCED_INSTANCE_ID, member.member_id))

@@ -55,7 +55,7 @@ def sync_group(core: Core, request: SyncGroupRequest, waiter: Waiter) -> None:
         core.outbox.answer(waiter, sync_response(group, member))
         return
     before, member.awaiting_sync = member.awaiting_sync, Parked(core.outbox, waiter, 0)
-    if before is not None:  # sent again: the first sender is gone, or must go on
+    if before is not None:  # the request was sent again: the sender of the first one is gone, or must go on
         before.answer(SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
     if group.leader_id == member.member_id:
         _assign(core, group, {each.member_id: each.assignment for each in request.assignments})
@@ -90,7 +90,7 @@ def _assign(core: Core, group: ClassicGroup, given: dict[str, bytes]) -> None:
 
 
 def heartbeat(core: Core, request: HeartbeatRequest) -> ErrorCode:
-    """NONE, or the error for the member: REBALANCE_IN_PROGRESS, ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID,
+    """Returns NONE or the error for the member: REBALANCE_IN_PROGRESS, ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID,
     FENCED_INSTANCE_ID."""
     group = core.groups.get(request.group_id)
     if not isinstance(group, ClassicGroup):

@@ -110,7 +110,8 @@ class Offsets:
         return self._open.get(group_id, {})
 
     def _supersede(self, group_id: str, topic: str, partitions: Iterable[int]) -> None:
-        """A plain commit lies behind every open transactional one. Those become void, but remain open."""
+        """A plain commit comes after every open transactional commit in the log. It makes their offsets void, but the
+        transactions remain open."""
         named = self._open.get(group_id)
         if named:
             for partition in partitions:

@@ -1,5 +1,5 @@
-"""Groups of kinds that this node does not run. It knows them from their records, so that no client creates a classic
-group with the id of one.
+"""Groups of kinds that this node does not run. It knows them from their records, so that no client can create a classic
+group with the same id.
 
 Their records stay in the log as they are; this node deletes none of them (KIP-848, KIP-932, KIP-1071).
 """

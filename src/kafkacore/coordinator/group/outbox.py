@@ -11,7 +11,7 @@ from kafkacore.coordinator.group.answers import append_error
 from kafkacore.coordinator.group.effects import Answer, Append, Effects, GroupRecord, Waiter
 from kafkacore.protocol.errors import ErrorCode, error_for
 
-MAX_OPEN_APPENDS: Final = 10_000  # further requests get an error that makes the client repeat them
+MAX_OPEN_APPENDS: Final = 10_000  # with more of them, requests get an error after which clients retry
 
 # Called once when an append is committed (NONE) or has failed (the error for clients).
 Outcome = Callable[[ErrorCode], None]
@@ -41,7 +41,7 @@ class OpenAppend:
         self.apply = apply
         self.revert = revert
         self.offsets = offsets
-        self.waiting: list[Outcome] = []  # other outcomes to call
+        self.waiting: list[Outcome] = []  # further outcomes to call
 
     def tell(self, error: ErrorCode) -> None:
         outcome, self.outcome = self.outcome, None

@@ -1,6 +1,7 @@
 """Published groups: processors answer the heartbeats and SyncGroups of a stable group's members without its shard,
 because these need no decision. Before a shard ends a session, it asks the published group how long the member was
-silent. Before it removes members that did not fetch their assignment, it asks which members processors gave one.
+silent. Before it removes members that did not fetch their assignment, it asks which members got theirs from a
+processor.
 
 `_fast.hot.heartbeats` implements this for processors. A shard without published groups answers every request itself.
 """
@@ -15,7 +16,7 @@ class PublishedGroup(Protocol):
     """The members of a group in one generation. It is valid until something about them changes."""
 
     def withdraw(self) -> None:
-        """From now on the shard answers again. The times of the members' last heartbeats remain."""
+        """Makes the shard answer again. The times of the members' last heartbeats remain."""
 
     def silence_ms(self, place: int) -> int | None:
         """How long ago processors heard the member at this place of the list, in ms; None if never."""

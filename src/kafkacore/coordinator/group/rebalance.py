@@ -169,7 +169,7 @@ def join_response(group: ClassicGroup, member_id: str, api_version: int) -> Join
 
 
 def joined_members(group: ClassicGroup) -> list[JoinGroupResponse.JoinGroupResponseMember]:
-    """The members as the leader sees them."""
+    """The members as the answer to the leader lists them."""
     shown = JoinGroupResponse.JoinGroupResponseMember
     return [
         shown(
@@ -216,7 +216,7 @@ def _initial_delay_over(core: Core, group: ClassicGroup, delay_ms: int, remainin
 
 
 def append_group(core: Core, group: ClassicGroup, assignments: Mapping[str, bytes]) -> None:
-    """Writes the group's record; nobody waits for it."""
+    """Writes the group's record. No request waits for it."""
 
     def outcome(error: ErrorCode) -> None:
         if error != ErrorCode.NONE:

@@ -14,7 +14,7 @@ from kafkacore.protocol.errors import ProtocolError, UnsupportedVersionError
 from kafkacore.protocol.messages import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
 from kafkacore.protocol.uuid import ZERO
 
-LEGACY_OFFSET_COMMIT: Final = 0  # before KAFKA-1000; the same fields
+LEGACY_OFFSET_COMMIT: Final = 0  # the key's version before KAFKA-1000, with the same fields
 OFFSET_COMMIT: Final = 1
 GROUP_METADATA: Final = 2
 

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from kafkacore.config import BrokerConfig
 
-NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 5 * 60 * 1000  # Kafka has no key for it
+NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 5 * 60 * 1000  # fixed, because Kafka has no key for it
 _MS_OF_A_MINUTE: Final = 60_000
 
 

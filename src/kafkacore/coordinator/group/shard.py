@@ -46,8 +46,8 @@ from kafkacore.runtime.slices import Work
 
 
 class GroupShard:
-    """`new_uuid` returns 16 unique bytes; a member's id ends with them. With `published_groups`, heartbeats that
-    change nothing need not come here. The shards of a broker share `counts`."""
+    """`new_uuid` returns 16 unique bytes; a member's id ends with them. With `published_groups`, processors answer
+    heartbeats that change nothing, and the shard does not see them. The shards of a broker share `counts`."""
 
     def __init__(
         self,
@@ -62,13 +62,13 @@ class GroupShard:
     # --- the recorded state ---
 
     def replay(self, key: bytes, value: bytes | None, offset: int, producer_id: int = NO_PRODUCER_ID) -> None:
-        """Takes a record of the partition while the shard is loaded, in the order of the log. Not for records that this
-        shard appended itself.
+        """Takes a record of the partition while the shard is loaded, in the order of the log. Do not pass records that
+        this shard appended itself.
 
-        `offset` is the record's; `producer_id` is the batch's when it is transactional, else -1. From records of kinds
-        that this node does not run, the shard remembers what answers depend on. A record that cannot be read changes
-        nothing and raises ProtocolError, UnsupportedVersionError or InvalidRecordError: the owner logs it with its
-        offset and goes on.
+        `offset` is the record's; `producer_id` is the batch's when it is transactional, else -1. From records of other
+        kinds of groups, which this node does not run, the shard keeps the state on which answers depend. A record that
+        cannot be read changes nothing and raises ProtocolError, UnsupportedVersionError or InvalidRecordError: the
+        owner logs it with its offset and goes on.
         """
         replay.replay(self._core, key, value, offset, producer_id)
 
@@ -113,7 +113,7 @@ class GroupShard:
         return core.outbox.take()
 
     def unload(self, error: int) -> Effects:
-        """Answers every waiter with `error`: NOT_COORDINATOR when the partition went elsewhere,
+        """Answers every waiter with `error`: NOT_COORDINATOR when another broker leads the partition now,
         COORDINATOR_NOT_AVAILABLE when the node stops."""
         core, code = self._core, ErrorCode(error)
         groups = [group for group in core.groups.values() if isinstance(group, ClassicGroup)]
@@ -209,7 +209,7 @@ class GroupShard:
         return core.outbox.take()
 
     def topics_deleted(self, topics: Sequence[tuple[str, Uuid]], now_ms: int) -> Effects:
-        """Deletes the committed offsets of deleted topics; nobody waits."""
+        """Deletes the committed offsets of deleted topics. No request waits for it."""
         core = self._turn(now_ms)
         expiry.topics_deleted(core, topics)
         return core.outbox.take()
@@ -229,7 +229,7 @@ class GroupShard:
         return sum(len(offsets) for offsets in self._core.offsets.of(group_id).values())
 
     def committed_partitions(self, group_id: str) -> Work[list[tuple[str, list[int]]]]:
-        """The topics and partitions that the group has offsets of."""
+        """The topics and partitions for which the group has committed offsets."""
         found = []
         for topic, offsets in tuple(self._core.offsets.of(group_id).items()):
             found.append((topic, [index for index, _ in offsets.items()]))
@@ -237,7 +237,7 @@ class GroupShard:
         return found
 
     def generation(self, group_id: str) -> int:
-        """The generation of a classic group; -1 where there is none."""
+        """The generation of a classic group; -1 when there is no such group."""
         group = self._core.groups.get(group_id)
         return group.generation_id if isinstance(group, ClassicGroup) else -1
 

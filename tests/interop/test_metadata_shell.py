@@ -137,7 +137,7 @@ def test_live_quorum_shows_the_state_at_an_offset(node):
         assert live.stdout == ours("--directory", node.log_dir, "--at-offset", at, "tree", "/image").stdout
         assert f"offset {at}, epoch" in live.stdout
     inside = ours("--bootstrap-controller", node.controller, "--at-offset", 1, "cat", "/image/provenance")
-    assert "offset 1 is inside a batch, which counts as one: shown is the state at offset -1" in inside.stderr
+    assert "offset 1 is inside a batch, which counts as one: the state shown is at offset -1" in inside.stderr
     refused = ours("--bootstrap-controller", node.controller, "--at-offset", offset + 10_000, "ls")
     assert refused.returncode == 1
     assert "the quorum has committed the offsets up to " in refused.stderr
@@ -180,7 +180,7 @@ def test_damage_is_named_and_the_state_before_is_shown(node, tmp_path):
     log.write_bytes(data)
     found = ours("--directory", copied, "ls", "/image/cluster/brokers")
     assert (found.returncode, found.stdout) == (1, "1\n")
-    assert re.search(re.escape(str(log)) + r": byte \d+: offset \d+: .*; shown is the state before it", found.stderr)
+    assert re.search(re.escape(str(log)) + r": byte \d+: offset \d+: .*; the state before it is shown", found.stderr)
     assert tree.root(image).child("image").child("topics").child("byName").names() == []
 
 

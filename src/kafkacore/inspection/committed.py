@@ -14,11 +14,11 @@ from kafkacore.runtime.files import OS_FILES
 from kafkacore.storage import names
 from kafkacore.storage.log_loader import damage_text
 
-_WHOLE: Final = 1 << 31  # no batch is larger
+_WHOLE: Final = 1 << 31  # larger than any batch
 
 
 def lost_records(directory: str) -> list[str]:
-    """At most one problem, as a start words it. Raises OSError."""
+    """At most one problem, in the words with which a start refuses the log. Raises OSError."""
     listed = sorted(os.listdir(directory))
     segments = [parsed[0] for parsed in map(names.parse_file_name, listed) if parsed and parsed[1] == names.LOG]
     snapshots = [parsed[0] for parsed in map(names.parse_checkpoint_name, listed) if parsed is not None]
@@ -33,8 +33,8 @@ def lost_records(directory: str) -> list[str]:
 
 
 def _whole_until(directory: str, segments: list[int]) -> tuple[int, str, int]:
-    """The offset below which whole batches follow each other, the last file that holds some, and where they end in
-    it."""
+    """The offset below which whole batches follow each other, the last file with such a batch, and the byte where they
+    end in it."""
     end, path, position = segments[0] if segments else 0, directory, 0
     for base in segments:
         if base != end:
@@ -48,7 +48,7 @@ def _whole_until(directory: str, segments: list[int]) -> tuple[int, str, int]:
 
 
 def _sound_batches(path: str) -> Iterator[tuple[int, int, int]]:
-    """Base and last offset of each, and the byte where the next one begins."""
+    """The base and last offset of each sound batch, and the byte where the next one begins."""
     with BatchScan(path) as scan:
         while True:
             try:

@@ -28,7 +28,7 @@ _COMPACTED_TOPICS: Final = frozenset({names.OFFSETS_TOPIC, names.TRANSACTIONS_TO
 
 
 class _LogDirectory(NamedTuple):
-    """The content of the cleaner's checkpoint, and the metadata; None where there is no metadata log."""
+    """The content of the cleaner's checkpoint, and the metadata, which is None without a metadata log."""
 
     cleaned: dict[tuple[str, int], int]
     image: MetadataImage | None
@@ -42,7 +42,8 @@ class CompactedLogs:
         self._log_directories: dict[str, _LogDirectory] = {}
 
     def complete_from(self, directory: str) -> int:
-        """The offset from which on the log in `directory` must have every offset: 0, the checkpoint, or EVERYWHERE."""
+        """The log in `directory` must have every offset from this one on: 0, the cleaner's checkpoint, or EVERYWHERE if
+        any may be missing."""
         directory = os.path.abspath(directory)
         parsed = names.parse_partition_directory(os.path.basename(directory))
         if parsed is None or parsed.topic == names.CLUSTER_METADATA_TOPIC:
@@ -50,7 +51,7 @@ class CompactedLogs:
         if parsed.topic in _COMPACTED_TOPICS:
             return EVERYWHERE
         if parsed.kind in (names.Kind.DELETE, names.Kind.STRAY):
-            return EVERYWHERE  # the metadata has forgotten the topic
+            return EVERYWHERE  # the topic is no longer in the metadata
         around = self._around(os.path.dirname(directory))
         compacted = _is_compacted(around.image, parsed.topic)
         cleaned = around.cleaned.get((parsed.topic, parsed.partition))
@@ -85,7 +86,7 @@ class CompactedLogs:
 
 
 def _is_compacted(image: MetadataImage | None, topic: str) -> bool | None:
-    """None where the metadata does not say: the static configuration of the node decides then."""
+    """None when the metadata has no setting; then the static configuration of the node decides."""
     if image is None or image.topic(topic) is None:
         return None
     policy = image.topic_overrides(topic).get(_POLICY) or image.set_config(BROKER, "").get(f"log.{_POLICY}")
@@ -93,7 +94,7 @@ def _is_compacted(image: MetadataImage | None, topic: str) -> bool | None:
 
 
 def read_metadata(directory: str) -> MetadataImage:
-    """The image that the newest snapshot and the log behind it make, committed or not.
+    """The image from the newest snapshot and all records of the log behind it, committed or not.
 
     Raises MetadataError, CorruptBatchError, CodecError, OSError.
     """

@@ -1,6 +1,6 @@
 """Decodes the records of Kafka's own topics: keys and values as kafka-dump-log's decoders show them.
 
-For an unreadable record the dump shows the error in place of the payload and goes on, as Kafka's does.
+As in Kafka, the dump shows an error in place of the payload of an unreadable record, and continues.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def control_content(record: Record) -> tuple[str, Any]:
         return CONTROL_TYPE, record.control_type
     try:
         return _TITLES[ControlRecordType(record.control_type)], to_json(message, message.version)
-    except KeyError as error:  # the message of the record's own decoder
+    except KeyError as error:  # the record's own decoder raised it with a message
         raise InvalidRecordError(f"the control record at offset {record.offset}: {error.args[0]}") from None
 
 

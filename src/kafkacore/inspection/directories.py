@@ -1,6 +1,6 @@
-"""Describes the log directories of a node for `kafkacore storage info`: their owner, problems and remarks.
+"""Describes the log directories of a node for `kafkacore storage info`: their owners, their problems, and remarks.
 
-The lines of Apache Kafka's kafka-storage.sh come first, in its words. Sound directories get no others.
+The lines that Apache Kafka's kafka-storage.sh prints come first, in its words. Sound directories get no other lines.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def describe_directories(config: BrokerConfig, say: Callable[[str], None] = prin
         else:
             formatted[directory] = properties
         if files is OS_FILES and not os.access(directory, os.W_OK | os.X_OK):
-            findings.problems.append(f"{directory} cannot be written to by this user, which a start needs")
+            findings.problems.append(f"{directory} cannot be written to by this user; the node could not start")
     _check_owners(config, formatted, findings)
     _advise(config, directories.load(found, files), findings)
     _check_logs(config, found, formatted, findings)
@@ -84,7 +84,7 @@ def _check_owners(config: BrokerConfig, formatted: Mapping[str, MetaProperties],
 
 
 def _advise(config: BrokerConfig, loaded: Loaded, findings: Findings) -> None:
-    """Adds the remarks that a newcomer needs next."""
+    """Adds remarks that tell a newcomer the next step."""
     if not config.is_set("log.dirs") and not config.is_set("log.dir"):
         findings.remarks.append(f"neither log.dirs nor log.dir is set, and {config.log_dirs[0]} is their default")
     if loaded.empty and not config.zookeeper_mode:

@@ -1,4 +1,4 @@
-"""Dumps files for `kafkacore dump-log`, in the given order: chooses the reader of each."""
+"""Dumps files for `kafkacore dump-log` in the given order, each with the reader for its kind."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def expand(paths: Iterable[str]) -> Iterator[str]:
 
 
 def _is_directory_below(path: str) -> bool:
-    return os.path.isdir(path) and not os.path.islink(path)  # a link may lead back up
+    return os.path.isdir(path) and not os.path.islink(path)  # a link may lead back to a parent directory
 
 
 def suffix_of(path: str) -> str:
@@ -87,7 +87,7 @@ def check_regular(path: str) -> None:
     if not stat.S_ISREG(mode):
         kinds = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFDIR: "a directory"}
         what = kinds.get(stat.S_IFMT(mode), "a device")
-        raise MalformedFileError(path, f"is {what}; copy what it holds to a file")
+        raise MalformedFileError(path, f"is {what}; copy its contents to a regular file")
 
 
 def ignore_unknown(path: str, report: Report) -> None:

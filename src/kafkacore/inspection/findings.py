@@ -1,11 +1,11 @@
-"""The findings about log directories. A problem stops a start or means lost data; the next start mends a remark's
-cause."""
+"""The findings about log directories. A problem stops a start or means lost data; a remark is about something that the
+next start mends."""
 
 from __future__ import annotations
 
 from typing import Final
 
-MAX_OF_A_KIND: Final = 10  # findings of one kind in one directory; the others are counted
+MAX_OF_A_KIND: Final = 10  # findings of one kind that are shown for a directory; the rest is counted
 
 
 class Findings:

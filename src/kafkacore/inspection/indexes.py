@@ -20,8 +20,8 @@ NO_TIMESTAMP: Final = -1
 
 
 class IndexOptions(NamedTuple):
-    """With `sanity_only` only the checks by which a broker decides to rebuild an index. With `verify_only` no line for
-    each entry."""
+    """`sanity_only` makes only the checks by which a broker decides to rebuild an index. `verify_only` prints no lines
+    for the entries."""
 
     sanity_only: bool = False
     verify_only: bool = False
@@ -127,7 +127,7 @@ class _PositionIndex:
         self._offsets, self._positions = offset_entries(data, base_offset)
 
     def floor(self, offset: int) -> int:
-        """A position at or before the batch that holds `offset`."""
+        """The position of a batch that is, or comes before, the batch that holds `offset`."""
         at = bisect_right(self._offsets, offset)
         return self._positions[at - 1] if at else 0
 

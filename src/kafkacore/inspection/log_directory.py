@@ -35,8 +35,8 @@ _ENTRY_BYTES: Final = {
 _ON_ITS_WAY: Final = (names.DELETED, names.CLEANED, names.SWAP)
 _MEANING: Final = {
     names.Kind.DELETE: "of deleted partitions, which the next start removes",
-    names.Kind.FUTURE: "of replicas on their way from another log directory",
-    names.Kind.STRAY: "of replicas that the metadata places elsewhere: a node keeps them, and they take space",
+    names.Kind.FUTURE: "of replicas that are moving here from another log directory",
+    names.Kind.STRAY: "of replicas that the metadata assigns elsewhere; a node keeps them, and they take space",
 }
 
 
@@ -51,7 +51,7 @@ class LogDirectoryInspection:
         self._directory, self._findings, self._topic_ids = directory, findings, topic_ids
 
     def run(self, *, has_metadata: bool, voter: ReplicaKey | None = None) -> None:
-        """With `has_metadata` this directory must hold the metadata log, with which `voter` votes."""
+        """With `has_metadata` this directory must hold the metadata log of the voter `voter`."""
         try:
             running = self._find_lock()
             found = [entry.name for entry in os.scandir(self._directory) if entry.is_dir()]
@@ -97,8 +97,8 @@ class LogDirectoryInspection:
             parsed = names.parse_partition_directory(name)
             if parsed is None:
                 unknown.append(
-                    f"{os.path.join(self._directory, name)} is not the directory of a partition, "
-                    "so no node starts with it; move it elsewhere"
+                    f"{os.path.join(self._directory, name)} is not the directory of a partition, and no node starts "
+                    "while it is there; move it elsewhere"
                 )
             elif parsed.kind is names.Kind.LIVE:
                 self.live.append(name)

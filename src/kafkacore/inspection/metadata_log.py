@@ -12,11 +12,11 @@ from kafkacore.protocol.messages import SnapshotFooterRecord, SnapshotHeaderReco
 from kafkacore.raft.control import control_records
 from kafkacore.storage import names
 
-_WHOLE: Final = 1 << 31  # no batch is larger
+_WHOLE: Final = 1 << 31  # larger than any batch
 
 
 def newest_files(directory: str) -> Iterator[tuple[str, int]]:
-    """The paths of the newest snapshot and of every segment, each with the offset from which on it adds something."""
+    """The paths of the newest snapshot and of every segment, each with the first offset that only it provides."""
     found = sorted(os.listdir(directory)) if os.path.isdir(directory) else []
     snapshots = [parsed for parsed in map(names.parse_checkpoint_name, found) if parsed is not None]
     end = 0
@@ -31,8 +31,8 @@ def newest_files(directory: str) -> Iterator[tuple[str, int]]:
 def whole_batches(path: str, start: int) -> Iterator[tuple[Batch, bytes]]:
     """The batches of a file that reach `start`, and their bytes.
 
-    They end where the file is torn: the next start of a node cuts a segment there, and `snapshot_problems` reports it
-    of a snapshot.
+    They end where the file is torn. The next start of a node truncates a segment there; for a snapshot,
+    `snapshot_problems` reports the damage.
     """
     with BatchScan(path) as scan:
         while True:

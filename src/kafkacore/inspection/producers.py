@@ -59,18 +59,18 @@ def read_producers(path: str) -> list[tuple[int, int, int, int, int, tuple[int, 
 
 def _what_is_wrong(data: bytes) -> str:
     if len(data) < _FIRST_ENTRY:
-        return f"has {len(data)} bytes, and the shortest producer snapshot {_FIRST_ENTRY}"
+        return f"has {len(data)} bytes, but the shortest producer snapshot has {_FIRST_ENTRY}"
     version, told, count = _HEAD.unpack_from(data)
     found = checksum(data[_CHECKED_FROM:])
     if version != _SNAPSHOT_VERSION:
-        return f"is a producer snapshot of version {version}, and {_SNAPSHOT_VERSION} is known"
+        return f"is a producer snapshot of version {version}, but only version {_SNAPSHOT_VERSION} is known"
     if found != told:
-        return f"has the checksum {told}, but its content has {found}"
+        return f"holds the checksum {told}, but the checksum of its content is {found}"
     return f"has {len(data) - _FIRST_ENTRY} bytes of entries, but should have {count} entries"
 
 
 def dump_aborted(path: str, report: Report) -> None:
-    """Dumps a transaction index. Raises MalformedFileError behind the sound entries; OSError."""
+    """Dumps a transaction index. Raises MalformedFileError after the sound entries, and OSError."""
     with open(path, "rb") as file:
         data = file.read()
     last = len(data) - ABORTED_ENTRY_SIZE + 1

@@ -65,7 +65,8 @@ class MetadataInspection:
             self._findings.problems.append(f"{path}: {error}")
 
     def _find_voters(self) -> None:
-        """A remark where another voter may lead while this one follows; a problem for the only voter."""
+        """Checks the voters. A voter that can only follow is a remark, because another one may lead; it is a problem if
+        it is the only voter."""
         voters = self._voters.latest
         if self._me is None or voters.get(self._me.replica_id) is None or self._me in voters:
             return

@@ -1,4 +1,4 @@
-"""Compares the replicas of partitions, batch by batch, below the high watermark that all of them have.
+"""Compares the replicas of partitions, batch by batch, up to the lowest of their high watermarks.
 
 A replica comes as an iterator of its batches, from files or from Fetch answers. The batches of two replicas of a
 partition are the same bytes; after compaction they may differ, because each broker cleans at its own time.
@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from kafkacore.storage import names
 from kafkacore.storage.checkpoints import REPLICATION_OFFSET, OffsetCheckpoint
 
-_HEAD: Final = struct.Struct(">qi")  # base offset, and the size of what follows
+_HEAD: Final = struct.Struct(">qi")  # base offset, and the number of bytes that follow
 _LEAST_BYTES: Final = 61
 PartitionId = tuple[str, int]
 
@@ -27,7 +27,8 @@ class Batch(NamedTuple):
 
 
 class Compared(NamedTuple):
-    """One partition: how far its replicas were compared, how far the last one is behind, and what differs."""
+    """One partition: how far its replicas were compared, how far the slowest replica is behind, and the difference that
+    was found."""
 
     topic: str
     partition: int
@@ -56,8 +57,8 @@ def batches_of_files(paths: Iterable[str]) -> Iterator[Batch]:
 
 
 def first_difference(replicas: Mapping[str, Iterator[Batch]], start: int, end: int) -> str | None:
-    """Where the replicas first differ from `start` on and below `end`; None where they do not. The keys name the
-    replicas."""
+    """Describes the first difference of the replicas between the offsets `start` and `end`; None when they are equal
+    there. The keys name the replicas."""
     first, *others = replicas
     for each in replicas[first]:
         if each.base_offset >= end:

@@ -1,4 +1,4 @@
-"""Writes the output: lines of text as kafka-dump-log writes them, or one JSON object a line."""
+"""Writes the output: lines of text as kafka-dump-log writes them, or one JSON object on each line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Report:
         self._out, self._err = out, err
 
     def write(self, lines: bytes) -> None:
-        """Writes whole or partial lines, which have the form of this report already."""
+        """Writes text or JSON that is complete already, in whole or partial lines."""
         self._out.write(lines)
 
     def entry(self, kind: str, text: str, **fields: Any) -> None:
@@ -28,7 +28,7 @@ class Report:
         self._out.write(f"{text}\n".encode("utf-8", "surrogateescape"))
 
     def remark(self, kind: str, text: str, **fields: Any) -> None:
-        """As `entry`, for something unusual: text goes to `err`. It does not count as a problem."""
+        """As `entry`, for something unusual that is not a problem: text goes to `err`."""
         if self.as_json:
             self.entry(kind, text, **fields)
         else:

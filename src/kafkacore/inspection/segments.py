@@ -15,7 +15,7 @@ from kafkacore.storage.bootstrap import NAME as BOOTSTRAP
 from kafkacore.storage.errors import MalformedFileError
 
 WHOLE_FILE: Final = -1
-MAX_BASE_OFFSET: Final = (1 << 63) - (1 << 31)  # an index entry adds up to 2^31 to it
+MAX_BASE_OFFSET: Final = (1 << 63) - (1 << 31)  # an index entry adds up to 2^31 to the base offset
 _WITH_COLON: Final = frozenset({"LeaderChange"})  # kafka-dump-log writes the others without a colon
 
 
@@ -42,7 +42,7 @@ class RecordOptions(NamedTuple):
 
 def dump_batches(path: str, options: RecordOptions, report: Report) -> None:
     """Dumps the batches of a file. Raises MalformedFileError, CorruptBatchError, CodecError, InvalidRecordError and
-    OSError behind the readable part."""
+    OSError after it has dumped the readable part."""
     _tell_name(path, report)
     with Description(path, JSON if report.as_json else TEXT, options.flags(), options.max_bytes) as description:
         for lines in description:

@@ -24,14 +24,14 @@ _OF_A_SEGMENT: Final = (names.LOG, names.OFFSET_INDEX, names.TIME_INDEX)
 
 
 class VerifyOptions(NamedTuple):
-    """`records`: inflate and decode every batch. `compacted`: missing offsets are no problem in any log."""
+    """`records` inflates and decodes every batch. `compacted` accepts missing offsets in every log."""
 
     records: bool = False
     compacted: bool = False
 
 
 def verify_files(paths: Iterable[str], options: VerifyOptions, report: Report) -> None:
-    """Reports every problem with its file, byte and offset, and then how many there were.
+    """Reports every problem with its file, byte and offset, and then the number of problems.
 
     A segment is read once, together with those of its indexes that are among the paths. The segments of one directory
     must follow each other.

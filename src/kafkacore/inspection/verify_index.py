@@ -1,8 +1,8 @@
 """Verifies that the indexes of a segment lead to the batch where a look-up has to begin.
 
-An index must have the properties that a look-up needs, so that the indexes of every release pass. The entry of an
-offset points to the start of a batch that begins at or before the offset. The entry of a timestamp names the batch with
-that greatest timestamp, and no earlier batch is newer.
+It only demands the properties that a look-up needs, so that the indexes of every release pass. The entry of an offset
+points to the start of a batch that begins at or before the offset. The entry of a timestamp names the batch with that
+greatest timestamp, and no earlier batch is newer.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kafkacore.inspection.report import Report
 Rows = npt.NDArray[np.void]
 Numbers = npt.NDArray[np.int64]
 
-MAX_TOLD: Final = 10  # wrong entries of one kind in one block of the log; more are counted
+MAX_TOLD: Final = 10  # wrong entries of one kind that are shown for a block of the log; the rest is counted
 
 
 class IndexVerifier(Protocol):
@@ -28,7 +28,7 @@ class IndexVerifier(Protocol):
         """Takes the next batches of the log; `seen` has the greatest timestamp before each of them."""
 
     def end(self, size_bytes: int) -> None:
-        """Ends the check: the log is `size_bytes` long."""
+        """Ends the check; the log has `size_bytes` bytes."""
 
 
 class OffsetIndexVerifier:
@@ -112,7 +112,7 @@ def _entries(path: str, entry_bytes: int, report: Report) -> bytes:
 
 
 def _growing(path: str, entry_bytes: int, columns: tuple[Numbers, Numbers], report: Report) -> int:
-    """The number of entries up to which both columns grow. Reports the entry that does not."""
+    """The number of entries at the beginning in which both columns grow. Reports the first entry that does not."""
     grows = (np.diff(columns[0]) > 0) & (np.diff(columns[1]) > 0)
     if bool(grows.all()):
         return len(columns[0])

@@ -22,7 +22,7 @@ Rows = npt.NDArray[np.void]
 Numbers = npt.NDArray[np.int64]
 Marks = npt.NDArray[np.bool_]
 
-MAX_TOLD: Final = 10  # problems of one kind in one block; more are counted
+MAX_TOLD: Final = 10  # problems of one kind that are shown for a block; the rest is counted
 LAST_RELATIVE_OFFSET: Final = (1 << 31) - 1
 _NOTHING: Final = -1
 
@@ -93,7 +93,9 @@ class SegmentVerifier:
         for code in np.unique(rows["fault"][rows["fault"] != 0]):
             self._tell(rows, rows["fault"] == code, lambda _, code=int(code): REASONS[code])
         self._tell(
-            rows, rows["magic"] > 2, lambda at: f"its magic byte is {rows['magic'][at]}, and 2 is the last known"
+            rows,
+            rows["magic"] > 2,
+            lambda at: f"its magic byte is {rows['magic'][at]}, but 2 is the greatest that is known",
         )
         self._tell(rows, last < base, lambda at: f"it ends at offset {last[at]}, before it begins")
         # An old compressed set is stored with its last offset; only its messages hold the first one.

@@ -1,4 +1,4 @@
-"""The partitions in Metadata responses, encoded from the columns and cached while they are right.
+"""The partitions in Metadata responses, encoded from the columns, and cached while the columns do not change.
 
 A chunk that a root holds never changes. A cached answer keeps the chunk that it was made from; while the root still has
 that chunk, the answer is right. One native call encodes a topic whose brokers are all alive and reachable. The caller
@@ -18,8 +18,8 @@ from kafkacore.metadata.image import MetadataImage, Topic
 from kafkacore.metadata.partitions import CHUNK_ROWS, PartitionChunk
 from kafkacore.metadata.registrations import BrokerRegistration
 
-MAX_TOPICS: Final = 100_000  # kept at once; then the cache is emptied
-MAX_WHOLE_BYTES: Final = 64 << 20  # the most bytes of answers for all topics
+MAX_TOPICS: Final = 100_000  # when the cache has this many topics, it is emptied
+MAX_WHOLE_BYTES: Final = 64 << 20  # limit for the bytes of answers that list all topics
 VERSION_WITHOUT_OFFLINE_BROKERS: Final = 0  # this version leaves offline replicas out; no column says which are offline
 
 Brokers = object  # the mapping of a root, compared by identity
@@ -111,7 +111,7 @@ def _runs(rows: Sequence[int]) -> Iterator[_Run]:
 
 
 def _columns(image: MetadataImage, runs: Sequence[_Run], width: int) -> dict[str, object]:
-    """A topic's part of the columns, in order of its partitions."""
+    """The part of the columns that belongs to a topic, in the order of its partitions."""
     index, leader, epoch, replicas, isr = array("i"), array("i"), array("i"), array("i"), array("i")
     for number, start, end in runs:
         chunk = image.partition_chunks[number]
@@ -131,7 +131,8 @@ def _columns(image: MetadataImage, runs: Sequence[_Run], width: int) -> dict[str
 
 
 def _all_reached(chunk: PartitionChunk, reached: dict[int, BrokerRegistration]) -> bool:
-    """Whether all leaders and replicas of a chunk live and all their directories work. Free rows have no replicas."""
+    """Whether all leaders and replicas of a chunk are alive and all their directories work. Free rows have no
+    replicas."""
     leaders = {leader for leader, topic in zip(chunk.leader, chunk.topic, strict=True) if topic >= 0}
     if not leaders <= reached.keys():
         return False
@@ -156,7 +157,7 @@ class _Whole(NamedTuple):
 
 
 class WholeAnswers:
-    """Responses for all topics, keyed by their inputs beside the image: listener, version, and the like."""
+    """Responses that list all topics. Their keys are the inputs besides the image: listener, version, and so on."""
 
     def __init__(self) -> None:
         self._kept: dict[object, _Whole] = {}

@@ -1,7 +1,7 @@
-"""PartitionChangeRecords of many topics in columns: decided, written, read and replayed as vectors.
+"""PartitionChangeRecords of many topics in columns: they are decided, written, read and replayed as vectors.
 
 A broker that fails changes one partition of each of 100,000 topics. Their records share no bytes, so a
-ChangeRun does not fit. But they set few fields: leader, ISR, recovery state and eligible replicas. This module
+ChangeRun does not fit. But they set only a few fields: leader, ISR, recovery state and eligible replicas. This module
 and `bulk` import numpy; only large clusters import them.
 """
 
@@ -33,13 +33,13 @@ _NOT_IN_COLUMNS: Final = ("replicas", "removing_replicas", "adding_replicas", "d
 _LISTS: Final = {"isr": "isr", "elr": "eligible_leader_replicas", "last_known_elr": "last_known_elr"}
 
 Ints = npt.NDArray[np.int32]
-Rows = slice | npt.NDArray[np.intp]  # of columns
-Indexes = slice | npt.NDArray[np.int64]  # in a chunk; neighbours as a slice, which numpy reads in one go
+Rows = slice | npt.NDArray[np.intp]  # rows of columns
+Indexes = slice | npt.NDArray[np.int64]  # indexes in a chunk; neighbours are a slice, which numpy reads at once
 
 
 class ListColumn:
-    """A list of broker ids in each row: `values[i, :counts[i]]`; behind them stands -1. The count of a list that does
-    not change is NULL."""
+    """A list of broker ids in each row: `values[i, :counts[i]]`. The rest of the row is -1. The count of a list that
+    does not change is NULL."""
 
     __slots__ = ("counts", "values")
 
@@ -55,14 +55,14 @@ class ListColumn:
         return None if count < 0 else self.values[row, :count].tolist()
 
     def lists(self, told: Rows, wanted: npt.NDArray[np.bool_]) -> list[Ids | None]:
-        """The lists of those of the rows `told` that are wanted."""
+        """The lists of the rows `told`, without those that are not `wanted`."""
         counts = self.counts[told][wanted].tolist()
         values = self.values[told][wanted].tolist()
         return [None if count < 0 else tuple(ids[:count]) for ids, count in zip(values, counts, strict=True)]
 
 
 class ChangeColumns:
-    """Row i changes partition `partition[i]` of the topic `topic_ids[i]`, 16 bytes each.
+    """Row i changes partition `partition[i]` of the topic `topic_ids[i]`; a topic id has 16 bytes.
 
     `rows[i]` is its row in the image that the change was decided on, or None for changes that were read from a log.
     """
@@ -110,8 +110,9 @@ class ChangeColumns:
 
     @classmethod
     def decode(cls, version: int, data: Buffer, starts: array[int], ends: array[int]) -> ChangeColumns | None:
-        """Reads the record at `data[starts[i]:ends[i]]` into row i. None when a record has more replicas than others,
-        or changes a field without a column here: then they are read one by one. Raises ProtocolError."""
+        """Reads the record at `data[starts[i]:ends[i]]` into row i. Returns None when a record has more replicas than
+        the columns are wide, or changes a field without a column here; the caller then reads the records one by one.
+        Raises ProtocolError."""
         count, width = len(starts), _width(version, memoryview(data), starts, ends)
         made = cls(np.zeros(count, np.int32), np.zeros((count, UUID_BYTES), np.uint8), None)
         lists = {field: ListColumn.unchanged(count, width) for field in _LISTS.values()}
@@ -128,7 +129,7 @@ class ChangeColumns:
         try:
             _codec(version).decode(data, starts, ends, columns)
         except ProtocolError:
-            return None  # it is broken or wider than the columns; the reader of single records finds out
+            return None  # it is broken or wider than the columns; the reader of single records finds out which
         if directories.max() > NULL or any(each.counts.max() > NULL for each in others.values()):
             return None
         for name, field in _LISTS.items():
@@ -145,7 +146,8 @@ def located(run: ColumnRun, row_of: Callable[[Uuid, int], int]) -> npt.NDArray[n
 
 
 def ascending(rows: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.intp] | None]:
-    """The rows in order, and their places before; None when they were in order. Equal rows stay in their order."""
+    """The rows in ascending order, and the place that each had before; None when they were in order already. Equal rows
+    keep their order."""
     if (rows[1:] > rows[:-1]).all():
         return rows, None
     order = np.argsort(rows, kind="stable")
@@ -153,7 +155,7 @@ def ascending(rows: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.N
 
 
 def spans(rows: npt.NDArray[np.int64]) -> Iterator[tuple[int, Indexes, slice]]:
-    """For each chunk that ascending, different rows touch: its number, their indexes in it, and their
+    """For each chunk that holds some of `rows`, which ascend and differ: its number, the rows' indexes in it, and their
     places in `rows`."""
     if not len(rows):
         return
@@ -227,12 +229,12 @@ def _change_isr(chunk: PartitionChunk, indexes: Indexes, isr: ListColumn, told: 
 
 
 def _ints(values: array[int]) -> Ints:
-    """A view that writes through."""
+    """A view of the integers; writing to it changes `values`."""
     return np.frombuffer(values, np.int32)
 
 
 def _width(version: int, view: memoryview, starts: array[int], ends: array[int]) -> int:
-    """The room for the lists of a row: that of the first record, and a few more."""
+    """How many ids a row has room for: as many as the first record has, and a few more."""
     first = PartitionChangeRecord.decode(view[starts[0] : ends[0]], version)
     return 2 + max(2, *[len(getattr(first, field) or ()) for field in _LISTS.values()])
 

@@ -12,7 +12,8 @@ CLIENT_ID: Final = "client-id"
 IP: Final = "ip"
 RECORD: Final = "ClientQuotaRecord"
 
-# Kinds and names, in order of the kinds; the name None is every other one's default.
+# Kinds and names, in the order of the kinds. The name None stands for the default of all entities without quotas of
+# their own.
 Entity = tuple[tuple[str, str | None], ...]
 
 

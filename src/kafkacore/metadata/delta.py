@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 class MetadataDelta:
     """`partition_rows` has the new and changed rows of the newer root. A topic that was created and deleted within the
-    delta is only in `topics_deleted`; one that was deleted and created again has a new id. `freed_rows` belonged to
-    deleted topics; such a row that is also changed has a new owner."""
+    delta is only in `topics_deleted`. A topic that was deleted and created again has a new id. `freed_rows` belonged to
+    deleted topics; a freed row that is also changed belongs to another topic now."""
 
     __slots__ = (
         "_rows", "_vectors", "brokers", "configs", "controllers", "features", "freed_rows", "kept", "producer_ids",
@@ -23,11 +23,11 @@ class MetadataDelta:
     )  # fmt: skip
 
     def __init__(self) -> None:
-        self.topics_created: dict[Uuid, int] = {}  # to its topic row
-        self.topics_deleted: dict[Uuid, str] = {}  # to its name
+        self.topics_created: dict[Uuid, int] = {}  # topic id: topic row
+        self.topics_deleted: dict[Uuid, str] = {}  # topic id: name
         self._rows: set[int] = set()
-        # Rows of decisions over many partitions. A set of them costs more than the change itself, so only a reader
-        # that asks for it makes it.
+        # Rows of decisions about many partitions. A set of these rows costs more than the change itself, so it is made
+        # when a reader first asks for it.
         self._vectors: list[npt.NDArray[np.int64]] = []
         self.freed_rows: set[int] = set()
         self.brokers: set[int] = set()
@@ -46,11 +46,11 @@ class MetadataDelta:
 
     @property
     def most_rows(self) -> int:
-        """The size of `partition_rows`, or more when a row changed several times. It does not make the set."""
+        """The size of `partition_rows`, or more when a row changed several times. This does not make the set."""
         return len(self._rows) + sum(map(len, self._vectors))
 
     def change_rows(self, rows: npt.NDArray[np.int64]) -> None:
-        """Adds rows to `partition_rows`. Nobody changes the vector afterwards."""
+        """Adds rows to `partition_rows`. The caller must not change the vector afterwards."""
         self._vectors.append(rows)
 
     def __bool__(self) -> bool:
@@ -81,7 +81,8 @@ class MetadataDelta:
 def rows_of_older_topics(image: MetadataImage, delta: MetadataDelta) -> set[int]:
     """The changed rows, in the newer root, of topics that existed before. Empty when topics were only created."""
     created = [image.topic_at(row).partition_rows for row in delta.topics_created.values()]
-    # Every row of a new topic is a change. Mostly there are no others: the counts show it without a look at each row.
+    # Every row of a new topic is a change. Usually there are no other changes, and equal counts show that without a
+    # look at each row.
     if sum(map(len, created)) == len(delta.partition_rows) and not any(-1 in rows for rows in created):
         return set()
     return delta.partition_rows.difference(*created)

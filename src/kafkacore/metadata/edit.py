@@ -1,7 +1,8 @@
-"""Replay: the only place where metadata changes, on the active controller, a standby, a broker and at restart.
+"""Replay of records. Only here does metadata change: on the active controller, on a standby, on a broker, and at
+restart.
 
-An Edit begins at a root, replays records, and `freeze` gives the next root with what lies between them. It copies
-only what it changes, so the cost of a batch does not depend on the size of the image.
+An Edit begins at a root and replays records; `freeze` returns the next root, and `delta` is the difference of the two.
+It copies only what it changes, so the cost of a batch does not depend on the size of the image.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ UUID_BYTES: Final = 16
 
 
 class Edit:
-    """Raises MetadataError for a record that does not fit what was replayed before it.
+    """Raises MetadataError for a record that does not fit the records before it.
 
-    `decided_here`: the records were decided on `base`, or on a root that it was made from, so the rows that they name
-    are its rows.
+    `decided_here`: the records were decided on `base`, or on a root from which `base` was made, so the rows that they
+    name are rows of `base`.
     """
 
     def __init__(self, base: MetadataImage, *, decided_here: bool = False) -> None:
@@ -49,7 +50,7 @@ class Edit:
         self.controllers = base.controllers
         self.next_producer_id = base.next_producer_id
         self.transaction = base.transaction
-        self._kept: ShardedEdit[tuple[Any, ...], Any] | None = None  # most edits touch none
+        self._kept: ShardedEdit[tuple[Any, ...], Any] | None = None  # most edits change no such record
         self._topic_chunks = list(base.topic_chunks)
         self._topic_ids = list(base.topic_ids)
         self._own_topics: set[int] = set()
@@ -65,8 +66,9 @@ class Edit:
         self._partition_count = base.partition_count
         self._free_partitions = base.free_partitions
         self._configs = base.configs.edit()
-        self._own_configs: dict[images.ConfigKey, dict[str, str | None]] = {}  # those that no root holds
-        # Rows at the end that are counted but not filled yet: their columns, the first row in them, and their topics.
+        self._own_configs: dict[images.ConfigKey, dict[str, str | None]] = {}  # settings that no root holds yet
+        # Rows at the end that are numbered but not filled yet: their columns, the first of these rows, and their
+        # topics.
         self._unfilled: PartitionRecords | None = None
         self._unfilled_first = 0
         self._unfilled_topics = array("i")
@@ -74,7 +76,7 @@ class Edit:
     # --- in and out ---
 
     def replay(self, record: Record, offset: int = -1) -> None:
-        """Replays one record at its offset, or a run of records from there on."""
+        """Replays one record at its offset, or a run of records that begins at that offset."""
         replayer = _REPLAYERS.get(record.NAME)
         if replayer is None:
             raise MetadataError(f"a {record.NAME} is not metadata")
@@ -224,7 +226,7 @@ class Edit:
             self._place(rows, topic_row, run.columns, index)
 
     def _append_rows(self, rows: array[int], topic_row: int, run: PartitionRun) -> None:
-        """Assigns rows to the partitions. `_fill_rows` fills the rows of neighbouring runs together."""
+        """Numbers the rows of new partitions. `_fill_rows` later fills the rows of neighbouring runs together."""
         if run.columns is not self._unfilled or run.first != self._unfilled_first + len(self._unfilled_topics):
             self._fill_rows()
             self._unfilled, self._unfilled_first = run.columns, run.first
@@ -249,7 +251,8 @@ class Edit:
             done += count
 
     def _place(self, rows: array[int], topic_row: int, columns: PartitionRecords, index: int) -> None:
-        """Places a partition that is out of order: in a free row, or over the row that it has."""
+        """Places a partition that is not the next one of its topic: in a free row, or in the row that it has
+        already."""
         partition = columns.partition[index]
         if partition < 0:
             raise MetadataError(f"a PartitionRecord has a negative partition, {partition}")
@@ -257,7 +260,7 @@ class Edit:
             self._overwrite(rows[partition], topic_row, columns, index)
             return
         if partition > len(rows) + CHUNK_ROWS * CHUNK_ROWS:
-            raise MetadataError(f"partition {partition} leaves more partitions out than a topic can have")
+            raise MetadataError(f"partition {partition} skips more partition numbers than a topic may have")
         rows.extend([-1] * (partition + 1 - len(rows)))
         rows[partition] = row = self._new_row(topic_row, columns, index)
         self._partition_count += 1
@@ -403,9 +406,10 @@ class Edit:
         self.delta.configs.add(key)
 
     def set_feature(self, record: Any, offset: int) -> None:
-        """Any level: a later record may raise it, and the active controller checks the result."""
+        """Accepts any level: a later record may raise it, and the active controller checks the result."""
         if record.name == KRAFT_VERSION:
-            return  # a control record has it; 3.9 wrote it here too, and it must not appear twice (KAFKA-18979)
+            # A control record holds kraft.version; 3.9 wrote it here too, and it must not appear twice (KAFKA-18979).
+            return
         features = {**self.features, record.name: record.feature_level}
         if record.feature_level == 0:
             del features[record.name]
@@ -461,12 +465,13 @@ class Edit:
 def next_root(
     base: MetadataImage, records: Records, offsets: tuple[int, int], epoch: int, timestamp_ms: int
 ) -> tuple[MetadataImage, MetadataDelta | None]:
-    """The root after a committed batch with its first and last offset, and the delta; None: everything may be changed.
+    """The root after a committed batch, and the delta, which is None when everything may have changed. `offsets` are
+    the first and the last of the batch.
 
     Raises MetadataError, as an Edit does."""
     first, last = offsets
     if all(_REPLAYERS.get(record.NAME) is _nothing for record in records):
-        # Most batches in the log of a quiet cluster are such, and a start replays thousands of them.
+        # Most batches in the log of a quiet cluster hold one NoOpRecord, and a start replays thousands of them.
         return base._replace(offset=last, epoch=epoch, timestamp_ms=timestamp_ms), MetadataDelta()
     edit = Edit(base)
     edit.replay_batch(records, first)

@@ -1,7 +1,7 @@
 """The image: the metadata after all records up to an offset. A root never changes; its reader sees one moment.
 
-Rows are numbers: a topic's and a partition's place in their chunks. They mean something within one root and those made
-from it, and nothing outside of this process.
+Rows are numbers: a topic's and a partition's place in their chunks. They are valid in one root and in the roots made
+from it, and mean nothing outside this process.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Transaction(NamedTuple):
 
 
 class MetadataImage(NamedTuple):
-    """A root. `offset` and `epoch` are of the last record in it, `timestamp_ms` of its batch."""
+    """A root. `offset` and `epoch` are those of its last record, `timestamp_ms` is that of the last record's batch."""
 
     offset: int = -1
     epoch: int = -1
@@ -69,10 +69,10 @@ class MetadataImage(NamedTuple):
     brokers: Mapping[int, BrokerRegistration] = {}
     controllers: Mapping[int, ControllerRegistration] = {}
     topic_chunks: Sequence[list[Topic | None]] = ()
-    topic_ids: Sequence[bytearray] = ()  # of each chunk: 16 bytes for each row
+    topic_ids: Sequence[bytearray] = ()  # for each chunk, 16 bytes for each row
     topics_by_name: ShardedMap[str, int] = ShardedMap()
     topics_by_id: ShardedMap[Uuid, int] = ShardedMap()
-    lookalikes: ShardedMap[str, tuple[str, ...]] = ShardedMap()  # names that would share a metric, KAFKA-2337
+    lookalikes: ShardedMap[str, tuple[str, ...]] = ShardedMap()  # topic names that would share a metric (KAFKA-2337)
     topic_rows: int = 0
     free_topics: FreeRow | None = None
     partition_chunks: Sequence[PartitionChunk] = ()
@@ -80,7 +80,7 @@ class MetadataImage(NamedTuple):
     partition_count: int = 0
     free_partitions: FreeRow | None = None
     configs: ShardedMap[ConfigKey, Mapping[str, str | None]] = ShardedMap()
-    next_producer_id: Any = None  # its ProducerIdsRecord
+    next_producer_id: Any = None  # the last ProducerIdsRecord
     kept: ShardedMap[tuple[Any, ...], Any] = ShardedMap()  # records that are kept but not acted on, by key
     transaction: Transaction | None = None
 
@@ -170,7 +170,7 @@ class MetadataImage(NamedTuple):
         return self.set_config(TOPIC, name)
 
     def is_active(self, broker_id: int) -> bool:
-        """Unfenced and not leaving."""
+        """Whether a broker is neither fenced nor leaving."""
         broker = self.brokers.get(broker_id)
         return broker is not None and broker.active
 

@@ -1,9 +1,9 @@
-"""Records of many partitions at once: decided, written, read and replayed in columns.
+"""Records of many partitions at once: they are decided, written, read and replayed in columns.
 
 A PartitionRun replaces consecutive PartitionRecords of one topic in a sequence of records. The runs of one request, or
 of one batch, share their columns, which one native call writes. A ChangeRun replaces consecutive, equal
-PartitionChangeRecords of one topic: a broker that leaves or comes back causes one for each partition that it leads.
-A ColumnRun replaces PartitionChangeRecords of many topics.
+PartitionChangeRecords of one topic: a broker that leaves or comes back causes such a record for each partition that it
+leads. A ColumnRun replaces PartitionChangeRecords of many topics.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kafkacore.metadata.change_columns import ChangeColumns
 
 NAME: Final = "PartitionRecord"
-API_KEY: Final = 3  # its number in a frame
+API_KEY: Final = 3  # the number of PartitionRecord in a frame
 _RARE: Final = {
     "removing_replicas": "removing",
     "adding_replicas": "adding",
@@ -96,7 +96,7 @@ class PartitionRecords(PartitionColumns):
             try:
                 return cls._decoded(width, version, data, starts, ends)
             except ProtocolError:
-                width *= 2  # a later one has more replicas, or is broken
+                width *= 2  # a later record has more replicas than there is room for, or is broken
         made = cls()
         for start, end in zip(starts, ends, strict=True):
             made.add_record(_record_class().decode(memoryview(data)[start:end], version))
@@ -165,11 +165,11 @@ class PartitionRecords(PartitionColumns):
         return _codec(version).encode(columns, prefix=prefix)
 
     def _rare_column(self, field: str) -> tuple[memoryview, array[int]]:
-        """Null for an empty value, as in a record."""
+        """An empty value is null, as in a record."""
         told = {index: getattr(rare, field) for index, rare in self.rare.items()}
         width = max(1, *map(len, told.values()))
         values = array("i", [-1]) * (width * len(self))
-        # The first two are arrays that are never null.
+        # `removing` and `adding` are arrays that are never null.
         counts = array("i", [0 if field in ("removing", "adding") else -1]) * len(self)
         for index, ids in told.items():
             if ids:
@@ -189,7 +189,7 @@ class PartitionRun:
 
     @classmethod
     def of(cls, record: Any) -> PartitionRun:
-        """A PartitionRecord."""
+        """The run with one PartitionRecord."""
         columns = PartitionRecords()
         columns.add_record(record)
         return cls(record.topic_id, columns, 0, 1)
@@ -203,7 +203,7 @@ class ChangeRun:
     """The change of `record` for each of `partitions`, in order. The partition in `record` itself does not count."""
 
     NAME, API_KEY = "PartitionChangeRecord", 5
-    PARTITION_BYTES = 4  # a record begins with its partition, in every version; the rest is what the run has in common
+    PARTITION_BYTES = 4  # in every version a record begins with its partition; the records of a run share the rest
     __slots__ = ("count", "partitions", "record")
 
     def __init__(self, record: Any, partitions: array[int]) -> None:

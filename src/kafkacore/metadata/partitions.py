@@ -1,7 +1,8 @@
 """Partitions in columns: chunks of some thousand rows, replicas and ISR as rows of fixed width.
 
 A chunk that a root holds never changes; a writer copies the chunks it touches. Columns are arrays of the standard
-library, which numpy reads in place: importing it costs more than scanning a small cluster, so only large ones do.
+library, which numpy reads in place. Importing numpy costs more than scanning a small cluster, so only scans of large
+clusters import it.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from typing import Any, Final, NamedTuple
 from kafkacore.protocol.uuid import MIGRATING_DIRECTORY, Uuid
 
 CHUNK_ROWS: Final = 2048
-VECTOR_ROWS: Final = 16 * CHUNK_ROWS  # above this a scan imports numpy
+VECTOR_ROWS: Final = 16 * CHUNK_ROWS  # with more rows than this a scan imports numpy
 
 NO_LEADER: Final = -1
 NO_LEADER_CHANGE: Final = -2
 NO_RECOVERY_CHANGE: Final = -1
-GONE: Final = -1  # the topic row of a row that is free
+GONE: Final = -1  # stands in place of the topic row in a free row
 RECOVERED: Final = 0
 RECOVERING: Final = 1
 
@@ -29,7 +30,7 @@ Ids = tuple[int, ...]
 
 
 class Partition(NamedTuple):
-    """One partition's registration. `directories[i]` is of `replicas[i]`; `last_known_elr` may hold the last known
+    """One partition's registration. `directories[i]` belongs to `replicas[i]`; `last_known_elr` may hold the last known
     leader."""
 
     topic_row: int
@@ -63,7 +64,7 @@ class Rare(NamedTuple):
 NOTHING_RARE: Final = Rare((), (), (), ())
 
 
-_NO_CHANGE: Final = (None, None, None, None)  # of the rare fields
+_NO_CHANGE: Final = (None, None, None, None)  # the rare fields of a record that changes none of them
 
 
 def _blank(width: int, count: int) -> array[int]:
@@ -187,7 +188,8 @@ class PartitionChunk(PartitionColumns):
 
     def put(self, index: int, row: Partition) -> None:
         """Overwrites the row at `index`, which exists."""
-        # No controller writes an ISR wider than the replicas, but such a record must not move other rows.
+        # No controller writes an ISR with more brokers than the replicas, but such a record must not overwrite other
+        # rows.
         self.widen(max(len(row.replicas), len(row.isr), len(row.directories)))
         self.topic[index] = row.topic_row
         self.partition[index] = row.partition
@@ -228,14 +230,14 @@ class PartitionChunk(PartitionColumns):
             self._change_rare(index, end, tuple([None if ids is None else tuple(ids) for ids in rare]))
 
     def change_elr(self, index: int, elr: Ids | None, last_known_elr: Ids | None) -> None:
-        """None: as it was."""
+        """None leaves a field as it was."""
         self._change_rare(index, index + 1, (None, None, elr, last_known_elr))
 
     def _change_rare(self, index: int, end: int, told: tuple[Ids | None, ...]) -> None:
         before, after = None, NOTHING_RARE
         for each in range(index, end):
             had = self.rare.get(each, NOTHING_RARE)
-            if had != before:  # most had the same
+            if had != before:  # usually they are equal
                 before = had
                 after = Rare(*[old if ids is None else ids for old, ids in zip(had, told, strict=True)])
             self._put_rare(each, after)
@@ -257,7 +259,7 @@ class PartitionChunk(PartitionColumns):
         self.rare.pop(index, None)
 
     def extend(self, topics: array[int], source: PartitionColumns, first: int) -> None:
-        """Appends rows for the partitions of topics. Every created partition comes this way."""
+        """Appends rows for the partitions of topics. Every new partition is added by this method."""
         self.topic += topics
         self.take(source, first, len(topics))
 
@@ -270,7 +272,7 @@ def consecutive(first: int, count: int) -> array[int]:
 
 
 def successive(rows: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """The rows, in their order, as spans `(first, count)` within one chunk."""
+    """Splits the rows, in their order, into spans `(first, count)` that lie within one chunk."""
     at = 0
     while at < len(rows):
         first = rows[at]
@@ -339,7 +341,7 @@ def rows_led_by(chunks: Chunks, broker_id: int) -> Iterator[int]:
 
 
 def rows_not_led_by_the_first(chunks: Chunks, from_row: int = 0) -> Iterator[int]:
-    """Rows from `from_row` on whose leader is not the preferred one, or missing."""
+    """Rows from `from_row` on whose leader is missing or is not the preferred one."""
     for number in range(from_row // CHUNK_ROWS, len(chunks)):
         chunk = chunks[number]
         preferred = chunk.replicas[:: chunk.width]

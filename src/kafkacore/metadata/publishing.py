@@ -1,6 +1,6 @@
 """A broker's committed image: batches go in, and subscribers get each root with its delta.
 
-A root inside a metadata transaction is not published: its records count when the transaction ends (KIP-868).
+A root inside a metadata transaction is not published: its records take effect when the transaction ends (KIP-868).
 """
 
 from __future__ import annotations
@@ -30,17 +30,19 @@ class MetadataPublisher:
         self.applied_offset = EMPTY_IMAGE.offset
 
     def subscribe(self, subscriber: Subscriber) -> None:
-        """Calls subscribers for each published root, in the order of subscription, and at once if there is a root."""
+        """Calls `subscriber` for each published root, and at once if there is a root already. Subscribers are called in
+        the order of subscription."""
         self._subscribers.append(subscriber)
         if self.image is not EMPTY_IMAGE:
             subscriber(self.image, None)
 
     def apply(self, records: Records, base_offset: int, epoch: int, timestamp_ms: int) -> None:
-        """A committed batch of records. Raises MetadataError; then nothing was changed and this node cannot go on."""
+        """Applies a committed batch of records. Raises MetadataError; then nothing was changed and this node cannot go
+        on."""
         self._replay(records, base_offset, base_offset + record_count(records) - 1, epoch, timestamp_ms)
 
     def skip(self, last_offset: int, epoch: int, timestamp_ms: int) -> None:
-        """A batch without metadata (control records): the image is at a later offset."""
+        """Skips a batch without metadata (control records): only the image's offset moves."""
         self._replay((), last_offset, last_offset, epoch, timestamp_ms)
 
     def load_snapshot(self, records: Iterable[Record], offset: int, epoch: int, timestamp_ms: int) -> None:
@@ -65,7 +67,7 @@ class MetadataPublisher:
     def _advance(self, head: MetadataImage, delta: MetadataDelta | None) -> None:
         self._head = head
         if delta is None:
-            # The changes of an aborted transaction are gone: their rows must not be looked up.
+            # The changes of an aborted transaction are gone, so subscribers must not look up the rows in its delta.
             self._untold = True
         else:
             self._unpublished.add(delta)

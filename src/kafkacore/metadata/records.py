@@ -28,10 +28,10 @@ Value = bytes | RecordRows  # the value of one record, or the rows of several
 FRAME_VERSION: Final = 1
 _MAX_VARINT_BYTES: Final = 5
 _MAX_VERSION: Final = 0x7FFF
-_FRAME_BYTES: Final = 3  # if each of its three numbers is below 128, as all are so far
+_FRAME_BYTES: Final = 3  # when its three numbers are below 128, as all are so far
 _PARTITION: Final = bytes((FRAME_VERSION, PartitionRun.API_KEY))
 _CHANGE: Final = bytes((FRAME_VERSION, ChangeRun.API_KEY))
-COLUMN_RUN_ROWS: Final = 1024  # with fewer changes in a batch, reading each costs less than importing numpy
+COLUMN_RUN_ROWS: Final = 1024  # with fewer changes in a batch, reading them one by one costs less than importing numpy
 COLUMN_RUN_SAMPLES: Final = 16
 
 # Every record type of 4.3, by the number in its frame.
@@ -165,8 +165,8 @@ def decode_framed(value: bytes | memoryview | None) -> tuple[Message, int]:
 
 
 def decode_batch(batch: Batch) -> list[Record]:
-    """A batch's records, those of partitions in runs. Raises MetadataError that names the record and the batch's
-    offset, CorruptBatchError, InvalidRecordError."""
+    """The records of a batch; those of partitions come as runs. Raises CorruptBatchError, InvalidRecordError, and
+    MetadataError, which names the record and the batch's offset."""
     try:
         return _records_of(batch)
     except UnsupportedVersionError as error:
@@ -185,7 +185,7 @@ def _records_of(batch: Batch) -> list[Record]:
         starts, ends = (array("q", [at - begin for at in each]) for each in (starts, ends))
     data = bytes(view)  # a slice of bytes costs a third of a slice of a view
     if len(starts) == 1 and data[starts[0] : starts[0] + len(_PARTITION)] != _PARTITION:
-        return [decode_record(data[starts[0] : ends[0]])]  # as most batches of a quiet cluster's log
+        return [decode_record(data[starts[0] : ends[0]])]  # most batches of a quiet cluster have one record
     if min(map(sub, ends, starts), default=0) >= _FRAME_BYTES:
         frames = [data[start : start + _FRAME_BYTES] for start in starts]
     else:
@@ -213,13 +213,13 @@ def _records_of(batch: Batch) -> list[Record]:
 
 
 def _is_short(frame: bytes, kind: bytes) -> bool:
-    """Whether these are the three frame bytes of such a record."""
+    """Whether `frame` is the three frame bytes of a record of that kind."""
     return frame[:2] == kind and b"" < frame[2:] < b"\x80"
 
 
 def _partition_runs(columns: PartitionRecords, row: int, end: int) -> Iterator[PartitionRun]:
     ids = bytes(columns.topic_ids[16 * row : 16 * end])
-    if ids == ids[:16] * (end - row):  # as between two topics of a snapshot
+    if ids == ids[:16] * (end - row):  # the usual case inside a topic
         yield PartitionRun(Uuid(ids[:16]), columns, row, end - row)
         return
     for topic_id, alike in groupby([ids[at : at + 16] for at in range(0, len(ids), 16)]):
@@ -240,7 +240,7 @@ def _changes(version: int, data: bytes, starts: array[int], ends: array[int]) ->
 
 
 def _differ(data: bytes, starts: array[int], ends: array[int]) -> bool:
-    """Whether runs of equal changes would be short: looks at a few neighbours."""
+    """Whether runs of equal changes would be short, judged by a few neighbouring records."""
     behind = _FRAME_BYTES + ChangeRun.PARTITION_BYTES
     step = len(starts) // COLUMN_RUN_SAMPLES
     looks = range(0, len(starts) - 1, step)

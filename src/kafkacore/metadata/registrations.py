@@ -64,7 +64,8 @@ class BrokerRegistration(NamedTuple):
         return next((each for each in self.endpoints if each.name == listener), None)
 
     def changed(self, change: Any) -> BrokerRegistration:
-        """After a BrokerRegistrationChangeRecord, in which 1 is "set", -1 "cleared" and 0 "as it was"."""
+        """The registration after a BrokerRegistrationChangeRecord, in which 1 sets a field, -1 clears it and 0 leaves
+        it as it was."""
         return self._replace(
             fenced=self.fenced if change.fenced == 0 else change.fenced > 0,
             in_controlled_shutdown=self.in_controlled_shutdown or change.in_controlled_shutdown > 0,
@@ -130,7 +131,7 @@ def features_of(items: Collection[Any]) -> dict[str, VersionRange]:
 
 
 def broker_of(record: Any, offset: int) -> BrokerRegistration:
-    """From a RegisterBrokerRecord at an offset."""
+    """The registration in a RegisterBrokerRecord at this offset."""
     return BrokerRegistration(
         broker_id=record.broker_id,
         epoch=record.broker_epoch,
@@ -148,7 +149,7 @@ def broker_of(record: Any, offset: int) -> BrokerRegistration:
 
 
 def controller_of(record: Any) -> ControllerRegistration:
-    """From a RegisterControllerRecord."""
+    """The registration in a RegisterControllerRecord."""
     return ControllerRegistration(
         controller_id=record.controller_id,
         incarnation_id=record.incarnation_id,

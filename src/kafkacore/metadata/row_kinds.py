@@ -1,9 +1,10 @@
 """Decides once for all partitions with the same pattern, and makes the changes of all of them in columns.
 
-A pattern is all that a decision sees of a partition: which places of the replica list are in the ISR and in which
-order, which of them may lead, which are gone, which one leads. If three of nine brokers are lost, 100,000 partitions in
-stripes have some fifty patterns. `decide` makes the record of one partition of each pattern. This module replaces the
-brokers in that record by their places in the replica list, and the places by the brokers of each other partition.
+A pattern is everything about a partition on which a decision depends: which places of the replica list are in the ISR
+and in which order, which of them may lead, which are gone, and which one leads. If three of nine brokers are lost,
+100,000 partitions in stripes have some fifty patterns. `decide` makes the record of one partition of each pattern. This
+module replaces the brokers in that record by their places in the replica list. For each other partition of the pattern
+it then replaces the places by that partition's brokers.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ from kafkacore.protocol.uuid import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIG
 
 Rows = npt.NDArray[np.int64]
 Bits = npt.NDArray[np.uint8]
-ByTopic = npt.NDArray[Any] | int | bool  # by topic row, or one value for all topics
-MAX_REPLICAS: Final = 7  # a place fits three bits, so that a pattern fits a number
+ByTopic = npt.NDArray[Any] | int | bool  # a value for each topic row, or one value for all topics
+MAX_REPLICAS: Final = 7  # so that a place fits three bits and a pattern fits a number
 _PLACE_BITS: Final = 3
 _DIRECT_IDS: Final = 1 << 16  # brokers with smaller ids are looked up in a table
 _BUCKET_BITS: Final = 16
@@ -57,7 +58,7 @@ def decide_by_kind(
 ) -> Decided:
     """`leaders` may lead, in their working directories; `gone` leave every ISR. `least_isr` is min.insync.replicas of
     each topic, `unclean` says whether it allows unclean elections. `decide` returns a PartitionChangeRecord or None,
-    and depends on nothing else of a partition than its pattern. `rows` ascend and differ."""
+    and depends only on the pattern of a partition. `rows` ascend and differ."""
     made = _Gathered(image, np.asarray(rows, np.int64))
     least = _least_isr(image, made, least_isr)
     pattern = _pattern(made, leaders, gone, least, _taken(unclean, made.topic))
@@ -86,7 +87,7 @@ class _Gathered:
         self.recovery = np.empty(count, np.uint8)
         self.replicas = np.full((self.width + 1, count), -1, np.int32)  # the last place is no broker
         self.isr = np.full((self.width, count), -1, np.int32)
-        self.directories = np.zeros((self.width, 2, count), np.uint64)  # each id as two halves
+        self.directories = np.zeros((self.width, 2, count), np.uint64)  # each directory id is stored as two halves
         self.rare = np.zeros(count, np.int32)
         self.rare_values: list[Rare] = [NOTHING_RARE]
         codes: dict[Rare | None, int] = {None: 0}
@@ -117,7 +118,7 @@ class _Gathered:
         found = np.zeros(len(brokers), np.uint8)
         for place in range(self.width):
             found += (brokers == self.replicas[place]).view(np.uint8) * np.uint8(place + 1)
-        # A broker of -1 has matched the -1 that fills the ends of short rows, perhaps several times.
+        # A broker of -1 has matched the -1 that fills short rows, so its place is meaningless.
         found[brokers < 0] = 0
         return found
 
@@ -155,7 +156,8 @@ def _pattern(
 
 
 def by_topic(image: MetadataImage, told: tuple[int | bool, Mapping[str, int | bool]]) -> ByTopic:
-    """A value for each topic row, or one for all, made of the usual value and the values of topics that differ."""
+    """A value for each topic row, or one value for all topics, made from the default and the values of topics that
+    differ."""
     usual, own = told
     different = {name: value for name, value in own.items() if value != usual}
     if not different:
@@ -173,7 +175,8 @@ def _taken(values: ByTopic, topics: Ints) -> npt.NDArray[Any]:
 
 
 def _least_isr(image: MetadataImage, made: _Gathered, wanted: ByTopic) -> Ints:
-    """At most the number of replicas of the topic's first partition (KIP-966). Without ELR nothing depends on it."""
+    """Limits min.insync.replicas to the number of replicas of the topic's first partition (KIP-966). Without ELR
+    nothing depends on the limit."""
     if not image.elr_enabled:
         return np.zeros(len(made.rows), np.int32)
     least = _taken(wanted, made.topic).astype(np.int32)
@@ -181,7 +184,7 @@ def _least_isr(image: MetadataImage, made: _Gathered, wanted: ByTopic) -> Ints:
     elsewhere = (made.partition != 0) & (least > 1)
     topics, inverse = np.unique(made.topic[elsewhere], return_inverse=True)
     bound[elsewhere] = np.array([_first_replicas(image, row) for row in topics.tolist()], np.int32)[inverse]
-    # Without a first partition there is no bound.
+    # A topic without a first partition has no limit.
     least = np.minimum(least, np.where(bound == 0, least, bound))
     made.odd |= least > MAX_REPLICAS
     return np.clip(least, 0, MAX_REPLICAS).astype(np.int32)
@@ -213,7 +216,7 @@ def _add_rare(made: _Gathered, add: Callable[[npt.NDArray[Any], int], None]) -> 
 def _may_lead(
     brokers: Ints, directories: npt.NDArray[np.uint64], leaders: Mapping[int, BrokerRegistration]
 ) -> npt.NDArray[np.bool_]:
-    """As BrokerRegistration.has_online_directory decides for each one."""
+    """Decides for all brokers at once as BrokerRegistration.has_online_directory does for one."""
     ids = sorted(leaders)
     found = _index_of(brokers, ids)
     online = np.zeros(len(brokers), bool)
@@ -222,7 +225,7 @@ def _may_lead(
         table = np.array([_halves(each[at] if at < len(each) else LOST_DIRECTORY) for each in own])
         first, last = table[:, 0].take(found), table[:, 1].take(found)
         online |= (directories[0] == first) & (directories[1] == last)
-    # The reserved ids share their first half, which few others have.
+    # The reserved ids share their first half, which few other ids have.
     if (directories[0] == _halves(LOST_DIRECTORY)[0]).any():
         online |= _equal(directories, _halves(MIGRATING_DIRECTORY)) | _equal(directories, _halves(UNASSIGNED_DIRECTORY))
         online &= ~_equal(directories, _halves(LOST_DIRECTORY))
@@ -253,7 +256,7 @@ def _equal(directories: npt.NDArray[np.uint64], other: npt.NDArray[np.uint64]) -
 
 
 def _kinds(pattern: npt.NDArray[np.uint64], wanted: npt.NDArray[np.bool_]) -> tuple[npt.NDArray[np.intp], Rows]:
-    """The kind of each row, and a row of each kind. Rows that are not wanted get any kind."""
+    """The kind of each row, and one example row of each kind. The kind of a row that is not wanted has no meaning."""
     at = np.flatnonzero(wanted)
     kinds = np.zeros(len(pattern), np.intp)
     if not len(at):
@@ -275,7 +278,8 @@ def _kinds(pattern: npt.NDArray[np.uint64], wanted: npt.NDArray[np.bool_]) -> tu
 
 
 class _Plan:
-    """The record of each kind, with places in the replica list instead of brokers. Place `width` is no broker."""
+    """The record of each kind, with places in the replica list instead of brokers. The place `width` stands for no
+    broker."""
 
     def __init__(self, kinds: int, width: int) -> None:
         kinds = max(kinds, 1)  # if all rows are odd, they have kind 0

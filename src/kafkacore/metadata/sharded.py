@@ -1,4 +1,5 @@
-"""A map that is copied in parts: readers may hold a root for any time, a writer copies the shards that it changes."""
+"""A map that is copied in parts, called shards. Readers may hold a root as long as they like; a writer copies only the
+shards that it changes."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from typing import Final, Generic, TypeVar
 K = TypeVar("K")
 V = TypeVar("V")
 
-SHARD_ENTRIES: Final = 256  # entries, on average; a change copies one shard
+SHARD_ENTRIES: Final = 256  # entries of a shard, on average; a change copies one shard
 
 
 class ShardedMap(Generic[K, V]):
@@ -46,13 +47,13 @@ class ShardedMap(Generic[K, V]):
 
 
 class ShardedEdit(Generic[K, V]):
-    """A map being changed; `freeze` gives the new root. The map it came from stays as it was."""
+    """A map that is being changed; `freeze` returns the new root. The original map does not change."""
 
     __slots__ = ("_base", "_mask", "_owned", "_shards", "_size")
 
     def __init__(self, base: ShardedMap[K, V]) -> None:
         self._base: ShardedMap[K, V] | None = base
-        self._shards: Sequence[dict[K, V]] = base._shards  # a copy after the first change
+        self._shards: Sequence[dict[K, V]] = base._shards  # copied at the first change
         self._mask = base._mask
         self._size = base._size
         self._owned: set[int] = set()

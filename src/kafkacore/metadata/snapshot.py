@@ -26,7 +26,7 @@ KEPT: Final = (*_WITH_FEATURES, *_WITH_CONFIGS, *_AT_THE_END)
 
 
 def records_of(image: MetadataImage) -> Iterator[Message]:
-    """Every record of a snapshot, one at a time: a large image is written in parts."""
+    """Yields every record of a snapshot, one at a time, so that a large image is written in parts."""
     yield from _features(image)
     yield from _kept(image, _WITH_FEATURES)
     version = image.metadata_version
@@ -35,7 +35,7 @@ def records_of(image: MetadataImage) -> Iterator[Message]:
         yield image.brokers[broker_id].to_record(registration_version)
     for controller_id in sorted(image.controllers):
         yield image.controllers[controller_id].to_record()
-    # While the feature is off, ELRs are not maintained, so they must not count later (KIP-966). Kafka drops them too.
+    # While the feature is off, ELRs are not kept up to date, so a snapshot drops them, as Kafka does (KIP-966).
     elr = version.elr_supported and image.elr_enabled
     for topic in image.topics():
         yield from topic_records(image, topic, elr)
@@ -58,7 +58,7 @@ def image_of(records: Iterable[Record], offset: int, epoch: int, timestamp_ms: i
 
 
 class ImageLoad:
-    """Builds an image from the records of a snapshot, which come in parts. `loaded` gets it at the end."""
+    """Builds an image from the records of a snapshot, which come in parts. `loaded` gets the image at the end."""
 
     def __init__(self, offset: int, epoch: int, timestamp_ms: int, loaded: Callable[[MetadataImage], None]) -> None:
         self._edit = Edit(EMPTY_IMAGE)
@@ -94,7 +94,7 @@ def partition_record(topic: Topic, row: Partition, elr: bool) -> Message:
         partition_epoch=row.partition_epoch,
         directories=list(row.directories),
     )
-    # Absent rather than empty, as Kafka writes them.
+    # Empty lists are left out, as Kafka does.
     if elr and row.elr:
         record.eligible_leader_replicas = list(row.elr)
     if elr and row.last_known_elr:

@@ -12,10 +12,10 @@ from kafkacore.raft.log import OffsetAndEpoch, RaftLog, replaces_log
 from kafkacore.storage.quorum_state import LAST_EPOCH
 
 NOBODY: Final = -1
-MAX_SNAPSHOT_OFFSET: Final = (1 << 63) - (1 << 33)  # leaves offsets for the records that follow
+MAX_SNAPSHOT_OFFSET: Final = (1 << 63) - (1 << 33)  # leaves room for the offsets of later records
 MAX_SNAPSHOT_BATCH_BYTES: Final = 1 << 27
-_BATCH_LENGTH_END: Final = 12  # of a batch's first two fields: its offset, and how many bytes follow
-_UNREADABLE: Final = (KafkaError, ValueError)  # of batches, records, codecs and messages
+_BATCH_LENGTH_END: Final = 12  # a batch begins with its offset and the number of bytes that follow
+_UNREADABLE: Final = (KafkaError, ValueError)  # what batches, records, codecs and messages raise
 
 
 class ImpossibleAnswerError(Exception):
@@ -23,20 +23,20 @@ class ImpossibleAnswerError(Exception):
 
 
 def check_leader(leader_id: int, epoch: int) -> None:
-    """Raises ImpossibleAnswerError. No replica enters the last epoch: no leader could follow it."""
+    """Raises ImpossibleAnswerError, also for the greatest epoch: no correct replica enters it, because no later epoch
+    could follow."""
     if not (leader_id >= NOBODY and 0 <= epoch < LAST_EPOCH):
         raise ImpossibleAnswerError(f"leader {leader_id} in epoch {epoch}")
 
 
 def check_divergence(theirs: OffsetAndEpoch, asked: OffsetAndEpoch) -> None:
-    """The leader's log ends its part of an epoch below the end that the follower named. Raises
-    ImpossibleAnswerError."""
+    """The place where the logs part must be below the end of the follower's log. Raises ImpossibleAnswerError."""
     if theirs.offset < 0 or (theirs.epoch, theirs.offset) >= (asked.epoch, asked.offset):
-        raise ImpossibleAnswerError(f"a log that parts at {theirs} from one that ends at {asked}")
+        raise ImpossibleAnswerError(f"a diverging epoch that ends at {theirs}, for a log that ends at {asked}")
 
 
 def check_snapshot_id(offered: OffsetAndEpoch, log: RaftLog, epoch: int, high_watermark: int) -> None:
-    """A leader offers only a snapshot that is ahead of the follower's log. Raises ImpossibleAnswerError."""
+    """A correct leader offers only a snapshot that is ahead of the follower's log. Raises ImpossibleAnswerError."""
     possible = 0 <= offered.epoch <= epoch and high_watermark <= offered.offset <= MAX_SNAPSHOT_OFFSET
     if not possible or not replaces_log(offered, log):
         end = OffsetAndEpoch(log.end_offset, log.last_epoch)
@@ -46,8 +46,8 @@ def check_snapshot_id(offered: OffsetAndEpoch, log: RaftLog, epoch: int, high_wa
 
 
 def checked_records(data: bytes, log: RaftLog, epoch: int) -> bytes:
-    """The whole batches of `data`; they follow the end of the log. The leader sends a cut-off batch at the end again.
-    Raises ImpossibleAnswerError."""
+    """Returns the whole batches of `data`, which must continue the log. A batch that is cut off at the end is left out:
+    the leader sends it again. Raises ImpossibleAnswerError."""
     offset, last_epoch = log.end_offset, log.last_epoch
     batches = Batches(data)
     try:
@@ -68,7 +68,7 @@ def checked_records(data: bytes, log: RaftLog, epoch: int) -> bytes:
 
 
 def _check_control(batch: Batch) -> set[type[Message]]:
-    """The kinds of its records."""
+    """Returns the kinds of the batch's records."""
     kinds = set()
     for offset, record in control.control_records(batch.data):
         kinds.add(type(record))
@@ -79,8 +79,8 @@ def _check_control(batch: Batch) -> set[type[Message]]:
 
 
 class SnapshotCheck:
-    """Checks the bytes of a snapshot while its parts arrive: every checksum, the header first and the footer last. It
-    holds one batch at most."""
+    """Checks the bytes of a snapshot while its parts arrive: every checksum is right, the header comes first and the
+    footer last. It holds one batch at most."""
 
     def __init__(self) -> None:
         self._pending = bytearray()

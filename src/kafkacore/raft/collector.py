@@ -1,4 +1,4 @@
-"""Changes that wait for the append before them, so that many share one write, one sync and one Fetch."""
+"""Changes wait here for the append before them, so that many changes share one write, one sync and one Fetch."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from kafkacore.raft.log import RaftLog
 
 
 class Collector:
-    """A leader's appends. While no append is in flight, a batch goes to the log at once. While one is, batches collect:
-    until it is committed, until the first of them has waited for `linger_ms`, or until they have `max_bytes`. Kafka's
-    controller.quorum.append.linger.ms makes every change wait (KIP-595); here it is only an upper bound."""
+    """Collects a leader's appends. While no append waits for its commit, a batch goes to the log at once. Otherwise
+    batches collect until that append is committed, until the first of them has waited for `linger_ms`, or until they
+    have `max_bytes`. In Apache Kafka controller.quorum.append.linger.ms makes every change wait (KIP-595); here it is
+    only an upper bound."""
 
     def __init__(self, log: RaftLog, linger_ms: int, max_bytes: int) -> None:
         self._log = log
@@ -16,7 +17,7 @@ class Collector:
         self._batches: list[bytes] = []
         self._bytes = 0
         self._end_offset = 0
-        self.due_ms: int | None = None  # when the batches must go to the log; None: there are none
+        self.due_ms: int | None = None  # when the batches must go to the log; None while no batch waits
 
     @property
     def end_offset(self) -> int:
@@ -24,7 +25,7 @@ class Collector:
         return self._end_offset if self._batches else self._log.end_offset
 
     def add(self, data: bytes, end_offset: int, high_watermark: int, now_ms: int) -> bool:
-        """Takes a batch that ends at `end_offset`. True when it must go to the log now, with all that wait."""
+        """Takes a batch that ends at `end_offset`. Returns True when all waiting batches must go to the log now."""
         in_flight = high_watermark < self._log.end_offset
         self._batches.append(data)
         self._bytes += len(data)
@@ -34,7 +35,7 @@ class Collector:
         return not in_flight or self._linger_ms == 0 or self._bytes >= self._max_bytes
 
     def take(self) -> list[bytes]:
-        """The batches that wait; they wait no more."""
+        """Removes and returns the waiting batches."""
         batches, self._batches = self._batches, []
         self._bytes, self.due_ms = 0, None
         return batches

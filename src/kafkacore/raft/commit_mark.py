@@ -1,7 +1,8 @@
-"""How far the metadata log on this disk was committed and synced: a mark for the next start.
+"""A mark for the next start: how far the metadata log on this disk was committed and synced.
 
 Without it, damage to committed records looks like the torn end that a crash leaves. Raft never truncates committed
-records, so a mark stays true while Apache Kafka runs on the directory, which does not know it. It may lag behind.
+records. So the mark stays true even while Apache Kafka, which does not know the mark, runs on the directory; the mark
+then only lags behind.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ LOG: Final = logging.getLogger("kafkacore.raft")
 
 
 class CommitMark:
-    """Methods block, and raise OSError. The file is beside the log, so that it goes where the log goes; its name and
-    format are those that Apache Kafka has for high watermarks."""
+    """Methods block, and raise OSError. The file lies in the log's own directory, so it is copied and removed together
+    with the log. Its name and format are those of Apache Kafka's checkpoint of high watermarks."""
 
     def __init__(self, directory: str, files: Files) -> None:
         self._directory, self._files = directory, files
@@ -31,16 +32,16 @@ class CommitMark:
         try:
             return max(0, self._checkpoint.read().get((TOPIC, PARTITION), 0))
         except MalformedFileError as error:
-            LOG.warning("the mark of what is committed is ignored: %s", error)
+            LOG.warning("the mark of committed records cannot be read and is ignored: %s", error)
             return 0
 
     def move(self, offset: int) -> None:
-        """Records below `offset` are committed, and synced here."""
+        """Writes that records below `offset` are committed, and synced on this disk."""
         self._checkpoint.write({(TOPIC, PARTITION): offset})
         self.offset = offset
 
     def remove(self) -> None:
-        """The log is about to be replaced: a crash may leave any part of it."""
+        """Call this before the log is replaced: a crash during the replacement may leave any part of it."""
         if self._files.exists(self._checkpoint.path):
             self._files.unlink(self._checkpoint.path)
             self._files.sync_directory(self._directory)
@@ -52,5 +53,6 @@ class CommitMark:
             path,
             f"{problem}, but all below offset {self.offset} was committed and is lost here: restore the file; or where "
             f"other controllers have the log, remove {self._directory}, and this node gets the log from them; or "
-            f"remove {os.path.basename(self._checkpoint.path)} beside the file, and the log ends there for good",
+            f"remove {os.path.basename(self._checkpoint.path)} beside the file, and the records behind the damage are "
+            "given up",
         )

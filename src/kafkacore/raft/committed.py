@@ -1,5 +1,5 @@
-"""Committed metadata as the driver hands it to its listeners: each batch once and in order, or a snapshot in their
-place."""
+"""Committed metadata as the driver hands it to its listeners: each batch once and in order, or a snapshot in place of
+the batches before its end."""
 
 from __future__ import annotations
 
@@ -21,21 +21,22 @@ class CommittedBatch(NamedTuple):
 
 
 class SnapshotLoad(Protocol):
-    """Takes the records of a snapshot in parts. No batch comes before `finish`; after an error nothing comes."""
+    """Takes the records of a snapshot in parts. The listener gets no batch before `finish`, and nothing at all after an
+    error."""
 
     def take(self, records: Sequence[Message]) -> None: ...
     def finish(self) -> None:
-        """The records are complete."""
+        """All records of the snapshot have been taken."""
 
 
 class NothingToLoad:
-    """For a listener that does not need the records; `then` is called at the end."""
+    """For a listener that does not need the records: it calls `then` at the end."""
 
     def __init__(self, then: Callable[[], None] = lambda: None) -> None:
         self._then = then
 
     def take(self, records: Sequence[Message]) -> None:
-        """Only the end counts."""
+        """Ignores them: only `finish` matters."""
 
     def finish(self) -> None:
         self._then()

@@ -19,7 +19,7 @@ from kafkacore.protocol.messages import (
 )
 from kafkacore.raft.voters import ReplicaKey, Voter, VoterHistory, VoterSet
 
-Value = bytes | RecordRows  # the value of one record, or the rows of several
+Value = bytes | RecordRows  # the value of one record, or rows that make several records
 
 NO_OFFSET: Final = -1
 MAX_BATCH_BYTES: Final = (
@@ -91,7 +91,8 @@ def control_message(record: Record) -> Message | None:
 
 
 def learn_voters(history: VoterHistory, data: bytes | memoryview, at: int | None = None) -> None:
-    """Adds the voters and the kraft.version that batches hold; all of them at offset `at` for a snapshot."""
+    """Adds the voters and the kraft.version that batches hold to the history. For batches of a snapshot, `at` is the
+    offset to note for all of them."""
     for offset, record in control_records(data):
         where = offset if at is None else at
         if isinstance(record, VotersRecord):
@@ -112,8 +113,8 @@ def leader_change(leader: int, voters: Iterable[ReplicaKey], granting: Iterable[
 
 
 def start_of_epoch(history: VoterHistory, change: Any, leader: Voter) -> list[Message]:
-    """The first records of a new leader: the change, and the voters when only the checkpoint at offset 0 has them or
-    when the leader has new endpoints (KIP-853)."""
+    """The first records of a new leader: the leader change, and also the voters when only the checkpoint at offset 0
+    has them or when the leader has new endpoints (KIP-853)."""
     records: list[Message] = [change]
     moved = leader.endpoints and history.latest.get(leader.key.replica_id) != leader
     if history.kraft_version > 0 and (moved or not history.in_log):

@@ -1,9 +1,9 @@
 """The KRaft state machine. Messages, ticks and reports of durable writes go in; messages, answers and states to persist
 come out.
 
-It owns no clock, socket, file, thread or random source: the caller passes times and a `random.Random`, and does the
-work on the disk that `take_work` asks for. The outbox holds a message back until the vote is on disk or the log is
-synced (Raft dissertation, 10.2.1): `take_outputs` returns only messages that may go now.
+It owns no clock, socket, file, thread or random source. The caller passes times and a `random.Random`, and does the
+disk work that `take_work` returns. The outbox holds a message back until the vote is on disk or the log is synced (Raft
+dissertation, 10.2.1): `take_outputs` returns only messages that may go now.
 
 `replica` is the state that all rules share. The rules: `election` (votes, epochs, resignation), `replication` (Fetch on
 both sides, the high watermark), `transfer` (snapshots on both sides), `membership` (voters that come and go).
@@ -39,7 +39,7 @@ from kafkacore.storage.quorum_state import QuorumState
 __all__ = ["Answer", "Raft", "RaftConfig", "Send"]
 
 LOG: Final = logging.getLogger("kafkacore.raft")
-DISTRUST_MS: Final = 1000  # the pause before a node that gave an impossible answer is asked again
+DISTRUST_MS: Final = 1000  # pause before this replica asks a node again that gave an impossible answer
 
 
 class Raft:
@@ -55,9 +55,9 @@ class Raft:
         wall_ms: Callable[[], int],
         voters: VoterHistory | None = None,
     ) -> None:
-        """`state` was persisted last; everything in the log is durable. `wall_ms` serves only the timestamps of batches
-        and of DescribeQuorum. `voters` is what `voters_of` has read from the log; without it this call reads them, and
-        raises SnapshotError."""
+        """`state` is the quorum state that was persisted last. Everything in the log is durable. `wall_ms` serves only
+        the timestamps of batches and of DescribeQuorum. `voters` is what `voters_of` has read from the log; without it
+        this call reads them, and raises SnapshotError."""
         self.config, self.log = config, log
         self._deferred: deque[Callable[[], None]] = deque()
         replica = self.replica = Replica(
@@ -122,7 +122,7 @@ class Raft:
 
     @property
     def end_offset(self) -> int:
-        """Where the next append begins, with the batches that wait for their turn."""
+        """The offset of the next append, counted after the batches that wait in the collector."""
         return self.replica.collector.end_offset
 
     @property
@@ -171,7 +171,7 @@ class Raft:
         self._send_what_is_due()
 
     def response(self, correlation: int, response: Any | None, now_ms: int) -> None:
-        """Takes the response to a Send; None when the connection failed or no response came."""
+        """Takes the response to a Send. `response` is None when the connection failed or no response came."""
         self._pass_time(now_ms)
         if self.replica.effects.is_changing:
             self._deferred.append(lambda: self.response(correlation, response, now_ms))
@@ -234,7 +234,7 @@ class Raft:
         return self.membership.make_dynamic()
 
     def resign(self) -> None:
-        """Gives the leadership up if this replica leads: the node shuts down."""
+        """Gives up the leadership if this replica leads, because the node shuts down."""
         if self.is_leader:
             self.replica.flush()
             self.elections.resign()
@@ -251,12 +251,12 @@ class Raft:
         return self.replica.term.take_state(self.replica.voters)
 
     def take_sync(self) -> Sync | None:
-        """The sync that is due, for `durable`; None when all of the log is durable."""
+        """The sync that is due; pass it to `durable` when it is done. None when all of the log is durable."""
         return None if self.replica.effects.is_changing else self.replica.syncs.take()
 
     def take_work(self) -> list[Work]:
-        """Changes of the log and reads, for `done`. One change is under way at a time. Meanwhile the replica looks
-        neither at its log nor at messages, and nobody appends."""
+        """Changes and reads of the log that the caller must perform; pass each result to `done`. One change is under
+        way at a time. Meanwhile the replica looks neither at its log nor at messages, and nobody appends."""
         return self.replica.effects.take()
 
     def is_moot(self, sync: Sync) -> bool:
@@ -264,13 +264,13 @@ class Raft:
         return self.replica.syncs.is_moot(sync)
 
     def take_loaded_snapshot(self) -> OffsetAndEpoch | None:
-        """The snapshot that has replaced the log since the last call, for those who apply the log."""
+        """The snapshot that has replaced the log since the last call. A caller that applies the log must load it."""
         loaded, self.replica.loaded_snapshot = self.replica.loaded_snapshot, None
         return loaded
 
     @property
     def next_tick_ms(self) -> int:
-        """The time at which `tick` is due. While the log changes none is: `done` comes first."""
+        """The time at which `tick` is due. No `tick` is due while the log changes, because `done` comes first."""
         if self.replica.effects.is_changing:
             return NEVER
         times = (
@@ -309,7 +309,7 @@ class Raft:
             self.role.is_unanswered = True
 
     def _distrust(self, sent: InFlight, error: ImpossibleAnswerError) -> None:
-        """Nothing of the answer was used. The request is sent again after a while."""
+        """Ignores the whole answer. The request is sent again after DISTRUST_MS."""
         LOG.warning(
             "an answer of %s:%d to %s is impossible, and is ignored: %s",
             sent.to.host, sent.to.port, sent.request.NAME, error,

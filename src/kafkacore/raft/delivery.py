@@ -19,8 +19,8 @@ LOAD_RECORDS: Final = 1000  # of a snapshot between two turns of the loop
 
 
 class Delivery:
-    """Belongs to one loop. `blocking` runs a function where it may wait for a disk; `spawn` starts a task, and `again`
-    asks for another `turn`."""
+    """Belongs to one loop. `blocking` runs a function on a thread that may wait for a disk; `spawn` starts a task;
+    `again` schedules another `turn`."""
 
     def __init__(
         self,
@@ -39,11 +39,12 @@ class Delivery:
         self.offset = 0  # all records below it are delivered
 
     def keep(self, base_offset: int, records: Sequence[Any]) -> None:
-        """The records of a batch that this node appends: the listeners get these, not decoded copies."""
+        """Keeps the records of a batch that this node appends: the listeners get these objects, not decoded copies."""
         self._own[base_offset] = records
 
     def forget(self) -> None:
-        """This replica does not lead: a batch of another leader may take the place of one of its own."""
+        """Drops the kept records. This replica does not lead, so a batch of another leader may replace one of its
+        own."""
         self._own.clear()
 
     def begin_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
@@ -76,7 +77,7 @@ class Delivery:
         self._own.clear()
 
     def turn(self, high_watermark: int) -> None:
-        """Delivers committed batches: all of them, or those of one turn."""
+        """Delivers committed batches: all of them, or as many as fit one turn."""
         if self._reading or self._to_load or self.offset >= high_watermark:
             return
         data = self._log.read_recent(self.offset, DELIVER_BYTES)
@@ -117,7 +118,7 @@ class Delivery:
 
 
 def _steps(batches: Iterator[Sequence[Any]]) -> Iterator[Sequence[Any]]:
-    """The records of batches, LOAD_RECORDS at a time at most."""
+    """Yields the records of batches, at most LOAD_RECORDS at a time."""
     for records in batches:
         rest = iter(records)
         while step := list(islice(rest, LOAD_RECORDS)):

@@ -1,7 +1,7 @@
 """Runs a Raft core on an asyncio loop: its timers, its disk, its connections, and the listeners that apply commits.
 
-Appends of one turn of the loop share one sync. The loop, which answers heartbeats, never waits for the disk: a finished
-sync wakes it by a descriptor.
+Appends of one turn of the loop share one sync. The loop also answers heartbeats, so it never waits for the disk: a
+finished sync wakes it through a file descriptor.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ MAX_PENDING_REQUESTS: Final = 20_000
 
 
 class Network(Protocol):
-    """Requests to other replicas. Raises OSError, TimeoutError or KafkaError when there is no answer; a malformed
-    answer is an OSError too (MalformedAnswerError)."""
+    """Sends requests to other replicas. Raises OSError, TimeoutError or KafkaError when no answer comes, and
+    MalformedAnswerError, which is an OSError, for a malformed answer."""
 
     async def send(self, host: str, port: int, request: Message) -> Message: ...
 
 
 class SyncedLog(RaftLog, Protocol):
     def begin_sync(self) -> int | None:
-        """Begins to write all earlier appends to the disk. Returns a descriptor, always the same, that becomes readable
-        when they are there; None when they are there already. Raises OSError."""
+        """Begins to write all earlier appends to the disk. Returns a descriptor that becomes readable when they are on
+        the disk, or None when they are there already. It is the same descriptor in every call. Raises OSError."""
 
     def end_sync(self) -> bool:
         """Whether the sync that `begin_sync` began is done. Raises OSError when the disk has refused it."""
@@ -85,7 +85,7 @@ class RaftDriver:
         self._tasks: set[asyncio.Task[None]] = set()
         self._persisting = self._scheduled = False
         self._syncing: tuple[int, int] | None = None
-        self._sync_bell: int | None = None  # the descriptor that ends of syncs make readable
+        self._sync_bell: int | None = None  # the end of a sync makes this descriptor readable
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
         self._stopped = False
@@ -97,16 +97,16 @@ class RaftDriver:
     # --- life ---
 
     def add_listener(self, listener: Listener) -> None:
-        """Before `start`."""
+        """Call it before `start`."""
         self._delivery.listeners.append(listener)
 
     def watch_leader(self, moved: Callable[[], None]) -> None:
-        """Before `start`. `moved` is called when `leader_elsewhere` has changed."""
+        """Call it before `start`. `moved` is called when `leader_elsewhere` has changed."""
         self._leader_watchers.append(moved)
 
     async def start(self) -> None:
-        """On the loop. The listeners get the latest snapshot before this returns. An only voter leads as soon as its
-        vote is on disk. Raises SnapshotError, OSError."""
+        """Call it on the loop. The listeners get the latest snapshot before this returns. A replica that is the only
+        voter leads as soon as its vote is on disk. Raises SnapshotError, OSError."""
         self._loop = asyncio.get_running_loop()
         voters = await self._blocking(voters_of, self._log, self._config.voters)
         ids = self._log.snapshots()
@@ -121,10 +121,11 @@ class RaftDriver:
     async def stop(self) -> None:
         """Resigns if this replica leads, syncs the log, and answers waiting requests with BROKER_NOT_AVAILABLE."""
         if not self.started:
-            return  # an error in its files stopped the start
+            return  # the start failed on an error in the files of the log
         self.raft.resign()
         self._pump()
-        # EndQuorumEpoch may still wait for a disk or a socket. It is a courtesy, so the wait is short.
+        # EndQuorumEpoch may still wait for a disk or a socket. It only speeds up the next election, so the wait for it
+        # is short.
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=self._config.retry_backoff_ms * 10 / 1000)
         self._stopped = True
@@ -220,8 +221,8 @@ class RaftDriver:
 
     @property
     def leader_elsewhere(self) -> tuple[str, int] | None:
-        """Where the leader is, if it is known and another node. A leader that was elected here a moment ago is not
-        active yet: its callers wait, and do not ask it over the network.
+        """Where the leader is, if this replica knows it and it is another node. If this replica was elected a moment
+        ago, its controller is not active yet: callers then wait, and do not ask it over the network.
         """
         return None if self.raft.is_leader else self.raft.leader_endpoint
 
@@ -230,7 +231,8 @@ class RaftDriver:
     async def write_snapshot(
         self, snapshot_id: OffsetAndEpoch, values: Iterator[bytes], last_timestamp_ms: int
     ) -> None:
-        """Writes a snapshot in parts; the loop does other work between them. Keeps a snapshot that is there already."""
+        """Writes a snapshot in parts; the loop does other work between the parts. Does nothing when this snapshot
+        exists already."""
         if snapshot_id in self._log.snapshots():
             return
         position = 0
@@ -245,12 +247,13 @@ class RaftDriver:
         LOG.info("snapshot at offset %d, epoch %d: %d bytes", *snapshot_id, position)
 
     async def change_log(self, change: Callable[[], Any]) -> Any:
-        """Runs a change of the log or its snapshots where it may block, and alone."""
+        """Runs a change of the log or its snapshots on a thread that may block. No other change runs meanwhile."""
         async with self._changing:
             return await self._blocking(change)
 
     async def _note_committed(self, synced_offset: int) -> None:
-        """For the next start, which tells damage to these records from the torn end that a crash leaves."""
+        """Writes the mark of committed records. With it the next start can distinguish damage to these records from the
+        torn end that a crash leaves."""
         offset = min(self.raft.high_watermark, synced_offset)
         if offset > self._log.committed_offset:
             try:
@@ -324,7 +327,7 @@ class RaftDriver:
                 return
             self._timer.cancel()
         now_ms = self._now_ms()
-        # At most a day: the timer is set again then.
+        # At most a day; then the timer is set again.
         self._timer_ms = min(max(due_ms, now_ms), now_ms + 86_400_000)
         self._timer = self._loop.call_later((self._timer_ms - now_ms) / 1000, self._on_time)
 
@@ -369,7 +372,7 @@ class RaftDriver:
             self.raft.durable(sync, self._now_ms())
             self._schedule()
             return
-        self._syncing = sync  # replaces a sync that proves nothing since a truncation
+        self._syncing = sync  # this replaces a sync that a truncation has made useless
         if bell != self._sync_bell:
             self._sync_bell = bell
             self._loop.add_reader(bell, self._end_sync)
@@ -393,7 +396,7 @@ class RaftDriver:
                 async with asyncio.timeout(self._config.request_timeout_ms / 1000):
                     response = await self._network.send(send.to.host, send.to.port, send.request)
             except UnsupportedVersionError:
-                # A release from before KIP-996 cannot be asked for a pre-vote. The core decides what that means.
+                # A release from before KIP-996 has no pre-votes. The core decides how to count that.
                 response = messages.refused(send.request, ErrorCode.UNSUPPORTED_VERSION)
             except (OSError, TimeoutError, KafkaError) as error:
                 LOG.debug("no answer from %s:%d: %s", send.to.host, send.to.port, error)

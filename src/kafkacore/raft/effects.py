@@ -1,7 +1,8 @@
 """Work that a replica asks of its disk: changes of the log, and reads that may have to wait for a device.
 
 A rule asks for work and names a callback, which gets the result when the owner of the disk reports it. So no rule waits
-for a disk. Appends and syncs are not here: an append goes to the page cache, and `syncs` knows what is durable.
+for a disk. Appends and syncs are no effects: an append goes to the page cache, and `syncs` knows which records are
+durable.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class Truncate(NamedTuple):
 
 
 class WritePart(NamedTuple):
-    """Writes a part of a snapshot that is received."""
+    """Writes a part of a snapshot that this replica downloads."""
 
     snapshot_id: OffsetAndEpoch
     position: int
@@ -35,21 +36,21 @@ class WritePart(NamedTuple):
 
 
 class Adopt(NamedTuple):
-    """Completes a received snapshot and lets it take the place of the log. The result is the voters from now on; it is
-    a SnapshotError when they cannot be read."""
+    """Completes a downloaded snapshot and replaces the log with it. The result is the voter set from then on, or a
+    SnapshotError when the voters cannot be read."""
 
     snapshot_id: OffsetAndEpoch
     static: VoterSet
 
     def perform(self, log: RaftLog) -> VoterHistory:
-        # A crash between these two leaves a log that the next start empties (`replaces_log`).
+        # After a crash between these two steps the next start empties the log (`replaces_log`).
         log.finish_snapshot(self.snapshot_id)
         log.begin_at_snapshot(self.snapshot_id)
         return voters_of(log, self.static)
 
 
 class ReadRecords(NamedTuple):
-    """Reads whole batches from `offset` on. The result is empty when a trim has removed them meanwhile."""
+    """Reads whole batches from `offset` on. The result is empty when a trim has removed the records meanwhile."""
 
     offset: int
     max_bytes: int
@@ -90,14 +91,16 @@ Read = ReadRecords | ReadSnapshot
 
 
 class Work(NamedTuple):
-    """`effect.perform(log)` may block, and gives the result for `done`. One change runs at a time, reads beside it."""
+    """`effect.perform(log)` may block, and returns the result for `done`. One change runs at a time; reads may run
+    beside it."""
 
     number: int
     effect: Change | Read
 
 
 class Effects:
-    """Asked for and not done yet. While a change of the log is under way, its replica must not look at the log."""
+    """The effects that the rules have asked for and that are not done yet. While a change of the log is under way, its
+    replica must not look at the log."""
 
     def __init__(self) -> None:
         self._number = 0
@@ -123,12 +126,13 @@ class Effects:
         return self._number
 
     def take(self) -> list[Work]:
-        """The work that was asked for since the last call."""
+        """The work that the rules have asked for since the last call."""
         asked, self._asked = self._asked, []
         return asked
 
     def done(self, number: int, result: Any) -> None:
-        """Calls back. The change is no longer under way by then, so the callback may ask for the next one."""
+        """Passes the result to the callback. The change is no longer under way by then, so the callback may ask for the
+        next one."""
         if number == self._change:
             self._change = None
         self._after.pop(number)(result)

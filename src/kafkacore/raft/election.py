@@ -1,5 +1,5 @@
-"""Elections: pre-votes and votes, epochs beginning and ending, a leader that loses its quorum (KIP-595, 650, 853,
-996)."""
+"""Elections: pre-votes and votes, the beginning and the end of an epoch, a leader that loses its quorum (KIP-595, 650,
+853, 996)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from kafkacore.storage.quorum_state import LAST_EPOCH
 NEVER: Final = 1 << 62
 OWN_EPOCHS: Final = 1 << 24
 LOG: Final = logging.getLogger("kafkacore.raft")
-CHECK_QUORUM_FACTOR: Final = 1.5  # of the fetch timeout: a leader resigns after it without a majority's Fetches
+CHECK_QUORUM_FACTOR: Final = 1.5  # times the fetch timeout: a leader resigns when no majority has fetched for that long
 
 
 class Elections:
@@ -41,7 +41,7 @@ class Elections:
         role = replica.role
         if isinstance(role, Leader):
             others = [each for each in role.voters.values() if each.key.replica_id != replica.me.replica_id]
-            # A node to which nothing can be sent now sets no deadline. The core knows when that ends.
+            # A node to which this replica cannot send now sets no deadline. The core knows when it can send again.
             told = [each.announced_until_ms for each in others if replica.can_send(each.key.replica_id)]
             return min([role.check_quorum_deadline_ms, *told]) if others else NEVER
         if isinstance(role, Follower):
@@ -129,7 +129,7 @@ class Elections:
         asked = sent.request.topics[0].partitions[0]
         key = ReplicaKey(sent.to.node_id, asked.voter_directory_id)
         if error == ErrorCode.UNSUPPORTED_VERSION and isinstance(role, Prospective):
-            # This voter's release has no pre-votes, so its refusal to answer one counts as granted (KIP-996).
+            # This voter's release has no pre-votes, so its UNSUPPORTED_VERSION counts as a granted pre-vote (KIP-996).
             role.granted.add(key)
         elif error or partition is None:
             role.asked.discard(sent.to.node_id)
@@ -206,7 +206,7 @@ class Elections:
         granted = self._grants(key, up_to_date, asked.pre_vote)
         if granted and not asked.pre_vote and replica.term.voted is None:
             replica.term.enter(replica.epoch, voted=key)
-            # A replica that has just voted leaves the candidate time to win.
+            # A replica that has just voted starts a new election timeout, which leaves the candidate time to win.
             replica.become_unattached(replica.epoch)
         replica.reply(token, request, error_code=ErrorCode.NONE, vote_granted=granted)
 
@@ -250,7 +250,8 @@ class Elections:
         replica.reply(token, request, error_code=refusal)
 
     def _succession_delay_ms(self, asked: Any) -> int:
-        """The first of the preferred successors stands for election at once, the others later, in their order."""
+        """The first of the preferred successors stands for election at once. The others wait longer, the later they
+        come in the list."""
         replica = self._replica
         named = [each.candidate_id for each in asked.preferred_candidates] or list(asked.preferred_successors)
         if replica.me.replica_id not in named:
@@ -262,8 +263,8 @@ class Elections:
     def _epoch_refusal(self, epoch: int, replica_id: int) -> ErrorCode:
         if epoch < self._replica.epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
-        # Only this replica can win elections if it is the only voter. Then it keeps the last epochs for itself:
-        # otherwise one request of a peer could use up all epochs.
+        # The only voter keeps the last epochs for its own elections: otherwise one request of a peer could use up all
+        # epochs, and no leader could be elected again.
         end = LAST_EPOCH - OWN_EPOCHS if self._replica.is_only_voter else LAST_EPOCH
         if epoch >= end:
             return ErrorCode.INVALID_REQUEST
@@ -288,7 +289,8 @@ class Elections:
         return int(self._replica.config.fetch_timeout_ms * CHECK_QUORUM_FACTOR)
 
     def heard_of_voter(self, role: Leader, replica_id: int) -> None:
-        """A voter fetched. The leader is not cut off while a majority does (KIP-595's check quorum)."""
+        """Notes that a voter has fetched. A leader from which a majority fetches is not cut off (KIP-595's check
+        quorum)."""
         role.fetched.add(replica_id)
         heard = len(role.fetched) + (self._replica.me.replica_id in role.voters)
         if heard > len(role.voters) // 2:

@@ -25,13 +25,14 @@ from kafkacore.storage.names import LOG as LOG_SUFFIX
 from kafkacore.storage.names import file_name, metadata_directory
 
 RECENT_BYTES: Final = 8 << 20  # one batch of the greatest size
-TO_THE_END: Final = 3  # an isolation of PartitionHandle.read: leader or not
+TO_THE_END: Final = 3  # an isolation of PartitionHandle.read: up to the log's end, whether this replica leads or not
 ANY_EPOCH: Final = (1 << 31) - 1
 _UNCLEAN_RECOVERY_POINT: Final = 0
 _KEY: Final = "internal.metadata.log.segment.bytes"
 NO_EPOCH_LEFT: Final = (
-    "has at offset {} the leader epoch {}, the greatest there is: no leader can be elected after it. No checksum covers"
-    " an epoch: restore the file, or where other controllers have the log, remove this replica's directory of it"
+    "has at offset {} the leader epoch {}, the greatest that is possible, so no leader can be elected after it. The "
+    "checksum of a batch does not cover its epoch: restore the file, or where other controllers have the log, remove "
+    "this replica's directory of it"
 )
 NO_SNAPSHOT: Final = (
     "begins at offset {}, and no snapshot has the records from offset {} on: restore the files before it or a snapshot,"
@@ -46,8 +47,9 @@ class MetadataLogError(OSError):
 
 class FileLog(LogEpochs):
     """Belongs to the driver's loop. `append` blocks that loop for a write into the page cache, and briefly when a
-    segment begins. `read`, `truncate`, `trim`, `flush` and what changes snapshots may block, and are called on other
-    threads: one change at a time, and nobody appends meanwhile to a log that loses its end. Raises OSError.
+    segment begins. `read`, `truncate`, `trim`, `flush` and the methods that change snapshots may block, and are called
+    on other threads. One change runs at a time, and nobody appends while a change removes the end of the log. Raises
+    OSError.
     """
 
     _SYNC: Final = "sync"  # the only key of the watch
@@ -60,15 +62,15 @@ class FileLog(LogEpochs):
         segment_ms: int = 604_800_000,
         files: Files = OS_FILES,
     ) -> None:
-        """Loads the log, blocking. Checks and syncs all of it, however the last run ended (as Kafka does): a durable
-        record here counts as a vote. Raises MalformedFileError for a log that has lost committed records, and for one
-        with an epoch that has no successor.
+        """Loads the log, blocking. Checks and syncs all of it however the last run ended, as Kafka does, because the
+        leader counts each record here as durable. Raises MalformedFileError for a log that has lost committed records,
+        and for one with an epoch that has no successor.
         """
         super().__init__()
         self._directory = directory
         path = metadata_directory(directory.path)
         files.make_directories(path)
-        files.sync_directory(directory.path)  # a killed process may have made it a moment before
+        files.sync_directory(directory.path)  # a process may have made it and died before a sync
         self._segment_bytes = segment_bytes
         settings = LogSettings(segment_bytes=segment_bytes, segment_ms=segment_ms, delete_policy=False)
         self._handle = PartitionHandle(directory, TOPIC, PARTITION, METADATA_TOPIC_ID, settings)
@@ -82,9 +84,9 @@ class FileLog(LogEpochs):
             if epoch >= ANY_EPOCH:
                 raise MalformedFileError(self._file_of_epoch(path, epoch, start), NO_EPOCH_LEFT.format(start, epoch))
             self.epochs.note(epoch, start)
-        # A crash between receiving a snapshot and emptying the log leaves one that the snapshot replaces.
+        # After a crash between the download of a snapshot and the emptying of the log, the old log is still there.
         ids = self._snapshots.ids()
-        # The file of the first segment keeps records that a trim has removed; their epochs are forgotten for good.
+        # A trim leaves removed records in the file of the first segment, but it forgets their epochs for good.
         kept = self.epochs.entries()[0][1] if self.epochs else 0
         if kept > self.start_offset and any(each.offset >= kept for each in ids):
             self.trim(kept)
@@ -94,7 +96,7 @@ class FileLog(LogEpochs):
         self.flush()
 
     def _load(self, path: str, files: Files) -> None:
-        """Cuts off a torn end that was never synced. Refuses a log that has lost more."""
+        """Cuts off a torn end of records that were never synced. Refuses a log that has lost committed records."""
         mark = self._mark
         try:
             log_loader.load(
@@ -111,12 +113,13 @@ class FileLog(LogEpochs):
             raise MalformedFileError(self._last_file(path, first), NO_SNAPSHOT.format(first, newest))
 
     def _last_file(self, path: str, offset: int) -> str:
-        """The segment that holds the offset; the directory when there is none."""
+        """The file of the segment that holds the offset, or the log's directory when no segment does."""
         bases = [segment.base_offset for segment in self._handle.segments() if segment.base_offset <= offset]
         return os.path.join(path, file_name(max(bases), LOG_SUFFIX)) if bases else path
 
     def _file_of_epoch(self, path: str, epoch: int, start: int) -> str:
-        """The segment with the batch in which the epoch begins, or the checkpoint that names it without a batch."""
+        """The file that names the epoch: the segment with the first batch of the epoch, or the epoch checkpoint when no
+        batch has it."""
         for batch in Batches(self._handle.read(start, 1, TO_THE_END).records):
             if batch.partition_leader_epoch == epoch:
                 return self._last_file(path, start)
@@ -128,7 +131,7 @@ class FileLog(LogEpochs):
 
     @property
     def end_offset(self) -> int:  # type: ignore[override]
-        # The core reads it several times in a turn, and the handle would release the GIL each time.
+        # The core reads the end offset several times in a turn, and the handle would release the GIL each time.
         return self._end_offset
 
     @property

@@ -1,7 +1,7 @@
 """The log as the Raft core uses it: append, read, truncate, ends of epochs, snapshots. And a log in memory.
 
-A log is passive. Appended records can be read at once. A power loss takes them away until the driver has synced them
-and reported that to the core.
+A log starts nothing by itself. Appended records can be read at once. A loss of power removes them unless the driver has
+synced them; the driver reports each sync to the core.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from kafkacore._fast.record.batch import Batches
 
 
 class OffsetAndEpoch(NamedTuple):
-    """The id of a snapshot: its end offset (it holds the records below) and the epoch of its last record. Also the end
-    of a log."""
+    """The id of a snapshot: its end offset (the snapshot holds the records below it) and the epoch of its last record.
+    It also names the end of a log."""
 
     offset: int
     epoch: int
 
 
 class RaftLog(Protocol):
-    """Offsets are of records; `data` is whole batches of magic 2."""
+    """Each offset is that of a record. `data` holds whole batches of magic 2."""
 
     @property
     def start_offset(self) -> int: ...
@@ -35,25 +35,25 @@ class RaftLog(Protocol):
 
     @property
     def committed_offset(self) -> int:
-        """Records below it are known to be committed since `note_committed`; 0 when nothing was noted."""
+        """Records below this offset are committed, as the last `note_committed` said; 0 when nothing was noted."""
 
     def note_committed(self, offset: int) -> None:
         """Records below `offset` are committed and synced: the next start may rely on that. May block."""
 
     def append(self, data: bytes) -> None:
-        """Batches that begin at `end_offset`, with their epochs in them."""
+        """Appends batches that begin at `end_offset` and hold their epochs."""
 
     def read(self, offset: int, max_bytes: int) -> bytes:
         """Whole batches, from the one that holds `offset`; at least one, unless `offset` is the end."""
 
     def read_recent(self, offset: int, max_bytes: int) -> bytes | None:
-        """As `read`, and never waits for a disk: None when it would have to."""
+        """As `read`, but never waits for a disk. Returns None when it would have to."""
 
     def truncate(self, end_offset: int) -> None:
-        """Removes the records from `end_offset` on, which is where a batch begins."""
+        """Removes the records from `end_offset` on. A batch begins at that offset."""
 
     def end_offset_for_epoch(self, epoch: int) -> OffsetAndEpoch:
-        """The last epoch at or before `epoch` that the log has records of, and where it ends."""
+        """The last epoch, at most `epoch`, of which the log has records, and the offset at which that epoch ends."""
 
     def trim(self, start_offset: int) -> None:
         """Removes records below `start_offset`, the end of a snapshot."""
@@ -64,21 +64,22 @@ class RaftLog(Protocol):
     def snapshot_size(self, snapshot_id: OffsetAndEpoch) -> int: ...
     def read_snapshot(self, snapshot_id: OffsetAndEpoch, position: int, max_bytes: int) -> bytes: ...
     def write_snapshot(self, snapshot_id: OffsetAndEpoch, position: int, data: bytes) -> None:
-        """Writes a part of a snapshot that is received or made; position 0 begins it again."""
+        """Writes a part of a snapshot that this replica downloads or makes; position 0 begins the snapshot again."""
 
     def finish_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
-        """Completes a snapshot whose parts are all written, and makes it durable."""
+        """Completes a snapshot when all its parts are written, and makes it durable."""
 
     def begin_at_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
         """Empties the log: the next record follows the snapshot."""
 
 
 def replaces_log(snapshot_id: OffsetAndEpoch, log: RaftLog) -> bool:
-    """Whether a snapshot replaces a log with every record in it.
+    """Whether a snapshot makes a log and every record in it obsolete.
 
-    It does if its last record has a later epoch than the log's, or the same epoch and a greater offset. A log that ends
-    above it in an earlier epoch has records that no later leader had. It also does if the log ends below it in a later
-    epoch: a snapshot holds only committed records, so the end of such a log was never committed.
+    It does if its last record has a later epoch than the log's, or the same epoch and a greater offset. (If the log
+    then ends above the snapshot, the end of the log holds records that no later leader had.) It also does if the log
+    ends below the snapshot in a later epoch: a snapshot holds only committed records, so the end of such a log was
+    never committed.
     """
     is_later = (snapshot_id.epoch, snapshot_id.offset) > (log.last_epoch, log.end_offset)
     return is_later or snapshot_id.offset > log.end_offset
@@ -120,7 +121,7 @@ class Epochs:
         self._starts.clear()
 
     def end_of(self, epoch: int, end_offset: int) -> OffsetAndEpoch | None:
-        """As `RaftLog.end_offset_for_epoch`; None for an epoch before the first."""
+        """As `RaftLog.end_offset_for_epoch`, but returns None for an epoch before the first."""
         index = bisect_right(self._epochs, epoch)
         if index == 0:
             return None
@@ -151,7 +152,7 @@ class LogEpochs(ABC):
         found = self.epochs.end_of(epoch, self.end_offset)
         if found is not None:
             return found
-        # Before the first record comes the snapshot, or nothing at all.
+        # The log begins behind a snapshot, or has none before it.
         before = [each for each in self.snapshots() if each.offset == self.start_offset]
         return before[-1] if before else OffsetAndEpoch(self.start_offset, 0)
 
@@ -195,8 +196,8 @@ class RecentBatches:
 
 
 class MemoryLog(LogEpochs):
-    """A log for tests and simulations. `crash` does what a power loss does. Only reads below `cold_below` wait for a
-    disk."""
+    """A log for tests and simulations. `crash` has the effect of a power loss. Only reads below `cold_below` count as
+    reads that wait for a disk."""
 
     cold_below = 0
 

@@ -19,24 +19,24 @@ class Measures:
         self.appended_records, self.fetched_records = Recent(now_ms), Recent(now_ms)
         self.new_leaders = 0
         self.loaded_snapshots = 0
-        self.snapshot_bytes = 0  # of the last one that was written
-        self.snapshot_ms = now_ms  # when it was written, or this replica started
+        self.snapshot_bytes = 0  # size of the last snapshot that was written
+        self.snapshot_ms = now_ms  # when that snapshot was written; before the first one, when this replica started
         self._appended: deque[tuple[int, int]] = deque()  # last offset and time of batches that are not committed
         self._election_began_ms: int | None = None
         self._leader = (0, NOBODY)
 
     def appended(self, count: int, last_offset: int, now_ms: int) -> None:
-        """As leader."""
+        """Counts an append of this replica as leader."""
         self.appended_records.record(count, now_ms)
         if len(self._appended) < MAX_UNCOMMITTED:
             self._appended.append((last_offset, now_ms))
 
     def fetched(self, count: int, now_ms: int) -> None:
-        """As follower or observer."""
+        """Counts records that this replica has fetched as follower or observer."""
         self.fetched_records.record(count, now_ms)
 
     def turned(self, role: Role, epoch: int, leader_id: int, high_watermark: int, now_ms: int) -> None:
-        """The state after a turn of the driver."""
+        """Takes the replica's state after a turn of the driver."""
         if isinstance(role, Leader):
             while self._appended and self._appended[0][0] < high_watermark:
                 self.commit_ms.record(now_ms - self._appended.popleft()[1], now_ms)

@@ -1,8 +1,9 @@
 """Changes of the voter set while the quorum runs: AddRaftVoter, RemoveRaftVoter, UpdateRaftVoter (KIP-853), and
 controllers that join by themselves (KIP-1186).
 
-The leader changes one voter at a time. A set takes effect when it is in the log, and the next change waits until it is
-committed: any two sets that follow one another share a majority (Raft dissertation, 4.1).
+The leader changes one voter at a time. A voter set takes effect when it is in the log, and the next change waits until
+that set is committed. So any majority of one set and any majority of the next have a voter in common (Raft
+dissertation, 4.1).
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def _ids(voters: VoterSet) -> str:
 
 
 class Membership:
-    """The leader's side, and what a replica asks for itself."""
+    """The leader's side, and the requests of a replica about its own membership."""
 
     def __init__(self, replica: Replica, elections: Elections, replication: Replication) -> None:
         self._replica, self._elections, self._replication = replica, elections, replication
@@ -55,7 +56,8 @@ class Membership:
     # --- the leader's side ---
 
     def on_add_voter(self, token: Any, request: Any) -> None:
-        """Asks the new voter which kraft.version it supports; `on_api_versions_response` goes on."""
+        """Asks the new voter which kraft.version it supports; `on_api_versions_response` takes the answer and
+        continues."""
         replica = self._replica
         key = ReplicaKey(request.voter_id, request.voter_directory_id)
         endpoints = _endpoints(request)
@@ -141,7 +143,7 @@ class Membership:
         self._append_voters(role, voters.without_voter(key.replica_id), role.change)
 
     def on_update_voter(self, token: Any, request: Any) -> None:
-        """A voter's endpoints and versions. The answer does not wait for the commit, as in Apache Kafka."""
+        """Takes a voter's new endpoints and versions. As in Apache Kafka, the answer does not wait for the commit."""
         replica = self._replica
         key = ReplicaKey(request.voter_id, request.voter_directory_id)
         endpoints = _endpoints(request)
@@ -191,7 +193,7 @@ class Membership:
         if missing:
             return (
                 f"The leader does not know the directory ids of the voters {', '.join(missing)} yet: they do not run, "
-                "or run a release that cannot say them."
+                "or their release does not send directory ids."
             )
         unable = [
             str(each.key.replica_id) for each in voters if not each.kraft_versions[0] <= 1 <= each.kraft_versions[1]
@@ -199,8 +201,8 @@ class Membership:
         return f"The voters {', '.join(unable)} do not support it." if unable else None
 
     def make_dynamic(self) -> int:
-        """Writes kraft.version 1 and the voters with their directory ids, as one batch. Only when `why_not_dynamic` is
-        None. Returns the offset of its last record."""
+        """Writes kraft.version 1 and the voters with their directory ids, as one batch. Call it only when
+        `why_not_dynamic` is None. Returns the offset of its last record."""
         replica = self._replica
         role = replica.role
         assert isinstance(role, Leader)
@@ -217,7 +219,7 @@ class Membership:
         return replica.log.end_offset - 1
 
     def _introduced(self, role: Leader) -> list[Voter]:
-        """The static voters, with the ids and endpoints that they have sent."""
+        """The static voters, with the directory ids and endpoints that they have sent."""
         replica = self._replica
         made = []
         for voter in replica.voters.latest.voters():
@@ -228,7 +230,8 @@ class Membership:
         return made
 
     def high_watermark_moved(self, role: Leader) -> None:
-        """Answers a change that is committed now. A leader that is not among the committed voters resigns."""
+        """Answers the client when its change is committed now. A leader that is not among the committed voters
+        resigns."""
         replica = self._replica
         change = role.change
         if change is not None and change.offset is not None and replica.high_watermark > change.offset:
@@ -238,7 +241,7 @@ class Membership:
             self._elections.resign()
 
     def deadline(self) -> int | None:
-        """When `expire` is due; None: never."""
+        """When `expire` is due; None when no change is under way."""
         role = self._replica.role
         change = role.change if isinstance(role, Leader) else None
         return None if change is None else change.deadline_ms
@@ -254,7 +257,8 @@ class Membership:
             self._end_change(role, ErrorCode.REQUEST_TIMED_OUT, why)
 
     def abandon(self, role: Leader) -> None:
-        """Ends the change with the role. Only the next leader will learn whether the change is committed."""
+        """Ends the change when this replica loses its role. Only the next leader will learn whether the change is
+        committed."""
         if role.change is not None:
             self._end_change(role, ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
 
@@ -271,7 +275,7 @@ class Membership:
         return None
 
     def _refusal(self, role: Leader, kraft_version: int = 1) -> tuple[ErrorCode, str] | None:
-        """Why the voters cannot change now, or not below that kraft.version; None when they can."""
+        """Why the voters cannot change now, or cannot change below that kraft.version; None when they can."""
         replica = self._replica
         if role.change is not None:
             return ErrorCode.REQUEST_TIMED_OUT, "The leader still handles an earlier change of the voters."
@@ -304,7 +308,8 @@ class Membership:
             change.offset = offset
         LOG.info("epoch %d: the voters are %s from offset %d on", replica.epoch, _ids(voters), offset)
         if role.voters.keys() == {replica.me.replica_id}:
-            # An only voter checks no quorum. The first check of the new one gets a whole period.
+            # A leader that is the only voter checks no quorum. So the first check with the new voter gets a whole
+            # period.
             self._elections.begin_quorum_check(role)
         self._replication.refresh_voters(role)
         replica.append(data)
@@ -331,8 +336,8 @@ class Membership:
     # --- a voter's side ---
 
     def change_myself(self, role: Follower) -> bool:
-        """Sends the leader what this replica wants changed about its own membership, once in a fetch timeout; True when
-        such a request is on its way instead of a Fetch."""
+        """Asks the leader to change this replica's own membership if it must change, at most once in a fetch timeout.
+        Returns True when it has sent such a request in place of a Fetch."""
         replica = self._replica
         if (
             role.change_due_ms > replica.now_ms
@@ -349,7 +354,8 @@ class Membership:
         return True
 
     def _update_of_myself(self, role: Follower) -> Any | None:
-        """None when the voter set says where this voter listens. A static voter introduces itself to each leader."""
+        """The request that reports this voter's endpoints; None when the voter set has them already. A static voter
+        introduces itself to each leader."""
         replica = self._replica
         config = replica.config
         static = replica.voters.kraft_version < 1
@@ -370,7 +376,8 @@ class Membership:
         )
 
     def _join(self, role: Follower) -> Any | None:
-        """An observer that joins by itself first removes the voter that had its id and another directory."""
+        """The next request of an observer that joins by itself; None when it must not join. It first removes a former
+        voter that had its id and another directory."""
         replica = self._replica
         config = replica.config
         if replica.voters.kraft_version < 1 or not (config.auto_join and config.can_vote and role.has_fetched):
@@ -387,12 +394,14 @@ class Membership:
             voter_id=replica.me.replica_id,
             voter_directory_id=replica.me.directory_id,
             listeners=_listeners(request_class, config.endpoints),
-            # The new set is committed by this replica's next Fetch, which it sends after the answer to this request.
+            # Only this replica's next Fetch commits the new set, and that Fetch is sent after the answer to this
+            # request.
             ack_when_committed=False,
         )
 
     def on_join_response(self, sent: InFlight, response: Any) -> None:
-        """The new set comes with the log; a refused request is sent again when the next one is due."""
+        """Logs a refusal. The new voter set comes with the log; a refused request is sent again when the next one is
+        due."""
         if response.error_code:
             LOG.info(
                 "the leader refused %s of this controller with error %d: %s",
@@ -400,12 +409,12 @@ class Membership:
             )  # fmt: skip
 
     def on_update_voter_response(self, sent: InFlight, response: Any) -> None:
-        """Hears who leads. The new set comes with the log, and a refused update is sent again when the next one is due.
-        Raises ImpossibleAnswerError."""
+        """Takes the leader's name from the answer. The new voter set comes with the log, and a refused update is sent
+        again when the next one is due. Raises ImpossibleAnswerError."""
         del sent
         role = self._replica.role
         if isinstance(role, Follower) and response.error_code in (ErrorCode.NONE, ErrorCode.UNSUPPORTED_VERSION):
-            # A leader from before 4.1 cannot use what a static voter says.
+            # A leader from before 4.1 cannot use the introduction of a static voter, and is not asked again.
             role.has_introduced_itself = True
         leader = response.current_leader
         if leader.leader_epoch >= 0:

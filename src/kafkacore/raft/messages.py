@@ -20,7 +20,7 @@ MAX_ANSWER_BYTES: Final = 8 << 20  # of records in one answer, whatever the requ
 
 
 def only(request: Any, topics: Sequence[Any], index_of: Callable[[Any], int]) -> Any | None:
-    """The partition of a request; None unless the request names the metadata log alone."""
+    """The partition that a request names; None unless the request names the metadata log and nothing else."""
     if len(topics) != 1 or len(topics[0].partitions) != 1:
         return None
     topic, partition = topics[0], topics[0].partitions[0]
@@ -169,13 +169,13 @@ def answer(request: Any, leader: tuple[int, int], endpoint: tuple[str, int] | No
 
 
 def bounded_bytes(asked: int) -> int:
-    """How many bytes of records an answer may hold for a request that allows `asked`."""
+    """How many bytes of records an answer may hold when the request allows `asked` bytes."""
     return min(max(asked, 1), MAX_ANSWER_BYTES)
 
 
 def answered(response: Any) -> tuple[int, Any | None]:
-    """The error and the partition of a response; the partition is None when there is only the error. Raises
-    ImpossibleAnswerError for a leader that cannot be."""
+    """The error and the partition of a response; the partition is None when the response has only an error. Raises
+    ImpossibleAnswerError when it names an impossible leader."""
     if response.error_code:
         return response.error_code, None
     topics = response.responses if response.NAME == "FetchResponse" else response.topics

@@ -39,16 +39,16 @@ class Outbox:
         self._held: deque[_Held] = deque()
 
     def answer(self, token: Any, response: Message) -> None:
-        """Sends it when the present epoch and vote are on disk."""
+        """Sends a response when the present epoch and vote are on disk."""
         self._held.append(_Held(Answer(token, response), self._term.required, 0))
 
     def send(self, to: Destination, request: Message, now_ms: int, synced_offset: int = 0) -> None:
-        """As `answer`, and when the log is durable up to `synced_offset`."""
+        """Sends a request when, in addition, the log is durable up to `synced_offset`."""
         correlation = self._requests.begin(to, request, now_ms)
         self._held.append(_Held(Send(to, correlation, request), self._term.required, synced_offset))
 
     def take(self) -> list[Send | Answer]:
-        """The messages that may go now, in order. A request that was given up meanwhile never goes."""
+        """The messages that may be sent now, in order. A request that was given up meanwhile is never sent."""
         ready: list[Send | Answer] = []
         kept: deque[_Held] = deque()
         for held in self._held:

@@ -32,14 +32,14 @@ from kafkacore.raft.syncs import Syncs
 from kafkacore.raft.term import Term
 from kafkacore.raft.voters import NO_VOTERS, Endpoints, ReplicaKey, Voter, VoterHistory, VoterSet
 
-FIRST_WAIT: Final = 100  # a new quorum waits for at least this fraction (1 / N) of the election timeout
-FIRST_SPREAD: Final = 25  # and for a random part of this fraction (1 / N) more
+FIRST_WAIT: Final = 100  # a new quorum waits for 1 / FIRST_WAIT of the election timeout,
+FIRST_SPREAD: Final = 25  # and for a random time of at most 1 / FIRST_SPREAD of it more
 LOG: Final = logging.getLogger("kafkacore.raft")
 
 
 class RaftConfig(NamedTuple):
     """`endpoints` are this node's controller listeners. An observer that knows no leader asks the `bootstrap` servers.
-    The node id of an observer may be NOBODY: then no leader counts it."""
+    The node id of an observer may be NOBODY: then leaders do not list it among their observers."""
 
     node_id: int
     directory_id: Any
@@ -63,8 +63,8 @@ class RaftConfig(NamedTuple):
 
 
 class Replica:
-    """`on_role` is called after a change of role with the former one, `on_append` after each append to the log. Both
-    belong to the rules that are made after this object."""
+    """`on_role` is called with the former role after a change of role, `on_append` after each append to the log. The
+    rules, which are created after this object, set both."""
 
     def __init__(
         self,
@@ -93,10 +93,11 @@ class Replica:
         # The records in a snapshot were committed when it was made.
         snapshots = log.snapshots()
         self.high_watermark = max(log.start_offset, log.committed_offset, snapshots[-1].offset if snapshots else 0)
-        self.doubted: tuple[int, int] | None = None  # the epoch and the id of a leader that this replica gave up
+        self.doubted: tuple[int, int] | None = None  # epoch and id of the leader that this replica last gave up
         self.loaded_snapshot: OffsetAndEpoch | None = None  # received from a leader; the driver takes it
         self.role: Role = Unattached(self._first_election_deadline())
-        # A leader must not go on in its epoch after a restart: it may have lost records that it sent before (KIP-595).
+        # A leader must not continue in its epoch after a restart: it may have lost records that it has sent already
+        # (KIP-595).
         if term.leader_id == config.node_id != NOBODY:
             self.role = Resigned(self.election_deadline(), set())
 
@@ -132,8 +133,8 @@ class Replica:
         self.outbox.answer(token, response)
 
     def asked(self, token: Any, request: Any, index: str = "partition_index") -> Any | None:
-        """The partition of a request, whose field `index` names it. A request for anything but the metadata log is
-        answered with INVALID_REQUEST, and this returns None."""
+        """Returns the partition of a request; `index` is the field with the partition's number. A request for anything
+        but the metadata log is answered with INVALID_REQUEST, and this returns None."""
         found = messages.only(request, request.topics, attrgetter(index))
         if found is None:
             self.answer(token, messages.refused(request, ErrorCode.INVALID_REQUEST))
@@ -148,11 +149,12 @@ class Replica:
         return self.requests.is_free(node_id, self.now_ms)
 
     def send(self, to: Destination, request: Message, after_sync: bool = False) -> None:
-        """One request to a node at a time. `after_sync`: it goes when all records in the log are durable."""
+        """Sends a request; a node gets one request at a time. With `after_sync` the request waits until all records in
+        the log are durable."""
         self.outbox.send(to, request, self.now_ms, self.log.end_offset if after_sync else 0)
 
     def back_off(self, sent: InFlight) -> None:
-        """The node refused the request. It is asked again after a while."""
+        """The node refused the request. This replica leaves it alone for a while."""
         self.requests.leave_alone(sent.to.node_id, self.now_ms + self.config.retry_backoff_ms)
 
     def destination(self, voter: Voter) -> Destination | None:
@@ -160,8 +162,8 @@ class Replica:
         return None if endpoint is None else Destination(voter.key.replica_id, *endpoint)
 
     def anybody(self) -> Destination | None:
-        """Returns a voter or a bootstrap server to ask for the leader: a different one at each call, and a leader that
-        was given up only where there is nobody else."""
+        """Returns a voter or a bootstrap server to ask for the leader: another one at each call. Returns a leader that
+        this replica has given up only when no other is left."""
         known = [
             self.destination(voter)
             for voter in self.voters.latest.voters()
@@ -178,12 +180,13 @@ class Replica:
     # --- the log ---
 
     def append(self, data: bytes) -> None:
-        """As leader: appends a batch that begins at the end of the log, where `flush` has put all that waited."""
+        """As leader: appends a batch that begins at the end of the log. Call `flush` first, so that no batch waits."""
         self.log.append(data)
         self._on_append()
 
     def collect(self, data: bytes, end_offset: int) -> None:
-        """As leader: appends a batch that begins at the collector's end, now or when its turn comes."""
+        """As leader: appends a batch that begins at the collector's end. It goes to the log now, or later with other
+        batches."""
         if self.collector.add(data, end_offset, self.high_watermark, self.now_ms):
             self.flush()
 
@@ -196,7 +199,7 @@ class Replica:
             self._on_append()
 
     def truncated(self) -> None:
-        """The log lost its end. A sync that is under way proves nothing about the records that come now."""
+        """The end of the log was removed. A sync that is under way proves nothing about later records."""
         self.syncs.truncated()
         self.voters.truncate(self.log.end_offset)
 
@@ -215,7 +218,8 @@ class Replica:
 
     def _first_election_deadline(self) -> int:
         """A new quorum (no vote, empty logs) has no leader that an early election would disturb, so the wait is short.
-        It is long enough to hear from a leader, because a voter with a wiped disk looks like one of a new quorum."""
+        It is still long enough for a leader to be heard, because a voter with a wiped disk looks like a voter of a new
+        quorum."""
         if self.term.epoch > 0 or self.log.end_offset > 0:
             return self.election_deadline()
         timeout = self.config.election_timeout_ms
@@ -233,9 +237,9 @@ class Replica:
         self._on_role(was)
 
     def become_unattached(self, epoch: int, delay_ms: int | None = None) -> None:
-        """`delay_ms` is the time until this replica stands for election: a random one when it is None. A later epoch
-        alone gives no new time to a replica that waits already: a candidate that cannot win, and begins epoch after
-        epoch, would keep a better one waiting for ever."""
+        """`delay_ms` is the time until this replica stands for election; None means a random time. If this replica
+        waits already, a later epoch does not extend its wait. Otherwise a candidate that cannot win, and begins epoch
+        after epoch, would keep a better candidate waiting for ever."""
         deadline = self.election_deadline() if delay_ms is None else self.now_ms + delay_ms
         if epoch > self.epoch:
             self.term.enter(epoch)
@@ -255,7 +259,7 @@ class Replica:
         self.become(role)
 
     def lose_leader(self) -> None:
-        """This replica no longer knows a leader in its epoch. Others may still name the same one."""
+        """This replica gives up the leader of its epoch. Other replicas may still name that leader."""
         if self.leader_id != NOBODY:
             self.doubted = (self.epoch, self.leader_id)
         self.term.leader_id = NOBODY
@@ -264,12 +268,12 @@ class Replica:
     def hear(
         self, epoch: int, leader_id: int, endpoint: tuple[str, int] | None = None, from_leader: bool = False
     ) -> bool:
-        """Takes an epoch, and maybe its leader, from another replica. True when this replica's role changed. Raises
-        ImpossibleAnswerError."""
+        """Takes an epoch, and maybe its leader, from another replica. Returns True when that changed this replica's
+        role. Raises ImpossibleAnswerError."""
         check_leader(leader_id, epoch)
         if epoch < self.epoch or leader_id == self.config.node_id != NOBODY:
             return False
-        # A replica that doubts its leader does not believe others that still follow it.
+        # A replica that doubts its leader does not believe replicas that still follow that leader.
         doubts = isinstance(self.role, Prospective) and self.leader_id == leader_id and not from_leader
         if leader_id >= 0 and (epoch > self.epoch or not (doubts or isinstance(self.role, (Follower, Leader)))):
             known = endpoint or self._voter_endpoint(leader_id)

@@ -19,13 +19,13 @@ from kafkacore.raft.roles import NEVER, Destination, Follower, Leader, Progress,
 from kafkacore.raft.voters import ReplicaKey, VoterSet
 
 OBSERVER_SESSION_MS: Final = 300_000
-MAX_OBSERVERS: Final = 10_000  # more are served, but DescribeQuorum leaves them out
-MAX_PARKED_FETCHES: Final = 10_000  # one more is answered at once, empty
+MAX_OBSERVERS: Final = 10_000  # observers above this number are served, but DescribeQuorum leaves them out
+MAX_PARKED_FETCHES: Final = 10_000  # a Fetch above this number gets an empty answer at once
 
 
 class RaftFault(Exception):
-    """A state that cannot be while a majority of the voters keeps its disks. This replica stops rather than lose
-    committed records."""
+    """Cannot happen while a majority of the voters keeps its disks. This replica stops rather than lose committed
+    records."""
 
 
 class Parked(NamedTuple):
@@ -43,7 +43,7 @@ def _fetching(request: Any, asked: Any) -> ReplicaKey:
 
 
 class Replication:
-    """`on_commit` is called with the role after the high watermark of a leader has moved."""
+    """`on_commit` is called with the leader's role after its high watermark has moved."""
 
     def __init__(self, replica: Replica, elections: Elections, on_commit: Callable[[Leader], None]) -> None:
         self._replica, self._elections, self._on_commit = replica, elections, on_commit
@@ -86,7 +86,8 @@ class Replication:
         return ErrorCode.NONE if isinstance(replica.role, Leader) else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def _serve(self, parked: Parked, even_empty: bool) -> bool:
-        """Answers a Fetch unless the answer would be empty. True when it was answered."""
+        """Answers a Fetch unless the answer would be empty and `even_empty` is False. Returns True when it was
+        answered."""
         replica = self._replica
         request = parked.request
         asked = request.topics[0].partitions[0]
@@ -100,7 +101,8 @@ class Replication:
         if place is not None:
             self._reply_fetch(parked, role, {"records": b"", **place})
             return True
-        # This comes first: if the Fetch commits a batch, collected batches are appended, and the answer has them.
+        # Note the progress before reading: if this Fetch commits a batch, collected batches are appended, and the
+        # answer then includes them.
         self._note_progress(role, _fetching(request, asked), asked.fetch_offset)
         records: bytes | None = b""
         max_bytes = messages.bounded_bytes(request.max_bytes)
@@ -140,8 +142,8 @@ class Replication:
         )
 
     def _place(self, offset: int, epoch: int) -> dict[str, Any] | None:
-        """None if the fetching log is a prefix of ours. Else the fields to answer in place of records: a snapshot, or
-        the offset at which the logs begin to differ."""
+        """None if the follower's log is a prefix of ours. Otherwise the fields that the answer has in place of records:
+        a snapshot to fetch, or the epoch and offset where the logs diverge."""
         log = self._replica.log
         if log.start_offset == 0 and offset == 0 and epoch == 0:
             return None
@@ -195,7 +197,8 @@ class Replication:
             del role.observers[key]
 
     def _caught_up(self, progress: Progress, offset: int) -> None:
-        """A replica was caught up at its last Fetch if it has now reached the end that the leader's log had then."""
+        """Notes when a replica was last caught up. It was so at its last Fetch if it has now reached the end that the
+        leader's log had then."""
         if offset >= self._replica.log.end_offset:
             progress.last_caught_up_ms = self._replica.now_ms
         elif 0 <= progress.leader_end_at_last_fetch <= offset:
@@ -228,7 +231,7 @@ class Replication:
             self._on_commit(role)
 
     def refresh_voters(self, role: Leader) -> None:
-        """Takes the last voter set in the log, committed or not."""
+        """Uses the last voter set in the log, whether it is committed or not."""
         latest: VoterSet = self._replica.voters.latest
         if len(latest) != len(role.voters) or any(progress.key not in latest for progress in role.voters.values()):
             known = {progress.key: progress for progress in (*role.observers.values(), *role.voters.values())}
@@ -246,7 +249,7 @@ class Replication:
                     self._parked.append(parked)
 
     def next_ms(self) -> int | None:
-        """When `expire_parked` is due; None: never."""
+        """When `expire_parked` is due; None when no Fetch waits."""
         return min([parked.deadline_ms for parked in self._parked], default=None)
 
     def expire_parked(self) -> None:
@@ -301,7 +304,8 @@ class Replication:
 
     def fetch(self) -> None:
         """Asks the leader for the next records. Without a leader it asks any voter, whose answer names the leader. An
-        observer does the same while its leader gives no answer: nobody tells it about an election."""
+        observer also asks any voter while its leader gives no answer, because a new leader does not announce itself to
+        observers."""
         replica = self._replica
         role = replica.role
         if isinstance(role, Follower) and replica.leader_endpoint is not None:
@@ -368,7 +372,8 @@ class Replication:
         role.has_fetched = True
 
     def _leader_is_gone(self, role: Any, leader_id: int) -> None:
-        """An observer whose leader no longer leads asks the others. A voter waits for its timeout."""
+        """An observer gives up a leader that no longer leads, and asks the others. A voter waits for its fetch
+        timeout."""
         replica = self._replica
         if isinstance(role, Follower) and not replica.is_voter and leader_id != replica.leader_id:
             replica.lose_leader()

@@ -1,4 +1,5 @@
-"""The requests that wait for an answer: one for each node, with its deadline, and how long a node is left alone."""
+"""The requests that wait for an answer, one for each node, with their deadlines; and how long this replica sends
+nothing to a node that failed."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ class InFlight(NamedTuple):
 
 
 class Requests:
-    """Times are monotonic milliseconds. `finish` does not know a request that was given up."""
+    """Times are monotonic milliseconds. `finish` returns None for a request that was given up."""
 
     def __init__(self, timeout_ms: int) -> None:
         self._timeout_ms = timeout_ms
@@ -27,7 +28,7 @@ class Requests:
         return bool(self._in_flight)
 
     def is_free(self, node_id: int, now_ms: int) -> bool:
-        """Whether a request may go to that node now."""
+        """Whether a request may be sent to that node now."""
         return node_id not in self._in_flight and self._quiet_until.get(node_id, 0) <= now_ms
 
     def begin(self, to: Destination, request: Any, now_ms: int) -> int:
@@ -53,21 +54,22 @@ class Requests:
         return due
 
     def give_up(self) -> None:
-        """The role that asked has ended."""
+        """Gives up all requests, because the role that sent them has ended."""
         self._in_flight.clear()
 
     def leave_alone(self, node_id: int, until_ms: int) -> None:
         self._quiet_until[node_id] = until_ms
 
     def welcome(self, node_id: int) -> None:
-        """The node has answered: it need not be left alone."""
+        """The node has answered, so requests may be sent to it at once."""
         self._quiet_until.pop(node_id, None)
 
     def is_left_alone(self, node_id: int, now_ms: int) -> bool:
         return self._quiet_until.get(node_id, 0) > now_ms
 
     def next_ms(self, now_ms: int) -> int | None:
-        """When a deadline passes or a node's quiet time ends; None: never."""
+        """When the next deadline passes, or when the next node may get requests again; None when neither will
+        happen."""
         times = [sent.deadline_ms for sent in self._in_flight.values()]
         times += [until for until in self._quiet_until.values() if until > now_ms]
         return min(times, default=None)

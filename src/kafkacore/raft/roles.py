@@ -13,7 +13,7 @@ NEVER: Final = -1
 
 
 class Destination(NamedTuple):
-    """`node_id` is below -1 for a bootstrap server: its id is not known."""
+    """`node_id` is below -1 for a bootstrap server, because its id is not known."""
 
     node_id: int
     host: str
@@ -30,7 +30,7 @@ class Unattached:
 
 
 class Election:
-    """The votes of one round; a voter that has not answered yet is in neither set."""
+    """The votes of one round: granted and refused. A voter that has not answered yet is in neither set."""
 
     __slots__ = ("asked", "deadline_ms", "granted", "rejected")
 
@@ -54,8 +54,8 @@ class Candidate(Election):
 
 
 class Follower:
-    """`has_fetched`: from this leader, in this epoch. `download` is the snapshot that it fetches. It has the bytes
-    below `download_position`, and `download_check` has checked them."""
+    """`has_fetched`: this replica has fetched from this leader in this epoch. `download` is the snapshot that it
+    downloads. It has the bytes below `download_position`, and `download_check` has checked them."""
 
     __slots__ = (
         "change_due_ms",
@@ -72,7 +72,7 @@ class Follower:
         self.fetch_deadline_ms = fetch_deadline_ms
         self.change_due_ms = NEVER  # when this replica may ask again for a change of its own membership
         self.has_fetched = False
-        self.has_introduced_itself = False  # to this leader, as a static voter
+        self.has_introduced_itself = False  # whether this static voter has introduced itself to this leader
         self.is_unanswered = False  # the leader did not answer the last request
         self.download: OffsetAndEpoch | None = None
         self.download_position = 0
@@ -85,8 +85,8 @@ class Follower:
 
 
 class Progress:
-    """How far a replica is. `end_offset` is NEVER before its first fetch in this epoch. The next BeginQuorumEpoch is
-    due at `announced_until_ms`."""
+    """How far a replica has fetched. `end_offset` is NEVER before its first Fetch in this epoch. The next
+    BeginQuorumEpoch to it is due at `announced_until_ms`."""
 
     __slots__ = (
         "announced_until_ms", "end_offset", "key", "last_caught_up_ms", "last_fetch_ms", "leader_end_at_last_fetch",
@@ -99,8 +99,8 @@ class Progress:
 
 
 class VoterChange:
-    """A change of the voters that a client waits for. `voter` is a new one; `offset` is where the new set is in the
-    log, None before it is appended."""
+    """A change of the voter set, for which a client waits. `voter` is the new voter, if any. `offset` is that of the
+    record with the new set; None before the record is appended."""
 
     __slots__ = ("deadline_ms", "offset", "request", "token", "voter")
 
@@ -112,8 +112,8 @@ class VoterChange:
 
 
 class Leader:
-    """`fetched` has the voters that fetched since the quorum was last checked. `introduced` has the directory ids,
-    endpoints and versions that static voters have sent: before kraft.version 1 no record has them."""
+    """`fetched` has the voters that have fetched since the last check of the quorum. `introduced` has the directory
+    ids, endpoints and versions that static voters have sent, because before kraft.version 1 no record has them."""
 
     __slots__ = (
         "change", "check_quorum_deadline_ms", "epoch_start_offset", "fetched", "granting", "introduced", "observers",
@@ -138,7 +138,7 @@ class Leader:
 
 
 class Resigned:
-    """Led this epoch and no longer leads. It sends EndQuorumEpoch until a new epoch begins."""
+    """This replica led the epoch and has resigned. It sends EndQuorumEpoch until a new epoch begins."""
 
     __slots__ = ("election_deadline_ms", "unacknowledged")
 

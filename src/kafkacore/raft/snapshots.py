@@ -1,7 +1,7 @@
 """Snapshots of the metadata log: a header and a footer around batches of records (KIP-630).
 
-The file is `<end offset>-<epoch>.checkpoint`. While it is made or received its name ends in `.part`; a rename completes
-it.
+The file is `<end offset>-<epoch>.checkpoint`. While the file is being made or downloaded, its name ends in `.part`; a
+rename completes it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class SnapshotFiles:
             if parsed is not None:
                 yield OffsetAndEpoch(*parsed)
             elif name.endswith((CHECKPOINT + PARTIAL, CHECKPOINT + DELETED)):
-                # A crash left it while it was made, received, or deleted.
+                # A crash interrupted its creation, download or deletion.
                 self._files.unlink(os.path.join(self._directory, name))
 
     def ids(self) -> list[OffsetAndEpoch]:
@@ -71,13 +71,13 @@ class SnapshotFiles:
 
 
 class SnapshotError(LogDirectoryError):
-    """A snapshot that is damaged or incomplete. Another replica has its records, or the snapshot before it."""
+    """A snapshot is damaged or incomplete. Another replica, or the snapshot before it, may still have the records."""
 
     def __init__(self, snapshot_id: OffsetAndEpoch, problem: str) -> None:
         super().__init__(
-            f"snapshot {checkpoint_name(*snapshot_id)} of the metadata log {problem}; restore it, or move it away "
-            "if an older snapshot and the records after that are there, or let this controller follow others from a "
-            "new directory"
+            f"snapshot {checkpoint_name(*snapshot_id)} of the metadata log {problem}; restore it, or move it away if "
+            "an older snapshot and the records after that one are there, or give this controller a new directory so "
+            "that it fetches the log from others"
         )
 
 
@@ -118,7 +118,7 @@ def read_timestamp(log: RaftLog, snapshot_id: OffsetAndEpoch) -> int:
 
 
 def checked_batches(log: RaftLog, snapshot_id: OffsetAndEpoch) -> Iterator[Batch]:
-    """Every batch, its checksum checked; read in parts. Raises SnapshotError."""
+    """Yields every batch after a check of its checksum. Reads in parts. Raises SnapshotError."""
     size = log.snapshot_size(snapshot_id)
     position, wanted = 0, READ_BYTES
     while position < size:
@@ -145,7 +145,8 @@ def checked_batches(log: RaftLog, snapshot_id: OffsetAndEpoch) -> Iterator[Batch
 def snapshot_parts(
     snapshot_id: OffsetAndEpoch, values: Iterable[bytes], voters: VoterHistory, last_timestamp_ms: int, now_ms: int
 ) -> Iterator[bytes]:
-    """The bytes of a snapshot in parts of whole batches. `values` are framed records. Its offsets begin at 0."""
+    """Yields the bytes of a snapshot in parts of whole batches. `values` are framed records. The offsets in the
+    snapshot begin at 0."""
     head: list[Message] = [SnapshotHeaderRecord(version=0, last_contained_log_timestamp=last_timestamp_ms)]
     if voters.kraft_version > 0:
         head += [KRaftVersionRecord(version=0, kraft_version=voters.kraft_version), voters.latest.to_record()]

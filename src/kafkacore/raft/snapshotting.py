@@ -44,9 +44,9 @@ Change = Callable[[Callable[[], None]], Awaitable[None]]
 
 
 class Snapshotter:
-    """A listener of the driver. It comes after the listener whose metadata `contents` returns; None: no metadata yet.
-    `write` is the driver's write_snapshot, `change` its change_log. The monotonic `now_ms` decides when the next
-    snapshot is due, `wall_ms` how old one is."""
+    """A listener of the driver. It must be added after the listener that applies the metadata. `contents` returns that
+    metadata, or None while there is no metadata yet. `write` is the driver's write_snapshot, `change` its change_log.
+    The monotonic `now_ms` decides when the next snapshot is due, `wall_ms` how old one is."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class Snapshotter:
         """As `on_leading`."""
 
     async def close(self) -> None:
-        """Gives up a snapshot that is being written; the next start removes its part."""
+        """Gives up a snapshot that is being written; the next start removes the unfinished file."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -89,7 +89,7 @@ class Snapshotter:
         limits = self._limits
         if self._bytes >= limits.bytes_between:
             return True
-        # Also when only NoOpRecords came: the next start must read them as it reads others.
+        # A snapshot is due even if only NoOpRecords came: without it the next start must read them all.
         return limits.interval_ms > 0 and self._now_ms() - self._last_ms >= limits.interval_ms
 
     def _reset(self) -> None:
@@ -110,7 +110,8 @@ class Snapshotter:
             )
 
     def clean(self) -> None:
-        """Deletes the oldest snapshots, and the records below the next one, while retention asks for it. Blocking."""
+        """Deletes the oldest snapshot, and the records below the next snapshot, as long as retention demands it.
+        Blocking."""
         while True:
             ids = self._log.snapshots()
             if len(ids) < 2 or not self._is_too_much(ids):

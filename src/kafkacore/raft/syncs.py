@@ -1,4 +1,4 @@
-"""How much of a log survives power loss, and the syncs that make more of it durable."""
+"""How much of a log would survive a power loss now, and the syncs that make more of it durable."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ Sync = tuple[int, int]  # a count of truncations, and the offset up to which the
 
 
 class Syncs:
-    """All of the log is durable when this is made. The owner of the disk takes a sync, does it, and reports it."""
+    """All of the log is durable when this object is made. The owner of the disk takes a sync, performs it, and reports
+    it as done."""
 
     def __init__(self, log: RaftLog) -> None:
         self._log = log
@@ -31,11 +32,11 @@ class Syncs:
         return True
 
     def truncated(self) -> None:
-        """The log has lost its end."""
+        """Notes that the end of the log was removed."""
         self._tail += 1
         self.durable_offset = min(self.durable_offset, self._log.end_offset)
 
     def restarted(self, offset: int) -> None:
-        """The log is empty, behind a durable snapshot that ends at `offset`."""
+        """Notes that the log is empty and begins at `offset`, the end of a durable snapshot."""
         self._tail += 1
         self.durable_offset = offset

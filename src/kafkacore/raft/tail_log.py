@@ -1,4 +1,4 @@
-"""The metadata log of an observer that keeps nothing on disk: in memory, and without applied records."""
+"""The metadata log of an observer that keeps nothing on disk. It is in memory, and drops records that are applied."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from kafkacore.raft.log import MemoryLog, OffsetAndEpoch
 
 
 class TailLog(MemoryLog):
-    """For a replica that nobody fetches from, and that begins empty with each start of its process. As the last
-    listener of its replica, it removes the records that all others have applied."""
+    """For a replica from which nobody fetches, and which begins empty at each start of its process. It is the last
+    listener of its replica, and so it removes records that all other listeners have applied."""
 
     def begin_sync(self) -> None:
-        """Nothing has to outlive the process."""
+        """Does nothing: no record has to outlive the process."""
 
     def end_sync(self) -> bool:
         return True
 
     def flush(self) -> None:
-        """Likewise."""
+        """Does nothing, as `begin_sync`."""
 
     def on_batch(self, batch: CommittedBatch) -> None:
         self.trim(batch.last_offset + 1)
@@ -26,7 +26,8 @@ class TailLog(MemoryLog):
         return NothingToLoad(lambda: self._forget(OffsetAndEpoch(offset + 1, epoch)))
 
     def _forget(self, loaded: OffsetAndEpoch) -> None:
-        """The listeners have the records of a snapshot: only its id is needed. Earlier downloads were given up."""
+        """The listeners have taken the records of the snapshot, so only its id is kept. Earlier downloads were given
+        up."""
         self._snapshots = {
             each: b"" if each == loaded else data for each, data in self._snapshots.items() if each >= loaded
         }

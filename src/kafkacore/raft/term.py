@@ -1,4 +1,4 @@
-"""The epoch that a replica is in, its vote and its leader, and whether quorum-state has them on disk."""
+"""A replica's epoch, its vote and its leader, and whether the file quorum-state has them on disk."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from kafkacore.storage.quorum_state import QuorumState
 
 
 class Term:
-    """An epoch, and a vote in it, count only once they are on disk: a replica that forgot its vote would vote twice.
+    """An epoch, and a vote in it, count only when they are on disk: a replica that forgot its vote could vote twice.
     `required` is the version of the state that must be on disk before anything is sent in this epoch."""
 
     def __init__(self, state: QuorumState | None, last_epoch: int) -> None:
-        """`state` was persisted last; `last_epoch` is of the log."""
+        """`state` is the one that was persisted last; `last_epoch` is the epoch of the last record in the log."""
         self.epoch = max(state.leader_epoch if state else 0, last_epoch)
         self.voted: ReplicaKey | None = None
         if state and state.leader_epoch == self.epoch and state.voted_id != NOBODY:
@@ -27,7 +27,7 @@ class Term:
         self._stated: tuple[Any, ...] | None = None  # the values in the last state to write
 
     def enter(self, epoch: int, voted: ReplicaKey | None = None, leader_id: int = NOBODY) -> None:
-        """Enters an epoch, or votes in it."""
+        """Enters an epoch, or votes in the present one."""
         self.epoch, self.voted, self.leader_id, self.leader_endpoint = epoch, voted, leader_id, None
         self.required = self._made + 1
 

@@ -1,4 +1,4 @@
-"""FetchSnapshot: a leader sends its snapshot, and a follower that is too far behind takes it (KIP-630)."""
+"""FetchSnapshot: a follower that is too far behind downloads the leader's snapshot (KIP-630)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ class Transfers:
             replica.reply(token, request, error_code=error)
             return
         wanted = OffsetAndEpoch(asked.snapshot_id.end_offset, asked.snapshot_id.epoch)
-        # The checkpoint at offset 0 is not sent: the first leader wrote its records to the log (KIP-853).
+        # A leader does not send the checkpoint at offset 0: the first leader wrote the checkpoint's records to the log
+        # (KIP-853).
         if wanted.offset == 0 or wanted not in replica.log.snapshots():
             replica.reply(token, request, error_code=ErrorCode.SNAPSHOT_NOT_FOUND)
             return
@@ -106,7 +107,7 @@ class Transfers:
 
 
 def _checked_part(role: Follower, wanted: OffsetAndEpoch, partition: Any) -> bytes:
-    """The bytes of the part that was asked for; with the last one the snapshot is whole. Raises
+    """Checks and returns the bytes of the requested part. After the last part the snapshot must be complete. Raises
     ImpossibleAnswerError."""
     named = OffsetAndEpoch(partition.snapshot_id.end_offset, partition.snapshot_id.epoch)
     position, size = partition.position, partition.size

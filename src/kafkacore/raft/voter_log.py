@@ -1,4 +1,4 @@
-"""The voters that a log and its snapshot hold, for a start."""
+"""Reads the voters from a log and its snapshot when a node starts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kafkacore.raft.voters import BEFORE_LOG, VoterHistory, VoterSet
 
 def voters_of(log: RaftLog, static: VoterSet) -> VoterHistory:
     """Reads the head of the latest snapshot and the records that follow it, blocking. Raises SnapshotError, OSError.
-    The checkpoint at offset 0 may be damaged when the log has the voters too."""
+    A damaged checkpoint at offset 0 is no error when the log has the voters too."""
     history = VoterHistory(static)
     damage: SnapshotError | None = None
     snapshots = log.snapshots()
@@ -32,7 +32,7 @@ def voters_of(log: RaftLog, static: VoterSet) -> VoterHistory:
 
 
 def _learn_from_head(history: VoterHistory, log: RaftLog, snapshot_id: OffsetAndEpoch) -> None:
-    """The control records with the voters come before every other record of a snapshot (KIP-853)."""
+    """Reads the control records with the voters, which come before every other record of a snapshot (KIP-853)."""
     empty = True
     for batch in checked_batches(log, snapshot_id):
         empty = False

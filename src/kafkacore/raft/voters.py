@@ -14,7 +14,7 @@ BEFORE_LOG: Final = -1
 
 
 class ReplicaKey(NamedTuple):
-    """A replica of the quorum. `directory_id` is ZERO for static voters (kraft.version 0): it is not known."""
+    """A replica of the quorum. `directory_id` is ZERO for static voters (kraft.version 0), because it is not known."""
 
     replica_id: int
     directory_id: Uuid = ZERO
@@ -32,7 +32,7 @@ class Voter(NamedTuple):
     kraft_versions: tuple[int, int] = (0, 1)
 
     def endpoint(self, listener: str) -> tuple[str, int] | None:
-        """Host and port of a listener; of the first one when `listener` is missing."""
+        """Host and port of a listener, or of the first listener when no listener has that name."""
         for name, host, port in self.endpoints:
             if name == listener:
                 return host, port
@@ -71,12 +71,12 @@ class VoterSet:
         return [self._voters[replica_id] for replica_id in sorted(self._voters)]
 
     def why_not(self, key: ReplicaKey) -> str:
-        """The reason why a controller that could vote only follows, and the remedy."""
+        """Why a controller that could vote is no voter and only follows, and how to change that."""
         voter = self._voters.get(key.replica_id)
         if voter is not None:
             return (
-                f"controller {key.replica_id} has directory id {key.directory_id}, and the voter of that id has "
-                f"{voter.key.directory_id}: it only follows. Start it on that directory, or replace the voter"
+                f"controller {key.replica_id} has directory id {key.directory_id}, but the voter with its node id has "
+                f"{voter.key.directory_id}, so it only follows. Start it on that directory, or replace the voter"
             )
         others = ", ".join(map(str, sorted(self._voters))) or "none"
         return f"controller {key.replica_id} is not among the voters ({others}): it only follows until it is added"
@@ -133,7 +133,7 @@ class VoterHistory:
 
     @property
     def latest(self) -> VoterSet:
-        """Also before it is committed: Raft's rule for changes of one member demands it."""
+        """The latest voter set, even before it is committed: Raft's rule for changes of one member demands that."""
         return self._sets[-1][1] if self._sets else self._static
 
     @property
@@ -168,6 +168,6 @@ class VoterHistory:
         return made
 
     def forget_all(self) -> None:
-        """A snapshot replaces the log."""
+        """Forgets every set, because a snapshot replaces the log."""
         self._sets.clear()
         self._versions.clear()

@@ -89,7 +89,7 @@ def _source(arguments: argparse.Namespace, stack: ExitStack) -> tuple[Callable[[
     findings = Findings()
     if arguments.at_offset is not None and observer.image.offset < arguments.at_offset:
         findings.remarks.append(
-            f"offset {arguments.at_offset} is inside a batch, which counts as one: shown is the state at offset "
+            f"offset {arguments.at_offset} is inside a batch, which counts as one: the state shown is at offset "
             f"{observer.image.offset}"
         )
     return lambda: observer.image, findings

@@ -289,7 +289,7 @@ def test_pipe_is_refused_without_waiting_for_it(tmp_path, capfd, suffix, options
     path.unlink(missing_ok=True)
     os.mkfifo(path)
     assert main(["dump-log", str(path), *options]) == 1
-    assert f"{path}: is a pipe; copy what it holds to a file" in capfd.readouterr().err
+    assert f"{path}: is a pipe; copy its contents to a regular file" in capfd.readouterr().err
 
 
 def test_device_is_refused(tmp_path, capfd):

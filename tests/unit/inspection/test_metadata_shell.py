@@ -66,7 +66,7 @@ def test_state_before_a_batch_is_shown_when_the_offset_is_inside_it(metadata):
     image, findings = files.load(str(metadata), 12)
     assert (len(names(image)), image.offset) == (5, 11)
     assert findings.remarks == [
-        "offset 12 is inside the batch from 12 to 13, which counts as one: shown is the state at offset 11"
+        "offset 12 is inside the batch from 12 to 13, which counts as one: the state at offset 11 is shown"
     ]
 
 
@@ -110,7 +110,7 @@ def test_state_before_a_corrupt_batch_is_shown_when_the_log_is_damaged(metadata)
     assert (len(names(image)), image.offset) == (5, 11)
     [problem] = findings.problems
     assert problem.startswith(f"{path}: byte {position}: offset {offset}: ")
-    assert problem.endswith("; shown is the state before it, at offset 11")
+    assert problem.endswith("; the state before it is shown, at offset 11")
 
 
 def test_state_before_an_unreadable_record_is_shown_when_the_log_has_one(metadata):
@@ -154,7 +154,7 @@ def test_snapshot_shows_what_is_before_its_damage_when_nothing_replaces_it(tmp_p
     damage(path, 61 + 300)
     image, findings = files.load(str(tmp_path))
     assert names(image) == []
-    assert "no other snapshot and log replaces it" in findings.problems[-1]
+    assert "no other snapshot or log can replace it" in findings.problems[-1]
 
 
 def test_snapshot_is_incomplete_when_its_footer_is_missing(tmp_path):

@@ -153,14 +153,14 @@ def test_deleted_future_and_unknown_directories_are_counted(node):
     node.log("a", "t-0", log=b"", index=b"", timeindex=b"")
     problems, remarks = node.info()
     assert problems[0] == (
-        "b/strange00 is not the directory of a partition, so no node starts with it; move it elsewhere"
+        "b/strange00 is not the directory of a partition, and no node starts while it is there; move it elsewhere"
     )
     assert problems[10] == "... and 2 more unknown directories"
     assert problems[11:] == ["b/t-0: the same partition is in a; move the older of the two directories away"]
     assert [remark.split(":")[1].split()[0] for remark in remarks] == ["1", "2", "1"]
     assert "of deleted partitions" in remarks[0]
-    assert "on their way" in remarks[1]
-    assert "places elsewhere" in remarks[2]
+    assert "are moving here" in remarks[1]
+    assert "assigns elsewhere" in remarks[2]
 
 
 def test_unreadable_checkpoints_are_reported(node):

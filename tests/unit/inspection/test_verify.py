@@ -213,9 +213,12 @@ def test_verify_reports_wrong_transaction_indexes_and_producer_snapshots(log):
     assert "version" in log.verify()[0]
     log.write(".txnindex", b"")
     for data, told in (
-        (b"", "has 0 bytes, and the shortest producer snapshot 10"),
-        (b"no snapshot", "is a producer snapshot of version 28271, and 1 is known"),
-        (struct.pack(">hIi", 1, 7, 0), f"has the checksum 7, but its content has {checksum(bytes(4))}"),
+        (b"", "has 0 bytes, but the shortest producer snapshot has 10"),
+        (b"no snapshot", "is a producer snapshot of version 28271, but only version 1 is known"),
+        (
+            struct.pack(">hIi", 1, 7, 0),
+            f"holds the checksum 7, but the checksum of its content is {checksum(bytes(4))}",
+        ),
         (
             struct.pack(">hIi", 1, checksum(b"\0\0\0\2"), 2),
             "has 0 bytes of entries, but should have 2 entries",

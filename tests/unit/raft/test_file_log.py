@@ -383,7 +383,7 @@ def test_malformed_mark_is_ignored_with_a_line(place: Place, caplog: pytest.LogC
     path.write_bytes(path.read_bytes()[:-1])
     log = place.open()
     assert log.end_offset == 6
-    assert "the mark of what is committed is ignored" in caplog.text
+    assert "the mark of committed records cannot be read and is ignored" in caplog.text
     log.close()
 
 

@@ -97,7 +97,7 @@ def test_observer_without_an_id_finds_the_leader_and_is_not_counted() -> None:
 def test_replica_with_another_directory_id_does_not_vote() -> None:
     raft, _ = start(formatted(directory=Uuid(b"e" * 16)))
     assert not raft.is_voter and not raft.is_leader
-    assert f"has {Uuid(b'e' * 16)}: it only follows" in raft.voters.latest.why_not(raft.me)
+    assert f"has {Uuid(b'e' * 16)}, so it only follows" in raft.voters.latest.why_not(raft.me)
 
 
 def test_controller_without_voters_waits_to_be_added() -> None:

@@ -19,8 +19,8 @@ _GAP: Final = 2  # characters between two columns
 
 
 class Session:
-    """The place of one user in the tree. `root` gives the tree of this moment; `width` is the terminal's; with None
-    `ls` prints one name on each line."""
+    """One user's place in the tree. `root` returns the present tree. `width` is the terminal's; when it is None, `ls`
+    prints one name on each line."""
 
     def __init__(self, root: Callable[[], Directory], report: Report, width: Callable[[], int] | None = None) -> None:
         self.root, self.report, self.width = root, report, width
@@ -38,7 +38,7 @@ class Session:
 
 
 class Command(NamedTuple):
-    """`operands` are the least and the most operands; None: any number."""
+    """`operands` are the least and the greatest number of operands; None stands for no limit."""
 
     name: str
     summary: str

@@ -1,7 +1,7 @@
 """Metadata images from files: a snapshot, a segment, a metadata log with its snapshots. No lock is taken.
 
-A damaged file is a finding, not the end: the state before the damage is shown. Records that a majority did not have yet
-count too, because the files do not say how far the log is committed.
+A damaged file is reported as a finding, and the state before the damage is shown. Records that a majority did not have
+yet are included, because the files do not show how far the log is committed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from kafkacore.storage import names
 from kafkacore.storage.errors import LogDirectoryError
 
 ATTEMPTS: Final = 5  # a running node may delete a file between its listing and its opening
-_WHOLE: Final = 1 << 31  # no batch is larger
+_WHOLE: Final = 1 << 31  # larger than any batch
 _UNREADABLE: Final = (KafkaError, ProtocolError, CodecError)
 
 
@@ -34,7 +34,7 @@ class UnreachableOffsetError(LogDirectoryError):
 
 
 class Snapshot(NamedTuple):
-    """It holds the records below `end`."""
+    """A snapshot file; it holds the records below `end`."""
 
     end: int
     epoch: int
@@ -111,8 +111,8 @@ def _load_directory(directory: str, at_offset: int | None, findings: Findings) -
 def _start(
     snapshots: list[Snapshot], segments: list[tuple[int, str]], at_offset: int | None, findings: Findings
 ) -> MetadataPublisher:
-    """The state from which the log is replayed: the newest sound snapshot, or the start of the log; without both, what
-    can be read of a damaged snapshot."""
+    """The state from which the log is replayed: the newest sound snapshot, or else the start of the log. When neither
+    exists, it is the readable part of a damaged snapshot."""
     start = min((base for base, _ in segments), default=None if snapshots else 0)
     near = [each for each in reversed(snapshots) if at_offset is None or each.end - 1 <= at_offset]
     partial: MetadataImage | None = None
@@ -126,7 +126,7 @@ def _start(
     if start == 0:
         return MetadataPublisher()
     if partial is not None:
-        findings.problems.append("no other snapshot and log replaces it: shown is what could be read of it")
+        findings.problems.append("no other snapshot or log can replace it: only its readable part is shown")
         return _published(partial)
     oldest = min((each.end - 1 for each in snapshots), default=start)
     raise UnreachableOffsetError(f"the state at offset {at_offset} is gone: the oldest one that is kept is at {oldest}")
@@ -139,7 +139,7 @@ def _published(image: MetadataImage) -> MetadataPublisher:
 
 
 def _read_snapshot(snapshot: Snapshot, findings: Findings) -> tuple[MetadataImage, bool]:
-    """The image of a snapshot, and whether it is whole."""
+    """The image of a snapshot, and whether the file is complete."""
     edit, timestamp_ms, complete = Edit(EMPTY_IMAGE), -1, False
     whole = True
     try:
@@ -175,7 +175,7 @@ class _Replay:
         return self._publisher.image
 
     def add_file(self, path: str, *, last: bool) -> None:
-        """`last`: the end of this file may be torn, because a node crashed or is writing."""
+        """Replays a file. The end of the `last` file may be torn, because a node crashed or is writing."""
         torn = self._findings.remarks if last else None
         try:
             for position, batch, _ in _batches(path, torn):
@@ -184,18 +184,18 @@ class _Replay:
         except _Damage as damage:
             self.ended = True
             self._findings.problems.append(
-                f"{damage}; shown is the state before it, at offset {self._publisher.image.offset}"
+                f"{damage}; the state before it is shown, at offset {self._publisher.image.offset}"
             )
 
     def _add(self, path: str, position: int, batch: Batch) -> bool:
-        """False: the state of `at_offset` is reached."""
+        """Returns False when the state at `at_offset` is reached."""
         place = f"{path}: byte {position}: offset {batch.base_offset}"
         if self._at_offset is not None and batch.last_offset > self._at_offset:
             self.ended = True
             if batch.base_offset <= self._at_offset:
                 self._findings.remarks.append(
                     f"offset {self._at_offset} is inside the batch from {batch.base_offset} to {batch.last_offset}, "
-                    f"which counts as one: shown is the state at offset {self._publisher.image.offset}"
+                    f"which counts as one: the state at offset {self._publisher.image.offset} is shown"
                 )
             return False
         if batch.base_offset > self.next_offset and self.next_offset > 0:

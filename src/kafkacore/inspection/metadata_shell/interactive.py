@@ -1,4 +1,5 @@
-"""The shell at a terminal: prompt, history and completion by readline; without a terminal, one command a line."""
+"""The shell at a terminal: prompt, history and completion by readline. Without a terminal it reads one command from
+each line."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ def _at_terminal(session: Session) -> None:
     found: list[str] = []
 
     def complete(word: str, number: int) -> str | None:
-        """Called with the numbers from 0 on, until there is no more."""
+        """readline calls this with the numbers from 0 on until it returns None."""
         if number == 0:
             found[:] = completions(session, readline.get_line_buffer()[: readline.get_endidx()], word)
         return found[number] if number < len(found) else None
@@ -60,10 +61,10 @@ def _run(session: Session, line: str) -> None:
         return
     session.lines.append(line)
     words = shlex.shlex(line, posix=True)
-    words.whitespace_split, words.escape, words.commenters = True, "", ""  # a backslash belongs to a path
+    words.whitespace_split, words.escape, words.commenters = True, "", ""  # a backslash is part of a path
     try:
         run(session, list(words), interactive=True)
-    except ValueError as error:  # a quote without its end
+    except ValueError as error:  # a quote is not closed
         session.failures += 1
         session.report.entry("problem", f"{line}: {error}", problem=str(error))
     session.report.flush()

@@ -1,4 +1,4 @@
-"""The metadata image of a live quorum: an observer without an id that fetches, and that no leader counts."""
+"""The metadata image of a live quorum. It comes from an observer that fetches without an id, so no leader lists it."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class NoAnswerError(ConnectionError):
 class Observer:
     """Follows the quorum of the controllers at `addresses` on a thread of its own.
 
-    `image` is what the quorum has committed by now; with `at_offset` the image after the last batch that ends at or
-    before that offset.
+    `image` is the image that the quorum has committed by now. With `at_offset` it is the image after the last batch
+    that ends at or before that offset.
     """
 
     def __init__(self, addresses: Sequence[Address], cluster_id: str, at_offset: int | None = None) -> None:
@@ -55,7 +55,8 @@ class Observer:
         return self._publisher.image
 
     def start(self, limit_s: float) -> None:
-        """Returns when the image is as new as the quorum was at this call, or at `at_offset`.
+        """Returns when the image has caught up with the quorum's state at the time of this call, or has reached
+        `at_offset`.
 
         Raises UnreachableOffsetError, NoAnswerError, MetadataError.
         """
@@ -114,7 +115,8 @@ class Observer:
 
 
 class _Applied:
-    """The listener that passes committed metadata to the publisher, up to `last`. It has seen `seen_offset`."""
+    """The listener that passes committed metadata up to the offset `last` to the publisher. `seen_offset` is the last
+    offset that it got."""
 
     def __init__(self, publisher: MetadataPublisher, last: int | None) -> None:
         self._publisher, self._last = publisher, last
@@ -168,4 +170,4 @@ class _Clients:
 
 
 def _forget(state: QuorumState, version: int) -> None:
-    """An observer's knowledge of the quorum ends with its process."""
+    """Writes nothing: an observer's knowledge of the quorum ends with its process."""

@@ -18,7 +18,7 @@ class Leaf(NamedTuple):
 
 
 class Directory:
-    """Makes its children when somebody looks at them: a cluster may have a million partitions."""
+    """Makes its children when they are first read, because a cluster may have a million partitions."""
 
     def __init__(self, names: Callable[[], Iterable[str]], child: Callable[[str], Node | None]) -> None:
         self._names, self.child = names, child
@@ -73,5 +73,5 @@ def java_time(timestamp_ms: int) -> str:
     try:
         moment = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
     except (OverflowError, ValueError, OSError):
-        return f"{timestamp_ms} ms"  # a year that Python does not have
+        return f"{timestamp_ms} ms"  # Python has no such year
     return f"{moment}{fraction}Z[UTC]"

@@ -1,5 +1,5 @@
-"""Paths in the tree, and patterns for them: `?`, `*`, `{this,that}`; a backslash takes the meaning from the next
-character."""
+"""Paths in the tree, and patterns for them: `?`, `*`, `{this,that}`; a backslash makes the next character stand for
+itself."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def matches(node: Node, parts: Sequence[str], at: tuple[str, ...] = ()) -> Itera
 
 @lru_cache
 def _expression(component: str) -> re.Pattern[str] | None:
-    """None for a name without a pattern, and for a pattern that is malformed: it stands for itself then."""
+    """None for a name without a pattern, and for a malformed pattern, which stands for itself."""
     made, special, in_group = "", False, False
     letters = iter(component)
     for letter in letters:

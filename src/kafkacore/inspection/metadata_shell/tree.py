@@ -1,7 +1,7 @@
 """The tree over a metadata image: `/image/topics/byName/NAME/PARTITION` and the like.
 
 Names, order and text are those of Apache Kafka 4.3's metadata shell. Its `provenance` of a snapshot shows the last
-record's place in the file; this one shows the offset that the snapshot stands for.
+record's place in the file; this tree shows the snapshot's end offset and epoch instead.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from kafkacore.metadata.registrations import BrokerRegistration, ControllerRegis
 from kafkacore.protocol.features import METADATA_VERSION
 from kafkacore.protocol.uuid import Uuid
 
-NO_COMMIT: Final = "unknown"  # as Apache Kafka shows a build without one
+NO_COMMIT: Final = "unknown"  # shown by Apache Kafka for a build without a commit id
 
 _ANY_LATER: Final = 0x7FFF
 _RESOURCES: Final = {2: "TOPIC", 4: "BROKER", 8: "BROKER_LOGGER", 16: "CLIENT_METRICS", 32: "GROUP"}
@@ -302,7 +302,7 @@ def _acl(record: Any) -> Leaf:
 
 
 def _token(record: Any) -> Leaf:
-    # Kafka's own text has its parentheses in these places.
+    # The parentheses stand where Kafka's own text has them.
     return Leaf(
         f"DelegationTokenDatatokenId={record.token_id}(owner={record.owner}(tokenRequester={record.requester}"
         f"(renewers={' '.join(record.renewers)}, issueTimestamp={record.issue_timestamp}, "

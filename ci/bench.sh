@@ -33,6 +33,7 @@ rm -f build/bench/process.json
 .venv/bin/python -m benchmarks.planes --out build/bench
 .venv/bin/python -m benchmarks.controller | tee build/bench/controller.md
 .venv/bin/python -m benchmarks.quorum --directory build/bench | tee build/bench/quorum.txt
+.venv/bin/python -m benchmarks.replication --out build/bench
 .venv/bin/python -m benchmarks.groups --out build/bench
 .venv/bin/python -m benchmarks.files.dump_log | tee build/bench/dump-log.md
 .venv/bin/python -m benchmarks.peers --out build/bench "$@"

@@ -3,9 +3,11 @@
  *   floor produce DIR BYTES MESSAGES   recv a message, CRC-32C it, pwrite it, acknowledge; depth 5
  *   floor fetch   DIR BYTES MESSAGES   sendfile a message from the page cache for each request; depth 5
  *   floor echo    DIR BYTES MESSAGES   receive BYTES after epoll_wait, send them back; depth 1
+ *   floor create  DIR BYTES MESSAGES   make MESSAGES directories with a file of BYTES in each, and sync all of them once
  *
  * Prints one JSON object: megabytes per second of wall clock and of the serving thread's CPU time, or the round trip's
- * median and 99th percentile in microseconds. The peer is another thread of this process and is not counted.
+ * median and 99th percentile in microseconds, or seconds. The peer is another thread of this process and is not
+ * counted.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -19,6 +21,7 @@
 #include <sys/epoll.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -186,6 +189,22 @@ static uint32_t serve_echo(int client, const char *directory) {
     return 0;
 }
 
+static void create_logs(const char *directory) {
+    uint8_t *data = calloc(1, message_bytes);
+    char path[4096];
+    for (long i = 0; i < messages; i++) {
+        int name = snprintf(path, sizeof path, "%s/log-%ld", directory, i);
+        if (mkdir(path, 0755) < 0) fail(path);
+        snprintf(path + name, sizeof path - (size_t) name, "/00000000000000000000.log");
+        int file = open(path, O_CREAT | O_WRONLY, 0644);
+        if (file < 0 || pwrite(file, data, message_bytes, 0) != (ssize_t) message_bytes) fail(path);
+        close(file);
+    }
+    int all = open(directory, O_RDONLY | O_DIRECTORY);
+    if (all < 0 || syncfs(all) < 0) fail("syncfs");
+    close(all);
+}
+
 static int ascending(const void *a, const void *b) {
     double x = *(const double *) a, y = *(const double *) b;
     return (x > y) - (x < y);
@@ -197,12 +216,19 @@ int main(int count, char **words) {
     pthread_t peer;
     int one = 1;
     if (count != 5) {
-        fprintf(stderr, "usage: floor produce|fetch|echo DIR BYTES MESSAGES\n");
+        fprintf(stderr, "usage: floor produce|fetch|echo|create DIR BYTES MESSAGES\n");
         return 2;
     }
     message_bytes = strtoul(words[3], NULL, 10);
     messages = strtol(words[4], NULL, 10);
     round_trips_us = calloc((size_t) messages, sizeof *round_trips_us);
+    if (!strcmp(words[1], "create")) {
+        double began = seconds(CLOCK_MONOTONIC), used = seconds(CLOCK_PROCESS_CPUTIME_ID);
+        create_logs(words[2]);
+        printf("{\"seconds\": %.3f, \"cpu_seconds\": %.3f}\n", seconds(CLOCK_MONOTONIC) - began,
+               seconds(CLOCK_PROCESS_CPUTIME_ID) - used);
+        return 0;
+    }
     int produce = !strcmp(words[1], "produce"), fetch = !strcmp(words[1], "fetch");
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     int listener = socket(AF_INET, SOCK_STREAM, 0);

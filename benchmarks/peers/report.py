@@ -42,9 +42,11 @@ def digits(value):
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def table(results, rows, names):
-    """Markdown: a line for each figure of each row, a column for each contestant."""
-    lines = ["| work | figure | " + " | ".join(names) + " |", "|---|---|" + "---|" * len(names)]
+def table(results, rows, names, against=None):
+    """Markdown: a line for each figure of each row, a column for each contestant. `against` names one whose medians the
+    first contestant's are divided by, in a last column."""
+    columns = [*names, f"{names[0]} / {against}"] if against in names[1:] else names
+    lines = ["| work | figure | " + " | ".join(columns) + " |", "|---|---|" + "---|" * len(columns)]
     for row, (title, _, _) in rows.items():
         figures = {figure for name in names for one in results[row][name] for figure in one}
         order = [figure for name in names for one in results[row][name] for figure in one]
@@ -53,8 +55,19 @@ def table(results, rows, names):
             for name in names:
                 values = [one[figure] for one in results[row][name] if figure in one]
                 cells.append(spread(values) if values else "-")
+            if columns is not names:
+                cells.append(ratio(results[row], figure, names[0], against))
             lines.append(f"| {title} | {figure} | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
+
+
+def ratio(figures, figure, ours, theirs):
+    """Our median of one figure over theirs."""
+    medians = []
+    for name in (ours, theirs):
+        values = [one[figure] for one in figures[name] if figure in one]
+        medians.append(statistics.median(values) if values else 0)
+    return f"{medians[0] / medians[1]:.2f}" if all(medians) else "-"
 
 
 def plot(results, rows, names, words, path):
@@ -95,12 +108,12 @@ def plot(results, rows, names, words, path):
     figure.savefig(path, dpi=120)
 
 
-def write(out, results, rows, names, rounds, directory):
-    """Writes peers.md, peers.json and peers.png to `out`; returns the text of the first."""
+def write(out, results, rows, names, rounds, directory, name="peers", against=None):
+    """Writes peers.md, peers.json and peers.png to `out`, or files of another `name`; returns the text of the first."""
     out.mkdir(parents=True, exist_ok=True)
     words = conditions(rounds, directory)
-    text = f"{words}.\n\n{table(results, rows, names)}"
-    (out / "peers.md").write_text(text)
-    (out / "peers.json").write_text(json.dumps({"conditions": words, "results": results}, indent=1))
-    plot(results, rows, names, words, out / "peers.png")
+    text = f"{words}.\n\n{table(results, rows, names, against)}"
+    (out / f"{name}.md").write_text(text)
+    (out / f"{name}.json").write_text(json.dumps({"conditions": words, "results": results}, indent=1))
+    plot(results, rows, names, words, out / f"{name}.png")
     return text

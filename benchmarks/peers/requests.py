@@ -25,25 +25,35 @@ def produce(topic, partition, batch, acks=-1):
     return frame(PRODUCE, 7, body)
 
 
-def produce_to_all(topics, batch):
-    """One request with the same batch for every partition of many topics; `topics`: (name, partition count) pairs."""
+def produce_to(topics, batch):
+    """One request with the same batch for many partitions; `topics`: (name, partition numbers) pairs."""
     data = struct.pack(">i", len(batch)) + batch
-    asked = (string(name) + array(struct.pack(">i", index) + data for index in range(count)) for name, count in topics)
+    asked = (string(name) + array(struct.pack(">i", index) + data for index in numbers) for name, numbers in topics)
     return frame(PRODUCE, 7, struct.pack(">hhi", -1, -1, TIMEOUT_MS) + array(asked))
+
+
+def produce_to_all(topics, batch):
+    """The same for every partition of many topics; `topics`: (name, partition count) pairs."""
+    return produce_to([(name, range(count)) for name, count in topics], batch)
+
+
+def produce_errors(answer):
+    """Topic, partition and error code of each partition of a Produce answer (without its correlation id)."""
+    (topics,) = struct.unpack_from(">i", answer)
+    position = 4
+    for _ in range(topics):
+        (size,) = struct.unpack_from(">h", answer, position)
+        name = answer[position + 2 : position + 2 + size].decode()
+        (partitions,) = struct.unpack_from(">i", answer, position + 2 + size)
+        position += 6 + size
+        for _ in range(partitions):
+            yield name, *struct.unpack_from(">ih", answer, position)
+            position += 30
 
 
 def unacknowledged(answer):
     """How many partitions of a Produce answer (without its correlation id) have an error."""
-    (topics,) = struct.unpack_from(">i", answer)
-    position, wrong = 4, 0
-    for _ in range(topics):
-        (size,) = struct.unpack_from(">h", answer, position)
-        (partitions,) = struct.unpack_from(">i", answer, position + 2 + size)
-        position += 6 + size
-        for _ in range(partitions):
-            wrong += struct.unpack_from(">h", answer, position + 4)[0] != NO_ERROR
-            position += 30
-    return wrong
+    return sum(error != NO_ERROR for _, _, error in produce_errors(answer))
 
 
 def produce_error_at(topic):
@@ -65,14 +75,14 @@ def metadata(*topics):
     return frame(METADATA, 1, array(map(string, topics)))
 
 
-def create_topics(names, partitions):
-    wanted = [string(name) + struct.pack(">ih", partitions, 1) + array([]) + array([]) for name in names]
+def create_topics(names, partitions, replicas=1):
+    wanted = [string(name) + struct.pack(">ih", partitions, replicas) + array([]) + array([]) for name in names]
     return frame(CREATE_TOPICS, 4, array(wanted) + struct.pack(">ib", TIMEOUT_MS, 0))
 
 
-def create(address, names, partitions):
+def create(address, names, partitions, replicas=1):
     """Creates topics; raises RuntimeError with the first error code that is not 0."""
-    answer = call(address, create_topics(names, partitions), timeout_s=TIMEOUT_MS / 1000)
+    answer = call(address, create_topics(names, partitions, replicas), timeout_s=TIMEOUT_MS / 1000)
     position = 8
     for _ in names:
         (size,) = struct.unpack_from(">h", answer, position)

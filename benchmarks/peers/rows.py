@@ -63,11 +63,11 @@ def rss_mib(pid):
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE") / (1 << 20)
 
 
-def with_cpu(work, pid):
-    """The result of `work()`, and the CPU seconds that the broker used meanwhile, spinning included."""
-    coarse, fine = ticks_seconds(pid), threads_seconds(pid)
+def with_cpu(work, *pids):
+    """The result of `work()`, and the CPU seconds that these brokers used meanwhile, spinning included."""
+    coarse, fine = sum(map(ticks_seconds, pids)), sum(map(threads_seconds, pids))
     result = work()
-    coarse, fine = ticks_seconds(pid) - coarse, threads_seconds(pid) - fine
+    coarse, fine = sum(map(ticks_seconds, pids)) - coarse, sum(map(threads_seconds, pids)) - fine
     # `fine` misses threads that ended meanwhile; `coarse` includes them.
     return result, coarse if coarse > fine * 1.05 + 0.05 else fine
 
@@ -111,10 +111,18 @@ def batches(codec, record_bytes=RECORD_BYTES):
 
 
 def fresh_topic(broker, partitions=1):
+    """A cluster of brokers places its own topics."""
+    if hasattr(broker, "fresh_topic"):
+        return broker.fresh_topic(partitions)
     name = f"bench-{next(NUMBERS)}"
     requests.create(broker.bootstrap, [name], partitions)
     wait_until(lambda: requests.unserved(broker.bootstrap, {name: partitions}) == 0, 60, f"{name} serves")
     return name
+
+
+def pids(broker):
+    """The processes whose CPU time counts: those of a whole cluster, or one."""
+    return broker.pids if hasattr(broker, "pids") else (broker.pid,)
 
 
 def load(broker, **options):
@@ -135,7 +143,7 @@ def produce(broker, codec, count):
     client = load(broker, depth=PIPELINE_DEPTH)
     back_memory(2 * count * len(sent[0]))
     result, cpu_s = with_cpu(
-        lambda: client.run(sent, count=count, error_at=requests.produce_error_at(topic)), broker.pid
+        lambda: client.run(sent, count=count, error_at=requests.produce_error_at(topic)), *pids(broker)
     )
     client.close()
     checked(result, count)
@@ -186,19 +194,19 @@ def fetch(broker):
     return {"MB/s": size_mb / (result.elapsed_ns / 1e9), "MB/s per CPU-s": size_mb / cpu_s}
 
 
-def round_trip(broker):
+def round_trip(broker, count=ROUND_TRIPS):
     topic = fresh_topic(broker)
     request = requests.produce(topic, 0, one_record())
     client = load(broker, depth=1)
     where = requests.produce_error_at(topic)
     checked(client.run([request], count=200, error_at=where), 200)
-    result, cpu_s = with_cpu(lambda: client.run([request], count=ROUND_TRIPS, error_at=where), broker.pid)
+    result, cpu_s = with_cpu(lambda: client.run([request], count=count, error_at=where), *pids(broker))
     client.close()
-    checked(result, ROUND_TRIPS)
+    checked(result, count)
     return {
         "p50 us": result.percentile_ns(0.5) / 1000,
         "p99 us": result.percentile_ns(0.99) / 1000,
-        "CPU us a request": cpu_s / ROUND_TRIPS * 1e6,
+        "CPU us a request": cpu_s / count * 1e6,
     }
 
 

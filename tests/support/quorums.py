@@ -31,6 +31,8 @@ class Member:
     """One process of the cluster: `kind` is OURS or a name of APACHE. `network` is the name of its network namespace,
     or None; `jvm` replaces the options of Java for a quick start."""
 
+    start_limit_s = APACHE_START_TIMEOUT_S
+
     def __init__(self, directory, node_id, kind, settings, network=None, jvm=None):
         self.node_id, self.kind, self.network, self.jvm = node_id, kind, network, jvm
         self.directory = Path(directory)
@@ -72,7 +74,7 @@ class Member:
         self.child = Child(self.command(), self.log, env=os.environ | {"KAFKACORE_LOG_LEVEL": "INFO"})
 
     def wait_ready(self, address):
-        self.child.wait_ready(lambda: accepts(address), APACHE_START_TIMEOUT_S, f"{self.kind} {self.node_id}")
+        self.child.wait_ready(lambda: accepts(address), self.start_limit_s, f"{self.kind} {self.node_id}")
 
     def kill(self):
         return self.child.kill()

@@ -354,10 +354,17 @@ class Faults:
 
     def wait_whole(self):
         """Every member serves again, every replica is in sync, and each partition takes records."""
-        self.cluster.leader()
-        self.cluster.wait_unfenced()
-        self.cluster.wait_in_sync(SPREAD, MOVING, count=PARTITIONS + MOVING_PARTITIONS)
-        self.clients.wait_progress()
+        took = []
+        for what, wait in (
+            ("an active controller", self.cluster.leader),
+            ("no broker fenced", self.cluster.wait_unfenced),
+            ("all in sync", lambda: self.cluster.wait_in_sync(SPREAD, MOVING, count=PARTITIONS + MOVING_PARTITIONS)),
+            ("new records", self.clients.wait_progress),
+        ):
+            began = time.monotonic()
+            wait()
+            took.append(f"{what} after {time.monotonic() - began:.1f} s")
+        self.done[-1] += f"; then {', '.join(took)}"
 
     @contextlib.contextmanager
     def killed(self, node_id):

@@ -1,4 +1,4 @@
-"""The floor beside which brokers' figures are shown: its program in C is there, builds, and does its three works."""
+"""The floor beside which brokers' figures are shown: its program in C is there, builds, and does its four works."""
 
 import importlib.util
 import json
@@ -30,6 +30,7 @@ def program(tmp_path):
         ("produce", {"mb_per_s", "mb_per_cpu_s"}),
         ("fetch", {"mb_per_s", "mb_per_cpu_s"}),
         ("echo", {"p50_us", "p99_us", "cpu_us"}),
+        ("create", {"seconds", "cpu_seconds"}),
     ],
 )
 def test_the_floor_is_measured(program, tmp_path, work, figures):

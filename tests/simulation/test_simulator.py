@@ -70,7 +70,7 @@ def test_cluster_is_the_same_in_another_interpreter_when_the_seed_is_the_same(ha
     here, there = tmp_path / "here", tmp_path / "there"
     arguments = ["simulate", "--seed", str(SEED), "--steps", "8", "--nodes", "3c2b", "--trace"]
     command = [sys.executable, "-m", "kafkacore.tools.main", *arguments, str(there)]
-    subprocess.run(command, env=os.environ | {"PYTHONHASHSEED": hash_seed}, check=True, timeout=100)
+    subprocess.run(command, env=os.environ | {"PYTHONHASHSEED": hash_seed}, check=True, timeout=500)
     assert main([*arguments, str(here)]) == 0
     assert here.read_text() == there.read_text()
 

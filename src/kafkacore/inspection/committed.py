@@ -44,6 +44,8 @@ def _whole_until(directory: str, segments: list[int]) -> tuple[int, str, int]:
             if first != end:
                 break
             end, position = last + 1, behind
+        if position < os.path.getsize(path):  # a start gives up all segments behind bytes that are no batch
+            break
     return end, path, position
 
 

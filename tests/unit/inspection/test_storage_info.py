@@ -246,6 +246,11 @@ def test_metadata_log_that_lost_committed_records_is_reported(node):
         f"a/__cluster_metadata-0/{LOG}.log: byte {len(batches[0])}: no whole batch begins at offset 1, but all below "
         "offset 2 was committed"
     )
+    segment.write_bytes(batches[0] + b"?")  # a start would give up the sound segment behind it
+    (metadata / f"{1:020d}.log").write_bytes(b"".join(batches[1:]))
+    (problem,) = node.info()[0]
+    assert problem.startswith(f"a/__cluster_metadata-0/{LOG}.log: byte {len(batches[0])}: no whole batch begins at")
+    (metadata / f"{1:020d}.log").unlink()
     segment.unlink()
     (problem,) = node.info()[0]
     assert problem.startswith("a/__cluster_metadata-0: byte 0: no whole batch begins at offset 0")

@@ -1,1 +1,2 @@
-"""Planes: a listener group with its acceptor, processors, ring and handler loop. And connections to other nodes."""
+"""Planes: a plane is a group of listeners with its acceptor, processors, ring and handler loop. Also connections to
+other nodes."""

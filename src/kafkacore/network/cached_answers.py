@@ -1,7 +1,7 @@
 """Answers that processors send again, without Python, to every client that sends the same request.
 
-A handler marks such an answer as a `CachedAnswer`. It stays until something that it depends on changes. The cache knows
-nothing of a client's rights: a handler must not mark an answer that depends on the client.
+A handler marks such an answer as a `CachedAnswer`. It stays until something on which it depends changes. The cache does
+not know the rights of clients, so a handler must not mark an answer that depends on the client.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ MAX_BYTES: Final = 64 << 20
 
 
 class CachedAnswer(NamedTuple):
-    """`frame` is header and body. The answer depends on each member of `depends`; None: on everything."""
+    """`frame` is header and body. The answer depends on each member of `depends`, or on everything when that is
+    None."""
 
     frame: bytes
     depends: AbstractSet[object] | None
@@ -65,7 +66,7 @@ class ApiCache:
         self._publish(plane)
 
     def forget(self, plane: NativePlane, changed: AbstractSet[object] | None) -> None:
-        """Drops the answers that depend on a member of `changed`; None: all of them."""
+        """Drops the answers that depend on a member of `changed`, or all answers when `changed` is None."""
         self._drops += 1
         left = {
             key: answer

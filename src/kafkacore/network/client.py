@@ -26,8 +26,9 @@ from kafkacore.runtime.randomness import backoff_ms
 
 LOG: Final = logging.getLogger("kafkacore.network")
 _PREFIX_BYTES: Final = 4
-_LEAST_ANSWER_BYTES: Final = 4  # its correlation id
-# A connection that fails so is given up and made again. A host name that cannot be encoded is a ValueError.
+_LEAST_ANSWER_BYTES: Final = 4  # a correlation id
+# After one of these errors the client gives up the connection and makes another. A host name that cannot be encoded is
+# a ValueError.
 _UNUSABLE: Final = (OSError, TimeoutError, KafkaError, ValueError)
 _LATE_S: Final = 0.1  # if a timer fires this late, the loop has not read its sockets either
 _MOST_PATIENCE_S: Final = 1.0
@@ -41,18 +42,18 @@ class ClientLimits(NamedTuple):
     reconnect_backoff_ms: float = 50
     reconnect_backoff_max_ms: float = 1_000
     max_response_bytes: int = 1 << 30
-    max_in_flight: int = 256  # requests on the wire; more wait here for their turn
+    max_in_flight: int = 256  # requests on the wire; further requests wait here for their turn
 
 
 class Disconnected(ConnectionError):
-    """The connection broke, or could not be made, before the answer came: the request may have taken effect or not."""
+    """The connection broke, or could not be made, before the answer came. The request may have taken effect."""
 
 
 class MalformedAnswerError(Disconnected):
     """The node sent bytes that are not an answer. The connection is closed, and one line is logged."""
 
 
-# As `loop.create_connection`: a factory of the protocol, host and port.
+# Has the arguments of `loop.create_connection`: a factory of the protocol, host and port.
 Connect = Callable[[Callable[[], asyncio.Protocol], str, int], Awaitable[object]]
 
 
@@ -84,11 +85,11 @@ class NodeClient:
         self._unanswered = 0
 
     async def request(self, message: Message, version: int | None = None, timeout_ms: float | None = None) -> Any:
-        """The response. `version` None: the highest that both have.
+        """Returns the response. Without `version` the request has the highest version that both nodes have.
 
         Raises Disconnected (MalformedAnswerError when the answer cannot be read), TimeoutError, and
-        UnsupportedVersionError when there is no common version. A request that times out closes the connection: others
-        that wait on it raise Disconnected. A caller that is cancelled harms nobody; its answer is dropped.
+        UnsupportedVersionError when there is no common version. A request that times out closes the connection: other
+        requests that wait on it raise Disconnected. When a caller is cancelled, only its own answer is dropped.
         """
         limit_s = (self._limits.request_timeout_ms if timeout_ms is None else timeout_ms) / 1000
         return await self._ask(lambda connection: connection.request(message, version, limit_s), limit_s)
@@ -133,7 +134,7 @@ class NodeClient:
             self._connection.close()
 
     async def close(self) -> None:
-        """The same for ever."""
+        """As `disconnect`, but the client never connects again."""
         self._closed = True
         connecting = self._connecting
         self.disconnect()
@@ -196,8 +197,8 @@ class NodeClient:
 
 
 class _Waiting:
-    """A request without its answer. `frame` is None once it is on the wire. `is_encoded`: the caller decodes the
-    answer."""
+    """A request that has no answer yet. `frame` is None once the request is on the wire. `is_encoded` says that the
+    caller decodes the answer."""
 
     __slots__ = ("api_key", "deadline", "frame", "future", "is_encoded", "version")
 
@@ -226,7 +227,7 @@ class _Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._correlation_id = 0
         self._waiting: dict[int, _Waiting] = {}  # on the wire
-        self._queue: deque[tuple[int, _Waiting]] = deque()  # behind them
+        self._queue: deque[tuple[int, _Waiting]] = deque()  # requests that wait for room on the wire
         self._received = bytearray()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
@@ -253,7 +254,7 @@ class _Connection(asyncio.Protocol):
         return self._send(correlation_id, frame, message.API_KEY, chosen, limit_s, is_encoded=False)
 
     def exchange(self, api_key: int, version: int, body: bytes, limit_s: float) -> asyncio.Future[Any]:
-        """As `request`, with an encoded body; so is the answer."""
+        """As `request`, but body and answer are encoded."""
         correlation_id = self._next_id()
         frame = apis.request_prefix(api_key, version, correlation_id, self._client_id) + body
         return self._send(correlation_id, frame, api_key, version, limit_s, is_encoded=True)
@@ -282,7 +283,7 @@ class _Connection(asyncio.Protocol):
         return future
 
     def _send_more(self) -> None:
-        """Room is free: the next requests go out, except those whose callers have given up."""
+        """Sends the next requests when there is room, except those whose callers have given up."""
         queue, waiting, transport = self._queue, self._waiting, self._transport
         while queue and len(waiting) < self._limits.max_in_flight and transport is not None:
             correlation_id, each = queue.popleft()
@@ -328,12 +329,13 @@ class _Connection(asyncio.Protocol):
         self._timer = self._loop.call_at(when, self._on_time)
 
     def _on_time(self) -> None:
-        """A deadline may have come. Most timers come up for requests that were answered long ago."""
+        """Runs when a deadline may have passed. Most timers fire for requests that were answered long ago."""
         self._timer = None
         now = self._loop.time()
         late_s = now - self._timer_at
         if late_s > _LATE_S and self._patient:
-            # The answers may be in the socket already: this loop has not run, or a test has moved its clock.
+            # This loop did not run for a while, or a test has moved its clock. The answers may be in the socket
+            # already, so wait once more.
             self._patient = False
             self._arm(now + min(late_s, _MOST_PATIENCE_S))
             return
@@ -393,7 +395,7 @@ class _Connection(asyncio.Protocol):
             waiting.future.set_exception(refused)
 
     def _refuse(self, problem: str) -> MalformedAnswerError:
-        """Closes the connection: what follows in the stream has no meaning."""
+        """Closes the connection, because the rest of the stream cannot be read."""
         error = MalformedAnswerError(f"{self._node} sent {problem}")
         LOG.warning("%s; the connection is closed", error)
         self._fail_all(error)

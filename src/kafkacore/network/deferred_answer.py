@@ -1,4 +1,4 @@
-"""The answer to a parked request: it waits for a future, and needs no task of its own."""
+"""The answer to a parked request. It waits for a future and needs no task."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ T = TypeVar("T")
 
 
 class DeferredAnswer(Generic[T]):
-    """`shape` makes the answer from `future` when that is done; it raises when the connection must be closed. A plane
-    calls `answer` then; any other caller may await it."""
+    """`shape` makes the answer when `future` is done; it raises when the connection must be closed. A plane then calls
+    `answer`; any other caller may await this object."""
 
     __slots__ = ("_shape", "future")
 

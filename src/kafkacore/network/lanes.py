@@ -1,4 +1,4 @@
-"""One client for everything that a node asks of other nodes, in lanes.
+"""The requests of a node to other nodes, in lanes.
 
 A node answers the requests of a connection in their order, and a Fetch of the metadata log waits for half a second. So
 each kind of request has a lane with connections and limits of its own: a heartbeat never waits behind a forwarded
@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from kafkacore.network.client import ClientLimits, Connect, Disconnected, NodeClient
 from kafkacore.protocol.messages import Message
 
-MOST_NODES: Final = 64  # beyond these, a lane closes the connections to the nodes that it asked longest ago
+MOST_NODES: Final = 64  # with more nodes, a lane closes the connections to those that it asked longest ago
 
 
 class LaneLimits(NamedTuple):
@@ -34,12 +34,12 @@ class Lane:
         self._limits = limits
         self._random = randomness
         self._connect = connect
-        self._nodes: dict[tuple[str, int], list[NodeClient]] = {}  # the one that was asked last is the last
+        self._nodes: dict[tuple[str, int], list[NodeClient]] = {}  # in the order in which they were last asked
         self._closed = False
 
     async def send(self, host: str, port: int, request: Message) -> Any:
-        """The response, in the highest version that both have. Raises OSError (Disconnected, TimeoutError), and
-        UnsupportedVersionError."""
+        """Returns the response. The request has the highest version that both nodes have. Raises OSError (Disconnected,
+        TimeoutError), and UnsupportedVersionError."""
         if self._closed:
             raise Disconnected("this node stops")
         return await self._client(host, port).request(request)
@@ -72,7 +72,8 @@ class Lane:
         return made
 
     def _make_room(self) -> None:
-        """Closes connections, because a peer may name any number of nodes. Keeps those that still owe an answer."""
+        """Closes connections, because a peer may name any number of nodes. Keeps connections with requests that still
+        wait for an answer."""
         for address, clients in tuple(self._nodes.items()):
             if len(self._nodes) < MOST_NODES:
                 return
@@ -92,7 +93,7 @@ class Lanes:
     def __init__(
         self, client_id: str, randomness: random.Random, connect: Connect | None = None, **lanes: LaneLimits
     ) -> None:
-        """`connect` makes every connection; without it the running loop does."""
+        """`connect` makes every connection; without it, the running loop does."""
         self._lanes = {name: Lane(client_id, limits, randomness, connect) for name, limits in lanes.items()}
 
     def __getitem__(self, name: str) -> Lane:

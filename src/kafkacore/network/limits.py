@@ -1,4 +1,4 @@
-"""The limits of a plane: by the keys of server.properties, and of our own where Kafka has no key."""
+"""The limits of a plane, from the keys of server.properties; some keys are ours because Kafka has none."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any, Final, NamedTuple
 
 CONTROL_PLANE_QUEUE: Final = 20  # KIP-291: the ring of control.plane.listener.name
-MEMORY_SHARE: Final = 4  # queued.max.request.bytes=-1 still means: a quarter of the memory
+MEMORY_SHARE: Final = 4  # with queued.max.request.bytes=-1 requests may take a quarter of the memory
 _UNLIMITED: Final = 0x7FFFFFFF
 
 
@@ -23,15 +23,17 @@ class PlaneLimits(NamedTuple):
     max_connections_per_ip: int = _UNLIMITED
     max_connections_per_ip_overrides: tuple[tuple[str, int], ...] = ()
     max_connection_creation_rate: int = _UNLIMITED
-    # Name, max.connections and max.connection.creation.rate of each listener that has its own, beside the plane's.
+    # Name, max.connections and max.connection.creation.rate of each listener that has limits of its own besides the
+    # plane's.
     of_listeners: tuple[tuple[str, int, int], ...] = ()
-    exempt_listener: str = ""  # KIP-402: the plane's two limits do not hold for the brokers' own listener
+    exempt_listener: str = ""  # KIP-402: the plane's two limits do not apply to the inter-broker listener
     socket_listen_backlog_size: int = 50
-    # Kafka's default of 100 KiB throttles a connection. Unless the key is set, the system grows buffers by need.
+    # Kafka's default of 100 KiB throttles a connection. Unless the key is set, the operating system sizes the buffers
+    # as needed.
     socket_send_buffer_bytes: int = -1
     socket_receive_buffer_bytes: int = -1
-    # Not Kafka's.
-    slow_request_bytes_per_second: int = 1024  # the least pace of a request while others wait for memory
+    # Kafka has no such limits.
+    slow_request_bytes_per_second: int = 1024  # the least pace of a request while other requests wait for memory
     slow_frame_ms: int = 30000  # how often the pace is checked
     half_closed_ms: int = 10000  # how long answers still go to a peer that has closed its sending side
     answers_depth: int = 64  # answers that one connection may await
@@ -47,32 +49,32 @@ class PlaneLimits(NamedTuple):
         return max(physical_memory_bytes() // MEMORY_SHARE, self.socket_request_max_bytes)
 
     def per_second(self) -> int:
-        """Connections that all listeners may take in a second; 0: any number."""
+        """Connections that all listeners may accept in a second; 0 means no limit."""
         return _per_second(self.max_connection_creation_rate)
 
     def own(self, listener: str) -> tuple[int, int]:
-        """How many connections one listener may have, and take in a second."""
+        """How many connections one listener may have, and how many it may accept in a second."""
         found = ((most, _per_second(rate)) for name, most, rate in self.of_listeners if name == listener)
         return next(found, (self.max_connections, self.per_second()))
 
     def native(self) -> dict[str, int]:
-        """As `NativePlane` takes them, except for those in OF_THE_PLANE."""
+        """The limits as arguments of `NativePlane`, except for those in OF_THE_PLANE."""
         made = {
             limit.native: getattr(self, name)
             for name, limit in LIMITS.items()
             if limit.native and limit.native not in OF_THE_PLANE
         }
-        # In Kafka a negative time has no end.
+        # In Kafka a negative time means for ever.
         made["idle_ms"] = self.connections_max_idle_ms if self.connections_max_idle_ms > 0 else 1 << 50
         made["slow_frame_bytes"] = self.slow_request_bytes_per_second * self.slow_frame_ms // 1000
         return made
 
 
 class Limit(NamedTuple):
-    """How a field of PlaneLimits is set, and where it goes."""
+    """By which key a field of PlaneLimits is set, and where it is used."""
 
-    key: str  # of server.properties; empty where no key sets it
-    native: str  # the argument of NativePlane; empty where Python applies the limit
+    key: str  # the key in server.properties; empty when no key sets it
+    native: str  # the argument of NativePlane; empty when Python applies the limit
     unit: str
 
 
@@ -105,7 +107,7 @@ def _per_second(rate: int) -> int:
 
 
 def limits_from(config: Any) -> PlaneLimits:
-    """From a BrokerConfig."""
+    """The limits that a BrokerConfig sets."""
     several = len(config.data_plane_listeners) > 1
     return PlaneLimits(
         **{name: config.value(limit.key) for name, limit in LIMITS.items() if limit.key},
@@ -125,7 +127,7 @@ def limits_from(config: Any) -> PlaneLimits:
 
 @cache
 def physical_memory_bytes() -> int:
-    """The memory of the machine, or of the control group where that is less."""
+    """The memory of the machine, or that of the control group if it is less."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     try:
         with open("/sys/fs/cgroup/memory.max", encoding="ascii") as limit:

@@ -14,8 +14,8 @@ _HINTS: Final = {
 
 
 class Listener(NamedTuple):
-    """Where to listen. `host` None: every address of the machine; `port` 0: any free port; `key`: the configuration key
-    that names it."""
+    """Where to listen. A `host` of None stands for every address of the machine, a `port` of 0 for any free port. `key`
+    is the configuration key that names the listener."""
 
     name: str
     host: str | None
@@ -37,7 +37,7 @@ def listen(listener: Listener, backlog: int) -> socket.socket:
     try:
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
-            # The wildcard means IPv4 too; an address means itself.
+            # The wildcard includes IPv4; an IPv6 address stands only for itself.
             opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if listener.host is None else 1)
         opened.setblocking(False)
         opened.bind(address)

@@ -11,7 +11,7 @@ from kafkacore.network.plane import Plane
 from kafkacore.protocol import apis
 from kafkacore.runtime.process import CONTROL, CONTROLLER
 
-# In the order of the native code.
+# In the order in which native code counts them.
 STAGES: Final = (
     "RequestQueueTimeMs",
     "LocalTimeMs",
@@ -20,9 +20,9 @@ STAGES: Final = (
     "ResponseQueueTimeMs",
     "ResponseSendTimeMs",
 )
-_BUCKETS: Final = 40  # powers of two of microseconds
+_BUCKETS: Final = 40  # bounds are powers of two, in microseconds
 BOUNDS_MS: Final = tuple((1 << power) / 1000 for power in range(_BUCKETS - 1))
-_WINDOW_NS: Final = 1_000_000_000  # a share of time covers at least the last second
+_WINDOW_NS: Final = 1_000_000_000  # the shortest period for which a share of time is computed
 
 
 class Histogram(NamedTuple):
@@ -75,12 +75,12 @@ class PlaneMetrics:
             yield Measure(type_, self._prefix + name, value, self._tags)
 
     def queue_times(self) -> Histogram:
-        """How long all requests together have waited for the handlers."""
+        """How long requests have waited for the handlers, as one histogram over all APIs."""
         found = [measured["stages"][0] for measured in self._requests().values()]
         return _histogram(functools.reduce(_add_histograms, found, (0, 0, [0] * _BUCKETS)))
 
     def _requests(self) -> dict[int, Any]:
-        """The processors' figures added up, by API key."""
+        """The sums of the processors' figures, by API key."""
         added: dict[int, Any] = {}
         for processor in self._plane.processors:
             for key, measured in processor.stages(self._plane.native).items():
@@ -106,7 +106,7 @@ class PlaneMetrics:
 
 
 class _Share:
-    """The share of the time that a counter of nanoseconds counted, since a reading at least a second ago."""
+    """The share of time that a counter of nanoseconds has counted since a reading at least a second ago."""
 
     def __init__(self, counter_ns: int, threads: int) -> None:
         self._counter_ns = counter_ns

@@ -1,7 +1,8 @@
-"""A plane: the listeners of one kind, their acceptor and processors, the ring behind them, and the loop of handlers.
+"""A plane: the listeners of one kind, their acceptor and processors, the loop of handlers, and the ring that brings
+requests to this loop.
 
-One class for the data plane, the controller's and the control plane of KIP-291; they differ in the kind of threads
-that the Runtime gives them (each kind has its own acceptor, processors and loop) and in the capacity of their ring.
+One class serves the data plane, the controller's plane and the control plane of KIP-291. They differ in the capacity of
+their ring and in the threads that the Runtime gives them: each kind of plane has its own acceptor, processors and loop.
 """
 
 from __future__ import annotations
@@ -29,21 +30,22 @@ from kafkacore.runtime.process import CONTROL, Runtime
 
 LOG: Final = logging.getLogger("kafkacore.network")
 
-BATCH: Final = 32  # requests that one callback of the loop starts
-NO_OVERRIDE: Final = -1  # of max.connections.per.ip, for an address
+BATCH: Final = 32  # requests that one callback of the loop begins
+NO_OVERRIDE: Final = -1  # max.connections.per.ip has no override for an address
 _SWEEP_SECONDS: Final = 0.0001
 _SWEEP_MOST_SECONDS: Final = 0.005
 
 
 class Torn(NamedTuple):
-    """An answer of which the peer gets `size_bytes`, the size prefix among them, and then its connection's end."""
+    """An answer that is cut off: the peer gets its first `size_bytes`, size prefix included, and then the end of the
+    connection."""
 
     frame: bytes
     size_bytes: int
 
 
-# Returns the response's header and body: whole, in parts, or as an iterator (a long answer; the loop does other work
-# between its parts). None: the plane sends no answer. Raises ProtocolError to close the connection. A handler that
+# The response's header and body: whole, in parts, or as an iterator (for a long answer; the loop does other work
+# between the parts). With None the plane sends no answer. Raises ProtocolError to close the connection. A handler that
 # answers later releases the body when it has read it, and so returns its memory to the plane.
 Response = bytes | Sequence[bytes] | Iterator[bytes] | Torn | None
 Complete = Response | CachedAnswer
@@ -54,8 +56,8 @@ class Plane:
     """Serves `answer` on `listeners`. `open`, `start` and `stop` run on `loop`, the handlers' own.
 
     `api_ranges` has (key, lowest, highest) of each API that the plane takes; any other request closes its connection,
-    as in Kafka. `hot` APIs are served without the GIL; requests that they leave come to `answer` like all others.
-    Processors may repeat answers of `cached_apis` until `forget` drops them.
+    as in Kafka. `hot` APIs are served without the GIL; requests that native code does not serve come to `answer` like
+    all others. Processors may repeat answers of `cached_apis` until `forget` drops them.
     """
 
     def __init__(
@@ -81,7 +83,7 @@ class Plane:
         self.processors = runtime.processors(kind)
         self._sockets: list[socket.socket] = []
         self._accepting = 0
-        self._going: set[asyncio.Future[Any]] = set()  # answers wait for these
+        self._going: set[asyncio.Future[Any]] = set()  # the futures for which answers wait
         self._reading = False
         self.native = NativePlane(
             kind,
@@ -105,8 +107,8 @@ class Plane:
     # -- life
 
     def open(self) -> dict[str, tuple[str, int]]:
-        """Binds. Returns address and port by listener. Clients that connect now wait until `start`. Raises
-        ListenError."""
+        """Binds the listeners. Returns address and port by listener. Clients that connect now wait until `start`.
+        Raises ListenError."""
         for listener in self._listeners:
             try:
                 self._sockets.append(listen(listener, self.limits.socket_listen_backlog_size))
@@ -119,7 +121,7 @@ class Plane:
         }
 
     async def start(self) -> None:
-        """Serves from now on."""
+        """Begins to serve."""
         loop = asyncio.get_running_loop()
         loop.add_reader(self.native.fileno(), self._wake)
         loop.add_reader(self.native.notices_fileno(), self._log_notices)
@@ -129,7 +131,7 @@ class Plane:
         self._accept()
 
     async def stop(self, drain_ms: float = 0.0) -> None:
-        """Takes no new connections, leaves the others `drain_ms` for their answers, then closes all of them."""
+        """Accepts no new connections, gives the open ones `drain_ms` to take their answers, then closes all of them."""
         self._pause()
         self._close_sockets()
         if drain_ms > 0:
@@ -148,7 +150,7 @@ class Plane:
 
     def set_limits(self, limits: PlaneLimits) -> None:
         """Changes max.connections, the limits of addresses, and max.connection.creation.rate (KIP-402, KIP-612). All
-        other limits stay as they were at the start. Names of hosts are looked up off the loop."""
+        other limits stay as they were at the start. Host names are looked up on another thread."""
         was, self.limits = self.limits, limits
         self.native.set_connection_limits(limits.max_connections, limits.max_connections_per_ip)
         before, now = dict(was.max_connections_per_ip_overrides), dict(limits.max_connections_per_ip_overrides)
@@ -172,17 +174,17 @@ class Plane:
             self._accepting += 1
 
     def _pause(self) -> None:
-        """New connections wait in the system's backlog."""
+        """Stops accepting: new connections wait in the system's backlog."""
         while self._accepting:
             self._accepting -= 1
             self._acceptor.remove(self.native, self._accepting)
 
     def close_inherited(self) -> None:
-        """In a child after fork: its copy of the listening sockets."""
+        """Closes the listening sockets that a child process has inherited by fork."""
         self._close_sockets()
 
     def intercept(self, around: Callable[[Answer], Answer] | None) -> None:
-        """Lets `around(handlers)` answer the requests of this loop from now on; it may call the handlers. None: the
+        """Lets `around(handlers)` answer the requests of this loop from now on; it may call the handlers. With None the
         handlers answer again."""
         self._answer = self._handlers if around is None else around(self._handlers)
 
@@ -192,7 +194,7 @@ class Plane:
             answers.forget(self.native, changed)
 
     async def _swept(self, limit_ms: float) -> None:
-        """Waits until no connection and no handler is left, and no processor uses the plane."""
+        """Waits until the plane has no connection and no running handler, and no processor uses it."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + limit_ms / 1000
         pause_s = _SWEEP_SECONDS
@@ -223,10 +225,11 @@ class Plane:
         self._drain()
 
     def _drain(self) -> None:
-        """Starts a batch and comes back for more. The ring wakes the loop after the last one."""
+        """Begins a batch of requests, and schedules itself while there are more. After the last request the ring wakes
+        the loop again."""
         if not self._reading:
             return
-        # A waiting handler delays no other; a connection has at most one request with the handlers.
+        # A handler that waits delays no other handler. The handlers have at most one request of each connection.
         batch = native_inbound.pop(self.native, BATCH)
         for inbound in batch:
             self._start(inbound)
@@ -261,7 +264,7 @@ class Plane:
         task.add_done_callback(self._going.discard)
 
     def _park(self, inbound: InboundRequest, body: memoryview, deferred: DeferredAnswer[Response]) -> None:
-        """Uses no task: in a large group, the task would be most of what a member costs."""
+        """Parks a request without a task: in a large group, a task would be most of the cost of a member."""
         inbound.local_done()
         if _is_released(body):
             inbound.let_go()
@@ -331,7 +334,8 @@ class Plane:
 
 
 def _release(body: memoryview) -> None:
-    """Returns a frame's memory now, also where a traceback still holds the view. A part that a handler kept stays."""
+    """Returns a frame's memory now, even if a traceback still holds the view. If a handler keeps a part of the frame,
+    the memory stays in use."""
     try:
         body.release()
     except BufferError:
@@ -359,7 +363,8 @@ def _first_flexible(key: int) -> int:
 
 
 def _addresses(host: str) -> list[str]:
-    """The addresses of a host; an address is its own. A name that does not resolve is logged and limits nobody."""
+    """The addresses of a host name; an address stands for itself. A name that does not resolve is logged, and its limit
+    is not applied."""
     try:
         pack_address(host)
     except ValueError:

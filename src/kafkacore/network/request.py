@@ -1,4 +1,4 @@
-"""A request's context: all that a handler gets beside the body."""
+"""A request's context: everything that a handler gets besides the body."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 class RequestContext(NamedTuple):
     """`listener` is the listener's name, `client_host` the peer's address without port, `received_ns` a time of the
-    node's clock. `forwarded`: a broker has passed the request on for its client (KIP-590)."""
+    node's clock. `forwarded` says that a broker has forwarded the request for its client (KIP-590)."""
 
     api_key: int
     api_version: int

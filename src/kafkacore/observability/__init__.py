@@ -1,1 +1,1 @@
-"""A node's reports about itself: metrics under Kafka's names, their Prometheus exposition, the request log."""
+"""A node's reports about itself: metrics under Kafka's names, a Prometheus endpoint for them, and the request log."""

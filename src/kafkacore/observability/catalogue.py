@@ -1,7 +1,7 @@
-"""Every metric in one table: the name of its MBean, its kind, its unit, its meaning.
+"""One table of all metrics: the name of the MBean, its kind, its unit and its meaning.
 
-Names are those that Apache Kafka 3.9 or 4.3 ships; the groups `kafkacore.*` have our own. The exposition's names follow
-the JMX exporter's published examples for Kafka (`prometheus_name`).
+Names are those that Apache Kafka 3.9 or 4.3 ships; names in the groups `kafkacore.*` are ours. The exposition's names
+follow the JMX exporter's published examples for Kafka (`prometheus_name`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from kafkacore.observability.metrics import Buckets, Kind, Sample
 
 
 class Metric(NamedTuple):
-    """`unit` is "-" for a number without one, and for a state."""
+    """`unit` is "-" for a number without a unit and for a state."""
 
     group: str
     type: str
@@ -29,7 +29,7 @@ class Metric(NamedTuple):
 
 
 class UnknownMetricError(LookupError):
-    """A source gives a metric that the table does not have."""
+    """A source has reported a metric that the table does not have."""
 
 
 def metric(type_: str, name: str) -> Metric:
@@ -54,7 +54,7 @@ def prometheus_name(sample: Sample) -> str:
     return "".join(character if character.isalnum() else "_" for character in text)
 
 
-# The exporter's example for KRaft joins these words; its general rule does not.
+# The exporter's example for KRaft joins these words, although its general rule would separate them.
 _EXPOSED_TYPES: Final = {"raft-metrics": "raftmetrics", "broker-metadata-metrics": "brokermetadatametrics"}
 
 # Group and type, then a line for each name: its kind, its unit, its meaning.

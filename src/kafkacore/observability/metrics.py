@@ -18,7 +18,8 @@ class Kind(enum.Enum):
 
 
 class Buckets(NamedTuple):
-    """A histogram's state. `bounds` are inclusive upper bounds, ascending; `counts` has one more, for larger values."""
+    """A histogram's state. `bounds` are inclusive upper bounds, ascending; `counts` has one entry more, for larger
+    values."""
 
     bounds: Sequence[float]
     counts: Sequence[int]
@@ -26,7 +27,7 @@ class Buckets(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """One MBean attribute. `group` is the JMX domain (`kafka.network`), `tags` what follows type and name."""
+    """One MBean attribute. `group` is the JMX domain (`kafka.network`), `tags` are the parts after type and name."""
 
     group: str
     type: str

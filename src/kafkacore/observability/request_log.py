@@ -1,7 +1,8 @@
-"""The request log: one line for each request that a handler answered, as Kafka's `kafka.request.logger` at DEBUG.
+"""The request log: one line for each request that a handler answered, as Kafka's `kafka.request.logger` writes at
+DEBUG.
 
-A node with that logger enabled serves its hot APIs by their handlers, so that the log misses none. The log has no
-secrets, and no values of unknown settings, which may be secrets.
+While that logger is enabled, handlers also serve the hot APIs (Produce, Fetch and the like), so that no request is
+missing from the log. The log has no secrets, and no values of unknown settings, which may be secrets.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from kafkacore.protocol import apis
 from kafkacore.protocol.apis import ApiKey
 
 LOGGER: Final = logging.getLogger("kafka.request.logger")
-MAX_SHOWN: Final = 2_000  # characters of a request or a response; mostly records are cut off
+MAX_SHOWN: Final = 2_000  # characters that are shown of a request or a response; longer ones are cut off
 
 
 def enabled() -> bool:
@@ -43,7 +44,7 @@ def _shown(message: Any) -> str:
 
 
 def _without_secret_settings(request: Any, version: int) -> Any:
-    """For AlterConfigs and IncrementalAlterConfigs."""
+    """Hides secret values in AlterConfigs and IncrementalAlterConfigs."""
 
     tables = {2: keys.TOPIC, 4: keys.BROKER, 16: keys.CLIENT_METRICS, 32: keys.GROUP}
     copied = type(request).decode(request.encode(version), version)
@@ -58,7 +59,7 @@ def _without_secret_settings(request: Any, version: int) -> Any:
 
 
 def _without_passwords(request: Any, version: int) -> Any:
-    """For AlterUserScramCredentials."""
+    """Hides salted passwords in AlterUserScramCredentials."""
     copied = type(request).decode(request.encode(version), version)
     for user in copied.upsertions:
         user.salt = user.salted_password = _HIDDEN.encode()
@@ -66,7 +67,7 @@ def _without_passwords(request: Any, version: int) -> Any:
 
 
 def _without_content(request: Any, version: int) -> str:
-    """For Envelope; the request in it has a line of its own."""
+    """Leaves out the request inside an Envelope, which has a line of its own."""
     return f"{request.NAME} of {len(request.request_data)} bytes"
 
 

@@ -1,1 +1,1 @@
-"""Kafka's protocol: messages by their tables, APIs and their versions, error codes, feature levels."""
+"""Kafka's protocol: messages as tables describe them, APIs and their versions, error codes, feature levels."""

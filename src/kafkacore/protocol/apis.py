@@ -1,6 +1,6 @@
-"""The APIs: keys, names, versions that may be used, who listens, and the headers around each message.
+"""The APIs: their keys, names and usable versions, the listeners that serve them, and the headers around each message.
 
-All of it comes from the message tables, by way of `apis.tsv`, read when first asked for.
+All of this comes from the message tables by way of `apis.tsv`, which is read on first use.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class Api(NamedTuple):
 
     key: int
     name: str  # CREATE_TOPICS
-    message: str  # CreateTopics, to which Request and Response are added
+    message: str  # such as CreateTopics; the messages' names add Request and Response
     lowest: int
     highest: int
     flexible: int  # the first flexible version of the request
@@ -160,14 +160,14 @@ class RequestHeader(NamedTuple):
     size: int
 
 
-# Clients up to librdkafka 2.11 compress only when Produce 0 is advertised; what is below the tables' own floor is
-# answered UNSUPPORTED_VERSION (KAFKA-18659).
+# Clients up to librdkafka 2.11 compress only when Produce 0 is advertised. A request below the lowest version in the
+# tables is answered with UNSUPPORTED_VERSION (KAFKA-18659).
 ADVERTISED_FLOORS: Final = {ApiKey.PRODUCE: 0}
 
 
 @cache
 def apis() -> dict[int, Api]:
-    """Every API by key: as 4.3 has it, or as 3.9 does when 4.x dropped it."""
+    """Every API by key, as in 4.3, or as in 3.9 if 4.x has dropped it."""
     return former_apis() | current_apis()
 
 
@@ -179,7 +179,7 @@ def current_apis() -> dict[int, Api]:
 
 @cache
 def former_apis() -> dict[int, Api]:
-    """Every API as 3.9 has it: what a node in ZooKeeper mode speaks."""
+    """Every API as 3.9 has it, for a node in ZooKeeper mode."""
     return _release(tables.FORMER)
 
 
@@ -217,7 +217,7 @@ def decode_request_header(frame: bytes | bytearray | memoryview) -> RequestHeade
     """
     found = request_header(frame)
     if found is None:
-        api(int.from_bytes(frame[:2], "big", signed=True))  # says so when there is no such API
+        api(int.from_bytes(frame[:2], "big", signed=True))  # raises when there is no such API
         raise ProtocolError(f"RequestHeader: {len(frame)} bytes do not hold it")
     key, version, correlation_id, client_id, size = found
     try:
@@ -252,7 +252,7 @@ def request_prefix(key: int, version: int, correlation_id: int, client_id: str |
         request_api_key=known.key, request_api_version=version, correlation_id=correlation_id, client_id=client_id
     )
     header_version = known.request_header_version(version)
-    # A header without client id has no place for one; nobody misses it.
+    # This version of the header has no client id, and no receiver needs one.
     if header_version == 0:
         header.client_id = ""
     made: bytes = header.encode(header_version)
@@ -272,7 +272,8 @@ def response_header(key: int, version: int, correlation_id: int) -> bytes:
     return correlation_id.to_bytes(4, "big", signed=True) + tags
 
 
-_RESPONSE_TAGS: Final[dict[tuple[int, int], bytes]] = {}  # no tagged fields, where a header has room for some
+# An empty list of tagged fields, for headers that can have some.
+_RESPONSE_TAGS: Final[dict[tuple[int, int], bytes]] = {}
 
 
 def _release(release: str) -> dict[int, Api]:

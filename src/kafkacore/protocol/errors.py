@@ -1,7 +1,7 @@
 """Kafka's errors: number, name, whether a client may retry, and one exception class for each cause.
 
-`ErrorCode.NOT_CONTROLLER` is an int that knows its name; `NotControllerError` is its exception. The classes are made
-when first asked for: a broker answers codes far more often than it raises them.
+`ErrorCode.NOT_CONTROLLER` is an int that knows its name; `NotControllerError` is its exception. The classes are made on
+first use, because a broker answers with codes far more often than it raises errors.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from kafkacore._fast.base.errors import KafkaError, ProtocolError, UnsupportedVe
 
 __all__ = ["ErrorCode", "KafkaError", "ProtocolError", "UnsupportedVersionError", "error_for", "exception_for"]
 
-# number, name, retriable, what a user reads when nothing better is known. As Apache Kafka 4.3 has them.
+# number, name, whether it is retriable, and the message when nothing better is known. The codes are those of Apache
+# Kafka 4.3.
 _TABLE: Final = (
     (-1, "UNKNOWN_SERVER_ERROR", False, "the server met an error that it did not expect"),
     (0, "NONE", False, "no error"),
@@ -87,7 +88,7 @@ _TABLE: Final = (
     (69, "GROUP_ID_NOT_FOUND", False, "there is no such group"),
     (70, "FETCH_SESSION_ID_NOT_FOUND", True, "the fetch session does not exist"),
     (71, "INVALID_FETCH_SESSION_EPOCH", True, "the fetch session epoch is not the expected one"),
-    (72, "LISTENER_NOT_FOUND", True, "the leader has no listener of the name that was asked on"),
+    (72, "LISTENER_NOT_FOUND", True, "the leader has no listener with the name of the one that took the request"),
     (73, "TOPIC_DELETION_DISABLED", False, "delete.topic.enable is false"),
     (74, "FENCED_LEADER_EPOCH", True, "the leader epoch is older than this broker's"),
     (75, "UNKNOWN_LEADER_EPOCH", True, "the leader epoch is newer than this broker's"),
@@ -109,7 +110,7 @@ _TABLE: Final = (
     (91, "RESOURCE_NOT_FOUND", False, "there is no such resource"),
     (92, "DUPLICATE_RESOURCE", False, "the resource is named twice"),
     (93, "UNACCEPTABLE_CREDENTIAL", False, "the credential is not acceptable"),
-    (94, "INCONSISTENT_VOTER_SET", False, "sender or receiver is not in the expected set of voters"),
+    (94, "INCONSISTENT_VOTER_SET", False, "the sender or the receiver is not in the expected set of voters"),
     (95, "INVALID_UPDATE_VERSION", False, "the feature update is invalid"),
     (96, "FEATURE_UPDATE_FAILED", False, "the feature levels could not be updated"),
     (97, "PRINCIPAL_DESERIALIZATION_FAILURE", False, "the principal of a forwarded request could not be read"),

@@ -1,7 +1,7 @@
-"""Feature levels: what a cluster has agreed to use (KIP-584), as Apache Kafka 4.3 ships them.
+"""The levels of features that a cluster has agreed to use (KIP-584), as Apache Kafka 4.3 ships them.
 
-`metadata.version` decides which version each metadata record is written at. It is known here from 3.9-IV0, the oldest a
-node of ours is formatted with, up to 4.3-IV0.
+`metadata.version` decides in which version each metadata record is written. This module knows its levels from 3.9-IV0,
+the oldest with which our nodes are formatted, up to 4.3-IV0.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ class MetadataVersion(NamedTuple):
 
     level: int
     name: str  # "4.0-IV1"
-    changes_records: bool  # other records than at the level before: a downgrade below this level loses metadata
+    # Records differ from those of the level before, so a downgrade below this level loses metadata.
+    changes_records: bool
 
     @property
     def release(self) -> str:
@@ -32,7 +33,7 @@ class MetadataVersion(NamedTuple):
 
     @property
     def elr_supported(self) -> bool:
-        """Eligible leader replicas have a place in the records (KIP-966)."""
+        """Whether records can hold eligible leader replicas (KIP-966)."""
         return self.level >= 23
 
     @property
@@ -52,10 +53,10 @@ class MetadataVersion(NamedTuple):
         return 10 if self.level >= 25 else 9
 
     def record_version(self, record: str) -> int:
-        """The version that a metadata record (`"PartitionRecord"`) is written at.
+        """The version in which a metadata record, such as `"PartitionRecord"`, is written.
 
-        A BrokerRegistrationChangeRecord is instead written at the lowest version that holds what it says: 0 for
-        fencing, 1 for a controlled shutdown, 2 for log directories, 3 for cordoned ones.
+        A BrokerRegistrationChangeRecord is instead written in the lowest version that holds its content: 0 for fencing,
+        1 for a controlled shutdown, 2 for log directories, 3 for cordoned ones.
         """
         if record in ("PartitionRecord", "PartitionChangeRecord"):
             return 2 if self.elr_supported else 1
@@ -101,7 +102,8 @@ FEATURES: Final = {
     for feature in (
         Feature(METADATA_VERSION, MINIMUM_METADATA_VERSION.level, LATEST_METADATA_VERSION.level,
                 tuple(version.level for version in METADATA_VERSIONS), {}),
-        # Its level follows the kind of quorum, not metadata.version: 1 where voters are records (KIP-853), else 0.
+        # Its level depends on the kind of quorum and not on metadata.version: 1 when records hold the voters (KIP-853),
+        # else 0.
         Feature(KRAFT_VERSION, 0, 1, (_ALWAYS,), {}),
         Feature(TRANSACTION_VERSION, 0, 2, (_ALWAYS, 24, 24), {}),
         Feature(GROUP_VERSION, 0, 1, (_ALWAYS, 22), {}),
@@ -113,12 +115,12 @@ FEATURES: Final = {
 
 
 # The features that a node of ours implements. It keeps other features that Kafka has finalised, but does not finalise
-# them itself, because a client would rely on something that no node serves.
+# them itself: clients would rely on a feature that no node serves.
 HONOURED: Final = frozenset({METADATA_VERSION, KRAFT_VERSION, ELIGIBLE_LEADER_REPLICAS_VERSION})
 
 
 def metadata_version(level: int) -> MetadataVersion:
-    """By feature level. Raises ValueError with the levels that are known."""
+    """The metadata.version with this feature level. Raises ValueError, which names the known levels."""
     for version in METADATA_VERSIONS:
         if version.level == level:
             return version
@@ -126,7 +128,8 @@ def metadata_version(level: int) -> MetadataVersion:
 
 
 def parse_metadata_version(text: str) -> MetadataVersion:
-    """By name: `"4.0-IV1"`, or a release (`"4.0"`, `"4.0.1"`), which means its latest level. Raises ValueError."""
+    """The metadata.version with a name such as `"4.0-IV1"`. A release (`"4.0"`, `"4.0.1"`) stands for its latest level.
+    Raises ValueError."""
     release = ".".join(text.split(".")[:2])
     for version in reversed(METADATA_VERSIONS):
         if release in (version.name, version.release):
@@ -135,14 +138,15 @@ def parse_metadata_version(text: str) -> MetadataVersion:
 
 
 def default_levels(version: MetadataVersion) -> dict[str, int]:
-    """Every feature's level in a cluster that Apache Kafka formats at `version`, those at 0 too."""
+    """Every feature's level, even 0, in a cluster that Apache Kafka formats with `version`."""
     return {name: feature.default_level(version) for name, feature in FEATURES.items()} | {
         METADATA_VERSION: version.level
     }
 
 
 def honoured_levels(version: MetadataVersion) -> dict[str, int]:
-    """Likewise of one that we format: a feature that is not honoured stays at its lowest level."""
+    """Every feature's level in a cluster that we format with `version`: a feature that is not honoured stays at its
+    lowest level."""
     defaults = default_levels(version)
     return {name: level if name in HONOURED else FEATURES[name].lowest for name, level in defaults.items()}
 
@@ -161,12 +165,12 @@ def validate_levels(levels: Mapping[str, int]) -> None:
 
 
 def check_finalized(levels: Mapping[str, int]) -> None:
-    """Checks that this release knows the finalised features of a cluster. Raises ValueError that names the feature and
-    says what to do."""
+    """Checks that this release knows the finalised features of a cluster. Raises ValueError, which names the feature
+    and says what to do."""
     for name, level in levels.items():
         feature = FEATURES.get(name)
         if feature is None:
-            raise ValueError(f"{name} {level} is finalised, and this release does not know it: run one that does")
+            raise ValueError(f"{name} {level} is finalised, but this release does not know it: run a release that does")
         if level < feature.lowest:
             raise ValueError(
                 f"{name} {level} is finalised, and {_known()} known here: raise it with Apache Kafka first "
@@ -174,7 +178,7 @@ def check_finalized(levels: Mapping[str, int]) -> None:
             )
         if level > feature.highest:
             known = _known() if name == METADATA_VERSION else f"{feature.lowest} to {feature.highest} are"
-            raise ValueError(f"{name} {level} is finalised, and {known} known here: run a release that knows it")
+            raise ValueError(f"{name} {level} is finalised, but only {known} known here: run a release that knows it")
 
 
 def _known() -> str:

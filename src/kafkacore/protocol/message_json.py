@@ -14,7 +14,7 @@ from kafkacore.protocol.uuid import Uuid
 
 def to_json(message: Message, version: int) -> dict[str, Any]:
     """The message as an object for `json.dumps`, without tagged fields at their defaults and without fields that
-    `version` lacks. Bytes are base64, UUIDs as Kafka writes them. Raises KeyError for a version that no table has.
+    `version` lacks. Bytes become base64, and UUIDs have Kafka's form. Raises KeyError for a version that no table has.
     """
     table = tables.message(message.NAME).table(version)
     if table is None:

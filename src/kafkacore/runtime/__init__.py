@@ -1,1 +1,1 @@
-"""Threads and loops of a process, its files, its clock: real ones and simulated ones, as Python sees them."""
+"""The threads and loops of a process, its files and its clock, real or simulated, as Python code uses them."""

@@ -1,5 +1,5 @@
-"""Clocks as Python sees them: an environment's, which is real or moved by a test. A node's native code reads the
-same one."""
+"""Clocks for Python code. A clock belongs to an environment; it is real, or a test moves it. A node's native code reads
+the same clock."""
 
 from __future__ import annotations
 

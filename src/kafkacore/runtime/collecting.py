@@ -1,7 +1,7 @@
 """Postpones full garbage collections until the process is idle.
 
-A full collection holds the GIL for milliseconds (five with ten thousand partitions), and so every handler of both
-planes. Collections of young objects go on as usual.
+A full collection holds the GIL, and so stops every handler of both planes, for milliseconds (five with ten thousand
+partitions). Collections of young objects go on as usual.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _NEVER: Final = 1 << 30
 
 
 class FullCollections:
-    """`look` is to be called every LOOK_EVERY_MS. `cpu_ns` is the process's own, `now_ns` a monotonic clock."""
+    """Call `look` every LOOK_EVERY_MS. `cpu_ns` returns the CPU time of the process; `now_ns` is a monotonic clock."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class FullCollections:
         cpu_ns, now_ns = self._read_cpu_ns(), self._read_now_ns()
         idle = cpu_ns - self._cpu_ns < _IDLE_SHARE * (now_ns - self._now_ns)
         self._cpu_ns, self._now_ns = cpu_ns, now_ns
-        if not gc.get_count()[2]:  # nothing has grown old since the last one
+        if not gc.get_count()[2]:  # no object has grown old since the last full collection
             return
         self._busy_looks += not idle
         if idle or self._busy_looks >= BUSY_LOOKS:

@@ -1,4 +1,4 @@
-"""Whole small files: the seam through which checkpoints and similar files reach a disk.
+"""Access to small files as a whole, for checkpoints and similar files.
 
 Segments and indexes go through the native environment. Files that are read once and replaced whole go through `Files`,
 so that a simulated disk can lose unsynced changes.
@@ -35,7 +35,7 @@ class Files(Protocol):
     def read_part(self, path: str, position: int, max_bytes: int) -> bytes: ...
 
     def write_part(self, path: str, position: int, data: bytes) -> None:
-        """Cuts the file off at `position`, or creates it where that is 0, and writes there. Does not sync."""
+        """Truncates the file at `position` and writes there; at position 0 it creates the file. Does not sync."""
 
     def sync(self, path: str) -> None:
         """Makes a file's content durable."""
@@ -43,7 +43,7 @@ class Files(Protocol):
     def size(self, path: str) -> int: ...
 
     def rename(self, old: str, new: str) -> None:
-        """Atomic; `new` may exist. Durable after `sync_directory`."""
+        """Renames a file atomically; `new` may exist. The rename is durable after `sync_directory`."""
 
     def unlink(self, path: str) -> None: ...
 
@@ -54,7 +54,7 @@ class Files(Protocol):
         """Makes the names in a directory durable."""
 
     def make_directories(self, path: str) -> None:
-        """Creates a directory and those above it, durably. An existing one is not an error."""
+        """Creates a directory and its parents, durably. It may exist already."""
 
     def list_directories(self, path: str) -> list[str]:
         """The names of the directories in a directory, sorted."""
@@ -71,9 +71,10 @@ class Files(Protocol):
 
 
 def replace(files: Files, path: str, data: bytes) -> None:
-    """Replaces a file by `data`: after a crash it is the old or the new one, whole. Raises OSError.
+    """Replaces a file's content by `data`. After a crash the file has either the whole old content or the whole new
+    one. Raises OSError.
 
-    The temporary file is `path` with `.tmp`, as Kafka's, which a start removes.
+    The temporary file is named `path` with `.tmp`, as in Kafka; the next start removes a leftover.
     """
     temporary = f"{path}.tmp"
     files.write(temporary, data)
@@ -158,20 +159,20 @@ OS_FILES: Final = OsFiles()
 
 
 def names_in(paths: Sequence[str], files: Files) -> list[list[str]]:
-    """Lists each of many directories, as `list` does, and asks the operating system for all of them at once."""
+    """Lists many directories, as `list` does for one, with all requests to the operating system at once."""
     return list_each(paths) if files is OS_FILES else [files.list(path) for path in paths]
 
 
-# POSIX locks belong to the process. They do not exclude another holder in the same process, and they end when it closes
-# any descriptor of the file. So this table of locked files, by device and inode, finds a holder in this process before
-# the file is opened.
+# POSIX locks belong to the process. They do not exclude another holder in the same process, and they end when the
+# process closes any descriptor of the file. So this table of locked files, by device and inode, finds a holder in this
+# process before the file is opened.
 _held: Final[set[tuple[int, int]]] = set()
 _held_mutex: Final = threading.Lock()
 _FLOCK: Final = struct.Struct("hhqqi")  # type, whence, start, length, process
 
 
 class _PosixLock:
-    """fcntl's lock, which Java's FileChannel.lock takes too, with the process's table of locked files."""
+    """The lock of fcntl, as Java's FileChannel.lock takes it, together with the process's table of locked files."""
 
     def __init__(self, path: str) -> None:
         with _held_mutex:
@@ -208,8 +209,8 @@ def _identity(status: os.stat_result) -> tuple[int, int]:
 
 
 def lock_holder(path: str) -> int | None:
-    """The process that has locked a file. 0 when it is unknown (on another host, or another kind of lock), None when
-    nobody has. Raises OSError."""
+    """The id of the process that has locked a file: 0 when it is unknown (on another host, or with another kind of
+    lock), None when no process has locked it. Raises OSError."""
     if _identity(os.stat(path)) in _held:
         return os.getpid()
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

@@ -23,7 +23,7 @@ _HOLD_SECONDS: Final = 1.0
 
 
 class LoopThread:
-    """A running uvloop loop. `call` and `run` may be used from every other thread."""
+    """A running uvloop loop on its thread. Any other thread may use `call` and `run`."""
 
     def __init__(self, name: str) -> None:
 
@@ -59,7 +59,7 @@ class LoopThread:
         return threading.get_ident() == self._thread.ident
 
     def idle_share(self) -> float:
-        """Share of the time since its start in which the loop's thread used no CPU, from 0 to 1."""
+        """The share, from 0 to 1, of the time since the loop's start in which its thread used no CPU."""
         ident = self._thread.ident
         if ident is None or not self._thread.is_alive():
             return 1.0
@@ -76,7 +76,7 @@ class LoopThread:
             self.loop.close()
 
     def hold(self) -> None:
-        """Stops the thread where it is, for a process that ends while the loop runs."""
+        """Suspends the thread wherever it is, because the process ends while the loop runs."""
         if self._thread.is_alive():
             self._held = True
             held = threading.Event()
@@ -96,9 +96,9 @@ _MADE: Final[weakref.WeakSet[LoopThread]] = weakref.WeakSet()
 
 @atexit.register
 def _hold_all() -> None:
-    """libuv calls the interpreter for every timer and socket; if the interpreter is gone already, the process
-    crashes. If the loops were stopped instead, their cancelled tasks would run their `finally` blocks, which may do
-    anything."""
+    """Suspends all loops at the end of the process. libuv calls the interpreter for every timer and socket, and would
+    crash if the interpreter were gone. Stopping the loops instead would cancel their tasks, whose `finally` blocks may
+    do anything."""
     for each in tuple(_MADE):
         each.hold()
 

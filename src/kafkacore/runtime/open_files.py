@@ -8,10 +8,10 @@ import resource
 from typing import Final
 
 LOG: Final = logging.getLogger("kafkacore.runtime")
-SPARE_FILES: Final = 1000  # beside those of logs: connections, libraries, files that are open for a moment
+SPARE_FILES: Final = 1000  # for connections, libraries and files that are open for a moment, besides the files of logs
 ADVICE: Final = (
-    "raise the limit of open files (ulimit -n, or LimitNOFILE= of a systemd unit): a partition has one open from its "
-    "first append on, each of its older segments one more once it was read, and three once it was looked up in"
+    "raise the limit of open files (ulimit -n, or LimitNOFILE= of a systemd unit): a partition has one file open from "
+    "its first append on; each of its older segments has one after a read, and three after a look-up in its indexes"
 )
 
 
@@ -33,5 +33,5 @@ def warn_of(logs: int) -> None:
 
 
 def explain(error_number: int) -> str:
-    """Advice to append to an error's text; empty for most errors."""
+    """The advice to append to the text of an error; empty for most errors."""
     return f"; {ADVICE}" if error_number in (errno.EMFILE, errno.ENFILE) else ""

@@ -1,5 +1,4 @@
-"""The things that a process has once, however many nodes live in it: processors, acceptors, handler loops, the budget
-of spinning.
+"""The parts that all nodes in a process share: processors, acceptors, handler loops, and the budget for spinning.
 
 Nodes take a share of the Runtime with `Runtime.shared()` and give it back with `release`; the last one ends the
 threads. Threads start when a plane of their kind first needs them.
@@ -23,8 +22,8 @@ CONTROLLER: Final = "controller"
 CONTROL: Final = "control"
 
 SPIN_US: Final = 80
-# Data processors give way to every thread that can hold the GIL. Loops, and all threads of the control plane, run as
-# soon as they are woken.
+# Data processors have a lower priority than every thread that can hold the GIL. Loops, and all threads of the control
+# plane, run as soon as they are woken.
 DATA_NICE: Final = 5
 
 
@@ -36,8 +35,9 @@ class Runtime:
     """The threads of a process that serve planes. A child after fork has none of them: using the Runtime there raises
     ForkedNodeError.
 
-    `data_processors` threads serve the data planes; None: one for every two cores, at least 1, at most 8. `spin_us` is
-    how long one idle processor at a time looks for work before it sleeps; 0: never.
+    `data_processors` threads serve the data planes; None stands for one thread for every two cores, at least 1 and at
+    most 8. An idle processor looks for work for `spin_us` before it sleeps (0: it sleeps at once); only one processor
+    at a time does so.
     """
 
     _lock: ClassVar[threading.Lock] = threading.Lock()
@@ -75,7 +75,7 @@ class Runtime:
 
     @property
     def data_processors(self) -> int:
-        """How many processors a data plane gets that begins now."""
+        """How many processors a data plane would get if it were started now."""
         with self._mutex:
             return self._data_processors
 
@@ -90,7 +90,7 @@ class Runtime:
         self.close()
 
     def processors(self, kind: str) -> list[NativeProcessor]:
-        """The processors for planes of a kind: several for data, one for each other kind (KIP-291)."""
+        """The processors for planes of a kind: several for data planes, one for each other kind (KIP-291)."""
         with self._mutex:
             self._check()
             count, nice = (self._data_processors, DATA_NICE) if kind == DATA else (1, 0)
@@ -137,7 +137,7 @@ class Runtime:
         self._planes.add(plane)
 
     def close_inherited(self) -> None:
-        """Runs in a child after fork, which must not keep peers and ports occupied."""
+        """Runs in a child process after fork. The child must not keep connections and ports occupied."""
         for plane in tuple(self._planes):
             plane.close_inherited()
         for processors in self._processors.values():
@@ -164,7 +164,7 @@ os.register_at_fork(after_in_child=_close_inherited)
 
 
 def default_processors() -> int:
-    """The number of the data plane's processors: each is busy with copying and checksums, and handlers need cores
-    too."""
+    """The default number of the data plane's processors. Copying and checksums keep a core busy for each, and handlers
+    need cores too."""
     cores = len(os.sched_getaffinity(0))
     return min(max(cores // 2, 1), 8)

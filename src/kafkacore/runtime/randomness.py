@@ -6,12 +6,13 @@ import random
 
 
 def randomness(seed: int | None = None) -> random.Random:
-    """A source for one node. Without a seed it is the system's, which nobody can predict."""
+    """A source of random numbers for one node. Without a seed it is the operating system's, which nobody can
+    predict."""
     return random.SystemRandom() if seed is None else random.Random(seed)
 
 
 def jittered(source: random.Random, base: float, share: float) -> float:
-    """`base` within plus or minus `share` of it (0.2 is Kafka's for reconnects)."""
+    """`base` plus or minus a random share of it, at most `share` (Kafka uses 0.2 for reconnects)."""
     return base * (1.0 - share + 2.0 * share * source.random())
 
 

@@ -10,14 +10,16 @@ WINDOW_MS: Final = 30_000  # the default of metrics.sample.window.ms; two window
 
 
 class Recent:
-    """Has no clock: each call passes monotonic milliseconds. A reader on another thread gets a value of that moment."""
+    """It has no clock: each call passes monotonic milliseconds. A reader on another thread gets the value at that
+    moment."""
 
     __slots__ = ("_began_ms", "_count", "_last", "_maximum", "_total")
 
     def __init__(self, now_ms: int) -> None:
         self._began_ms = now_ms
         self._count, self._total, self._maximum = 0, 0.0, -math.inf
-        self._last: tuple[int, int, float, float] = (now_ms, 0, 0.0, -math.inf)  # the window before: its start first
+        # The previous window; its start is the first item.
+        self._last: tuple[int, int, float, float] = (now_ms, 0, 0.0, -math.inf)
 
     def record(self, value: float, now_ms: int) -> None:
         if now_ms - self._began_ms >= WINDOW_MS:
@@ -39,7 +41,7 @@ class Recent:
         return most if count else math.nan
 
     def rate(self, now_ms: int) -> float:
-        """The sum of the values for each second; the time counts as one window at least."""
+        """The sum of the values divided by the seconds that they cover, at least one window."""
         began_ms, _, total, _ = self._sums(now_ms)
         return total / (max(now_ms - began_ms, WINDOW_MS) / 1000)
 
@@ -61,7 +63,7 @@ class Distribution:
     __slots__ = ("counts", "total")
 
     def __init__(self) -> None:
-        self.counts = [0] * (len(self.bounds) + 1)  # one more, for higher values
+        self.counts = [0] * (len(self.bounds) + 1)  # one entry more, for higher values
         self.total = 0.0
 
     def record(self, value_ms: float) -> None:

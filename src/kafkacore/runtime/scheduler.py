@@ -12,7 +12,7 @@ from kafkacore.runtime.clock import Clock
 
 LOG: Final = logging.getLogger("kafkacore.runtime")
 _NS_OF_A_MS: Final = 1_000_000
-_LEAST_SWEPT: Final = 256  # pieces of work after which cancelled ones are swept out
+_LEAST_SWEPT: Final = 256  # with fewer pieces of work, cancelled ones are not swept out
 
 
 class _Handle(Protocol):
@@ -40,9 +40,10 @@ class Scheduled:
 
 
 class Scheduler:
-    """Belongs to one thread: that of the loop whose `call_later` it gets, or the caller of `run_due`.
+    """Belongs to one thread: the thread of the loop whose `call_later` it gets, or the one that calls `run_due`.
 
-    Work that raises is logged; if it is periodic, it comes again. A late periodic piece is not made up for.
+    When a piece of work raises, the error is logged; periodic work runs again. Missed runs of periodic work are not
+    made up for.
     """
 
     def __init__(self, clock: Clock, call_later: _Later | None = None) -> None:
@@ -87,7 +88,8 @@ class Scheduler:
         return count
 
     def catch_up(self) -> int:
-        """After a test has moved the clock: runs the work that is due, and waits anew for the rest."""
+        """Call it after a test has moved the clock. It runs the work that is due, and sets the timer for the rest
+        anew."""
         count = self.run_due()
         if self._handle is not None:
             self._handle.cancel()

@@ -1,9 +1,10 @@
 """Long work on an event loop, cut into slices of a few milliseconds, so that one request does not hold up the others.
 
-Work is a generator. It yields wherever it may be interrupted, and does so often, because a step costs a tenth of a
-microsecond. It yields None and returns its result. Time alone decides how many steps fill a slice.
+Work is a generator. It yields None wherever it may be interrupted, and returns its result. It may yield often, because
+a step costs only a tenth of a microsecond. Time alone decides how many steps fill a slice.
 
-A step itself cannot be cut, so it must be short. A coroutine that loops over what a client names uses `Slice` instead.
+A step itself cannot be cut, so it must be short. A coroutine that loops over items of a client's request uses `Slice`
+instead.
 """
 
 from __future__ import annotations
@@ -21,11 +22,12 @@ Work: TypeAlias = Generator[None, None, T]
 
 SLICE_S: Final = 0.003
 _SORTED_AT_ONCE: Final = 2_000
-_STRIDE: Final = 64  # tiny steps between two looks at the clock
+_STRIDE: Final = 64  # short steps between two looks at the clock
 
 
 def in_slices(work: Work[T]) -> T | Awaitable[T]:
-    """The result if one slice is enough for the work, else an awaitable of it. Raises what the work raises."""
+    """Returns the result if one slice is enough for the work, else an awaitable of the result. Raises what the work
+    raises."""
     try:
         _run_slice(work)
     except StopIteration as end:
@@ -34,7 +36,7 @@ def in_slices(work: Work[T]) -> T | Awaitable[T]:
 
 
 async def finish(work: Work[T]) -> T:
-    """The result, for a coroutine."""
+    """Returns the result; for use in a coroutine."""
     try:
         _run_slice(work)
     except StopIteration as end:
@@ -43,7 +45,7 @@ async def finish(work: Work[T]) -> T:
 
 
 def finish_now(work: Work[T]) -> T:
-    """The result, for a caller that no loop waits for."""
+    """Returns the result without slices, for a caller on which no loop depends."""
     while True:
         try:
             next(work)
@@ -92,7 +94,7 @@ class Slice:
 
 
 def distinct(items: Iterable[H]) -> Work[dict[H, None]]:
-    """Each item once, in the order of the first ones."""
+    """Each item once, in the order of first occurrence."""
     found: dict[H, None] = {}
     for number, item in enumerate(items):
         found[item] = None
@@ -102,7 +104,7 @@ def distinct(items: Iterable[H]) -> Work[dict[H, None]]:
 
 
 def counted(items: Iterable[H]) -> Work[dict[H, int]]:
-    """How often each item comes, in the order of the first ones."""
+    """How often each item occurs, in the order of first occurrence."""
     found: dict[H, int] = {}
     for number, item in enumerate(items):
         found[item] = found.get(item, 0) + 1
@@ -112,7 +114,7 @@ def counted(items: Iterable[H]) -> Work[dict[H, int]]:
 
 
 def sorted_in_slices(names: Iterable[str]) -> Work[list[str]]:
-    """As `sorted`."""
+    """Sorts as `sorted` does."""
     runs: list[list[str]] = []
     run: list[str] = []
     for name in names:

@@ -1,4 +1,4 @@
-"""A node's files that are not kept. A process that is killed cannot remove them.
+"""A directory for files that a node need not keep. A process that is killed cannot remove its own.
 
 A process locks its directory. The next process that makes a directory beside it removes those that no process locks.
 """
@@ -32,7 +32,8 @@ class TemporaryDirectory:
             self._path = tempfile.mkdtemp(prefix=prefix, dir=where)
             self._lock = _hold(os.path.join(self._path, _LOCK), os.O_CREAT)
             if self._lock >= 0:
-                break  # before this process had the lock, another one took the directory for abandoned, and removes it
+                # Before this process had the lock, another process took the directory for abandoned, and removes it.
+                break
         self.logs = os.path.join(self._path, _LOGS)
         os.mkdir(self.logs)
 
@@ -49,7 +50,7 @@ def remove_abandoned(where: str, prefix: str) -> None:
         path = os.path.join(where, name)
         if not name.startswith(prefix):
             continue
-        with contextlib.suppress(OSError):  # another user's, or about to be removed
+        with contextlib.suppress(OSError):  # belongs to another user, or is being removed
             lock = _hold(os.path.join(path, _LOCK), 0)
             if lock >= 0:
                 shutil.rmtree(path, ignore_errors=True)

@@ -23,19 +23,19 @@ def daemon_thread(name: str, body: Callable[[], None]) -> BackgroundThread:
 
 
 class Workers(Executor):
-    """A thread pool that another one can replace: the former pool finishes the work that it has begun or has
-    waiting."""
+    """A thread pool whose size can change: a new pool takes new work, and the former one finishes the work that it has
+    begun or that waits in it."""
 
     def __init__(self, threads: int, name: str) -> None:
         self._name = name
         self._threads = threads
         self._mutex = threading.Lock()
         self._pool = ThreadPoolExecutor(threads, name)
-        self._left: set[Future[Any]] = set()  # not finished; nobody else waits for a former pool
+        self._left: set[Future[Any]] = set()  # unfinished work of former pools, for which nothing else waits
 
     @property
     def threads(self) -> int:
-        """Lets this much work run at once, as soon as the former work is done."""
+        """Sets the number of threads. It holds for new work at once, while former work ends in the former pool."""
         return self._threads
 
     def submit(self, what: Callable[..., Any], /, *arguments: Any, **named: Any) -> Future[Any]:

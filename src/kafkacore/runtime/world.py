@@ -1,7 +1,7 @@
 """The world of a node: its clock, disk, threads, loops, random numbers and UUIDs. A node has exactly one.
 
-`World` is the real one. The simulated one (`simulation.world`) has the same methods, and runs a node on the thread and
-the virtual time of its caller.
+`World` is the real one. The simulated one (`simulation.world`) has the same methods; it runs a node on its caller's
+thread and in virtual time.
 """
 
 from __future__ import annotations
@@ -29,13 +29,15 @@ T = TypeVar("T")
 
 class World:
     """The real world. `environment` replaces the clock and the disk of native code. `files` replaces the disk of
-    Python's small files. A node with an environment of its own gets threads of its own, because they read its clock.
+    Python's small files. A node with an environment of its own gets threads of its own, because those threads read that
+    environment's clock.
 
-    `make_plane` makes the planes of this world, with the arguments of `network.plane.Plane`; None: that class does.
+    `make_plane` makes the planes of this world, with the arguments of `network.plane.Plane`; without it that class is
+    used.
     """
 
     make_plane: Callable[..., Any] | None = None
-    # Makes connections to other nodes, as `loop.create_connection` does; None: the running loop does.
+    # Makes connections to other nodes, as `loop.create_connection` does; without it the running loop makes them.
     connect: Callable[[Callable[[], asyncio.Protocol], str, int], Coroutine[Any, Any, object]] | None = None
 
     def __init__(self, environment: Environment | None = None, files: Files = OS_FILES) -> None:
@@ -57,7 +59,7 @@ class World:
     # --- threads and loops ---
 
     def runtime(self, data_processors: int | None) -> Runtime:
-        """A share of the threads for planes; the caller owes it a `release`."""
+        """A share of the threads for planes. The caller must call its `release`."""
         if self.own_threads:
             return Runtime(data_processors, environment=self.environment)
         return Runtime.shared(data_processors)
@@ -79,7 +81,7 @@ class World:
         return daemon_thread(name, body)
 
     def background_loop(self, name: str) -> asyncio.AbstractEventLoop | None:
-        """A loop for work that the real world does on a background thread. None: this world has such threads."""
+        """A loop for work that the real world does on a background thread. None when this world has such threads."""
 
     # --- starts and stops, which wait for loops ---
 

@@ -256,12 +256,12 @@ def test_a_cluster_with_levels_that_are_not_known_is_refused_by_name():
     ):
         features.check_finalized({"metadata.version": 20})
     with pytest.raises(
-        ValueError, match=r"metadata\.version 31 is finalised, and .* to 4\.3-IV0 \(30\) are known here"
+        ValueError, match=r"metadata\.version 31 is finalised, but only .* to 4\.3-IV0 \(30\) are known here"
     ):
         features.check_finalized({"metadata.version": 31})
-    with pytest.raises(ValueError, match=r"share\.version 2 is finalised, and 0 to 1 are known here"):
+    with pytest.raises(ValueError, match=r"share\.version 2 is finalised, but only 0 to 1 are known here"):
         features.check_finalized({"share.version": 2})
-    with pytest.raises(ValueError, match=r"colour 1 is finalised, and this release does not know it"):
+    with pytest.raises(ValueError, match=r"colour 1 is finalised, but this release does not know it"):
         features.check_finalized({"colour": 1})
 
 

@@ -1,6 +1,6 @@
 """The operations that a principal may do, as responses carry them (KIP-430): a bit for each of AclOperation's codes.
 
-Without an authorizer everyone may do everything that exists for the resource.
+Without an authorizer everyone may do every operation that exists for the resource.
 """
 
 from __future__ import annotations

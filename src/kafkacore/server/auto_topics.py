@@ -1,7 +1,7 @@
-"""Topics that a request creates by naming them: Metadata requests create any topic (auto.create.topics.enable),
-FindCoordinator the topic of groups.
+"""Creates topics that requests name: a Metadata request creates any topic (auto.create.topics.enable), and
+FindCoordinator creates the topic of groups.
 
-The controller gets one request for a topic, however many clients want it.
+The controller gets one request for a topic, even if many clients want it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from kafkacore.protocol.messages import CreateTopicsRequest
 from kafkacore.storage.names import OFFSETS_TOPIC
 
 LOG: Final = logging.getLogger("kafkacore.server")
-MAX_IN_FLIGHT: Final = 10_000  # the most topics in creation; above it, a client learns that its topic does not exist
+# Limit of topics that are being created; above it a client gets the answer that its topic does not exist.
+MAX_IN_FLIGHT: Final = 10_000
 
 
 class AutoTopics:
@@ -31,8 +32,8 @@ class AutoTopics:
         self._tasks: set[asyncio.Task[set[str]]] = set()
 
     def request(self, names: Iterable[str]) -> None:
-        """Asks the controller for those of the topics that are not under way. The caller has checked their names. Does
-        nothing after `close`."""
+        """Asks the controller to create those of the topics that are not requested already. The caller has checked
+        their names. Does nothing after `close`."""
         if self._closed:
             return
         wanted = [name for name in names if name not in self._in_flight][: MAX_IN_FLIGHT - len(self._in_flight)]
@@ -47,7 +48,7 @@ class AutoTopics:
         task = self._in_flight.get(name)
         if task is None:
             return False
-        await asyncio.wait({task})  # `wait`, so that cancelling the task does not cancel its waiters
+        await asyncio.wait({task})  # with `wait`, a cancelled waiter does not cancel the shared task
         return not task.cancelled() and name in task.result()
 
     async def _send(self, names: list[str]) -> set[str]:
@@ -76,8 +77,8 @@ class AutoTopics:
 
 
 def _remedy(topic: Any) -> str:
-    """By Kafka's defaults the topic of groups has three replicas, so every user of a single broker meets this
-    refusal."""
+    """The advice to add to a refusal. By Kafka's defaults the topic of groups has three replicas, so every user of a
+    single broker meets a refusal."""
     if topic.error_code != ErrorCode.INVALID_REPLICATION_FACTOR:
         return ""
     key = "offsets.topic.replication.factor" if topic.name == OFFSETS_TOPIC else "default.replication.factor"
@@ -95,7 +96,7 @@ def _creatable(config: BrokerConfig, name: str) -> Any:
         topic.replication_factor = config.offsets_topic_replication_factor
         configs = {
             "cleanup.policy": "compact",
-            "compression.type": "producer",  # the coordinator compresses, by offsets.topic.compression.codec
+            "compression.type": "producer",  # the coordinator itself compresses, by offsets.topic.compression.codec
             "segment.bytes": str(config.offsets_topic_segment_bytes),
         }
         entry = CreateTopicsRequest.CreatableTopicConfig

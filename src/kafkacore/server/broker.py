@@ -69,8 +69,8 @@ API_VERSIONS: Final = range(5)  # the versions of ApiVersions whose answers are 
 class BrokerServer:
     """Made, started and stopped on the data plane's loop, which also feeds `publisher`.
 
-    `cluster_id` and `directory_ids` come from the log directories; `previous_epoch` is -1 unless all of them were
-    closed cleanly.
+    `cluster_id` and `directory_ids` come from the log directories. `previous_epoch` is -1 unless all of these
+    directories were closed cleanly.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class BrokerServer:
         # Clients' waits follow the environment's clock, which a test may move. A real loop's clock does not move with
         # it.
         self.timers = Scheduler(environment, asyncio.get_running_loop().call_later)
-        self.cleaner: LogCleaner | None = None  # None until the logs' upkeep has started
+        self.cleaner: LogCleaner | None = None  # None until log cleaning has started
         sessions = _fetch_sessions(config, world)
         self._hot = HotState(sessions, config.fetch_max_bytes, self.node_id, selects_by_rack(config))
         self._channel = channel
@@ -203,7 +203,8 @@ class BrokerServer:
         self.plane.native.publish_api_versions(made)
 
     def _set_gate(self) -> None:
-        """The request log must have every request, so those of the hot APIs come to Python too."""
+        """While the request log is on, requests of the hot APIs (Produce, Fetch and the like) come to Python too, so
+        that none is missing from it."""
         self.plane.native.publish_gate(GatePolicy("punt") if request_log.enabled() else self._asked_gate)
 
     def _reconfigure(self, config: BrokerConfig) -> None:
@@ -231,7 +232,7 @@ class BrokerServer:
         return made
 
     def _make_transactions(self) -> Transactions:
-        # Few brokers ever see a transaction.
+        # Few brokers ever see a transaction, so the others do not import this.
         from kafkacore.server.transactions import Transactions  # noqa: PLC0415
 
         world = self._world
@@ -278,7 +279,7 @@ class BrokerServer:
             await self.registrar.reached(*states, limit_ms=limit_ms)
         except TimeoutError as error:
             raise TimeoutError(
-                f"broker {self.node_id} was not let into the cluster within "
+                f"broker {self.node_id} was not accepted by the cluster within "
                 f"initial.broker.registration.timeout.ms={limit_ms}: {error}; is a majority of the controllers running?"
             ) from None
 
@@ -286,8 +287,8 @@ class BrokerServer:
         self._logs.load(self._publisher.image, self.node_id)
 
     async def stop(self, controlled_ms: int | None, drain_ms: int) -> None:
-        """Hands its leaderships over for at most `controlled_ms` (controlled.shutdown.enable), answers the requests
-        under way, and closes its partitions. None: hands nothing over."""
+        """Hands its leaderships over, for at most `controlled_ms` (controlled.shutdown.enable), answers the requests
+        under way, and closes its partitions. With None it hands nothing over."""
         # Topics that clients asked for moments ago are no longer created: this broker would not serve them.
         self.context.auto_topics.close()
         if controlled_ms is not None and self.config.controlled_shutdown_enable and await self.registrar.leave():
@@ -313,7 +314,8 @@ class BrokerServer:
             return
         self._leaving.cancel()
         LOG.warning(
-            "broker %d stops although the controller has not agreed to it: its leaderships move when its session ends",
+            "broker %d stops although the controller has not agreed: its leaderships move to other brokers only when "
+            "its session ends",
             self.node_id,
         )
 
@@ -325,7 +327,7 @@ class BrokerServer:
     async def create_topics(
         self, topics: list[tuple[str, int]], configs: Mapping[str, str] = MappingProxyType({})
     ) -> list[tuple[str, int, str | None]]:
-        """Creates topics as an administrator would, all with `configs`. When this returns, the broker serves those
+        """Creates topics as an administrator would, all with `configs`. When this returns, the broker serves the topics
         that were created."""
 
         set_to = [CreateTopicsRequest.CreatableTopicConfig(name=key, value=value) for key, value in configs.items()]
@@ -340,8 +342,8 @@ class BrokerServer:
         return [(topic.name, topic.error_code, topic.error_message) for topic in answer.topics]
 
     async def run_timers(self) -> int | None:
-        """Runs the timers that are due after a test has moved the environment's clock; returns the time at which
-        the next one is due."""
+        """Runs the timers that are due. A test calls it after it has moved the environment's clock. Returns the time at
+        which the next timer is due."""
         self.timers.catch_up()
         if self.context.groups_made is not None:
             await self.context.groups.runtime.settled()
@@ -413,7 +415,7 @@ class BrokerServer:
         lifecycle = self.registrar.lifecycle
         waits_for_us = (delta is None or delta.brokers or delta.most_rows) and image.somebody_leaves
         if waits_for_us or lifecycle.state is not BrokerState.RUNNING or not image.is_active(lifecycle.node_id):
-            # In the loop's next turn: the other subscribers have the root by then.
+            # Sent in the loop's next turn, when the other subscribers have the root too.
             asyncio.get_running_loop().call_soon(self.registrar.nudge)
 
     def _publish_table(self, changed: list[Placed], gone: list[Uuid]) -> None:

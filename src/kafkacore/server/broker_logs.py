@@ -1,5 +1,5 @@
-"""The broker's logs, for its replica manager. They come from the log manager, which waits for disks, so it runs off the
-loop."""
+"""The broker's logs, for its replica manager. The log manager opens and deletes them. It waits for disks, so it runs on
+other threads."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kafkacore.storage.managed_directory import Key
 from kafkacore.storage.names import Kind, partition_directory_name
 
 LOG: Final = logging.getLogger("kafkacore.server")
-# chosen directories of partitions that do not exist yet; one more choice replaces the oldest
+# limit of directories that are chosen for partitions that do not exist yet; one more choice replaces the oldest
 MAX_PREFERRED: Final = 100_000
 
 
@@ -59,7 +59,7 @@ class BrokerLogs:
     def open(
         self, topic: str, topic_id: Uuid, indexes: Sequence[int], directory: Uuid, settings: LogSettings
     ) -> list[PartitionHandle]:
-        """Returns the logs found at start, or new ones, which cost no file until their first append."""
+        """Returns the logs found at start, or new ones, which have no file until their first append."""
         for index in indexes if self._leaving else ():
             leaving = self._leaving.pop((topic, index), None)
             if leaving is not None:
@@ -83,8 +83,8 @@ class BrokerLogs:
                 self._manager.create(topic, topic_id, [index], path, settings)
 
     def _path_of(self, directory: Uuid) -> str | None:
-        """The path of a directory; None where any directory will do. If the directory is unknown and one could not be
-        opened, returns the path of that one: a second log elsewhere would begin at 0."""
+        """The path of a directory; None when any directory will do. If no directory has this id but one could not be
+        opened, it may be that one, so its path is returned: a second log elsewhere would begin at offset 0."""
         known = self._paths.get(directory)
         if known is not None or directory == UNASSIGNED_DIRECTORY:
             return known
@@ -92,7 +92,8 @@ class BrokerLogs:
         return unopened[0] if unopened else None
 
     def take_placed(self) -> dict[tuple[Uuid, int], Uuid]:
-        """The directories of replicas that were opened elsewhere than the metadata says, since the last call."""
+        """The directories of replicas that were opened since the last call in another directory than the metadata
+        names."""
         placed, self._placed = self._placed, {}
         return placed
 
@@ -126,7 +127,7 @@ class BrokerLogs:
         return frozenset(self._ids[path] for path in self._cordoned if path in self._ids)
 
     def by_directory(self) -> list[tuple[str, bool, list[PartitionHandle]]]:
-        """Absolute path, whether it serves, and the partitions in it, for each log directory."""
+        """For each log directory: its absolute path, whether it works, and the partitions in it."""
         directories = self._manager.directories()
         held: dict[str, list[PartitionHandle]] = {path: [] for path, _ in directories}
         for partition in (*self._manager, *(future.handle for future in self._manager.futures.all())):
@@ -172,9 +173,9 @@ class BrokerLogs:
         return None if future is None else future.handle
 
     def _put_strays_aside(self, image: MetadataImage, node_id: int) -> None:
-        """Puts aside logs found at start that are not replicas of this broker (KAFKA-14616). Decides about a future log
-        apart from the log in use: the future log may be left from an earlier topic of that name, or a crash may have
-        left it without a topic id."""
+        """Puts aside logs found at start that are not replicas of this broker (KAFKA-14616). A future log is judged
+        separately from the log in use: it may be left from an earlier topic of that name, or a crash may have left it
+        without a topic id."""
 
         def why_stray(partition: PartitionHandle) -> str | None:
             topic = image.topic(partition.topic)
@@ -204,7 +205,7 @@ class BrokerLogs:
         self._manager.delete([(log.topic, log.index) for log, _ in strays], Kind.STRAY)
 
     def _promote_abandoned(self, place_of: Callable[[str, int], str | None]) -> None:
-        """Finishes a move that was interrupted just before the rename: the metadata names the future log as the
+        """Finishes moves that were interrupted just before the rename: then the metadata names the future log as the
         replica, and no other log exists."""
         for future in self._manager.futures.all():
             key = future.handle.topic, future.handle.index

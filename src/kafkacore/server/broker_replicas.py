@@ -1,5 +1,5 @@
-"""The broker's half of the control plane of partitions: what the committed metadata makes of the partitions here, which
-of them are fetched from whom, and what their ISRs become."""
+"""The broker's part in the control of its partitions: the roles that the committed metadata gives them, the fetchers of
+those that it follows, and the ISRs of those that it leads."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ class BrokerReplicas:
         broker_epoch: Callable[[], int],
         on_fault: Callable[[BaseException], None],
     ) -> None:
-        """`publish` and `on_config` are the replica manager's. `send` sends a request to the active controller."""
+        """`publish` and `on_config` are passed to the replica manager. `send` sends a request to the active
+        controller."""
         self._node_id = config.node_id
         self._listener = config.inter_broker_listener_name
         edges = PartitionEdges(config.replica_lag_time_max_ms, environment)
@@ -54,7 +55,7 @@ class BrokerReplicas:
         self._updates.applied(image, delta)
 
     def _addresses(self, image: MetadataImage) -> dict[int, Address]:
-        """The brokers that may be fetched from. A fenced one leads nothing."""
+        """The brokers from which this one may fetch. A fenced broker leads no partition."""
         found = {}
         for broker in image.brokers.values():
             where = broker.endpoint(self._listener)

@@ -1,4 +1,5 @@
-"""A node's way to the active controller: in this process if it is that one, else over the network."""
+"""A node's way to the active controller: inside this process if this node is the active controller, else over the
+network."""
 
 from __future__ import annotations
 
@@ -25,11 +26,11 @@ from kafkacore.server.turnstile import Turnstile
 LOG: Final = logging.getLogger("kafkacore.server")
 OWN_PRINCIPAL: Final = "User:ANONYMOUS"
 FORWARD_TIMEOUT_MS: Final = 30_000  # the default of request.timeout.ms in clients
-FORWARDS_AT_ONCE: Final = 64  # clients' requests at the controller; further ones wait on the broker's loop
+FORWARDS_AT_ONCE: Final = 64  # limit of clients' requests at the controller; further ones wait on the broker's loop
 MAX_WAITING_FORWARDS: Final = 10_000
 _PRINCIPAL_VERSION: Final = 0
-# The second time, these requests get another answer: the work is done already, or there is nothing to do. They go to a
-# new controller only when the old one can no longer answer.
+# Sent twice, these requests would get another answer the second time: the work is done already, or there is nothing to
+# do. So they go to a new controller only when the old one can no longer answer.
 _ASKED_ONCE: Final = frozenset({
     ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.CREATE_PARTITIONS, ApiKey.ELECT_LEADERS,
     ApiKey.ALTER_PARTITION_REASSIGNMENTS, ApiKey.UNREGISTER_BROKER, ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER,
@@ -45,8 +46,8 @@ class _Attempt(NamedTuple):
 
 
 class ActiveController:
-    """Belongs to the loop of the replica, and is one of its listeners. `local` answers when this node is the active
-    controller.
+    """Belongs to the loop of the metadata replica, and is one of its listeners. `local` answers when this node is the
+    active controller.
 
     When another controller becomes active, this class gives up the attempts under way and sends their requests to that
     controller. A request that would get another answer the second time (`_ASKED_ONCE`) waits until its connection ends,
@@ -63,7 +64,7 @@ class ActiveController:
         self._life_timeout_ms = life_timeout_ms(config)
         self._leads = False
         self._last: Address | None = None  # the node that was the active controller last
-        self._changed = asyncio.Event()  # set, and replaced, at each change of the leader
+        self._changed = asyncio.Event()  # at each change of the leader it is set and then replaced
         self._attempts: dict[asyncio.Timeout, _Attempt] = {}
         self._turnstile = Turnstile()
         replica.raft.watch_leader(self._leader_moved)
@@ -73,7 +74,8 @@ class ActiveController:
         return await self.ask(LIFE, None, request, self._life_timeout_ms)
 
     async def ask(self, lane: str, call: RequestContext | None, request: Message, timeout_ms: float) -> Any:
-        """Asks until a controller is active. `call` is a client's, or None for a request of this node's own.
+        """Repeats a request until an active controller answers it. `call` is the context of a client's request, or None
+        for a request of this node's own.
 
         Raises TimeoutError, and the error of an answer as KafkaError, except for NOT_CONTROLLER: then it asks again.
         """
@@ -88,7 +90,7 @@ class ActiveController:
                     if not _is_not_controller(answer, call):
                         return answer
                 except OSError:
-                    LOG.debug("the controller at %s:%d is gone, or going", *where)
+                    LOG.debug("the controller at %s:%d is gone or is stopping", *where)
                 except KafkaError as error:
                     if error.code != ErrorCode.NOT_CONTROLLER:
                         raise
@@ -145,7 +147,7 @@ class ActiveController:
         self._changed = asyncio.Event()
         where, before = self._where(), self._last
         if where is None or where == before:
-            return  # during an election the old one may still answer
+            return  # during an election the old controller may still answer
         self._last = where
         loop = asyncio.get_running_loop()
         for limit, attempt in self._attempts.items():
@@ -155,7 +157,7 @@ class ActiveController:
             loop.call_later(self._grace_s, self._let_go, before)
 
     def _let_go(self, before: Address) -> None:
-        """Ends the connections to a node that has not become the active controller again."""
+        """Ends the connections to the former active controller, unless it has become active again."""
         if before != self._last:
             for lane in (LIFE, OWN, FORWARDS):
                 self._lanes[lane].disconnect(*before)
@@ -163,7 +165,7 @@ class ActiveController:
     # --- events of the metadata log ---
 
     def on_batch(self, batch: CommittedBatch) -> None:
-        """The controller answers those who wait for a commit."""
+        """Does nothing: the controller itself answers requests that wait for a commit."""
 
     def begin_snapshot(self, offset: int, epoch: int, timestamp_ms: int) -> NothingToLoad:
         """Likewise."""
@@ -187,7 +189,7 @@ class ControllerChannel:
 
     def __init__(self, active: ActiveController, loop: LoopThread, timeout_ms: int) -> None:
         self._active = active
-        self.live = active.live  # on `loop`, unlike everything else
+        self.live = active.live  # called on `loop`, unlike everything else
         self.loop = loop
         self._timeout_ms = timeout_ms
         self._forwarding = asyncio.Semaphore(FORWARDS_AT_ONCE)
@@ -214,7 +216,8 @@ class ControllerChannel:
 
 
 def _is_not_controller(answer: Message, call: RequestContext | None) -> bool:
-    """Whether another node is the active controller. Such an answer has no other error, so its first code decides."""
+    """Whether the answer says that another node is the active controller. Such an answer has no other error, so its
+    first error code decides."""
     version = apis.api(answer.API_KEY).highest if call is None else call.api_version
     return next(error_codes(answer, version), ErrorCode.NONE) == ErrorCode.NOT_CONTROLLER
 
@@ -231,8 +234,8 @@ def _envelope(call: RequestContext, request: Message) -> EnvelopeRequest:
 
 
 def _opened(call: RequestContext, enveloped: EnvelopeResponse, where: Address) -> Message:
-    """The answer in an envelope. Raises NOT_CONTROLLER. Other errors of the envelope and an answer that cannot be read
-    are faults of the two nodes: the client learns of an unknown error, and keeps its connection."""
+    """The answer in an envelope. Raises NOT_CONTROLLER. Any other error of the envelope, or an unreadable answer, is a
+    fault of one of the nodes: the client gets UNKNOWN_SERVER_ERROR and keeps its connection."""
     refused = error_of_peer(enveloped.error_code)
     if refused == ErrorCode.NOT_CONTROLLER:
         raise error_for(refused)

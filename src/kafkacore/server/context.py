@@ -66,7 +66,7 @@ class BrokerContext:
         self._make_groups = make_groups
         self._make_transactions = make_transactions
         self._read_kraft_version = read_kraft_version
-        self.partition_answers: dict[tuple[str, int], PartitionAnswers] = {}  # by listener and version
+        self.partition_answers: dict[tuple[str, int], PartitionAnswers] = {}  # for each listener and version
         self.api_ranges: Sequence[ApiRange] = ()
         self.transactions_refused = False  # whether the broker has logged already that it serves no transactions
         self.values_in_effect: Mapping[str, str] = {}
@@ -90,12 +90,12 @@ class BrokerContext:
 
     @property
     def transactions_made(self) -> Transactions | None:
-        """None until a request has needed them."""
+        """None until a request needs them."""
         return self.__dict__.get("transactions")
 
     @property
     def groups_made(self) -> Groups | None:
-        """None until a request has needed them."""
+        """None until a request needs them."""
         return self.__dict__.get("groups")
 
     @property

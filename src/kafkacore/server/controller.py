@@ -1,4 +1,4 @@
-"""The controller's role of a node: its plane, and the decisions it makes as the active one."""
+"""The controller's role of a node: its plane, and the decisions that it makes as the active controller."""
 
 from __future__ import annotations
 
@@ -124,12 +124,12 @@ class ControllerServer:
         watch(self._registering, self._on_fault)
 
     def _check_voters(self) -> None:
-        """Refuses a start that can never succeed: a node that is not a voter waits for one, and for ever if it knows no
-        other node."""
+        """Refuses a start that can never succeed. A node that is not a voter waits for a leader; if it knows no other
+        node, it would wait for ever."""
         raft = self.replica.raft.raft
         others = [voter for voter in raft.voters.latest.voters() if voter.key.replica_id != self.node_id]
         here = {(host, port) for _, host, port in self.endpoints}
-        # `endpoints` has the port that was bound, where the configuration has port 0.
+        # Where the configuration has port 0, `endpoints` has the port that was bound.
         elsewhere = [each for each in raft.config.bootstrap if each[1] and each not in here]
         if raft.is_voter or others or elsewhere:
             return
@@ -160,7 +160,7 @@ class ControllerServer:
         try:
             self.quorum.tick()
         except Exception:
-            # The next tick must come: without it no broker would be fenced.
+            # The next tick must still run: without it no broker would be fenced.
             LOG.exception("a periodic task of the controller has failed; it runs again")
         finally:
             self._ticking = loop.call_later(self.quorum.next_tick_ms / 1000, self._tick)
@@ -194,7 +194,7 @@ class ControllerServer:
                     return
                 LOG.info("controller %d is not registered yet: error %d", self.node_id, answer.error_code)
                 if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
-                    self.quorum.image.check_features()  # a cluster at these levels never takes this release
+                    self.quorum.image.check_features()  # a cluster with these feature levels never accepts this release
             except (KafkaError, TimeoutError) as error:
                 LOG.info("controller %d is not registered: %s", self.node_id, str(error) or "no controller is active")
             await asyncio.sleep(retry_ms / 1000)

@@ -1,5 +1,5 @@
-"""Reports to the controller in which log directory each replica lies (KIP-858), so that it knows which replicas a
-failed disk takes offline.
+"""Reports to the controller in which log directory each replica lies (KIP-858), so that the controller knows which
+replicas a failed disk takes offline.
 
 A broker with one directory has nothing to report.
 """
@@ -18,7 +18,7 @@ from kafkacore.protocol.uuid import Uuid
 from kafkacore.runtime.watched import watch
 
 LOG: Final = logging.getLogger("kafkacore.server")
-MAX_PER_REQUEST: Final = 2_250  # as many as Apache Kafka puts into one request
+MAX_PER_REQUEST: Final = 2_250  # Apache Kafka puts as many into one request
 RETRY_S: Final = 0.5
 
 Replica = tuple[Uuid, int]  # topic id and partition
@@ -43,8 +43,8 @@ class DirectoryAssignments:
         self._task: asyncio.Task[None] | None = None
 
     def tell(self, placed: Mapping[Replica, Uuid]) -> None:
-        """Reports replicas that lie elsewhere than the committed metadata says. Repeats the report until the controller
-        accepts it."""
+        """Reports replicas that lie in another directory than the committed metadata names. Repeats the report until
+        the controller accepts it."""
         self._untold.update(placed)
         if self._untold and (self._task is None or self._task.done()):
             self._task = asyncio.create_task(self._run())
@@ -83,8 +83,8 @@ class DirectoryAssignments:
                 await asyncio.sleep(RETRY_S)
                 continue
             for replica, directory in part.items():
-                # A replica may have moved again meanwhile: then its new directory is still to be reported. A replica
-                # that the controller no longer knows needs no report.
+                # If a replica has moved again meanwhile, its new directory must still be reported. A replica that the
+                # controller no longer knows needs no report.
                 if self._untold.get(replica) == directory:
                     del self._untold[replica]
                     awaited = self._awaited.pop(replica, None)

@@ -29,7 +29,7 @@ from kafkacore.runtime.slices import Work, finish, finish_now, in_slices
 LOG: Final = logging.getLogger("kafkacore.server")
 UNSERVED: Final = "kafkacore.server.handlers.unserved"  # the module for APIs that no table names
 
-# A larger request is decoded in slices, and so is its answer encoded.
+# A larger request is decoded in slices, and its answer is encoded in slices.
 SLICED_BYTES: Final = 16 << 10
 _SLICED_STRUCTS: Final = 500  # structs that are decoded or encoded between two looks at the clock
 # The answers of these APIs may wait for minutes. They must not keep the request's memory meanwhile.
@@ -69,8 +69,8 @@ _AT_ONCE: Final = (bytes, Message)  # most handlers return these; checking for a
 
 
 class Dispatcher:
-    """`table` names a module for each API key. Its `handle` is called with `context`, the call, and the request's
-    message or what the module's own `read` makes of the body and the version.
+    """`table` names a module for each API key. Its `handle` is called with `context`, the call, and the request: a
+    message, or the result of the module's own `read`.
 
     A handler that loops over things a client names is a generator (`runtime.slices`): it yields in each round.
     """
@@ -86,16 +86,16 @@ class Dispatcher:
         return apis.api_versions_for(self.listener_kind, frozenset(self._table))
 
     def known_ranges(self) -> list[ApiRange]:
-        """The APIs that this kind of listener answers. If this node does not serve an API that Apache Kafka knows, its
-        answer is the error that Kafka gives where the feature is turned off."""
+        """The APIs that this kind of listener answers. Some of these APIs exist in Apache Kafka but not in this node;
+        the answer is then the error that Kafka gives when the feature is turned off."""
         return apis.api_versions_for(self.listener_kind)
 
     def answer(self, call: RequestContext, body: bytes | memoryview) -> Answered:
-        """Returns the response's header and body, at once if the handler does not wait; None if the request has no
-        answer.
+        """Returns the response's header and body, or an awaitable of them if the handler waits; None if the request has
+        no answer.
 
-        Raises ProtocolError when the connection must be closed: the bytes are not such a message, or Apache Kafka's
-        listener of this kind has no such API or version.
+        Raises ProtocolError when the connection must be closed: the bytes are not a message of that kind, or Apache
+        Kafka has no such API or version on this kind of listener.
         """
         served = self._api(call.api_key)
         if len(body) > SLICED_BYTES and served.decodes_in_slices and self._supports(served, call):
@@ -125,8 +125,8 @@ class Dispatcher:
         return CachedAnswer(frame, depends) if lasts and frame is not None else frame
 
     async def ask(self, call: RequestContext, request: Message) -> Message:
-        """Like `answer`, but takes and returns a message, for a caller in this process. Only for APIs that always
-        answer with a message."""
+        """Like `answer`, but takes and returns a message, for a caller in this process. Only APIs that always answer
+        with a message may be asked this way."""
         response = await self._handled(call, self._api(call.api_key), request)
         assert isinstance(response, Message)
         return response
@@ -162,8 +162,8 @@ class Dispatcher:
         api = apis.api(call.api_key)
         floor = apis.ADVERTISED_FLOORS.get(call.api_key, api.lowest)
         if floor <= version < api.lowest:
-            # Old librdkafka only compares the range (KAFKA-18659). So the version is advertised, and a request that
-            # uses it is refused.
+            # Old versions of librdkafka only compare the range (KAFKA-18659). So the version is advertised, but a
+            # request that uses it is refused.
             old = apis.request_class(call.api_key).decode_prefix(body, version)[0]
             refused = finish_now(error_response_steps(old, version, ErrorCode.UNSUPPORTED_VERSION))
             return apis.encode_response(call.api_key, version, call.correlation_id, refused)
@@ -265,7 +265,8 @@ def _encoding(call: RequestContext, response: Message) -> Work[Frame]:
 
 
 def _failed(call: RequestContext, request: Any, error: Exception) -> Work[Message]:
-    """The API's error response to what its handler raised. Raises ProtocolError again: it closes the connection."""
+    """The API's error response for an error that its handler raised. Raises a ProtocolError again, because it closes
+    the connection."""
     if isinstance(error, ProtocolError):
         raise error
     if not isinstance(request, Message):
@@ -278,7 +279,8 @@ def _failed(call: RequestContext, request: Any, error: Exception) -> Work[Messag
 
 
 def _unknown_api_versions(call: RequestContext) -> bytes:
-    """The answer in version 0. Its one range says which versions the client may use when it tries again (KIP-511)."""
+    """The answer to an unknown version of ApiVersions. It is in version 0, and its only range names the versions with
+    which the client may try again (KIP-511)."""
     api = apis.api(ApiKey.API_VERSIONS)
     response = apis.response_class(ApiKey.API_VERSIONS)
     body = response(

@@ -36,7 +36,8 @@ from kafkacore.server.partition_waits import PartitionWaits
 from kafkacore.storage.names import OFFSETS_TOPIC
 
 LOG: Final = logging.getLogger("kafkacore.server")
-CREATION_PATIENCE_S: Final = 2.0  # a FindCoordinator waits at most this long for the topic; then the client asks again
+# A FindCoordinator request waits at most this long for the topic; then the client asks again.
+CREATION_PATIENCE_S: Final = 2.0
 
 Operation = Callable[[GroupShard, asyncio.Future[Any], int], Effects]
 
@@ -71,7 +72,7 @@ class Groups:
         self._led: set[int] = set()
         self._awaiting: dict[asyncio.Future[None], None] = {}
         self._closed = False
-        self._counted_as_of: MetadataImage | None = None  # the image whose partitions `_count` counts
+        self._counted_as_of: MetadataImage | None = None  # the image of which `_count` is the number of partitions
         self._count = 0
         self._limit_as_of: MetadataImage | None = None
         self._limit_bytes = 0
@@ -146,7 +147,7 @@ class Groups:
         return java_hash(group_id) % self._count
 
     def coordinator_of(self, group_id: str) -> int:
-        """The id of the broker that leads the group's partition; -1: there is none."""
+        """The id of the broker that leads the group's partition; -1 when there is none."""
         image = self._read_image()
         topic = image.topic(OFFSETS_TOPIC)
         partition = None if topic is None else image.partition(topic, self.partition_of(group_id))
@@ -184,7 +185,8 @@ class Groups:
         return self.runtime.shard(self.partition_of(group_id))
 
     def now_ms(self) -> int:
-        """The time that the runtime gives to shards. Callers that use a shard without the runtime must use it too."""
+        """The time that the runtime gives to shards. Callers that use a shard without the runtime must use this time
+        too."""
         return self.runtime.now_ms()
 
     def _check_open(self) -> None:

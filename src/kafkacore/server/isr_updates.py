@@ -1,5 +1,5 @@
-"""Carries the decisions of the ISR manager to the active controller, and the edges of native partitions to the ISR
-manager."""
+"""Carries the ISR manager's decisions to the active controller, and reports from native partitions to the ISR manager.
+Such a report is an edge: a follower has caught up or fallen behind."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kafkacore.runtime.watched import watch
 
 LOG: Final = logging.getLogger("kafkacore.server")
 RETRY_S: Final = 0.05  # as Apache Kafka's AlterPartitionManager
-EDGES_IN_A_TURN: Final = 1000  # each may cost a look at a partition's followers
+EDGES_IN_A_TURN: Final = 1000  # for each of them the ISR manager may look at all followers of a partition
 
 
 class IsrUpdates:
@@ -41,7 +41,8 @@ class IsrUpdates:
         self._loop = asyncio.get_running_loop()
         self._task: asyncio.Task[None] | None = None
         self._loop.add_reader(edges.fileno(), self._deliver)
-        # So a follower leaves the ISR at most half the limit after it has reached it, as in Apache Kafka.
+        # As in Apache Kafka, a follower that reaches replica.lag.time.max.ms leaves the ISR at most half that time
+        # later.
         self._check = timers.every(max(edges.max_lag_ms / 2, 1), edges.check_lag, "replicas that fell behind")
 
     def brokers_changed(self, image: MetadataImage) -> None:
@@ -52,7 +53,8 @@ class IsrUpdates:
         """Call it after the replica manager has applied the root."""
         self._isrs.applied(image)
         if delta is None or delta.brokers:
-            # A follower that waits in vain for new records fetches seldom. It need not wait until then to join.
+            # While no records come, a follower fetches only rarely. This check lets it join without waiting for its
+            # next Fetch.
             self._edges.check_lag()
         self._go_on()
 

@@ -11,19 +11,20 @@ from kafkacore.network.lanes import LaneLimits, Lanes
 
 RAFT: Final = "raft"  # the metadata log and its elections
 LIFE: Final = "life"  # a broker's registration and heartbeats
-OWN: Final = "own"  # what a node asks for itself, such as blocks of producer ids
+OWN: Final = "own"  # requests for the node itself, such as for blocks of producer ids
 FORWARDS: Final = "forwards"  # requests of clients
 
 # Apache Kafka's, in KafkaRaftManager and NodeToControllerChannelManager.
 _BACKOFF_MS: Final = 50
 _RAFT_BACKOFF_MAX_MS: Final = 500
-# A controller answers each connection in order, and Apache Kafka's takes one request of it at a time.
+# A controller answers the requests of each connection in order, and Apache Kafka's handles only one request of a
+# connection at a time.
 FORWARD_CONNECTIONS: Final = 4
-FORWARDS_ON_THE_WIRE: Final = 16  # on each of them
+FORWARDS_ON_THE_WIRE: Final = 16  # requests on each of these connections
 
 
 def life_timeout_ms(config: BrokerConfig) -> float:
-    """Half a session, as in Apache Kafka: a heartbeat that is lost leaves time for another one."""
+    """Half a session, as in Apache Kafka, so that after a lost heartbeat there is time for another one."""
     return config.broker_session_timeout_ms / 2
 
 

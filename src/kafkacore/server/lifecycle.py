@@ -14,7 +14,8 @@ from kafkacore.protocol.messages import BrokerHeartbeatRequest, BrokerRegistrati
 from kafkacore.protocol.uuid import Uuid
 
 FIRST_RETRY_MS: Final = 100
-# A broker that asked to leave polls often: leaderships move in well under the heartbeat interval.
+# A broker that has asked to leave sends heartbeats often, because leaderships move in much less than the heartbeat
+# interval.
 SHUTDOWN_POLL_MS: Final = 50
 NONE: Final = 0
 
@@ -40,8 +41,8 @@ class AdvertisedListener(NamedTuple):
 
 
 class BrokerLifecycle:
-    """The messages of this broker to its controller, and the state that the answers put it in. Delays are
-    milliseconds."""
+    """Makes the messages of this broker to its controller, and keeps the state that follows from the answers. Delays
+    are milliseconds."""
 
     def __init__(
         self,
@@ -73,8 +74,8 @@ class BrokerLifecycle:
         self.registered = False
         self.ready_to_unfence = False
         self.failed_attempts = 0
-        self.offline_log_dirs: dict[Uuid, bool] = {}  # whether the controller knows of each
-        # None until the broker knows, and where the metadata has no place for it (KIP-1066).
+        self.offline_log_dirs: dict[Uuid, bool] = {}  # for each offline directory: whether the controller knows
+        # None until the broker knows them, and as long as the metadata.version cannot store them (KIP-1066).
         self.cordoned_log_dirs: frozenset[Uuid] | None = None
 
     def start(self) -> None:
@@ -85,8 +86,8 @@ class BrokerLifecycle:
         self.ready_to_unfence = True
 
     def want_shutdown(self) -> bool:
-        """Begins a controlled shutdown; False when there is nothing to hand over (never unfenced, or already
-        leaving).
+        """Begins a controlled shutdown. Returns False when the broker has nothing to hand over (it was never unfenced,
+        or is already leaving).
         """
         if self.state is not BrokerState.RUNNING:
             return self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN
@@ -157,7 +158,7 @@ class BrokerLifecycle:
         return self.heartbeat_interval_ms
 
     def failed(self) -> int:
-        """The message was lost or refused. Returns the delay to the next one."""
+        """Call it when the message was lost or refused. Returns the delay to the next one."""
         delay_ms = min(FIRST_RETRY_MS << min(self.failed_attempts, 20), self.session_timeout_ms)
         self.failed_attempts += 1
         return delay_ms

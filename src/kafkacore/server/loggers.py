@@ -27,7 +27,7 @@ LEVELS: Final = {
 
 
 def levels() -> dict[str, str]:
-    """Kafka's name of each logger's level: its own, or that of the nearest parent that has one."""
+    """The name in Kafka of each logger's level. A logger without a level has that of its nearest parent with one."""
     return {name: _level_name(logging.getLogger(name).getEffectiveLevel()) for name in _names()}
 
 

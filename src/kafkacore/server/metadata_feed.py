@@ -17,7 +17,7 @@ from kafkacore.runtime.loops import LoopThread
 
 
 class _LoadElsewhere:
-    """Takes a snapshot on another loop, each part in a turn of its own."""
+    """Loads a snapshot on another loop, each part in a turn of its own."""
 
     def __init__(self, load: ImageLoad, call: Callable[..., None]) -> None:
         self._load, self._call = load, call
@@ -33,7 +33,7 @@ class MetadataFeed:
     """`on_root` takes roots from a controller of the same node; without one, the feed is a listener of the broker's
     replica.
 
-    `on_fault` is called with metadata that this broker cannot apply: the node must not go on.
+    `on_fault` is called with the error when this broker cannot apply metadata: the node must not go on.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class MetadataFeed:
         )
 
     def on_leading(self, epoch: int) -> None:
-        """A broker applies committed records, under any leader of the quorum."""
+        """Does nothing: a broker applies committed records under any leader of the quorum."""
 
     def on_following(self, epoch: int) -> None:
         """Likewise."""

@@ -18,11 +18,11 @@ from kafkacore.server.metadata_store import MetadataOnDisk
 from kafkacore.server.own_cluster import OwnCluster
 from kafkacore.storage import meta_properties
 
-THREADS: Final = 2  # one syncs the log, one writes votes and snapshots
+THREADS: Final = 2  # one thread syncs the log, one writes votes and snapshots
 
 
 class Quorum(NamedTuple):
-    """The controllers' addresses from the configuration; those in the log take precedence (KIP-853)."""
+    """The controllers' addresses from the configuration. Addresses in the log take precedence (KIP-853)."""
 
     voters: VoterSet
     bootstrap: tuple[tuple[str, int], ...]
@@ -103,7 +103,8 @@ class MetadataReplica:
         )
 
     def _other_controllers(self) -> set[tuple[str, int]]:
-        """The other voters; the bootstrap servers while no voter is known. On the loop, after the start."""
+        """The addresses of the other voters, or of the bootstrap servers while no voter is known. Call it on the loop,
+        after the start."""
         voters = self.raft.raft.voters.latest.voters()
         if not voters:
             return set(self._bootstrap)
@@ -118,8 +119,8 @@ class MetadataReplica:
         return self._environment.monotonic_ns() // 1_000_000
 
     def make_snapshots(self, log: CleanableLog, contents: Callable[[], Contents | None]) -> None:
-        """From now on writes snapshots of the state that `contents` returns, after the listeners that were added before
-        have seen it. `log` is the store's."""
+        """Writes snapshots from now on, of the state that `contents` returns. Listeners that were added earlier see
+        each batch before the snapshotter does. `log` is the store's."""
         limits = SnapshotLimits(
             bytes_between=self._config.metadata_log_max_record_bytes_between_snapshots,
             interval_ms=self._config.metadata_log_max_snapshot_interval_ms,
@@ -138,7 +139,7 @@ class MetadataReplica:
         self.raft.add_listener(self._snapshotter)
 
     async def start(self) -> None:
-        """Takes part in the quorum from now on."""
+        """Begins to take part in the quorum."""
         await self.raft.start()
 
     async def stop(self) -> None:
@@ -148,5 +149,5 @@ class MetadataReplica:
         await self.lanes.close()
 
     def close(self) -> None:
-        """After `stop`, on a thread that may wait."""
+        """Call it after `stop`, on a thread that may wait."""
         self._executor.shutdown()

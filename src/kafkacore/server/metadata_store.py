@@ -17,7 +17,8 @@ IO_THREADS: Final = 2
 
 
 class MetadataOnDisk:
-    """`__cluster_metadata-0` in metadata.log.dir. Made on a thread that may wait: it loads the log. Raises OSError."""
+    """`__cluster_metadata-0` in metadata.log.dir. Make it on a thread that may wait, because it loads the log. Raises
+    OSError."""
 
     def __init__(self, config: BrokerConfig, environment: Environment, files: Files = OS_FILES) -> None:
         self._directory = LogDirectory(environment, config.metadata_log_dir, IO_THREADS, urgent=True)

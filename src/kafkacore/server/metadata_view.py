@@ -10,7 +10,7 @@ from kafkacore.metadata.registrations import BrokerRegistration, Endpoint
 
 
 class MetadataView:
-    """One root as seen through one listener. It caches look-ups, so make one for each request; that is cheap."""
+    """One root as one listener shows it. It caches look-ups, so make a new view for each request, which is cheap."""
 
     def __init__(self, image: MetadataImage, listener: str) -> None:
         self.image = image
@@ -53,8 +53,8 @@ class MetadataView:
                 yield self.image.partition_at(row)
 
     def offline_replicas(self, partition: Partition) -> list[int]:
-        """Replicas that cannot be read: unknown or fenced brokers, those without this listener, or with a failed
-        disk.
+        """Replicas that clients cannot read: those on unknown or fenced brokers, on brokers without this listener, or
+        on a failed disk.
         """
         return [
             replica

@@ -22,7 +22,8 @@ _GROUPS: Final = "group-coordinator-metrics"
 
 
 def broker_metrics(broker: BrokerServer) -> Iterator[Sample]:
-    """A source for a MetricRegistry. It runs on the thread that scrapes, so each value is read at its own moment."""
+    """A source for a MetricRegistry. It runs on the thread that scrapes, so the values are not of one and the same
+    moment."""
     state = broker.registrar.lifecycle.state
     yield sample("KafkaServer", "BrokerState", int(state))
     partitions = list(broker.replicas.hosted())

@@ -1,4 +1,4 @@
-"""Refuses settings of features that the node lacks, where a start without the feature would be dangerous."""
+"""Refuses settings of features that the node lacks when a start without the feature would be dangerous."""
 
 from __future__ import annotations
 

@@ -51,8 +51,8 @@ from kafkacore.storage.log_manager import LogManager
 from kafkacore.storage.log_upkeep import LogUpkeep, intervals_from
 
 LOG: Final = logging.getLogger("kafkacore.server")
-CONTROLLED_SHUTDOWN_MS: Final = 30_000  # a broker waits this long for its leaderships to be handed over
-DRAIN_MS: Final = 2_000  # connections have this long to take their last answers
+CONTROLLED_SHUTDOWN_MS: Final = 30_000  # the longest time in which a broker hands over its leaderships
+DRAIN_MS: Final = 2_000  # the longest time in which connections take their last answers
 _STOP_SECONDS: Final = 60.0
 _CREATE_SECONDS: Final = 60.0
 _TURN_SECONDS: Final = 0.00005
@@ -63,11 +63,12 @@ class NodeFailed(Exception):
 
 
 class Node:
-    """One Kafka node in this process, by its configuration. Call `start` and `stop` from any thread except a loop's.
+    """One Kafka node in this process, made from its configuration. Call `start` and `stop` from any thread except a
+    loop's.
 
     `start` raises LogDirectoryError, ConfigError, OSError (a port that is taken, a disk that is full),
-    RegistrationRefused, TimeoutError, NodeFailed (metadata that this release cannot take). Then everything that it
-    began is undone.
+    RegistrationRefused, TimeoutError, NodeFailed (metadata that this release cannot apply). Before it raises, it undoes
+    everything that it has begun.
     """
 
     def __init__(
@@ -76,7 +77,7 @@ class Node:
         *,
         world: World | None = None,
     ) -> None:
-        """`world` is the real one, unless a test or a simulation hands in another."""
+        """`world` is the real one, unless a test or a simulation passes another."""
         self.config = config
         self.world = world = world or World()
         self._files = world.files
@@ -121,7 +122,7 @@ class Node:
         try:
             await self._start()
         except GeneratorExit:
-            raise  # its world is gone, so there is nothing to undo
+            raise  # the simulated world has ended, so there is nothing to undo
         except BaseException:
             await self.end()
             raise
@@ -171,7 +172,8 @@ class Node:
         return self.__dict__.get("_replica")
 
     def run_timers(self, limit_seconds: float) -> int | None:
-        """Runs what is due on the broker's loop by the environment's clock; returns the time of the next, in ns.
+        """Runs the timers of the broker's loop that are due by the environment's clock. Returns the time of the next
+        timer, in ns.
 
         Raises TimeoutError.
         """
@@ -202,7 +204,8 @@ class Node:
     def create_topics(
         self, topics: Iterable[tuple[str, int]], configs: Mapping[str, str] = MappingProxyType({})
     ) -> list[tuple[str, int, str | None]]:
-        """Asks the active controller for topics, `(name, partitions)` each, and waits until this broker has them.
+        """Asks the active controller to create topics, given as `(name, partitions)`, and waits until this broker has
+        them.
 
         Returns name, error code and message of each. Raises RuntimeError if this node has no broker, KafkaError,
         TimeoutError.
@@ -219,7 +222,7 @@ class Node:
         locks = DirectoryLocks(directories.directory_ids, files, dispensable=data_dirs)
         self._undo.append(locks.close)
         directories = directories.without(locks.failed)
-        # An unset key leaves the number to the machine: Kafka's default of 3 is too many for few cores.
+        # If the key is not set, the number depends on the machine: Kafka's default of 3 is too many for few cores.
         processors = config.num_network_threads if config.is_set("num.network.threads") else None
         runtime = world.runtime(processors)
         self._undo.append(runtime.release)
@@ -294,11 +297,11 @@ class Node:
     async def _start_broker(self, runtime: Runtime, directories: NodeDirectories) -> None:
         config, loop, environment = self.config, runtime.loop(DATA), self.world.environment
         publisher = self._feed.publisher
-        # For handlers that wait for a disk; further ones wait for a free thread.
+        # Threads for handlers that wait for a disk. With more such handlers, the rest waits for a free thread.
         blocking = self.world.workers(config.num_io_threads, "kafkacore-io")
         self._undo.append(lambda: blocking.shutdown(cancel_futures=True))
         ids = {directories.directory_ids[path]: path for path in directories.serving(config.log_dirs)}
-        # A missing directory may not have been closed cleanly.
+        # A directory that is missing may not have been closed cleanly.
         previous_epoch = (
             clean_shutdown.common_epoch(ids.values(), self._files) if len(ids) == len(config.log_dirs) else NO_EPOCH
         )
@@ -352,7 +355,8 @@ class Node:
         self._undo.append(upkeep.close)
 
     def _hand_over_ms(self) -> int | None:
-        """After a fault the stop does not wait for the controller, which may be the cause."""
+        """How long a stop hands over leaderships. After a fault it does not wait for the controller, which may be the
+        cause."""
         if self._crashed:
             return None
         return 0 if self.fault is not None else CONTROLLED_SHUTDOWN_MS
@@ -382,8 +386,8 @@ class Node:
             raise NodeFailed(f"node {self.config.node_id} cannot go on: {self.fault}") from self.fault
 
     def _directory_failed(self, manager: LogManager, path: str, ids: dict[Uuid, str]) -> None:
-        """Runs on any thread. A broker goes on as long as one of its directories serves, and that of the metadata
-        log."""
+        """Runs on any thread. The node goes on as long as the metadata log's directory and at least one other directory
+        work."""
         broker = self._broker
         why = None
         if not manager.native_directories:
@@ -398,7 +402,8 @@ class Node:
                     broker.plane.loop.call(broker.directory_failed, directory_id)
 
     def _close_logs(self, manager: LogManager, broker: BrokerServer, previous_epoch: int) -> None:
-        # A broker that was never let in has served nothing: the directories are as clean as they were found (KIP-966).
+        # A broker that was never accepted has served nothing, so its directories are as clean as they were at the start
+        # (KIP-966).
         epoch = broker.registrar.lifecycle.broker_epoch
         manager.close(epoch if epoch >= 0 else previous_epoch, clean=not self._crashed)
         self._broker = None
@@ -408,7 +413,7 @@ class Node:
 
         loop = runtime.loop(DATA if "broker" in self.config.process_roles else CONTROLLER)
         self._metrics = MetricRegistry()
-        # On the address of the first listener: a client that may connect there may read the metrics.
+        # Metrics are served on the address of the first listener: a client that may connect there may read them.
         host = self.config.listeners[0].host
         server = MetricsServer(self._metrics)
         await self.world.on(loop, server.start(host, self.config.metrics_port))
@@ -465,7 +470,8 @@ class Node:
 
     def _failed(self, error: BaseException) -> None:
         """Runs on any thread. This node cannot go on; its owner stops it."""
-        # Faults of data or system explain themselves; for any other error the log shows where it came from.
+        # Errors of the metadata, of the system or of a directory explain themselves; any other error is logged with its
+        # traceback.
         where = None if isinstance(error, (MetadataError, OSError, LogDirectoryError, RegistrationRefused)) else error
         LOG.critical("node %d cannot go on: %s", self.config.node_id, error, exc_info=where)
         self.fault = error
@@ -481,4 +487,4 @@ class Node:
 
 
 def _nobody_follows(image: MetadataImage, delta: MetadataDelta | None) -> None:
-    """A controller without a broker beside it."""
+    """Takes the roots of a controller that has no broker beside it, and does nothing."""

@@ -14,11 +14,11 @@ from kafkacore.protocol.messages import Message
 from kafkacore.storage.errors import LogDirectoryError
 
 Address = tuple[str, int]
-MOST_ADDRESSES: Final = 64  # a cluster has fewer controllers
+MOST_ADDRESSES: Final = 64  # more than the controllers of any cluster
 
 
 class WrongClusterError(LogDirectoryError):
-    """All controllers are of another cluster than this node. The message says what to do."""
+    """All controllers belong to another cluster than this node. The message says what to do."""
 
 
 class Sender(Protocol):
@@ -26,11 +26,11 @@ class Sender(Protocol):
 
 
 class OwnCluster:
-    """Stands between the Raft driver and its lane of connections, and reads each answer's error.
+    """Sends the Raft driver's requests through its lane of connections, and reads each answer's error.
 
-    `controllers` returns the addresses of the controllers that could take this node in, without its own. `where` is the
-    file that holds `cluster_id`. `on_wrong` is called once, with WrongClusterError, when each of them has refused the
-    cluster id and nobody has ever accepted it.
+    `controllers` returns the addresses of all other controllers that this node may ask. `where` is the file that holds
+    `cluster_id`. `on_wrong` is called once, with WrongClusterError, when each of them has refused the cluster id and
+    nobody has ever accepted it.
     """
 
     def __init__(

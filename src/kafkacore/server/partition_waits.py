@@ -17,7 +17,7 @@ class PartitionWaits:
     """Belongs to the running loop, and so does `timers`, which follows `clock`. Call `close` before the loop ends."""
 
     def __init__(self, clock: Clock, timers: Scheduler, environment: Environment | None = None) -> None:
-        """`environment` is the world of the partitions; None: the real one."""
+        """`environment` is the one of the partitions; None stands for the real one."""
         self._loop = asyncio.get_running_loop()
         self._clock = clock
         self._timers = timers
@@ -43,8 +43,9 @@ class PartitionWaits:
         waits: Iterable[tuple[PartitionHandle, int, int] | tuple[PartitionHandle, int, int, int]],
         timeout_ms: float,
     ) -> bool:
-        """Waits until one of `(partition, kind, offset)` is satisfied or its partition's role changes. The fields of an
-        acknowledgement have a leadership as well, and its end ends the wait. Returns False when the time is over."""
+        """Waits until one of `(partition, kind, offset)` is satisfied or its partition's role changes. An
+        acknowledgement names a leadership as well; the wait ends when that leadership ends. Returns False when the time
+        is over."""
         future: asyncio.Future[bool] = self._loop.create_future()
         self._futures[future] = future
         try:

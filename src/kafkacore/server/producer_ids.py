@@ -30,7 +30,7 @@ class ProducerIds:
     async def generate(self) -> int:
         """Returns a new id. Raises what `allocate` raises; the next call then asks for a block again."""
         while self._next >= self._end:
-            # One waiter that gives up must not cancel the request that the others wait for.
+            # A waiter that gives up must not cancel the request for which others wait.
             await asyncio.shield(self._request())
             self._take()
         producer_id = self._next

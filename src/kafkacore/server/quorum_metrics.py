@@ -34,10 +34,11 @@ _FENCED, _LEAVING, _ACTIVE = 10, 20, 30
 
 
 class ControllerMetrics:
-    """A source for a MetricRegistry. It runs on the thread that scrapes, so each value is read at its own moment."""
+    """A source for a MetricRegistry. It runs on the thread that scrapes, so the values are not of one and the same
+    moment."""
 
     def __init__(self, controller: ControllerServer, fault: Callable[[], BaseException | None]) -> None:
-        """`fault` gives the error after which the node cannot go on."""
+        """`fault` returns the error after which the node cannot go on, or None."""
         self._controller, self._fault = controller, fault
         self._plane = PlaneMetrics(controller.plane)
         self._counted: tuple[MetadataImage, int, int] | None = None  # offline and imbalanced partitions

@@ -1,4 +1,4 @@
-"""Metadata of a cluster that this broker must not serve."""
+"""Detects clusters that this broker must not serve."""
 
 from __future__ import annotations
 

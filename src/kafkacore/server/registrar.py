@@ -1,8 +1,8 @@
-"""Drives a broker's lifecycle: sends its messages, waits as long as it asks for, and reports the states that it
-reaches.
+"""Drives a broker's lifecycle: sends its messages, waits between them as long as the lifecycle says, and reports the
+states that it reaches.
 
-All of it runs on the controllers' loop. Coordinators and handlers work on the data loop. They delay no heartbeat,
-however long they take.
+All of it runs on the controllers' loop. Coordinators and handlers work on the data loop, so they never delay a
+heartbeat.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kafkacore.runtime.watched import watch
 from kafkacore.server.lifecycle import BrokerLifecycle, BrokerState
 
 LOG: Final = logging.getLogger("kafkacore.server")
-# Errors that mean that the controller does not know this broker.
+# Errors by which the controller says that it does not know this broker.
 _UNKNOWN_HERE: Final = frozenset({ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED})
 
 
@@ -29,7 +29,7 @@ class RegistrationRefused(Exception):
     """The controller refuses this broker for good; the message says why and what to do."""
 
 
-# Errors that asking again does not cure.
+# Errors that will not go away when the broker asks again.
 _FINAL: Final = {
     ErrorCode.INCONSISTENT_CLUSTER_ID: "the controllers are of another cluster: check log.dirs and the quorum",
     ErrorCode.INVALID_REGISTRATION: (
@@ -42,7 +42,8 @@ _FINAL: Final = {
         "first (kafka-features upgrade --release-version 3.9)"
     ),
 }
-# The session of a crashed broker ends after a while. If a session lasts this many times longer, its broker is alive.
+# The session of a crashed broker ends after a while. If the controller still refuses after this many sessions, another
+# live broker has the id.
 _SESSIONS_OF_A_DUPLICATE: Final = 3
 
 
@@ -71,8 +72,8 @@ class Registrar:
         self._task = asyncio.create_task(self._run())
 
     def watch(self, on_fault: Callable[[BaseException], None]) -> None:
-        """Reports from now on when the broker can no longer talk to its controller, for example after
-        RegistrationRefused: otherwise it would serve on, fenced for ever. Before this call, `reached` raises that
+        """Calls `on_fault` from now on when the broker can no longer talk to its controller, for example after
+        RegistrationRefused. Otherwise it would run on and stay fenced for ever. Before this call, `reached` raises that
         error."""
         assert self._task is not None
         watch(self._task, on_fault)
@@ -98,8 +99,8 @@ class Registrar:
             raise TimeoutError(self._problem) from None
 
     def directory_failed(self, directory: Uuid, limit_ms: int, on_fault: Callable[[BaseException], None]) -> None:
-        """Reports the directory to the controller. Without its answer within the limit this broker would stay the
-        leader of partitions that nobody can reach."""
+        """Reports the directory to the controller. Calls `on_fault` when the controller does not accept the report
+        within the limit, because this broker would stay the leader of partitions that nobody can reach."""
         self.lifecycle.log_dir_failed(directory)
         self.nudge()
 
@@ -194,8 +195,8 @@ class Registrar:
 
 
 class Membership:
-    """A broker's membership in its cluster, for the data plane's loop: `registrar` runs on another one. The state that
-    `lifecycle` shows may be read on any thread."""
+    """A broker's membership in its cluster, for use on the data plane's loop: `registrar` runs on another loop. The
+    state that `lifecycle` shows may be read on any thread."""
 
     def __init__(self, registrar: Registrar, loop: LoopThread) -> None:
         self.lifecycle = registrar.lifecycle
@@ -206,11 +207,11 @@ class Membership:
         self._loop.call(self._registrar.start)
 
     def nudge(self) -> None:
-        """As Registrar's."""
+        """As in Registrar."""
         self._loop.call(self._registrar.nudge)
 
     async def reached(self, *states: BrokerState, limit_ms: int | None = None) -> None:
-        """As Registrar's."""
+        """As in Registrar."""
         await asyncio.wrap_future(self._loop.submit(self._registrar.reached(*states, limit_ms=limit_ms)))
 
     def unfence(self) -> None:
@@ -228,7 +229,7 @@ class Membership:
         return await asyncio.wrap_future(self._loop.submit(leave()))
 
     def cordon(self, directories: frozenset[Uuid] | None) -> None:
-        """The cordoned directories are these; None: the metadata has no place for them."""
+        """Sets the cordoned directories; None when the metadata.version cannot store them."""
 
         def cordon() -> None:
             self.lifecycle.cordoned_log_dirs = directories
@@ -237,11 +238,11 @@ class Membership:
             self._change(cordon)
 
     def directory_failed(self, directory: Uuid, limit_ms: int, on_fault: Callable[[BaseException], None]) -> None:
-        """As Registrar's. `on_fault` is called on that loop."""
+        """As in Registrar. `on_fault` is called on that loop."""
         self._loop.call(self._registrar.directory_failed, directory, limit_ms, on_fault)
 
     def watch(self, on_fault: Callable[[BaseException], None]) -> None:
-        """As Registrar's. `on_fault` is called on that loop."""
+        """As in Registrar. `on_fault` is called on that loop."""
         self._loop.call(self._registrar.watch, on_fault)
 
     async def stop(self) -> None:

@@ -10,5 +10,6 @@ _RACK_AWARE: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 
 def selects_by_rack(config: BrokerConfig) -> bool:
-    """Other classes are Java code, which this broker cannot run: then the leader serves all consumers."""
+    """Whether the configured selector goes by racks. Other classes are Java code, which this broker cannot run; with
+    them the leader serves all consumers."""
     return config.replica_selector_class == _RACK_AWARE

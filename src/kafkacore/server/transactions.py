@@ -1,8 +1,8 @@
 """Transactions on partitions that this broker leads: the checks between a producer's batch and its coordinator.
 
 Another broker coordinates. Before the first batch of a transaction in a partition, the leader asks the coordinator
-whether the partition belongs to an open transaction (KIP-890): else a late batch could open a transaction that nobody
-ends. A marker that arrives meanwhile ends the check, so the batch behind it is refused.
+whether the partition belongs to an open transaction (KIP-890); otherwise a late batch could open a transaction that
+nobody ends. A marker that arrives meanwhile ends the check, and the batch is then refused.
 """
 
 from __future__ import annotations
@@ -25,15 +25,16 @@ from kafkacore.server.coordinator_keys import java_hash
 from kafkacore.storage.names import TRANSACTIONS_TOPIC
 
 LOG: Final = logging.getLogger("kafkacore.server")
-MOST_VERIFIED: Final = 100_000  # pairs of producer and partition; with more, all are verified again
+# Verified pairs of producer and partition; when there are more, all are forgotten and verified again.
+MOST_VERIFIED: Final = 100_000
 ABORTABLE_SINCE: Final = 11  # from this version of Produce on clients know TRANSACTION_ABORTABLE
-ADDS_SINCE: Final = 12  # and from this one on the leader adds the partition for its producer (transaction.version 2)
+ADDS_SINCE: Final = 12  # from this version on the leader adds the partition for its producer (transaction.version 2)
 _BACKOFF_MS: Final = 50
 Topic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
 Transaction = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
-_Key = tuple[PartitionHandle, int]  # and a producer id
+_Key = tuple[PartitionHandle, int]  # a partition and a producer id
 # Errors after which the producer should send the batch again. Old clients would not do that after these codes, so they
-# get NOT_ENOUGH_REPLICAS, as Apache Kafka answers.
+# get NOT_ENOUGH_REPLICAS instead, as from Apache Kafka.
 _LATER: Final = frozenset(
     (
         ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NETWORK_EXCEPTION, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -50,7 +51,7 @@ class Refused(NamedTuple):
 
 
 class Check:
-    """One verification under way, of one producer in one partition. `ended`: a marker came meanwhile."""
+    """A verification of one producer in one partition that is under way. `ended` says that a marker came meanwhile."""
 
     __slots__ = ("appending", "ended", "users")
 
@@ -90,7 +91,8 @@ class Transactions:
 
     @asynccontextmanager
     async def checking(self, partition: PartitionHandle, producer_id: int) -> AsyncIterator[Check]:
-        """Holds the check from before the coordinator is asked until the batch is appended."""
+        """A context that holds a check: enter it before the coordinator is asked, and leave it after the batch is
+        appended."""
         key = partition, producer_id
         check = self._checks.get(key)
         if check is None:
@@ -107,7 +109,7 @@ class Transactions:
         return self._verified.get((partition, producer_id)) == epoch
 
     def verified(self, partition: PartitionHandle, producer_id: int, epoch: int) -> None:
-        """The batch was appended: later ones of the transaction need no check."""
+        """Notes that a batch was appended: later batches of the transaction need no check."""
         if len(self._verified) >= MOST_VERIFIED:
             self._verified.clear()
         self._verified[partition, producer_id] = epoch
@@ -153,7 +155,8 @@ class Transactions:
 
     @asynccontextmanager
     async def ending(self, partition: PartitionHandle, producer_id: int) -> AsyncIterator[None]:
-        """Around the append of a marker: ends the checks under way, and lets no batch of theirs in after it."""
+        """A context around the append of a marker. It ends the checks under way, so that none of their batches is
+        appended after the marker."""
         key = partition, producer_id
         self._verified.pop(key, None)
         check = self._checks.pop(key, None)
@@ -205,7 +208,7 @@ def _known(code: int) -> ErrorCode:
 
 
 def _told(error: ErrorCode, produce: int) -> tuple[ErrorCode, str]:
-    """The coordinator's error as a producer understands it (ReplicaManager.handleProduceAppend)."""
+    """The error that a producer gets for the coordinator's error (ReplicaManager.handleProduceAppend)."""
     if error in _LATER:
         text = f"The broker could not verify the partition's part in the transaction: {error.name}."
         return ErrorCode.NOT_ENOUGH_REPLICAS, text

@@ -24,7 +24,7 @@ class Turnstile:
         self._queue: deque[asyncio.Future[None]] = deque()
 
     async def run(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Awaits `work()`, after the decisions of earlier callers."""
+        """Awaits `work()` when the decisions of earlier callers are made."""
         if self._deciding or self._queue:
             await self._turn()
         self._deciding = True
@@ -41,7 +41,7 @@ class Turnstile:
             raise
 
     def _decided(self) -> None:
-        """The next one begins in the loop's next turn."""
+        """Lets the next decision begin in the loop's next turn."""
         while self._queue:
             mine = self._queue.popleft()
             if not mine.done():
@@ -51,7 +51,7 @@ class Turnstile:
 
 
 class _Deciding(Awaitable[T]):
-    """Awaits the work, and says once when it first waits for something or ends."""
+    """Awaits the work, and reports once: when the work first waits for something, or ends."""
 
     def __init__(self, work: Callable[[], Awaitable[T]], decided: Callable[[], None]) -> None:
         self._work = work

@@ -1,5 +1,5 @@
-"""Partitions whose coordinator this node does not have: of `__transaction_state` and `__share_group_state`. When this
-broker becomes their leader, their transactions and share groups stand still, so its log says so."""
+"""Partitions of `__transaction_state` and `__share_group_state`, which this node cannot coordinate. When this broker
+becomes their leader, their transactions and share groups stop, and the node logs that."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Uncoordinated:
         self.elections = 0
 
     def apply(self, image: MetadataImage) -> None:
-        """Names the partitions that this broker leads since this root."""
+        """Logs the partitions that this broker leads since this root."""
         led: set[tuple[str, int]] = set()
         for name in _PEOPLE:
             topic = image.topic(name)
@@ -37,7 +37,7 @@ class Uncoordinated:
             indexes = [index for topic, index in new if topic == name]
             if indexes:
                 LOG.error(
-                    "this broker leads partitions %s of %s, but it cannot coordinate: their %s get a final error; move "
-                    "the partitions to brokers of Apache Kafka",
+                    "this broker leads partitions %s of %s, but it cannot coordinate them: their %s get a final "
+                    "error; move the partitions to brokers of Apache Kafka",
                     ", ".join(map(str, indexes)), name, people,
                 )  # fmt: skip

@@ -296,7 +296,9 @@ def test_feature_levels_are_taken_from_the_snapshot_and_the_log_behind_it(node):
     assert node.info() == ([], [])
     segment.write_bytes(levels(0, 31) + levels(1, 32) + levels(2, 33))
     (problem,), _ = node.info()
-    assert problem.startswith("a/__cluster_metadata-0: metadata.version 33 is finalised, and 3.9-IV0 (21) to 4.3-IV0")
+    assert problem.startswith(
+        "a/__cluster_metadata-0: metadata.version 33 is finalised, but only 3.9-IV0 (21) to 4.3-IV0"
+    )
     segment.write_bytes(levels(2, 29) + levels(3, 34)[:-1])
     assert node.info() == ([], [])
 

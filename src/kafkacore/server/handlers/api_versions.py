@@ -18,7 +18,7 @@ from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import ApiVersionsRequest, ApiVersionsResponse
 
 SOFTWARE_SINCE: Final = 3  # the client gives its name and version (KIP-511)
-ZERO_LEVELS_SINCE: Final = 4  # older clients fail on a feature whose lowest level is 0 (KAFKA-17011)
+ZERO_LEVELS_SINCE: Final = 4  # clients of older versions fail on a feature whose lowest level is 0 (KAFKA-17011)
 
 
 class FeatureView(Protocol):

@@ -1,4 +1,4 @@
-"""DescribeConfigs: values, where they come from, their types and their meaning (KIP-133, KIP-226, KIP-569)."""
+"""DescribeConfigs: values of keys, their sources, types and meaning (KIP-133, KIP-226, KIP-569)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class ConfigView(Protocol):
     def image(self) -> MetadataImage: ...
     @property
     def values_in_effect(self) -> Mapping[str, str]:
-        """Values of keys that nobody has set and for which this node does not use Kafka's default."""
+        """The values of unset keys for which this node does not use Kafka's default."""
 
     def topic_overrides(self, name: str) -> Mapping[str, str] | None:
         """The settings of a topic; None when there is no such topic."""
@@ -75,7 +75,7 @@ class _Description:
         self._image = context.image
         self._request = request
         self._inherited: dict[tuple[int, str], Entry] = {}  # by resource type and key
-        self._own: dict[str, Entry] = {}  # the broker's
+        self._own: dict[str, Entry] = {}  # entries of the broker's own keys
 
     def entries(self, resource: Resource) -> Work[list[Entry]]:
         """Raises INVALID_REQUEST, INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION."""
@@ -93,7 +93,7 @@ class _Description:
             self._check_broker(name, "")
             return _logger_entries(resource)
         if kind == GROUP:
-            # Accepts any name, because a group can be configured before it exists.
+            # Any name is accepted, because a group can be configured before it exists.
             _check_named(name, "Group name")
             return (
                 yield from self._inheriting(resource, GroupConfig(self._config, self._image.set_config(kind, name)))
@@ -154,7 +154,7 @@ class _Description:
         return described._replace(value=value, synonyms=synonyms)
 
     def _defaults_of_brokers(self, resource: Resource) -> list[Entry]:
-        """For the default of all brokers, only the keys that were changed."""
+        """The entries of the default of all brokers: only the keys that were changed."""
         config, entries = self._config, []
         source = Source.DYNAMIC_DEFAULT_BROKER_CONFIG
         for name in _wanted(config.dynamic_default, resource):

@@ -1,7 +1,7 @@
 """APIs that Apache Kafka knows and this node does not serve: an error in the API's own response.
 
 ApiVersions does not list them, so a client that reads it does not send them. A client that sends one anyway gets the
-error that Apache Kafka gives where the feature is turned off, and keeps its connection.
+error that Apache Kafka gives when the feature is turned off, and keeps its connection.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from kafkacore.server.context import BrokerContext
 from kafkacore.server.handlers.describe_configs import BROKER_LOGGER
 
 LOG: Final = logging.getLogger("kafkacore.server")
-# Neither a log nor a broker reads these, so only this module warns that they have no effect.
+# Neither a log nor a broker reads settings of these resources, so only this module warns that they have no effect.
 _OF_OTHERS: Final = {GROUP: GROUP_KEYS, CLIENT_METRICS: CLIENT_METRICS_KEYS}
 NOTES_LOGGED: Final = 10  # warnings for one request, which may change 10,000 groups
 Request = AlterConfigsRequest | IncrementalAlterConfigsRequest
@@ -42,7 +42,7 @@ async def handle(broker: BrokerContext, call: RequestContext, request: Request) 
     rest = [each for at, each in enumerate(_resources(request)) if at not in settled]
     told: Told = {}
     if rest:
-        made: Any = type(request)  # `rest` has the resources of the same class
+        made: Any = type(request)  # `rest` is of the request's class
         forwarded = made(resources=rest, validate_only=request.validate_only)
         answer: Any = await broker.channel.forward(call, forwarded)
         told = {
@@ -83,7 +83,7 @@ def _notes(resource: Resource) -> list[str]:
 
 
 def _settle(broker: BrokerContext, call: RequestContext, request: Request) -> Work[Settled]:
-    """The resources that the controller need not see."""
+    """Decides about the resources that the controller need not see."""
     settled: Settled = {}
     counts: dict[tuple[int, str], int] = Counter()
     for each in _resources(request):

@@ -35,7 +35,7 @@ async def handle(
 
 
 async def _alter(broker: BrokerContext, topic: str, index: int, absolute: str) -> ErrorCode:
-    """Makes its checks in Kafka's order. A move that it begins goes on after it returns."""
+    """Checks in Kafka's order, and begins the move, which continues after this returns."""
     key, logs, moves = (topic, index), broker.logs, broker.moves
     path = logs.directory_path(absolute)
     if not future_name_fits(topic, index):
@@ -50,7 +50,7 @@ async def _alter(broker: BrokerContext, topic: str, index: int, absolute: str) -
     if error == ErrorCode.KAFKA_STORAGE_ERROR:
         return error
     if partition is None:
-        # The partition goes there if it is created later.
+        # If the partition is created later, its log is created there.
         logs.prefer(topic, index, path)
         return ErrorCode.REPLICA_NOT_AVAILABLE if error == ErrorCode.NOT_LEADER_OR_FOLLOWER else error
     future = logs.future_of(partition)

@@ -29,7 +29,7 @@ async def handle(broker: BrokerContext, call: RequestContext, request: DeleteGro
 
 
 async def _batches(broker: BrokerContext, request: DeleteGroupsRequest) -> list[list[str]]:
-    """Makes batches of the groups, each named once. All groups of a batch have the same shard."""
+    """Makes batches of the groups, without duplicates. All groups of a batch have the same shard."""
     filling: dict[int, list[str]] = {}
     batches: list[list[str]] = []
     slice_ = Slice()

@@ -17,13 +17,14 @@ if TYPE_CHECKING:
     from kafkacore._fast.log.partition_handle import Acknowledgement
 
 NO_LOW_WATERMARK: Final = -1
-AT_ONCE: Final = 64  # partitions whose logs are cut concurrently
+AT_ONCE: Final = 64  # limit of partitions whose logs are cut at the same time
 
 Asked = DeleteRecordsRequest.DeleteRecordsPartition
 Topic = DeleteRecordsResponse.DeleteRecordsTopicResult
 Partition = DeleteRecordsResponse.DeleteRecordsPartitionResult
 _Cut = tuple[PartitionHandle, int, Partition]  # the log, the offset, and the answer to fill in
-_Wait = tuple[PartitionHandle, "Acknowledgement", Partition]  # for the replicas
+# The log, the acknowledgement by the replicas, and the answer to fill in.
+_Wait = tuple[PartitionHandle, "Acknowledgement", Partition]
 
 
 async def handle(broker: BrokerContext, call: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
@@ -45,8 +46,8 @@ async def handle(broker: BrokerContext, call: RequestContext, request: DeleteRec
 
 
 def _looked_up(broker: BrokerContext, topic: str, asked: Asked, cuts: list[_Cut]) -> Partition:
-    """Returns the partition's answer. It is complete if the partition is refused; otherwise an entry of `cuts` fills it
-    in later."""
+    """Returns the partition's answer. If the partition is refused, the answer is complete; otherwise an entry is added
+    to `cuts`, which fills it in later."""
     partition, error = broker.replicas.locate(broker.image, topic, asked.partition_index, -1)
     answer = Partition(partition_index=asked.partition_index, low_watermark=NO_LOW_WATERMARK, error_code=error)
     if topic in INTERNAL_TOPICS:
@@ -72,8 +73,7 @@ async def _cut(broker: BrokerContext, cuts: list[_Cut], waiting: list[_Wait]) ->
 
 
 async def _deleted(broker: BrokerContext, waiting: list[_Wait], timeout_ms: int) -> None:
-    """Waits until all replicas that are alive have deleted the records: a leader that is elected later must not have
-    them."""
+    """Waits until all live replicas have deleted the records, so that no later leader has them."""
     deadline_ms = broker.waits.now_ms() + timeout_ms
     slice_ = Slice()
     for partition, replicated, answer in waiting:

@@ -32,7 +32,7 @@ async def handle(
         response.results.append(result)
         if serves:
             try:
-                # Off the loop: a file system may be slow, a network one above all.
+                # Asked on another thread, because a file system may be slow, above all one on the network.
                 space = await asyncio.get_running_loop().run_in_executor(broker.blocking, os.statvfs, path)
             except OSError:
                 continue

@@ -50,8 +50,8 @@ def handle(
                 response.topics.append(_absent(name))
             continue
         rows = [row for row in known.partition_rows if row >= 0]
-        # The topic under the cursor may have been deleted since. Then the page begins with the next topic's first
-        # partition.
+        # The cursor's topic may have been deleted meanwhile. Then the page begins with the first partition of the next
+        # topic.
         cursor = request.cursor
         start = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
         shown = rows[start : start + left]

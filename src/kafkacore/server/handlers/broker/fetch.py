@@ -1,9 +1,10 @@
 """Fetch on the handler loop, for requests that the processors do not serve. It uses the same native reads and waits,
 but copies the records.
 
-It grants no fetch session and ends the one that a request names. A Fetch comes here when the request log is on, when a
-test injects faults or records requests, and in a simulated node. The client learns once that its session is unknown, as
-after an eviction. From then on it names all of its partitions each time, until a processor serves it again (KIP-227).
+It grants no fetch session, and ends the session that a request names. A Fetch comes here when the request log is on,
+when a test injects faults or records requests, and in a simulated node. Such a client gets the answer once that its
+session is unknown, as after an eviction. From then on it names all of its partitions in each request, until a processor
+serves it again (KIP-227).
 
 A follower reads to the log's end. The first read of its request notes its position; a repeated read does not.
 """
@@ -56,7 +57,7 @@ class Part:
         self.partition, self.error = partition, error
         self.exists = exists
         self.read: ReadBytes | None = None
-        self.end_offset = 0  # of the log, just before the read
+        self.end_offset = 0  # the log's end, just before the read
         self.preferred = NO_REPLICA  # the replica that the client should read from instead of this one
 
     @property
@@ -66,15 +67,15 @@ class Part:
 
     @property
     def answers_at_once(self) -> bool:
-        """Whether the partition ends the wait. One that does not exist must not: otherwise a consumer of several
-        topics, one of them deleted, would fetch without a pause. A read of an older segment does: it never includes
-        bytes of the next segment, however long it waits (DelayedFetch, case F)."""
+        """Whether the partition ends the wait. A partition that does not exist must not end it: otherwise a consumer of
+        several topics, one of them deleted, would fetch without a pause. A read of an older segment ends it, because
+        such a read never includes bytes of the next segment, however long it waits (DelayedFetch, case F)."""
         moved_on = self.preferred != NO_REPLICA or (self.read is not None and self.read.in_older_segment)
         return self.exists and (self.fails or moved_on)
 
 
 class Asker:
-    """The sender of a Fetch: a client, or the follower with a broker id."""
+    """The sender of a Fetch: a client, or a follower with its broker id."""
 
     __slots__ = ("any_replica", "broker_epoch", "broker_id", "has_read", "isolation")
 
@@ -120,7 +121,7 @@ async def handle(broker: BrokerContext, call: RequestContext, request: FetchRequ
         if left_ms <= 0 or not some_exist or at_once or size_bytes >= least_bytes:
             break
         if not await broker.waits.any(_waits(asker, parts), left_ms):
-            deadline_ms = broker.waits.now_ms()  # one last look, because the time is over
+            deadline_ms = broker.waits.now_ms()  # the last read, because the time is over
     return await finish(_answer(broker, call, parts, asker.committed))
 
 
@@ -148,11 +149,12 @@ def _parts(broker: BrokerContext, call: RequestContext, request: FetchRequest) -
             elif partition is None:
                 unknown_id = by_id and known is None
                 error = ErrorCode.UNKNOWN_TOPIC_ID if unknown_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            # If a partition is named twice, its first place and its last values count, as in Kafka's linked map.
+            # If a partition is named twice, it keeps its first place and gets the last values, as in Kafka's linked
+            # map.
             if partition is not None and partition in named:
                 named[partition].asked = asked
                 continue
-            # Clients may read a partition to its end while it is still here, even if its topic was deleted.
+            # Clients may read a deleted topic's partition to its end as long as its log is still here.
             parts.append(Part(topic, asked, partition, error, exists=exists or partition is not None))
             if partition is not None:
                 named[partition] = parts[-1]
@@ -219,7 +221,7 @@ def _answer(broker: BrokerContext, call: RequestContext, parts: list[Part], comm
             response.responses.append(Topic(topic=topic.topic, topic_id=topic.topic_id))
         answer = _partition(part, committed)
         if part.error == ErrorCode.KAFKA_STORAGE_ERROR and call.api_version < STORAGE_ERROR_SINCE:
-            # An older client takes KAFKA_STORAGE_ERROR for a final error.
+            # An older client would take KAFKA_STORAGE_ERROR for a final error.
             answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
         if part.error in MOVED and part.partition is not None and call.api_version >= LEADERS_SINCE:
             leader = leaders.current_leader(broker, part.partition.topic, part.partition.index)

@@ -1,7 +1,7 @@
 """FindCoordinator: the broker that leads the partition of `__consumer_offsets` to which a group belongs.
 
-The coordinator of a transactional id is the broker that leads its partition of `__transaction_state`, unless that is
-this one: it coordinates no transaction.
+The coordinator of a transactional id is the broker that leads its partition of `__transaction_state`. If this broker
+leads it, the answer is an error, because this broker coordinates no transaction.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from kafkacore.storage.names import OFFSETS_TOPIC
 GROUP: Final = 0
 TRANSACTION: Final = 1
 LOG: Final = logging.getLogger("kafkacore.server")
-BATCHED_SINCE: Final = 4  # many keys in one request (KIP-699)
-# All clients report this error at once. After any other error librdkafka looks for the coordinator again, for ever.
-# Java's client shows its own text for the error, so the broker logs the reason too.
+BATCHED_SINCE: Final = 4  # from this version on a request has many keys (KIP-699)
+# All clients report this error at once. After any other error librdkafka would look for the coordinator again and
+# again. Java's client shows its own text for the error, so the broker logs the reason too.
 NO_TRANSACTIONS_ERROR: Final = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 NO_TRANSACTIONS: Final = (
     "Transactions are not supported by this broker: configure the producer without transactional.id"
@@ -45,7 +45,8 @@ def handle(
 async def _made_first(
     broker: BrokerContext, call: RequestContext, request: FindCoordinatorRequest
 ) -> FindCoordinatorResponse:
-    """If the topic does not exist yet, the request waits for it; otherwise the client would ask again and again."""
+    """Creates the topic if it does not exist yet. The request waits for it, because the client would otherwise ask
+    again and again."""
     await broker.groups.create_topic()
     return await finish(_answer(broker, call, request))
 

@@ -15,7 +15,7 @@ async def handle(broker: BrokerContext, call: RequestContext, request: InitProdu
     if request.transactional_id is not None:
         return _refused(NO_TRANSACTIONS_ERROR if request.transactional_id else ErrorCode.INVALID_REQUEST)
     try:
-        # The producer's former id plays no role: without a transactional id, a new producer id fences nobody.
+        # The producer's former id is ignored: without a transactional id, a new producer id fences nobody.
         producer_id = await broker.producer_ids.generate()
     except KafkaError as error:
         return _refused(ErrorCode(error.code) if error.retriable else ErrorCode.COORDINATOR_NOT_AVAILABLE)

@@ -1,5 +1,5 @@
-"""ListOffsets: the end, the start, or the first record at or after a time (KIP-79, KIP-207, KIP-734, KIP-405, KIP-1005,
-KIP-1023).
+"""ListOffsets: the offset of a log's end, of its start, or of the first record at or after a time (KIP-79, KIP-207,
+KIP-734, KIP-405, KIP-1005, KIP-1023).
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ async def _find(
 
 
 def _bound(partition: PartitionHandle, request: ListOffsetsRequest) -> int:
-    """The end of the log for a reader with this isolation level."""
+    """The offset up to which a reader with this isolation level may read."""
     if request.replica_id != CONSUMER:
         return partition.end_offset
     return partition.last_stable_offset if request.isolation_level == READ_COMMITTED else partition.high_watermark
@@ -105,7 +105,7 @@ async def _offset(
         return start, -1, next((epoch for epoch, begins in partition.leader_epochs()[:1] if begins <= start), -1)
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return -1, -1, -1
-    # Off the loop: the search may read an index from disk.
+    # On another thread, because the search may read an index from disk.
     loop = asyncio.get_running_loop()
     if timestamp == MAX_TIMESTAMP:
         found: tuple[int, int, int] = await loop.run_in_executor(broker.blocking, partition.offset_of_max_timestamp)

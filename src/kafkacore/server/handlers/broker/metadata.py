@@ -22,7 +22,7 @@ from kafkacore.server.dispatch import Cacheable
 from kafkacore.server.metadata_view import MetadataView
 from kafkacore.storage.names import INTERNAL_TOPICS, topic_name_problem
 
-TOPIC_IDS_SINCE: Final = 12  # before, a name is never null (KIP-516)
+TOPIC_IDS_SINCE: Final = 12  # in earlier versions a name is never null (KIP-516)
 LISTENER_NOT_FOUND_SINCE: Final = 6
 NO_LEADER: Final = -1
 NOT_ASKED_FOR: Final = -(1 << 31)
@@ -39,7 +39,7 @@ def handle(broker: BrokerContext, call: RequestContext, request: MetadataRequest
         return Cacheable((yield from _all_topics(broker, call, request, view, shape)), None)
     topics = yield from _wanted(broker, call, request, image, shape)
     response = _response(broker, request, view, topics)
-    # A missing topic may appear because of this request, so an answer with an error is not cached.
+    # This request may create a missing topic, so an answer with an error is not cached.
     if any(topic.error_code for topic in topics):
         return response
     return Cacheable(response, frozenset(topic.topic_id for topic in topics))
@@ -48,7 +48,7 @@ def handle(broker: BrokerContext, call: RequestContext, request: MetadataRequest
 def _all_topics(
     broker: BrokerContext, call: RequestContext, request: MetadataRequest, view: MetadataView, shape: _Shape
 ) -> Work[bytes]:
-    """Requests of the same form get the same body, until something in it changes."""
+    """Requests for all topics with the same listener and version get the same body, until something in it changes."""
     operations = request.include_topic_authorized_operations, request.include_cluster_authorized_operations
     key = (call.listener, call.api_version, *operations)
     body = broker.whole_answers.get(key, view.image)
@@ -126,7 +126,8 @@ def _by_id(shape: _Shape, topic_id: Uuid, topic: TopicImage | None) -> Topic:
 
 
 def _absent(broker: BrokerContext, names: Sequence[str], *, create: bool) -> Work[list[Topic]]:
-    """After UNKNOWN_TOPIC_OR_PARTITION clients ask again. By then a topic that is being created exists."""
+    """The answers about topics that do not exist. After UNKNOWN_TOPIC_OR_PARTITION clients ask again; a topic that is
+    being created then exists."""
     topics: list[Topic] = []
     legal: list[str] = []
     for name in names:
@@ -142,7 +143,7 @@ def _absent(broker: BrokerContext, names: Sequence[str], *, create: bool) -> Wor
 
 
 class _Shape:
-    """How partitions look to one listener in one version."""
+    """Encodes partitions for one listener in one version."""
 
     def __init__(self, broker: BrokerContext, view: MetadataView, call: RequestContext) -> None:
         self._view = view

@@ -25,7 +25,7 @@ async def handle(broker: BrokerContext, call: RequestContext, request: OffsetDel
     refused = await finish(_take_out_unknown(broker.image, request))
     answers: dict[str, Topic] = {}
     slice_ = Slice()
-    # Asks the group even when no partition is left, because the group may not exist.
+    # The group is asked even when no partition is left, because the group may not exist.
     for topics in list(_batches(request.topics)) or [[]]:
         await slice_.give_way()
         asked = OffsetDeleteRequest(group_id=request.group_id, topics=topics)

@@ -19,7 +19,7 @@ from kafkacore.server.context import BrokerContext
 BATCHED_SINCE: Final = 8
 TOPIC_IDS_SINCE: Final = 10  # KIP-848
 NO_OFFSET: Final = -1
-BATCH: Final = 1_000  # partitions that a shard answers for in one turn
+BATCH: Final = 1_000  # limit of partitions about which a shard answers in one turn
 GROUPS_AT_ONCE: Final = 500
 
 AskedGroup = OffsetFetchRequest.OffsetFetchRequestGroup
@@ -81,8 +81,8 @@ def _fetch(
 
 
 def _take_out_unknown(image: MetadataImage, group: AskedGroup) -> list[Topics]:
-    """Gives the topics of the request their names, removes those with unknown ids, and returns the answers for
-    these."""
+    """Gives the topics of the request their names. Removes topics with unknown ids, and returns the answers for
+    those."""
     unknown, known = [], []
     for topic in group.topics or ():
         found = image.topic_by_id(topic.topic_id)
@@ -133,8 +133,7 @@ def _finished(
 async def _in_batches(
     broker: BrokerContext, call: RequestContext, groups: Sequence[AskedGroup], require_stable: bool
 ) -> Message:
-    """Fetches the groups concurrently: one that waits for its commits does not delay the others in its part of the
-    request."""
+    """Fetches the groups concurrently, so that a group that waits for its commits does not delay the others."""
     found: list[Group] = []
     slice_ = Slice()
     for start in range(0, len(groups), GROUPS_AT_ONCE):
@@ -172,8 +171,8 @@ async def _fetch_in_batches(
 
 
 async def _batches(broker: BrokerContext, group: AskedGroup) -> list[list[AskedTopic]]:
-    """The topics of a group, in parts that its shard answers in one turn each. If the request names none, the result is
-    one empty part: the shard must still check whether the member belongs to the group."""
+    """The topics of a group, in parts for each of which the shard needs one turn. If the request names no topic, the
+    result is one empty part, because the shard must still check whether the member belongs to the group."""
     topics = group.topics
     if topics is None:
         shard = broker.groups.shard_of(group.group_id)

@@ -46,7 +46,7 @@ class Part:
         self.data, self.partition = data, partition
         self.answer = Partition(index=data.index, base_offset=-1, error_code=error)
         self.ack: Acknowledgement | None = None
-        # Only a transactional batch has these.
+        # Only a transactional batch has a producer and a check.
         self.producer: Producer | None = None
         self.check: Check | None = None
 
@@ -55,7 +55,7 @@ async def handle(broker: BrokerContext, call: RequestContext, request: ProduceRe
     response = ProduceResponse()
     parts = await finish(_parts(broker, call, request, response))
     slice_ = Slice()
-    # Appends one after the other, because batches of one producer must not overtake each other.
+    # The batches are appended one after the other, because batches of one producer must not overtake each other.
     failed = None
     async with AsyncExitStack() as checks:
         if request.transactional_id is not None:
@@ -81,8 +81,9 @@ async def handle(broker: BrokerContext, call: RequestContext, request: ProduceRe
 def _parts(
     broker: BrokerContext, call: RequestContext, request: ProduceRequest, response: ProduceResponse
 ) -> Work[list[Part]]:
-    """Puts an answer for each partition into `response`. If a partition is named twice, it is answered once, in its
-    first place, and only its last batch is appended: Apache Kafka collects the batches of a request in a map."""
+    """Puts an answer for each partition into `response`. If a partition is named twice, its answer stands once, in the
+    first place, and only its last batch is appended, because Apache Kafka collects the batches of a request in a
+    map."""
     parts: list[Part] = []
     named: dict[PartitionHandle, Part] = {}
     for topic in request.topic_data:
@@ -122,12 +123,12 @@ def _find(
 
 
 async def _append(broker: BrokerContext, call: RequestContext, acks: int, part: Part) -> OSError | None:
-    """Returns the error code for an append that the operating system refused."""
+    """Appends one part. Returns the error code when the operating system refuses the append."""
     answer, partition = part.answer, part.partition
     if partition is None or answer.error_code != ErrorCode.NONE:
         return None
     try:
-        # Off the loop: the append may wait until its log is created or rolled.
+        # On another thread, because the append may wait until its log is created or rolled.
         done = await _appended(broker, acks, part, partition)
     except OSError as error:  # the producer must still get the answers for batches that are appended already
         answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
@@ -152,7 +153,7 @@ async def _append(broker: BrokerContext, call: RequestContext, acks: int, part: 
 
 
 async def _appended(broker: BrokerContext, acks: int, part: Part, partition: PartitionHandle) -> AppendResult | None:
-    """None: a marker has ended the batch's transaction since its check began."""
+    """Appends the batch. Returns None when a marker has ended the batch's transaction since its check began."""
     run, records = asyncio.get_running_loop().run_in_executor, part.data.records or b""
     if part.check is None or part.producer is None:
         return await run(broker.blocking, partition.append, records, acks, False)
@@ -190,7 +191,8 @@ def _hint(broker: BrokerContext, call: RequestContext, partition: PartitionHandl
 
 
 async def acknowledged(broker: BrokerContext, call: RequestContext, parts: list[Part], timeout_ms: int) -> None:
-    """Waits until every in-sync replica has the records and a flush that was due is done, or until the time is over."""
+    """Waits until every in-sync replica has the records and any flush that is due is done, or until the time is
+    over."""
     deadline_ms = broker.waits.now_ms() + timeout_ms
     slice_ = Slice()
     for part in parts:

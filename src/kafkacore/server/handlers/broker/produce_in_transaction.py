@@ -13,7 +13,7 @@ from kafkacore.server.context import BrokerContext
 if TYPE_CHECKING:
     from kafkacore.server.handlers.broker.produce import Part
 
-# Places in a batch of magic 2: magic, attributes, producer id and epoch.
+# Positions in a batch of magic 2: magic, attributes, producer id and epoch.
 _HEADER_BYTES: Final = 61
 _MAGIC_AT: Final = 16
 _ATTRIBUTES: Final = struct.Struct(">h"), 21
@@ -41,8 +41,8 @@ def producer_of(records: bytes | memoryview | None) -> Producer | None:
 async def verify(
     broker: BrokerContext, call: RequestContext, transactional_id: str, parts: list[Part], checks: AsyncExitStack
 ) -> None:
-    """Gives each transactional batch its producer and its check, which `checks` ends, and an error to those that must
-    not be appended."""
+    """Gives each transactional batch its producer and its check, or an error if it must not be appended. The stack
+    `checks` ends the checks."""
     for part in parts:
         if part.partition is not None and part.answer.error_code == ErrorCode.NONE:
             part.producer = producer_of(part.data.records)

@@ -1,7 +1,7 @@
 """WriteTxnMarkers: a transaction coordinator ends a transaction in partitions of this broker (KIP-98, KIP-1228).
 
 A marker is a control batch that every in-sync replica must have before the answer. Its producer epoch and its
-coordinator's epoch fence an older coordinator.
+coordinator epoch fence older coordinators.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kafkacore.server.handlers.broker.produce import Part, acknowledged
 
 ALL_ACKS: Final = -1
 ANY_EPOCH: Final = -1
-BUMPS_EPOCHS: Final = 2  # the transaction.version since which each transaction has a producer epoch of its own
+BUMPS_EPOCHS: Final = 2  # the transaction.version from which on each transaction has a producer epoch of its own
 NO_SEQUENCE: Final = -1
 MARKER_VERSION: Final = 0
 Marker = WriteTxnMarkersRequest.WritableTxnMarker
@@ -32,7 +32,7 @@ Partition = WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult
 async def handle(
     broker: BrokerContext, call: RequestContext, request: WriteTxnMarkersRequest
 ) -> WriteTxnMarkersResponse:
-    """Raises nothing: each partition has its own error."""
+    """Never raises: each partition has its own error."""
     slice_ = Slice()
     results: dict[int, dict[str, list[Part]]] = {}  # one result for a producer, as Apache Kafka answers
     parts = []
@@ -64,7 +64,7 @@ async def _write(broker: BrokerContext, marker: Marker, topic: str, index: int) 
     batch = control_batch(marker, broker.waits.wall_ms())
     async with broker.transactions.ending(partition, marker.producer_id):
         try:
-            # Off the loop: the append may wait until its log is created or rolled.
+            # On another thread, because the append may wait until its log is created or rolled.
             done = await asyncio.get_running_loop().run_in_executor(
                 broker.blocking, partition.append, batch, ALL_ACKS, False, origin
             )

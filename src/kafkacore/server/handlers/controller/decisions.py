@@ -1,4 +1,5 @@
-"""Requests that the quorum controller decides: validated, written to the metadata log, answered once committed.
+"""Requests about which the quorum controller decides. It validates a request, writes the decision to the metadata log,
+and answers after the commit.
 
 Each request is a method of QuorumController, which documents its errors.
 """

@@ -14,7 +14,7 @@ Node = DescribeClusterResponse.DescribeClusterBroker
 def handle(
     controller: ControllerContext, call: RequestContext, request: DescribeClusterRequest
 ) -> DescribeClusterResponse:
-    # Version 0 has no endpoint type, so a request in it asks for brokers, which this listener refuses.
+    # Version 0 has no endpoint type: it asks for brokers, and this listener refuses that.
     check_endpoint_type(request.endpoint_type, CONTROLLERS)
     response = DescribeClusterResponse(
         cluster_id=controller.cluster_id, endpoint_type=CONTROLLERS, controller_id=controller.raft.leader_id

@@ -7,7 +7,7 @@ from kafkacore.protocol.messages import DescribeQuorumRequest, DescribeQuorumRes
 from kafkacore.protocol.uuid import ZERO
 from kafkacore.server.controller_context import ControllerContext
 
-DIRECTORIES_SINCE = 2  # replicas' directories and nodes' endpoints
+DIRECTORIES_SINCE = 2  # from this version on the answer has replicas' directories and nodes' endpoints
 
 
 async def handle(

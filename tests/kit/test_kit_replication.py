@@ -7,23 +7,18 @@ from typing import Any
 
 import pytest
 
-from kafkacore._fast.record.batch import RecordBatchBuilder
-from kafkacore.metadata.partitions import Partition
-from kafkacore.protocol.errors import ErrorCode, KafkaError
+from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import (
     ElectLeadersRequest,
     FindCoordinatorRequest,
     OffsetCommitRequest,
     OffsetFetchRequest,
-    ProduceRequest,
 )
 from kafkacore.testing import Cluster
 from kafkacore.testing.cluster import ClusterNode
+from kit_replicas import FAST, TWO_OF_THREE, append, produce, row, values, wait_for_isr
 
 REAL = None
-# A killed broker is found out soon, and a follower that hangs too.
-FAST = {"broker.session.timeout.ms": 1000, "broker.heartbeat.interval.ms": 200, "replica.lag.time.max.ms": 2000}
-TWO_OF_THREE = {"min.insync.replicas": 2}
 
 
 @pytest.fixture(params=[REAL, 7], ids=["real", "simulated"])
@@ -38,52 +33,6 @@ def new(request: pytest.FixtureRequest) -> Iterator[Callable[..., Cluster]]:
     yield make
     for each in made:
         each.close()
-
-
-def row(cluster: Cluster, topic: str, partition: int = 0) -> Partition:
-    """The partition as the active controller has committed it."""
-    image = cluster.controller.active.image
-    known = image.topic(topic)
-    assert known is not None
-    found = image.partition(known, partition)
-    assert found is not None
-    return found
-
-
-def wait_for_isr(cluster: Cluster, topic: str, *members: int, partition: int = 0) -> None:
-    cluster.wait_until(
-        lambda: set(row(cluster, topic, partition).isr) == set(members), f"the ISR {members} of {topic}-{partition}"
-    )
-
-
-def produce(cluster: Cluster, topic: str, *values: str) -> None:
-    """Writes each value with acks=all, and tries again like a client while leaders move."""
-    for value in values:
-
-        def write(value: str = value) -> bool:
-            try:
-                cluster.produce(topic, value)
-            except (KafkaError, OSError):
-                cluster.run_for(0.05)
-                return False
-            return True
-
-        cluster.wait_until(write, f"an acknowledgement of {value}")
-
-
-def append(node: ClusterNode, topic: str, value: str) -> int:
-    """The error that one Produce with acks=all gets from this node."""
-    builder = RecordBatchBuilder()
-    builder.append(1, None, value.encode())
-    data = ProduceRequest.PartitionProduceData(index=0, records=bytes(builder.build()))
-    topics = [ProduceRequest.TopicProduceData(name=topic, partition_data=[data])]
-    answer = node.ask(ProduceRequest(acks=-1, timeout_ms=1000, topic_data=topics), version=9)
-    code: int = answer.responses[0].partition_responses[0].error_code
-    return code
-
-
-def values(cluster: Cluster, topic: str, count: int) -> list[str]:
-    return [(record.value or b"").decode() for record in cluster.consume(topic, count)]
 
 
 def test_record_is_acknowledged_and_on_every_replica_when_acks_is_all(new: Callable[..., Cluster]) -> None:

@@ -1,0 +1,60 @@
+"""Replicated partitions of a kit's `Cluster`: what its controller has committed, and a client that tries again."""
+
+from __future__ import annotations
+
+from kafkacore._fast.record.batch import RecordBatchBuilder
+from kafkacore.metadata.partitions import Partition
+from kafkacore.protocol.errors import KafkaError
+from kafkacore.protocol.messages import ProduceRequest
+from kafkacore.testing import Cluster
+from kafkacore.testing.cluster import ClusterNode
+
+# A killed broker is found out soon, and a follower that hangs too.
+FAST = {"broker.session.timeout.ms": 1000, "broker.heartbeat.interval.ms": 200, "replica.lag.time.max.ms": 2000}
+TWO_OF_THREE = {"min.insync.replicas": 2}
+
+
+def row(cluster: Cluster, topic: str, partition: int = 0) -> Partition:
+    """The partition as the active controller has committed it."""
+    image = cluster.controller.active.image
+    known = image.topic(topic)
+    assert known is not None
+    found = image.partition(known, partition)
+    assert found is not None
+    return found
+
+
+def wait_for_isr(cluster: Cluster, topic: str, *members: int, partition: int = 0) -> None:
+    cluster.wait_until(
+        lambda: set(row(cluster, topic, partition).isr) == set(members), f"the ISR {members} of {topic}-{partition}"
+    )
+
+
+def produce(cluster: Cluster, topic: str, *values: str) -> None:
+    """Writes each value with acks=all, and tries again like a client while leaders move."""
+    for value in values:
+
+        def write(value: str = value) -> bool:
+            try:
+                cluster.produce(topic, value)
+            except (KafkaError, OSError):
+                cluster.run_for(0.05)
+                return False
+            return True
+
+        cluster.wait_until(write, f"an acknowledgement of {value}")
+
+
+def append(node: ClusterNode, topic: str, value: str, acks: int = -1) -> int:
+    """The error that one Produce gets from this node."""
+    builder = RecordBatchBuilder()
+    builder.append(1, None, value.encode())
+    data = ProduceRequest.PartitionProduceData(index=0, records=bytes(builder.build()))
+    topics = [ProduceRequest.TopicProduceData(name=topic, partition_data=[data])]
+    answer = node.ask(ProduceRequest(acks=acks, timeout_ms=1000, topic_data=topics), version=9)
+    code: int = answer.responses[0].partition_responses[0].error_code
+    return code
+
+
+def values(cluster: Cluster, topic: str, count: int) -> list[str]:
+    return [(record.value or b"").decode() for record in cluster.consume(topic, count)]

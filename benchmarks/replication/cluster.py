@@ -14,6 +14,7 @@ from replicated import ReplicatedCluster
 
 NODES = (1, 2, 3)
 REPLICAS = len(NODES)
+MOST_CREATED = 9000  # partitions of one request: a controller writes at most 10,000 records for it
 LIMIT_S = 300  # Apache Kafka needs minutes for thousands of partitions
 # Kafka's defaults where the tests have others.
 DEFAULTS = {
@@ -81,9 +82,11 @@ class Nodes(ReplicatedCluster):
         return name
 
     def make(self, topics, partitions):
-        """Creates topics with three replicas that the controller places, in one request; returns their names."""
+        """Creates topics with three replicas that the controller places; returns their names."""
         names = [f"many-{next(NUMBERS)}" for _ in range(topics)]
-        requests.create(self.bootstrap, names, partitions, REPLICAS)
+        each = MOST_CREATED // partitions
+        for at in range(0, topics, each):
+            requests.create(self.bootstrap, names[at : at + each], partitions, REPLICAS)
         return names
 
     def leaders(self, *names):

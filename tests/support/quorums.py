@@ -71,7 +71,7 @@ class Member:
 
     def launch(self):
         # Our elections are in the log at INFO; Apache Kafka's are by ci/peers/log4j2.properties.
-        self.child = Child(self.command(), self.log, env=os.environ | {"KAFKACORE_LOG_LEVEL": "INFO"})
+        self.child = Child(self.command(), self.log, env={"KAFKACORE_LOG_LEVEL": "INFO"} | os.environ)
 
     def wait_ready(self, address):
         self.child.wait_ready(lambda: accepts(address), self.start_limit_s, f"{self.kind} {self.node_id}")

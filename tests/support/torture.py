@@ -13,7 +13,7 @@ import subprocess
 import threading
 import time
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 
 from brokers import APACHE, java
 from process_cluster import LIMIT_S
@@ -150,7 +150,8 @@ class Group:
         self.cluster, self.group = cluster, GroupRecord("the group of confluent-kafka")
         self._lock, self._ends = threading.Lock(), threading.Event()
         self._threads = [
-            threading.Thread(target=self._run, args=(random.Random(seed + number),)) for number in range(members)
+            threading.Thread(target=self._run, args=(random.Random(seed + number),), daemon=True)
+            for number in range(members)
         ]
         for thread in self._threads:
             thread.start()
@@ -158,7 +159,9 @@ class Group:
     def stop(self):
         self._ends.set()
         for thread in self._threads:
-            thread.join()
+            thread.join(LIMIT_S)
+            if thread.is_alive():
+                self.group.problems.append(f"a member of confluent-kafka did not end within {LIMIT_S} s")
 
     def _run(self, choices):
         try:
@@ -175,11 +178,17 @@ class Group:
                 floors.clear()
                 floors.update(self.group.assigned(each.partition for each in partitions))
 
+        def committed(error, partitions):
+            with self._lock:
+                for each in partitions if error is None else ():
+                    if each.error is None:
+                        self.group.commits(each.partition, each.offset)
+
         consumer = Consumer({
             "bootstrap.servers": self.cluster.bootstrap, "group.id": "confluent", "enable.auto.commit": False,
             "auto.offset.reset": "earliest", "session.timeout.ms": 6000, "heartbeat.interval.ms": 500,
             "socket.timeout.ms": 4000, "reconnect.backoff.max.ms": 500, "topic.metadata.refresh.interval.ms": 1000,
-            "log_level": 0,
+            "on_commit": committed, "log_level": 0,
         })  # fmt: skip
         try:
             consumer.subscribe([SPREAD], on_assign=assigned)
@@ -191,20 +200,10 @@ class Group:
                     for message in messages:
                         self.group.reads(floors, message.partition(), message.offset(), message.offset())
                 ends = {each.partition(): each.offset() + 1 for each in messages}
-                self._commit(consumer, ends)
+                # Not synchronously: that call of librdkafka 2.16 may never return when the coordinator moves.
+                consumer.commit(offsets=[TopicPartition(SPREAD, each, end) for each, end in ends.items()])
         finally:
             consumer.close()
-
-    def _commit(self, consumer, ends):
-        asked = [TopicPartition(SPREAD, partition, offset) for partition, offset in ends.items()]
-        try:
-            answered = consumer.commit(offsets=asked, asynchronous=False)
-        except KafkaException:
-            return  # the group has moved on, or its coordinator has
-        with self._lock:
-            for each in answered:
-                if each.error is None:
-                    self.group.commits(each.partition, each.offset)
 
 
 class Clients:

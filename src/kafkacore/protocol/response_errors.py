@@ -1,7 +1,7 @@
-"""How each API's response carries errors: one table, from which error responses are made and errors are read.
+"""How each API's response carries errors. One table serves both to make error responses and to read errors.
 
-A response has an error code at its top unless the table says otherwise. The table lists what else a response names with
-a code of its own: topics, partitions, resources, groups.
+A response has an error code at its top unless the table says otherwise. The table lists the items of a response that
+have codes of their own: topics, partitions, resources, groups.
 """
 
 from __future__ import annotations
@@ -15,38 +15,39 @@ from kafkacore.protocol.apis import ApiKey
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import Message
 
-NEVER: Final = 0x7FFF  # as a version: none
-FLAT: Final = ""  # as a response's field: the request nests what the response does not
-ITSELF: Final = ""  # as a request's field: the item, which is a plain value
+NEVER: Final = 0x7FFF  # a version number that stands for "never"
+FLAT: Final = ""  # in place of a response's field: only the request nests these items
+ITSELF: Final = ""  # in place of a request's field: the item itself, which is a plain value
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 class Items(NamedTuple):
-    """A list in a response. An error response has an item for each one in the request's list `asked`."""
+    """A list in a response. An error response has an item for each item in the request's list `asked`."""
 
     field: str
     struct: str = ""
-    asked: str = ""  # empty: an error response names none of these
-    copied: Mapping[str, str] = _NOTHING  # response's field: request's field
-    code: str = "error_code"  # empty: the items inside this one hold the codes
+    asked: str = ""  # when empty, an error response has none of these items
+    copied: Mapping[str, str] = _NOTHING  # copied fields, as response's field: request's field
+    code: str = "error_code"  # when empty, the items inside this one hold the codes
     message_since: int = NEVER
     constant: Mapping[str, Any] = _NOTHING
-    distinct: str = ""  # a field: of items with the same value in it, the response has one
+    distinct: str = ""  # a field of the request's items; the response has one item for each value of it
     inside: tuple[Items, ...] = ()
     lowest: int = 0
     highest: int = NEVER
 
 
 class Errors(NamedTuple):
-    """`top_lowest` to `top_highest` are the versions with a code at the top; `constant` is set beside it."""
+    """`top_lowest` to `top_highest` are the versions with an error code at the top. `constant` holds fields that every
+    error response sets."""
 
     top_lowest: int = 0
     top_highest: int = NEVER
     message_since: int = 0
     constant: Mapping[str, Any] = _NOTHING
-    null_since: Mapping[str, int] = _NOTHING  # fields of the top, and the version from which on they are null
+    null_since: Mapping[str, int] = _NOTHING  # fields at the top, and the version from which on they are null
     items: tuple[Items, ...] = ()
-    either: bool = False  # an error stands at the top or at the items, never at both
+    either: bool = False  # an error stands either at the top or at the items
 
 
 def _named(*fields: str) -> Mapping[str, str]:
@@ -260,10 +261,10 @@ _TOP_ONLY: Final = Errors()
 def error_response(
     request: Message, version: int, error: int, message: str | None = None, *, at_items: bool = False
 ) -> Message:
-    """The response to `request` in which everything has failed with `error`.
+    """The response to `request` that says that everything has failed with `error`.
 
-    `message`, by default the error's own, goes wherever the version has room for it. `at_items` chooses for an API
-    that reports an error either at the top or at the items.
+    `message`, by default the error's own, is set in every field for a message that the version has. If an API reports
+    an error either at the top or at the items, `at_items` chooses the items.
     """
     steps = error_response_steps(request, version, error, message, at_items=at_items)
     while True:
@@ -276,7 +277,7 @@ def error_response(
 def error_response_steps(
     request: Message, version: int, error: int, message: str | None = None, *, at_items: bool = False
 ) -> Generator[None, None, Message]:
-    """The same, with a pause after each item: a request may name a million of them."""
+    """As `error_response`, with a pause after each item, because a request may name a million items."""
     response: Any = apis.response_class(request.API_KEY)()
     layout = _TABLE.get(request.API_KEY, _TOP_ONLY)
     text = message or ErrorCode(error).message
@@ -329,7 +330,8 @@ def _fill(
 
 
 def _copied(made_class: Any, field: str, value: Any, version: int) -> Any:
-    """Metadata's topics that are asked for by id have no name, and before version 12 no response can say so."""
+    """The value of a copied field. A Metadata request may name topics by id only; before version 12 no response can
+    have a null name."""
     return "" if value is None and field == "name" and version < 12 else value
 
 
@@ -337,7 +339,7 @@ def _copied(made_class: Any, field: str, value: Any, version: int) -> Any:
 
 
 def error_of_peer(code: int) -> ErrorCode:
-    """The error that another node has answered. A newer release may have codes that this one does not know."""
+    """The error with which another node has answered. A newer release may use codes that this one does not know."""
     try:
         return ErrorCode(code)
     except ValueError:
@@ -345,7 +347,7 @@ def error_of_peer(code: int) -> ErrorCode:
 
 
 def error_codes(response: Message, version: int) -> Iterator[int]:
-    """Every error code of a response, from the top, NONE among them."""
+    """Every error code of a response, from the top on, NONE included."""
     layout = _TABLE.get(response.API_KEY, _TOP_ONLY)
     if _has_top(layout, response, version):
         yield response.error_code  # type: ignore[attr-defined]
@@ -356,7 +358,7 @@ def error_codes(response: Message, version: int) -> Iterator[int]:
 
 def _codes_of(holder: Any, items: Items) -> Iterator[int]:
     found = [holder] if items.field == FLAT else getattr(holder, items.field)
-    for each in found if isinstance(found, list) else ():  # encoded items were made without an error
+    for each in found if isinstance(found, list) else ():  # items that are encoded already have no error
         if items.code:
             yield getattr(each, items.code)
         for inner in items.inside:

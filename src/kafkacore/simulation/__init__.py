@@ -1,4 +1,4 @@
-"""A simulated world: whole nodes on one thread, under virtual time, repeated exactly by their seed.
+"""A simulated world: whole nodes on one thread, in virtual time. The same seed repeats a run exactly.
 
-Faults and clients drive it, checkers watch it, and planted bugs prove that the checkers see.
+Faults and clients drive it, checkers watch it, and planted bugs prove that the checkers work.
 """

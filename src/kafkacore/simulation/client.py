@@ -33,7 +33,7 @@ class SimulatedClient:
         return self.loop.create_task(work)
 
     def close(self) -> None:
-        """Ends the client at once; nodes see its connections break."""
+        """Ends the client at once: its connections break."""
         if self.machine.is_alive:
             self.cluster.network.machine_died(self.machine, silent=False)
             self.machine.kill()
@@ -52,8 +52,8 @@ class SimulatedClient:
         version: int | None = None,
         timeout_ms: float = 30_000,
     ) -> Any:
-        """The node's answer. `listener`: CLIENTS or CONTROLLERS of `simulation.cluster`; None: CLIENTS if
-        the node is a broker, else CONTROLLERS.
+        """Returns the node's answer. `listener` is CLIENTS or CONTROLLERS of `simulation.cluster`; by default it is
+        CLIENTS if the node is a broker, else CONTROLLERS.
 
         Raises OSError, TimeoutError, KafkaError, as `NodeClient.request` does.
         """

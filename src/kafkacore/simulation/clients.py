@@ -1,4 +1,5 @@
-"""Clients that a seed drives: topics, configurations, records, commits of groups. They record the answers."""
+"""Clients that a seed drives. They change topics and configurations, send records, commit offsets of groups, and record
+the answers."""
 
 from __future__ import annotations
 
@@ -49,14 +50,15 @@ RETENTION: Final = "retention.ms"
 NO_ERROR: Final = 0
 PRODUCE, FETCH, METADATA, LIST_OFFSETS, COMMIT, FETCH_COMMIT = 9, 12, 9, 7, 8, 8  # versions that name topics
 LATEST: Final = -1
-PATIENCE: Final = 50  # how often a read of everything asks again at one offset
+PATIENCE: Final = 50  # how often `read_everything` asks again at one offset
 
 
 class SeededClient:
-    """One client with topics, groups and values of its own: nobody else changes them, so it knows what must be there.
+    """One client with topics, groups and values of its own. No other client changes them, so it knows which must exist.
 
     It does one thing at a time. `replicas` and `configs` are those of its topics; a topic may have one replica too. An
-    `idempotent` client sends its records again until it knows their fate; another one sends them once.
+    `idempotent` client sends its records again until it knows whether they are stored; any other client sends them
+    once.
     """
 
     def __init__(
@@ -73,7 +75,7 @@ class SeededClient:
         self._replicas, self._configs = replicas, configs
         self._is_idempotent = random.random() < 0.7
         self._producer: Producer | None = None
-        self._leaders: dict[tuple[str, int], tuple[int, int]] = {}  # leader and epoch, as it last heard
+        self._leaders: dict[tuple[str, int], tuple[int, int]] = {}  # leader and epoch in the last answer
         self._brokers = [node.node_id for node in cluster.brokers]
         self._topics: dict[str, int] = {}  # number of partitions of each topic that must exist
         self._doomed: dict[str, None] = {}
@@ -97,7 +99,7 @@ class SeededClient:
         self._is_stopped = True
 
     def begin_reading(self) -> asyncio.Task[None]:
-        """Reads everything back, after `stop`."""
+        """Begins to read everything back; call it after `stop`."""
         return self._client.start(self.read_everything())
 
     async def _work(self) -> None:
@@ -116,7 +118,7 @@ class SeededClient:
         await what()
 
     async def _ask(self, request: Any, version: int | None = None, node: int | None = None) -> Any | None:
-        """The answer of a broker, by default of any; None when there is none."""
+        """Returns the answer of a broker, by default any broker; None when no answer comes."""
         if node not in self._brokers:
             node = self._random.choice(self._brokers)
         try:
@@ -187,7 +189,7 @@ class SeededClient:
         name = self._topic()
         if name is None:
             return
-        value = str(self._random.randrange(1 << 40, 1 << 41))  # decades: nothing of a run is deleted
+        value = str(self._random.randrange(1 << 40, 1 << 41))  # decades, so that nothing is deleted during a run
         config = IncrementalAlterConfigsRequest.AlterableConfig(name=RETENTION, config_operation=SET, value=value)
         resource = IncrementalAlterConfigsRequest.AlterConfigsResource(
             resource_type=TOPIC, resource_name=name, configs=[config]
@@ -230,7 +232,7 @@ class SeededClient:
         return Batch(values, data, now_ns)
 
     def _hear(self, name: str, index: int, batch: Batch, told: Any | None) -> None:
-        """`told`: the answer, if one came."""
+        """Takes the result of a batch. `told` is the answer, or None when none came."""
         log = f"{name}-{index}"
         if told is None or told.error_code not in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
             self._leaders.pop((name, index), None) if self._random.random() < 0.5 else None
@@ -246,7 +248,7 @@ class SeededClient:
             self._progressed("record")
 
     async def _leader_of(self, name: str, index: int) -> int | None:
-        """The leader as far as this client knows, or now and then nobody: then it asks any broker."""
+        """The leader as far as this client knows. Now and then it returns None, so that the client asks any broker."""
         if self._random.random() < 0.1:
             return None
         if (name, index) not in self._leaders:
@@ -292,7 +294,7 @@ class SeededClient:
             self._see(RecordRead(f"{name}-{index}", offset, value))
 
     async def _fetch(self, name: str, index: int, offset: int) -> list[tuple[int, bytes]] | None:
-        """The records from an offset to the high watermark, or to where the answer ends; None: no answer."""
+        """The records from an offset to the high watermark or to the end of the answer; None when no answer comes."""
         partition = FetchRequest.FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=1 << 20)
         topic = FetchRequest.FetchTopic(topic=name, partitions=[partition])
         request = FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=1 << 24, topics=[topic])
@@ -347,7 +349,7 @@ class SeededClient:
         partition = OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
         topic = OffsetCommitRequest.OffsetCommitRequestTopic(name=name, partitions=[partition])
         request = OffsetCommitRequest(group_id=key[0], generation_id_or_member_epoch=-1, topics=[topic])
-        # The first question for a coordinator makes the topic of the commits.
+        # The first FindCoordinator request creates the topic of the commits.
         await self._ask(FindCoordinatorRequest(key_type=0, coordinator_keys=[key[0]]))
         answer = await self._ask(request, COMMIT)
         if answer is not None and answer.topics[0].partitions[0].error_code == NO_ERROR:

@@ -1,4 +1,4 @@
-"""A cluster of whole nodes in the simulated world, and the hands on it: time, faults, clients, observers."""
+"""A cluster of whole nodes in the simulated world, with control over its time, faults, clients and observers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CONTROLLER_PORT: Final = 9093
 DIRECTORY: Final = "/data"
 KEPT_EVENTS: Final = 1_000
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
-# Keys that a simulated node needs, and those that make a short run interesting.
+# Keys that a simulated node needs, and keys with which a short run covers more cases.
 CONFIGS: Final = MappingProxyType(
     {
         "metrics.port": "-1",
@@ -52,13 +52,13 @@ class Event(NamedTuple):
 
 
 class SimulationTimeout(TimeoutError):
-    """The virtual time of a wait is over, and the awaited thing has not happened."""
+    """The awaited thing has not happened within the limit of virtual time."""
 
 
 class SimulatedCluster:
     """`controllers` and `brokers` are numbers of nodes with one role, `combined` of nodes with both. Ids count from 1:
-    combined nodes first, then controllers, then brokers. `static` voters stand in the configuration
-    (kraft.version 0); others in the log. `configs` are keys for every node, `of_node` for one.
+    combined nodes first, then controllers, then brokers. `static` voters stand in the configuration (kraft.version 0);
+    otherwise the log holds the voters. `configs` are keys for every node, `of_node` for one.
 
     The seed decides everything. `observers` are called with each Event as it happens.
     """
@@ -141,7 +141,7 @@ class SimulatedCluster:
 
     @property
     def active_controller(self) -> SimulatedNode | None:
-        """The node in the newest epoch among those that believe to be the active controller."""
+        """The active controller: of the nodes that believe to be active, the one in the newest epoch."""
         active = [node for node in self if node.is_active_controller and node.raft is not None]
         return max(active, key=lambda node: 0 if node.raft is None else node.raft.epoch, default=None)
 
@@ -252,14 +252,14 @@ class SimulatedCluster:
     # --- seeds and machines ---
 
     def random_of(self, *names: object) -> Random:
-        """A source of its own for each purpose, so that one does not change what another one decides."""
+        """A random source for each purpose, so that one purpose does not change the decisions of another."""
         return Random("/".join(map(str, (self.seed, *names))))
 
     def new_machine(self, name: str, rate: float = 1.0, offset_ms: int = 0) -> Machine:
         return Machine(self.schedule, name, rate, offset_ms, self.network, self._work_random)
 
     def close(self) -> None:
-        """Ends every node where it is, and frees what native code holds."""
+        """Ends every node at once, and frees the memory that native code holds."""
         for node in self:
             if node.is_up:
                 node.kill()

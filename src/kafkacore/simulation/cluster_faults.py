@@ -1,4 +1,4 @@
-"""The harm that the world of whole nodes can do."""
+"""The faults that the world of whole nodes can have."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ Link = tuple[int, int]
 
 
 class ClusterFaults:
-    """Each method begins a fault, and returns what it hit and what undoes it; None where there is nothing to hit."""
+    """Each method begins a fault. It returns the name of its target and the function that undoes the fault, or None
+    when it finds no target."""
 
     def __init__(self, cluster: SimulatedCluster, *, brokers_lose_power: bool = True) -> None:
         self._cluster = cluster
@@ -23,7 +24,7 @@ class ClusterFaults:
         self._ids = list(cluster.nodes)
         self._cuts: dict[Link, int] = {}  # how many faults cut a link now
         self._full: dict[int, int] = {}  # how many faults fill a disk now
-        self._was_full: dict[int, int] = {}  # the last life in which it was full
+        self._was_full: dict[int, int] = {}  # node: the last life in which its disk was full
 
     def kinds(self) -> list[Fault]:
         return [
@@ -102,7 +103,7 @@ class ClusterFaults:
         return node.name, room
 
     def explains(self, node: SimulatedNode) -> bool:
-        """Whether this node may fail: its disk is full, or was in this life."""
+        """Whether this node may fail, because its disk is full or was full in this life."""
         return self._full.get(node.node_id, 0) > 0 or self._was_full.get(node.node_id) == node.lives
 
     def skew(self, random: Random) -> Begun:
@@ -117,7 +118,8 @@ class ClusterFaults:
         return f"{node.name} by {jump_ms} ms", lambda: node.set_clock(jump_ms=-jump_ms)
 
     def start(self, node: SimulatedNode) -> None:
-        """Starts a node that is off or has failed, or finishes its death: an orderly stop may hang without a quorum."""
+        """Starts a node that is off or has failed. It first kills a node whose stop has not ended: an orderly stop may
+        hang without a quorum."""
         if node.state is State.STOPPING:
             node.kill()
         if not node.is_up:
@@ -164,7 +166,7 @@ class ClusterFaults:
         return what, mend
 
     def is_cut(self, one: int, other: int) -> bool:
-        """In either direction."""
+        """Whether the link is cut in either direction."""
         return (one, other) in self._cuts or (other, one) in self._cuts
 
     def reset(self, random: Random) -> Begun | None:

@@ -32,7 +32,7 @@ EXPECTED: Final = ("leader", "commit", "every node", "every image", "every repli
 OF_BROKERS: Final = ("record", "group commit")
 REPLICAS: Final = 3
 SYNCED: Final = {"log.flush.interval.messages": "1"}
-# Small numbers, so that a short run meets every part of the code.
+# Small numbers, so that a short run reaches every part of the code.
 CONFIGS: Final = {
     "offsets.topic.num.partitions": "2",
     "offsets.commit.required.acks": "-1",
@@ -47,7 +47,7 @@ CONFIGS: Final = {
 
 
 class ClusterRun:
-    """`steps` faults; the other arguments as in SimulatedCluster."""
+    """`steps` is the number of faults. The other arguments are those of SimulatedCluster."""
 
     def __init__(self, seed: int, steps: int, controllers: int, brokers: int, combined: int = 0) -> None:
         expected = EXPECTED + (OF_BROKERS if brokers + combined else ())
@@ -55,7 +55,7 @@ class ClusterRun:
         self.steps = steps
         self._random = Random(f"{seed} run")
         static = self._random.random() < 0.5
-        # With fewer brokers each record has one replica, and lasts by its sync alone.
+        # With fewer brokers each record has one replica, and only its sync makes it durable.
         replicas = REPLICAS if brokers + combined >= REPLICAS else 1
         # Without a sync of each record a power cut may take acknowledged ones, so brokers then keep their power.
         is_synced = replicas < 2 or self._random.random() < 0.6
@@ -87,7 +87,7 @@ class ClusterRun:
         return self.cluster.schedule.turns
 
     def run(self) -> None:
-        """Raises Violation, or whatever the code under test raises."""
+        """Raises Violation, or any error of the code under test."""
         with self.cluster:
             self.cluster.start()
             self._wait_for_start()
@@ -97,7 +97,7 @@ class ClusterRun:
                 self._schedule.step()
                 self._run_for(self._random.choice((20, 200, 1_000, 3_000)))
                 self._see_who_lives()
-            # Damage goes one by one, so that some of it lasts in an else healthy cluster.
+            # Faults are undone one by one, so that the last ones hit a cluster that is otherwise healthy.
             while self._schedule.heal_one():
                 for _ in range(self._random.choice((0, 2, 30))):
                     self._run_for(1_000)
@@ -129,11 +129,11 @@ class ClusterRun:
         self.judge.see(TimePassed(1 << 40))
 
     def _see_who_lives(self) -> None:
-        """From the world: who runs and reaches whom."""
+        """Reports which nodes run and reach the others, as the world knows it."""
         cluster, now_ms = self.cluster, self._watcher.now_ms
         up = [node.node_id for node in cluster.controllers if node.state is State.RUNNING]
         majority = len(cluster.controllers) // 2 + 1
-        # There is a majority whose members all hear each other over links without faults.
+        # A majority exists whose members all reach each other over links without faults.
         connected = [one for one in up if sum(not self._faults.is_cut(one, other) for other in up) >= majority]
         healthy = len(connected) >= majority and cluster.network.quality.loss == 0
         self.judge.see(ControllersAlive(healthy and cluster.network.quality.most_s < 0.1, now_ms))

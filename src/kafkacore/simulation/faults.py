@@ -1,4 +1,4 @@
-"""Faults in an order that a seed decides: what can go wrong, how often, and for how long."""
+"""Faults in an order that a seed decides: which ones, how often, and for how long."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ Undo = Callable[[], None]
 
 
 class Fault(NamedTuple):
-    """`begin` does harm and returns what undoes it, or None where it finds nothing to harm. `least_ms` and `most_ms`
-    bound how long it lasts."""
+    """`begin` begins the fault and returns the function that undoes it, or None when it finds no target. A fault lasts
+    from `least_ms` to `most_ms`."""
 
     kind: str
     weight: float
@@ -27,7 +27,7 @@ MAX_AT_ONCE: Final = 4
 
 
 class Schedule:
-    """Begins faults at random times, and undoes each after a while. The same seed gives the same faults."""
+    """Begins faults at random times, and undoes each after a while. The same seed makes the same faults."""
 
     def __init__(self, random: Random, judge: Judge, faults: Sequence[Fault], now_ms: Callable[[], int]) -> None:
         self._random, self._judge, self._now_ms = random, judge, now_ms
@@ -37,7 +37,7 @@ class Schedule:
         self._count = 0
 
     def step(self) -> None:
-        """Undoes what is over, and begins another fault unless enough is broken."""
+        """Undoes faults whose time is over, and begins another one unless enough faults are active."""
         while self._under_way and self._under_way[0][0] <= self._now_ms():
             self._undo()
         if len(self._under_way) >= MAX_AT_ONCE:

@@ -1,4 +1,4 @@
-"""All checkers of a run, and the last events before one of them objects."""
+"""All checkers of a run, and the last events before one of them finds a violation."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ PROGRESS_WITHIN_MS: Final = 120_000
 
 
 class Judge:
-    """Gives each observation to the checkers that look at its kind. `progress` names the things that must happen
-    within `progress_ms` after the faults heal."""
+    """Gives each observation to the checkers for its kind. `progress` names the things that must happen within
+    `progress_ms` after the faults heal."""
 
     def __init__(self, progress: Iterable[str] = (), progress_ms: int = PROGRESS_WITHIN_MS) -> None:
         self.progress = Progress(progress, progress_ms)
@@ -83,7 +83,7 @@ class Judge:
             self.on_event(line)
 
     def fault_begins(self, kind: str) -> None:
-        """From now on events count as seen under this kind of fault."""
+        """Notes that this kind of fault begins: later events count as seen during it."""
         self._faults[kind] += 1
 
     def fault_ends(self, kind: str) -> None:

@@ -14,7 +14,7 @@ CHECKPOINT: Final = ".checkpoint"
 
 
 class _Segment:
-    """The read part of a file: its entries, the bytes that they take, and the last of them for comparison."""
+    """The part of a file that was read: its entries, their size in bytes, and the last bytes, for comparison."""
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
@@ -33,7 +33,8 @@ class LogFiles:
         self._epoch_at_start: int | None = 0
 
     def read(self) -> int | None:
-        """Reads the changes of the files. Returns the offset from which the log has changed; None: it has not."""
+        """Reads the changes of the files. Returns the offset from which on the log has changed, or None when it has
+        not."""
         try:
             names = sorted(name for name in self._disk.list(self._directory) if name.endswith((SUFFIX, CHECKPOINT)))
         except FileNotFoundError:
@@ -44,7 +45,8 @@ class LogFiles:
         for name in logs:
             self._read_segment(name, self._segments[name])
             entries += self._segments[name].entries
-        # Retention keeps the file whose first records it deletes: the log begins where the file does.
+        # Retention may delete only the first records of a file and keep the file. For the checkers the log then begins
+        # where the file begins.
         start = int(logs[0].removesuffix(SUFFIX)) if logs else 0
         changed = self._first_change(entries, start)
         self._entries, self.start = entries, start
@@ -95,7 +97,7 @@ class LogFiles:
         return self._epoch_at_start if offset == self.start else None
 
     def synced_end(self) -> int:
-        """The end of the log that every power cut at this moment leaves; a hole ends it."""
+        """The offset below which all records survive any power cut at this moment; a hole in the log ends it."""
         end = 0
         try:
             names = sorted(name for name in self._disk.list(self._directory) if name.endswith(SUFFIX))

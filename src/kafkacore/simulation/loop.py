@@ -1,4 +1,4 @@
-"""An asyncio loop under virtual time. Each machine has several; the schedule runs all of them on one thread."""
+"""An asyncio loop in virtual time. Each machine has several loops; the schedule runs all of them on one thread."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 LOG: Final = logging.getLogger("kafkacore.simulation")
-# How long work on another thread takes, in addition to the time of its disk.
+# The shortest and longest time of work on another thread, in addition to the time of its disk.
 _WORK_S: Final = (0.000_02, 0.001)
 
 
@@ -25,8 +25,8 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
     """A loop with everything that the tasks of a node need. Work for executors runs on the machine's loop "work",
     after a delay that the seed chooses.
 
-    Native code rings bells of the schedule's agenda in place of descriptors. A turn that waits for a disk keeps the
-    loop busy for that time.
+    Native code wakes it through bells in the schedule's agenda, which replace file descriptors. A turn that waits for a
+    disk keeps the loop busy for that time.
     """
 
     def __init__(self, machine: Machine, kind: str) -> None:
@@ -34,8 +34,8 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self.kind = kind
         self._schedule = machine.schedule
         self._ready: deque[asyncio.Handle] = deque()
-        self._is_listed = False  # among the loops that are ready
-        self._answer: asyncio.Handle | None = None  # comes when the disk has answered a turn
+        self._is_listed = False  # whether the schedule has it among the loops that are ready
+        self._answer: asyncio.Handle | None = None  # runs when the disk operations of a turn are done
         self._closed = False
         self._looks = 0
         self._tasks: dict[asyncio.Task[Any], None] = {}
@@ -46,7 +46,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
     # --- turns ---
 
     def put(self, handle: asyncio.Handle) -> None:
-        """The handle runs in the next turn."""
+        """Lets the handle run in the next turn."""
         if handle is self._answer:
             self._answer, self._is_listed = None, False
             self.wake()
@@ -61,8 +61,8 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
             self._schedule.ready(self)
 
     def run_turn(self) -> None:
-        """Runs the callbacks that are ready now; those that they add wait for the next turn. A machine that dies in
-        its turn has nothing left to run."""
+        """Runs the callbacks that are ready now; those that they add wait for the next turn. If the machine dies in
+        this turn, the rest does not run."""
         self._is_listed = False
         machine = self.machine
         if machine.is_paused or self._closed:
@@ -80,19 +80,19 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
             events._set_running_loop(None)
         spent_ns = machine.take_spent_ns()
         if spent_ns:
-            self._is_listed = True  # nothing lists it before the disk has answered
+            self._is_listed = True  # so that nothing puts it among the ready loops before its disk operations are done
             self._answer = asyncio.Handle(self.wake, (), self)
             self._schedule.at(self._schedule.now_ns + spent_ns, self._answer, self)
         else:
             self.wake()
 
     def abandon(self) -> None:
-        """Drops everything: the machine is off. Coroutines end where they are, and nobody hears from them again."""
+        """Drops everything, because the machine is off. Coroutines end where they are, without further effect."""
         if self._closed:
             return
         self._closed = True
         with warnings.catch_warnings():
-            # Some of them would have started coroutines.
+            # Some dropped callbacks would have started coroutines, which now warn that nobody awaited them.
             warnings.simplefilter("ignore", RuntimeWarning)
             self._ready.clear()
             self._schedule.forget_closed()
@@ -103,7 +103,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
             try:
                 if asyncio.iscoroutine(coroutine):
                     coroutine.close()
-            except (RuntimeError, ValueError):  # it is running, or would wait at its end
+            except (RuntimeError, ValueError):  # it is running, or it would wait in its cleanup
                 LOG.debug("a coroutine of %s did not end", self)
             except Exception:
                 LOG.debug("a coroutine of %s failed at its end", self, exc_info=True)
@@ -134,14 +134,15 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         return self.call_later(when - self.time(), callback, *arguments, context=context)
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """The schedule drops it when its time comes."""
+        """Does nothing: the schedule drops the handle when its time comes."""
 
     def time(self) -> float:
         self.machine.tell_time()
         return self.machine.clock.monotonic_ns() / 1e9
 
     def slice_clock(self) -> float:
-        """The clock for `runtime.slices`. Each look takes some microseconds, so the seed decides where slices end."""
+        """The clock for `runtime.slices`. Each reading takes some microseconds, so the seed decides where slices
+        end."""
         self._looks += 1
         return self._looks * 0.000_02
 
@@ -238,7 +239,7 @@ class SimulatedLoopThread:
         return asyncio.run_coroutine_threadsafe(coroutine, self.loop)
 
     def run(self, coroutine: Coroutine[Any, Any, T], timeout_seconds: float | None = None) -> T:
-        """Raises RuntimeError: nobody can wait on the one thread. Callers await `World.on`."""
+        """Raises RuntimeError: the only thread must not wait. Callers await `World.on` instead."""
         coroutine.close()
         raise RuntimeError(f"{self.name} is simulated: await its result")
 

@@ -1,4 +1,4 @@
-"""A machine: its clocks, which may run fast, slow or jump, and whether it runs, stands still or is off."""
+"""A machine: its clocks, which may run fast or slow or jump, and its state: it runs, is paused, or is off."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from kafkacore.simulation.network import SimulatedNetwork
 
 WALL_MS: Final = 1_700_000_000_000  # the date at the beginning, in ms since 1970
-BOOT_NS: Final = 1_000_000_000  # a monotonic clock does not begin at 0
+BOOT_NS: Final = 1_000_000_000  # the monotonic clock at the beginning, which is not 0 on real machines either
 
 
 class Machine:
     """The life of one process on a machine. A restart makes a new one.
 
-    `rate` is the speed of its clocks (1.0: right), `offset_ms` the error of its wall clock at the beginning.
+    `rate` is the speed of its clocks (1.0 is right), `offset_ms` the error of its wall clock at the beginning.
     """
 
     def __init__(
@@ -31,9 +31,9 @@ class Machine:
         network: SimulatedNetwork | None = None,
         work_random: Callable[[float, float], float] = lambda least_s, most_s: most_s,
     ) -> None:
-        """`network` is where its connections go; `work_random` chooses how long work for executors takes."""
+        """Its connections go through `network`. `work_random` chooses how long work for executors takes."""
         self.schedule = schedule
-        self.take_spent_ns: Callable[[], int] = int  # the time of blocking disk operations since the last call
+        self.take_spent_ns: Callable[[], int] = int  # returns the time of blocking disk operations since the last call
         self.network = network
         self.work_random = work_random
         self.name = name
@@ -74,18 +74,18 @@ class Machine:
     # --- faults ---
 
     def pause(self) -> None:
-        """SIGSTOP: nothing runs, and what arrives waits."""
+        """As SIGSTOP: nothing runs, and arriving data waits."""
         self.is_paused = True
 
     def resume(self) -> None:
-        """SIGCONT: everything that became due runs now."""
+        """As SIGCONT: everything that became due runs now."""
         if self.is_paused:
             self.is_paused = False
             for loop in self._loops.values():
                 loop.wake()
 
     def kill(self) -> None:
-        """SIGKILL, or a power cut: no callback of this machine runs again."""
+        """As SIGKILL or a power cut: no callback of this machine runs again."""
         self.is_alive = False
         for loop in self._loops.values():
             loop.abandon()

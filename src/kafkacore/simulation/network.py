@@ -1,8 +1,9 @@
-"""Connections between simulated machines, as TCP shows them: in order on each connection, late, silent or reset.
+"""Connections between simulated machines. As with TCP, bytes arrive in order; they may be late or never come, and a
+connection may be reset.
 
-A packet that a link loses is sent again, so loss is delay. A cut link is silence: what was sent arrives after the
-heal, or the sender gives up and its connection breaks. A machine that lost its power is silence too; one whose process
-was killed answers with a reset.
+A lost packet is sent again, so a loss is only a delay. Over a cut link nothing arrives: packets arrive after the link
+is mended, or the sender gives up and its connection breaks. A machine without power does not answer either; a machine
+whose process was killed answers with a reset.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ class Quality(NamedTuple):
 
 
 class _Packet(NamedTuple):
-    at_ns: int  # when it arrives on a healthy link
-    data: bytes | None  # None: the end of the connection
+    at_ns: int  # when the packet arrives if the link works
+    data: bytes | None  # None stands for the end of the connection
     error: Exception | None
 
 
@@ -70,7 +71,7 @@ class End(asyncio.Transport):
         self.write(b"".join(list_of_data))
 
     def close(self) -> None:
-        """Ends both ends: the peer sees the end of the stream after everything that was written."""
+        """Closes the connection: the peer gets everything that was written, and then the end of the stream."""
         self._end(None, tell_peer=True)
 
     def abort(self) -> None:
@@ -120,7 +121,7 @@ class End(asyncio.Transport):
         while self._outgoing and self._outgoing[0].at_ns <= now_ns:
             packet = self._outgoing.popleft()
             if not peer.machine.is_alive:
-                # Its process is gone, and with it the socket: the sender learns that.
+                # The receiver's process is gone, and with it the socket, so the sender gets a reset.
                 self.break_off(ConnectionResetError(errno.ECONNRESET, "Connection reset by peer"))
             elif packet.data is None:
                 peer.break_off(packet.error)
@@ -158,7 +159,7 @@ class SimulatedNetwork:
     def __init__(self, schedule: Schedule, random: Random, delivered: Callable[[End, bytes], None]) -> None:
         self.schedule = schedule
         self.delivered = delivered
-        # A tap on the wire: the end that sent the bytes, when it writes them and when they arrive.
+        # Called for all bytes, with the end that sent them: when it writes them, and when they arrive.
         self.on_write: Callable[[End, bytes], None] = _nobody_listens
         self.on_arrival: Callable[[End, bytes], None] = _nobody_listens
         self.quality = Quality()  # the quality of links without one of their own
@@ -175,7 +176,7 @@ class SimulatedNetwork:
     # --- faults ---
 
     def cut(self, source: str, destination: str) -> None:
-        """Nothing passes from one machine to another; the other direction stays."""
+        """Cuts the link from one machine to another; the other direction still works."""
         self._cut[source, destination] = None
 
     def heal(self, source: str | None = None, destination: str | None = None) -> None:
@@ -186,7 +187,7 @@ class SimulatedNetwork:
             self._cut.pop((source, destination), None)
 
     def set_quality(self, source: str, destination: str, quality: Quality | None) -> None:
-        """None: as all others."""
+        """Sets the quality of a link; None stands for that of all other links."""
         if quality is None:
             self._qualities.pop((source, destination), None)
         else:
@@ -203,11 +204,12 @@ class SimulatedNetwork:
         return (source, destination) in self._cut
 
     def is_silent(self, machine: Machine) -> bool:
-        """Whether a machine is off, so that nobody even refuses its packets."""
+        """Whether a machine is off, so that not even a reset answers packets to it."""
         return not machine.is_alive and machine.name in self._silent
 
     def machine_died(self, machine: Machine, *, silent: bool) -> None:
-        """Before its loops end. `silent`: the power is off; else the system resets its connections."""
+        """Call it before the machine's loops end. With `silent` the power is off; otherwise the operating system resets
+        its connections."""
         if silent:
             self._silent[machine.name] = None
         for address in [each for each, (loop, _) in self._listening.items() if loop.machine is machine]:
@@ -220,7 +222,7 @@ class SimulatedNetwork:
                 end.abort()
 
     def machine_is_back(self, name: str) -> None:
-        """The system runs again: it resets the connections that are left from the former life."""
+        """Notes that the operating system runs again. It resets the connections that are left from the former life."""
         self._silent.pop(name, None)
 
     # --- connections ---
@@ -269,7 +271,7 @@ class SimulatedNetwork:
         self._ends.pop(end, None)
 
     def delay_ns(self, source: str, destination: str) -> int:
-        """How long a packet takes, with the losses on its way."""
+        """How long a packet takes, including the delay by losses."""
         quality = self._qualities.get((source, destination), self.quality)
         delay_s = self._random.uniform(quality.least_s, quality.most_s)
         retry_s = RETRANSMIT_S
@@ -279,5 +281,5 @@ class SimulatedNetwork:
         return int(delay_s * NS_OF_A_S)
 
     def at(self, when_ns: int, work: Callable[[], None]) -> None:
-        """Runs work of the wire."""
+        """Runs the network's own work at that time."""
         self.schedule.at(when_ns, asyncio.Handle(work, (), self._wire), self._wire)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 LOG: Final = logging.getLogger("kafkacore.simulation")
 
 
-# How long the operations of a disk take, from and to.
+# The shortest and longest time of a disk's operations.
 PACE_US: Final = {"write": (2, 20), "sync": (100, 4_000), "read": (2, 100), "names": (10, 100)}
 
 
@@ -39,7 +39,7 @@ class State(Enum):
 
 
 class SimulatedNode:
-    """`start` and `stop` begin something; the cluster's time has to run for it to happen."""
+    """`start` and `stop` only begin something; let the cluster's time run so that it happens."""
 
     def __init__(self, cluster: SimulatedCluster, config: BrokerConfig) -> None:
         self.cluster = cluster
@@ -63,7 +63,7 @@ class SimulatedNode:
 
     @property
     def is_up(self) -> bool:
-        """Whether a process of this node exists, be it paused or about to start or stop."""
+        """Whether a process of this node exists; it may be paused, or still starting or stopping."""
         return self.state in (State.STARTING, State.RUNNING, State.PAUSED, State.STOPPING)
 
     # --- its view of the cluster ---
@@ -124,11 +124,11 @@ class SimulatedNode:
         self._run(self.machine, self.server.end, State.OFF)
 
     def kill(self) -> None:
-        """SIGKILL: written bytes are in the page cache, and survive."""
+        """As SIGKILL: written bytes are in the page cache, and survive."""
         self._die(silent=False)
 
     def cut_power(self) -> None:
-        """The machine goes off: the seed decides which unsynced changes are left."""
+        """Cuts the machine's power: the seed decides which unsynced changes survive."""
         if self.is_up:
             self.disk.cut_power()
             self._die(silent=True)
@@ -161,7 +161,7 @@ class SimulatedNode:
     # --- inside ---
 
     def _run(self, machine: Machine, steps: Callable[[], Coroutine[Any, Any, None]], then: State) -> None:
-        # A machine that dies first never makes the coroutine of the steps.
+        # If the machine dies before this runs, the coroutine of the steps is never made.
         async def run() -> None:
             try:
                 await steps()
@@ -179,7 +179,7 @@ class SimulatedNode:
         machine.loop("main").create_task(run())
 
     def _fault_of(self, machine: Machine) -> Callable[[BaseException], None]:
-        """An owner stops a node that cannot go on."""
+        """Stops a node that cannot go on, as its owner would."""
 
         def on_fault(error: BaseException) -> None:
             if machine.is_alive and self.state is State.RUNNING:
@@ -206,7 +206,7 @@ class SimulatedNode:
     def _end_life(self, machine: Machine, *, silent: bool) -> None:
         self.cluster.network.machine_died(machine, silent=silent)
         if not self.disk.is_dead:
-            self.disk.kill()  # before coroutines end: what they do at their end must not reach the disk
+            self.disk.kill()  # before coroutines end, so that their cleanup does not reach the disk
         machine.kill()
         server, self.server = self.server, None
         if server is not None:

@@ -19,7 +19,7 @@ _DRAIN_LOOK_S: Final = 0.01
 
 
 class SimulatedPlane(Plane):
-    """Every request is punted to the handlers, as the reference of the hot path does."""
+    """Passes every request to the Python handlers; no native hot path serves it."""
 
     def __init__(self, *arguments: Any, network: SimulatedNetwork, host: str, **named: Any) -> None:
         super().__init__(*arguments, **named | {"cached_apis": ()})
@@ -49,7 +49,7 @@ class SimulatedPlane(Plane):
         return bound
 
     async def start(self) -> None:
-        """Requests that came before wait until now, as in the backlog of a socket."""
+        """Begins to serve. Requests that came earlier have waited, as in the backlog of a socket."""
         self._serves = True
         for connection in self._connections:
             connection.go_on()
@@ -128,14 +128,14 @@ class SimulatedRequest(bytes):
         self.connection.close()
 
     def let_go(self) -> None:
-        """Python keeps the frame as long as it is used."""
+        """Does nothing: Python keeps the frame as long as it is used."""
 
     def local_done(self) -> None:
-        """Nobody measures it here."""
+        """Does nothing: no metric measures the time here."""
 
 
 class _Connection(asyncio.Protocol):
-    """Cuts frames, and has one request at a time with the handlers."""
+    """Cuts the stream into frames, and gives the handlers one request at a time."""
 
     def __init__(self, plane: SimulatedPlane, end: End, listener: str) -> None:
         self.peer = f"{end.there[0]}:{end.there[1]}"

@@ -1,6 +1,7 @@
-"""Bugs that are planted on purpose: a simulator that does not find them proves nothing.
+"""Bugs that tests plant on purpose: a simulator that did not find them would prove nothing.
 
-Each replaces an attribute of a Python class or module while it is planted. No fault, client or checker knows of them.
+While a bug is planted, it replaces an attribute of a Python class or module. No fault, client or checker knows about
+it.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ NEVER: Final = (1 << 63) - 1
 
 
 class Patch(NamedTuple):
-    """`wrong` makes the planted function from the right one that `owner` has as `name`."""
+    """`wrong` makes the wrong function from the right one, which is the attribute `name` of `owner`."""
 
     owner: str
     name: str
@@ -28,7 +29,7 @@ class Patch(NamedTuple):
 
 
 class PlantedBug(NamedTuple):
-    """`nodes`: the least cluster that shows it, as `kafkacore simulate --nodes` takes it."""
+    """`nodes` is the smallest cluster that shows the bug, as for `kafkacore simulate --nodes`."""
 
     name: str
     breaks: str
@@ -44,7 +45,7 @@ def _owner(path: str) -> Any:
 
 @contextmanager
 def planted(bug: PlantedBug | None) -> Iterator[None]:
-    """The bug is there until the end of the block. Raises AttributeError when the code that it breaks has moved."""
+    """A context in which the bug is planted. Raises AttributeError when the code that it breaks has moved."""
     with ExitStack() as stack:
         for patch in () if bug is None else bug.patches:
             owner = _owner(patch.owner)
@@ -207,7 +208,7 @@ def _wants_every_follower(right: Wrong) -> Wrong:
     return wanted
 
 
-_LAST_DELTA_AT: Final = 23  # in a batch's header
+_LAST_DELTA_AT: Final = 23  # position in a batch's header
 
 
 def _logs(name: str, wrong: Callable[[Wrong], Wrong]) -> tuple[Patch, ...]:
@@ -221,17 +222,17 @@ def _one(owner: str, name: str, wrong: Callable[[Wrong], Wrong]) -> tuple[Patch,
 BUGS: Final = (
     PlantedBug(
         "vote-to-a-shorter-log",
-        "A voter grants its vote whatever the candidate's log ends with.",
+        "A voter grants its vote without comparing the ends of the logs.",
         _one(f"{RAFT}.election:Elections", "_grants", _any_log_will_do),
     ),
     PlantedBug(
         "two-votes-in-an-epoch",
-        "A voter grants its vote to everybody who asks in an epoch.",
+        "A voter grants its vote to every candidate of an epoch.",
         _one(f"{RAFT}.election:Elections", "_grants", _votes_again),
     ),
     PlantedBug(
         "vote-before-it-is-on-disk",
-        "Nothing waits until the epoch and the vote are on disk.",
+        "Messages do not wait until the epoch and the vote are on disk.",
         _one(f"{RAFT}.term:Term", "enter", _nobody_waits_for_the_state),
     ),
     PlantedBug(
@@ -251,17 +252,17 @@ BUGS: Final = (
     ),
     PlantedBug(
         "committed-before-the-majority",
-        "A leader commits what is on its own disk.",
+        "A leader commits records that are only on its own disk.",
         _one(f"{RAFT}.replication:Replication", "advance_high_watermark", _counts_itself_alone),
     ),
     PlantedBug(
         "lost-sync",
-        "A sync of the metadata log is reported and never done.",
+        "A sync of the metadata log is reported as done, but was never made.",
         _one(f"{RAFT}.syncs:Syncs", "take", _syncs_nothing),
     ),
     PlantedBug(
         "fetch-before-the-sync",
-        "A follower asks for the next records before those that it has are on disk.",
+        "A follower asks for the next records before its last ones are on disk.",
         _one(f"{RAFT}.replica:Replica", "send", _sends_before_the_sync),
     ),
     PlantedBug(
@@ -271,23 +272,23 @@ BUGS: Final = (
     ),
     PlantedBug(
         "truncation-keeps-a-batch",
-        "A follower that must cut its log keeps one batch too many.",
+        "A follower that must truncate its log keeps one batch too many.",
         _logs("truncate", _keeps_one_batch),
     ),
     PlantedBug(
         "snapshot-over-a-diverging-tail",
-        "A follower that takes a snapshot keeps the records that its log has above it.",
+        "A follower that downloads a snapshot keeps the records of its old log above the snapshot.",
         _logs("begin_at_snapshot", _keeps_the_tail),
     ),
     PlantedBug(
         "fenced-broker-leads-on",
-        "A broker is fenced and keeps its leaderships.",
+        "A fenced broker keeps its leaderships.",
         _one("kafkacore.controller.quorum.cluster", "fence", _leaves_the_leaderships),
         nodes="3c2b",
     ),
     PlantedBug(
         "acknowledged-before-the-sync",
-        "A broker takes no notice of flush.messages, and acknowledges records that are in memory alone.",
+        "A broker ignores flush.messages, and acknowledges records that are only in memory.",
         _one("kafkacore.storage.log_settings", "LogSettings", _syncs_no_record),
         nodes="3c2b",
     ),
@@ -302,13 +303,13 @@ BUGS: Final = (
     ),
     PlantedBug(
         "unclean-election",
-        "A replica outside the ISR becomes leader, whatever the topic allows.",
+        "A replica outside the ISR becomes leader although the topic does not allow that.",
         _one("kafkacore.controller.quorum.leaders:LeaderChanges", "rules_of", _elects_anybody),
         nodes="3c3b",
     ),
     PlantedBug(
         "isr-of-all-replicas",
-        "A leader proposes followers for the ISR that have not caught up.",
+        "A leader proposes followers for the ISR although they have not caught up.",
         _one("kafkacore.replication.isr_manager:IsrManager", "_wanted", _wants_every_follower),
         nodes="3c3b",
     ),

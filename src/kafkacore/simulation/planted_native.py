@@ -1,4 +1,5 @@
-"""Bugs that a build with KAFKACORE_PLANTED=1 can plant in native code. Other builds, and every wheel, hold none.
+"""Bugs that a build with KAFKACORE_PLANTED=1 can plant in native code. Other builds, and every wheel, have no planted
+bugs.
 
 `KAFKACORE_PLANTED=1 ... setup.py build_ext` in a copy of the tree makes such a build, and `ci/sanitize.sh planted` runs
 tests in one. A bug is planted for the whole process: the simulated nodes of one cluster all have it.
@@ -17,10 +18,10 @@ from kafkacore._fast.base.debug_checks import PLANTED
 # base/planted.pxd reads it
 _VARIABLE: Final = "KAFKACORE_PLANTED_BUG"
 
-# name: the promise that it breaks
+# name of the bug: the promise that it breaks
 NATIVE_BUGS: Final = MappingProxyType(
     {
-        "lost-sync": "an acknowledged record survives a power cut where each append is synced",
+        "lost-sync": "an acknowledged record survives a power cut if each append is synced",
         "unsynced-high-watermark": "nobody reads a record that a power cut can take back",
         "torn-tail-accepted": "recovery keeps no batch whose checksum is wrong",
         "recovery-point-ahead": "a start checks every record that no sync has covered",
@@ -29,17 +30,17 @@ NATIVE_BUGS: Final = MappingProxyType(
         "high-watermark-below-min-isr": "nobody reads a record that fewer than min.insync.replicas have (KIP-966)",
         "joining-replica-not-awaited": "a caught-up replica outside the ISR can join it",
         "followers-forgotten": "a follower's position survives a change of the ISR",
-        "acknowledgement-outlives-leadership": "a record is acknowledged in the leadership of its append or never",
+        "acknowledgement-outlives-leadership": "a record is acknowledged only in the leadership that appended it",
         "acknowledged-across-truncation": "no truncated record is acknowledged",
-        "unfenced-follower": "a follower takes nothing that belongs to another leader epoch",
+        "unfenced-follower": "a follower accepts no records of another leader epoch",
     }
 )
 
 
 @contextmanager
 def planted_natively(name: str) -> Iterator[None]:
-    """The bug is there until the end of the block. Raises ValueError for an unknown one, and RuntimeError in a build
-    that holds none."""
+    """A context in which the bug is planted. Raises ValueError for an unknown bug, and RuntimeError in a build without
+    planted bugs."""
     if name not in NATIVE_BUGS:
         raise ValueError(f"{name!r} is no native bug; there are {', '.join(NATIVE_BUGS)}")
     if not PLANTED:

@@ -9,7 +9,8 @@ from kafkacore._fast.record.batch import RecordBatchBuilder
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import ProduceRequest
 
-# After these a producer cannot go on: the broker has lost what it acknowledged, or takes it for another producer.
+# After these errors a producer cannot go on: the broker has lost acknowledged records, or confuses this producer with
+# another.
 FATAL: Final = frozenset(
     {
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
@@ -30,7 +31,7 @@ class Batch(NamedTuple):
 
 
 class Producer:
-    """`producer_id` is one that InitProducerId gave, in epoch 0."""
+    """`producer_id` comes from InitProducerId; the epoch is 0."""
 
     def __init__(self, producer_id: int, epoch: int) -> None:
         self._id, self._epoch = producer_id, epoch
@@ -38,7 +39,7 @@ class Producer:
         self._under_way: dict[tuple[str, int], Batch] = {}
 
     def batch_for(self, name: str, index: int) -> Batch | None:
-        """The one under way, which must be sent again."""
+        """The batch under way, which must be sent again."""
         return self._under_way.get((name, index))
 
     def begin(self, name: str, index: int, values: list[bytes], wall_ms: int, now_ns: int) -> Batch:
@@ -51,7 +52,7 @@ class Producer:
         return batch
 
     def end(self, name: str, index: int) -> None:
-        """The batch is acknowledged."""
+        """Call it when the batch is acknowledged."""
         del self._under_way[name, index]
 
 

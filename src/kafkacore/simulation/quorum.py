@@ -1,4 +1,4 @@
-"""A quorum of Raft cores without nodes around them: the fastest world, for the rules of Raft alone.
+"""A quorum of Raft cores without nodes around them. It is the fastest world, and tests only the rules of Raft.
 
 Each replica has a disk that loses what was not synced, a clock of its own speed, and a state machine of numbered
 values. Messages are encoded and decoded on their way. One seed gives one run.
@@ -44,7 +44,7 @@ LOG_NAME: Final = "metadata"
 
 
 class Weather(NamedTuple):
-    """The network of all links: the share of lost and of repeated messages, and delays in ms to choose from."""
+    """The quality of all links: the shares of lost and of repeated messages, and the possible delays in ms."""
 
     loss: float = 0.0
     repeats: float = 0.0
@@ -52,7 +52,7 @@ class Weather(NamedTuple):
 
 
 class Token(NamedTuple):
-    """Where the answer to a request goes, and the end of the voter's log when the request came."""
+    """The receiver of the answer to a request, and the end of the voter's log when the request came."""
 
     source: Replica
     life: int
@@ -62,7 +62,7 @@ class Token(NamedTuple):
 
 
 class Disk(MemoryLog):
-    """A log that knows which of its records a power cut leaves, and from where it has changed."""
+    """A log that knows which of its records would survive a power cut, and from which offset on it has changed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -98,7 +98,8 @@ class Disk(MemoryLog):
 
 
 class Replica:
-    """One replica with its driver's work. Its state machine is `values`: what each offset holds, below `applied`."""
+    """One replica, with the work of its driver. Its state machine is `values`: the value at each offset below
+    `applied`."""
 
     def __init__(self, world: QuorumWorld, node: int, votes: bool) -> None:
         self.world, self.node, self.votes = world, node, votes
@@ -124,7 +125,7 @@ class Replica:
         return int(self._offset_ms + self.world.now_ms * self.rate)
 
     def skew(self, rate: float) -> None:
-        """The clock goes on from where it is, at another speed."""
+        """Changes the speed of the clock; its time does not jump."""
         self._offset_ms += self.world.now_ms * (self.rate - rate)
         self.rate = rate
 
@@ -151,7 +152,8 @@ class Replica:
         self.settle()
 
     def stop(self, power: bool) -> None:
-        """`power`: what was not synced is lost. Else the system keeps what the process wrote."""
+        """Ends the replica. With `power` unsynced data is lost; otherwise the operating system keeps everything that
+        the process wrote."""
         self.raft, self.paused = None, False
         self.held.clear()
         if power:
@@ -181,7 +183,7 @@ class Replica:
     def _set_timer(self, raft: Raft) -> None:
         delay = max(0, raft.next_tick_ms - self.now_ms)
         due = self.world.now_ms + int(delay / self.rate) + 1
-        # A timer that is already set for an earlier time stays. The next one is set when it fires.
+        # A timer that is already set for an earlier time stays; when it fires, the next one is set.
         if delay < NEVER_MS and due < self._timer_ms:
             self._timer_ms = due
             self.world.later(due - self.world.now_ms, self, self._ticked)
@@ -312,7 +314,7 @@ class Replica:
         waiting, self._waiting = self._waiting, []
         for offset, epoch, value in waiting:
             if not leads or raft.epoch != epoch:
-                continue  # the client hears that the leader is gone
+                continue  # the client learns that the leader is gone
             if raft.high_watermark > offset:
                 self.world.see(RecordAcknowledged(LOG_NAME, offset, value))
                 self.world.see(Progressed("commit", self.world.now_ms))
@@ -325,7 +327,8 @@ def directory(node: int) -> Uuid:
 
 
 class QuorumWorld:
-    """`voters` that vote, then `observers` that only follow; node ids from 0. Raises Violation from every call."""
+    """The first `voters` nodes vote, the next `observers` nodes only follow; ids count from 0. Every method may raise
+    Violation."""
 
     def __init__(self, random: Random, judge: Judge, voters: int = 3, observers: int = 1) -> None:
         self.random, self.judge = random, judge
@@ -422,7 +425,8 @@ class QuorumWorld:
             self.later(0, replica, what, *arguments)
 
     def write(self) -> None:
-        """A client writes a value to every replica that says that it leads: it cannot know which of them is right."""
+        """A client writes a value to every replica that claims to lead, because it cannot know which of them is
+        right."""
         for replica in self.replicas:
             if replica.raft is not None and replica.raft.is_leader:
                 self._written += 1

@@ -1,4 +1,4 @@
-"""The harm that the world of a quorum of Raft cores can do."""
+"""The faults that the world of a quorum of Raft cores can have."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ Link = tuple[int, int]
 
 
 class QuorumFaults:
-    """Each method begins a fault, and returns what it hit and what undoes it; None where there is nothing to hit."""
+    """Each method begins a fault. It returns the name of its target and the function that undoes the fault, or None
+    when it finds no target."""
 
     def __init__(self, world: QuorumWorld) -> None:
         self._world = world

@@ -15,7 +15,7 @@ PEACE_STEP_MS: Final = 500
 
 
 class QuorumRun:
-    """`steps` faults; `voters` and `observers` as in QuorumWorld."""
+    """`steps` is the number of faults; `voters` and `observers` are those of QuorumWorld."""
 
     def __init__(self, seed: int, steps: int, voters: int = 3, observers: int = 1) -> None:
         self.judge = Judge(progress=("leader", "commit", "everybody"), progress_ms=120_000)
@@ -33,7 +33,7 @@ class QuorumRun:
         return self.world.events
 
     def run(self) -> None:
-        """Raises Violation, or whatever the code under test raises."""
+        """Raises Violation, or any error of the code under test."""
         world, random = self.world, self.random
         for replica in world.replicas:
             replica.start()

@@ -15,7 +15,7 @@ LEADER = "leader"
 
 
 class _Replica:
-    """The last that was seen of a partition on a broker, in one life of both."""
+    """The last observation of a partition on a broker, in one life of both."""
 
     def __init__(self, node: SimulatedNode, handle: PartitionHandle) -> None:
         self.log = f"{handle.topic}-{handle.index}"
@@ -26,7 +26,8 @@ class _Replica:
 
 
 class ReplicaWatcher:
-    """`look` after a turn of a node in which it sent something: nobody else can know of what came before."""
+    """Call `look` after each turn in which a node has sent something: before that, no other node can know what
+    happened."""
 
     def __init__(self, cluster: SimulatedCluster, judge: Judge) -> None:
         self._cluster, self._judge = cluster, judge
@@ -79,7 +80,7 @@ class ReplicaWatcher:
                     self._read(node, replica)
 
     def newest(self, contents: dict[str, object]) -> None:
-        """The newest committed metadata has changed."""
+        """Call it when the newest committed metadata has changed."""
         partitions: Any = contents.get("partitions", {})
         in_sync = {f"{topic}-{index}": frozenset(row[3]) for (topic, index), row in partitions.items()}
         before, self._in_sync = self._in_sync, in_sync

@@ -15,7 +15,8 @@ from kafkacore._fast.world.agenda import SimulatedAgenda
 if TYPE_CHECKING:
     from kafkacore.simulation.loop import SimulatedLoop
 
-TURN_NS: Final = 1_000  # what a turn of a loop takes: without it callbacks that call each other would stop the time
+# The duration of a loop's turn: without it, time would stand still while callbacks call each other.
+TURN_NS: Final = 1_000
 NS_OF_A_S: Final = 1_000_000_000
 _LEAST_SWEPT: Final = 1_024
 
@@ -39,10 +40,10 @@ class Schedule:
         self._order = itertools.count()
         self._ready: list[SimulatedLoop] = []
         self._sweep_at = _LEAST_SWEPT
-        self.ran: SimulatedLoop | None = None  # whose turn the last step was; None: no loop's
+        self.ran: SimulatedLoop | None = None  # the loop that ran in the last step; None when no loop ran
 
     def ready(self, loop: SimulatedLoop) -> None:
-        """The loop has something to run. The caller says so once for each turn."""
+        """Notes that the loop has something to run. Call it once for each turn."""
         self._ready.append(loop)
 
     def at(self, when_ns: int, handle: Handle, loop: SimulatedLoop) -> None:
@@ -58,7 +59,7 @@ class Schedule:
     def watch(
         self, bell: int, loop: SimulatedLoop, callback: Callable[..., object], arguments: tuple[Any, ...]
     ) -> None:
-        """Calls back on the loop whenever native code has rung the bell, and until its news is read."""
+        """Calls back on the loop when native code has rung the bell, and again until the callback has read the news."""
         self._bells[bell] = loop, partial(callback, *arguments)
         self._hear()
 
@@ -83,22 +84,22 @@ class Schedule:
     # --- steps ---
 
     def forget_closed(self) -> None:
-        """Frees what the timers of machines that are off would have done."""
+        """Frees the callbacks of timers of machines that are off."""
         self._timers = [each for each in self._timers if not each[3].is_closed()]
         heapq.heapify(self._timers)
 
     def clear(self) -> None:
-        """Forgets everything that would happen."""
+        """Forgets everything that is scheduled."""
         self._timers.clear()
         self._bells.clear()
         self._ready.clear()
 
     def step(self, until_ns: int) -> bool:
-        """Runs one turn of one loop, or lets time pass up to the next timer. False: nothing is left before
-        `until_ns`, and it is that time now."""
+        """Runs one turn of one loop, or lets time pass up to the next timer. Returns False when nothing is left to do
+        before `until_ns`; it is that time then."""
         ready = self._ready
         if ready:
-            # The chosen loop changes places with the last one: the order of the others is the seed's as well.
+            # The chosen loop changes places with the last one, so the order of the others depends only on the seed too.
             chosen = int(self._random() * len(ready))
             loop, ready[chosen] = ready[chosen], ready[-1]
             ready.pop()

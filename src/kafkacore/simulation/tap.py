@@ -1,4 +1,4 @@
-"""Reads the frames that reach nodes and leave them, and tells the checkers of votes, heartbeats and Produce."""
+"""Reads the frames that arrive at nodes and leave them, and reports votes, heartbeats and Produce to the checkers."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ LogEnd = tuple[int, int]
 class _Asked(NamedTuple):
     header: RequestHeader
     request: Any
-    then: Any  # where the log of a voter ended then, or which partitions of a Produce the broker led
+    then: Any  # the end of the voter's log when the request arrived, or the partitions of a Produce that the broker led
 
 
 class _Stream:
-    """One direction of a connection. `asked` has the requests that the other direction has to answer."""
+    """One direction of a connection. `asked` has the requests that wait for an answer in the other direction."""
 
     def __init__(self) -> None:
         self._received = bytearray()
@@ -49,8 +49,8 @@ class _Stream:
 
 
 class WireTap:
-    """Sees a request when it arrives at a node, and its answer when it leaves. `log_end` tells where the metadata log
-    of a node ends at the time, `leads` whether a broker leads a partition by its own metadata."""
+    """Sees a request when it arrives at a node, and its answer when it leaves. `log_end` returns the end of a node's
+    metadata log at the time of the call. `leads` says whether a broker leads a partition by its own metadata."""
 
     def __init__(
         self,
@@ -130,7 +130,7 @@ class WireTap:
             return
         vote = request.topics[0].partitions[0]
         if response.topics[0].partitions[0].vote_granted and not vote.pre_vote:
-            # A log that was cut between the two moments may have been the shorter one when the voter decided.
+            # The log may have been truncated between the two moments. The voter may have decided with the shorter one.
             voter_end = min(then, self._log_end(node))
             candidate_end = (vote.last_offset_epoch, vote.last_offset)
             self._judge.see(VoteGranted(node, vote.replica_epoch, vote.replica_id, candidate_end, voter_end))

@@ -34,11 +34,11 @@ class Run(Protocol):
         """Messages delivered, timers that fired, and disk operations that finished."""
 
     def run(self) -> None:
-        """Raises Violation, or whatever the code under test raises."""
+        """Raises Violation, or any error of the code under test."""
 
 
 class Verdict(NamedTuple):
-    """`problem` is None when all is well; else it names the invariant, or the error that ended a node."""
+    """`problem` is None when no checker objects; otherwise it names the invariant, or the error that ended a node."""
 
     seed: int
     nodes: str
@@ -53,7 +53,7 @@ class Verdict(NamedTuple):
     under_faults: Counter[tuple[str, str]]
 
     def line(self) -> str:
-        """The text for a person, with the command that repeats the run."""
+        """The verdict as text, with the command that repeats the run."""
         if self.problem is None:
             return (
                 f"seed {self.seed}: all is well after {self.events} events in {self.virtual_ms / 1000:.0f} s of the "

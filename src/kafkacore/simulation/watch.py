@@ -36,7 +36,7 @@ LOG: Final = f"{DIRECTORY}/__cluster_metadata-0"
 
 
 class Watched:
-    """The last that was seen of one node, in one life."""
+    """The last observation of one node, in one life."""
 
     def __init__(self, node: SimulatedNode, raft: Raft) -> None:
         self.node, self.raft = node, raft
@@ -46,7 +46,7 @@ class Watched:
         self.high_watermark = 0
         self.state: tuple[int, int, int] = (0, NOBODY, NOBODY)
         self.images: dict[str, object] = {}
-        self.delivered: dict[str, int] = {}  # the end of what each state machine has
+        self.delivered: dict[str, int] = {}  # the offset up to which each state machine has the records
 
 
 class Watcher:
@@ -65,7 +65,7 @@ class Watcher:
         self.tap = WireTap(cluster.network, judge, self.end_of, self.leads)
 
     def look(self) -> None:
-        """Looks at the node whose turn it was: nothing else changed."""
+        """Looks at the node whose turn it was, because nothing else can have changed."""
         ran = self._cluster.schedule.ran
         node = None if ran is None else self._by_name.get(ran.machine.name)
         raft = None if node is None else node.raft
@@ -151,7 +151,7 @@ class Watcher:
             self._judge.see(OnDisk(node.node_id, files.synced_end()))
 
     def _see_state(self, watched: Watched) -> None:
-        """The quorum-state that a power cut would leave."""
+        """Looks at the quorum-state that would be on the disk after a power cut."""
         try:
             state = json.loads(watched.node.disk.synced(f"{LOG}/quorum-state"))
         except FileNotFoundError:
@@ -182,7 +182,7 @@ class Watcher:
                 judge.see(Progressed("leader", self.now_ms))
 
     def _see_delivery(self, watched: Watched, how: str, end: int) -> None:
-        """A state machine has everything below `end` now: records that came since the last time, or came again."""
+        """Notes that a state machine has everything below `end` now. The records are new, or it got them again."""
         node, entries = watched.node, watched.files.entries_from(0)
         start = watched.delivered.get(how, 0)
         came = tuple(entry for entry in entries if start <= entry.base and entry.end <= end)

@@ -23,7 +23,7 @@ from kafkacore.simulation.network import SimulatedNetwork
 from kafkacore.simulation.plane import SimulatedPlane
 
 T = TypeVar("T")
-THREAD_S = (0.000_1, 0.01)  # how long a thread takes to begin
+THREAD_S = (0.000_1, 0.01)  # the shortest and longest time until a thread begins
 
 
 def free_the_dead() -> None:
@@ -37,10 +37,10 @@ def seeded_uuid(random: Random) -> Uuid:
 
 
 class SimulatedWorld(World):
-    """One life of a node: from its start to its stop or death."""
+    """The world of one life of a node, from its start to its stop or death."""
 
     def __init__(self, machine: Machine, disk: SimulatedDisk, network: SimulatedNetwork, random: Random) -> None:
-        # Not the real world's: that would take threads.
+        # The runtime of the real world cannot be used, because it has threads.
         self.own_threads = True
         self.machine = machine
         self.environment = disk.environment(machine.clock, machine.schedule.agenda, random.getrandbits(63))
@@ -96,7 +96,7 @@ class SimulatedWorld(World):
 
 
 class InlineExecutor(Executor):
-    """Work runs at once, on the one thread. The work of `loop.run_in_executor` runs later, as the loop decides."""
+    """Runs work at once, on the only thread. The work of `loop.run_in_executor` runs later, when the loop decides."""
 
     def __init__(self, threads: int = 1) -> None:
         self.threads = threads
@@ -116,11 +116,11 @@ class InlineExecutor(Executor):
         self.threads = threads
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Nothing is under way."""
+        """Does nothing, because no work is ever under way."""
 
 
 class _DelayedThread:
-    """Runs its body at once, some time after its start. It does not run beside others, so its body must end."""
+    """Runs its body at once, some time after its start. It does not run concurrently, so its body must end."""
 
     def __init__(self, machine: Machine, body: Callable[[], None]) -> None:
         self._machine, self._body = machine, body
@@ -164,4 +164,4 @@ class _SimulatedRuntime:
         """A simulation does not fork."""
 
     def release(self) -> None:
-        """The loops are the machine's."""
+        """Does nothing: the loops belong to the machine."""

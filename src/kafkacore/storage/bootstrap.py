@@ -32,7 +32,7 @@ from kafkacore.storage.names import PARTIAL, checkpoint_name, metadata_directory
 
 NAME: Final = "bootstrap.checkpoint"
 NO_LEVELS: Final = (
-    "the metadata log is empty, and no bootstrap.checkpoint beside meta.properties tells a metadata.version to begin "
+    "the metadata log is empty, and no bootstrap.checkpoint beside meta.properties has a metadata.version to begin "
     "with: restore that file, or remove meta.properties of the log directories and format them again"
 )
 _LEADER_EPOCH: Final = 0
@@ -106,7 +106,7 @@ def write_bootstrap(
 def write_voters_checkpoint(
     directory: str, voters: Iterable[InitialVoter], listener: str, now_ms: int, files: Files = OS_FILES
 ) -> None:
-    """Writes into the metadata log of a log directory, atomically and durably. Raises OSError."""
+    """Writes the file into the metadata log of a log directory, atomically and durably. Raises OSError."""
     into = metadata_directory(directory)
     files.make_directories(into)
     path = os.path.join(into, checkpoint_name(0, 0))
@@ -119,8 +119,9 @@ def write_voters_checkpoint(
 def read_bootstrap(directory: str, files: Files = OS_FILES) -> list[bytes] | None:
     """The framed metadata records of a new cluster, as they are appended to the metadata log; None if no file has them.
 
-    They are feature levels and other records that Kafka's tool wrote, such as SCRAM credentials. bootstrap.checkpoint
-    holds them, or the checkpoint at offset 0, beside the voters (KIP-1170). Raises MalformedFileError, OSError.
+    They are feature levels and other records that Kafka's tool wrote, such as SCRAM credentials. Either
+    bootstrap.checkpoint holds them, or the checkpoint at offset 0 together with the voters (KIP-1170). Raises
+    MalformedFileError, OSError.
     """
     path = os.path.join(directory, NAME)
     try:
@@ -136,8 +137,8 @@ def read_bootstrap(directory: str, files: Files = OS_FILES) -> list[bytes] | Non
     if not any(record.startswith(_FRAME) and _is_metadata_version(record) for record in records):
         raise MalformedFileError(
             path,
-            "has no level of metadata.version, it was cut off: copy it from one that was formatted with the same "
-            "--release-version and --feature",
+            "has no level of metadata.version, because it was cut off: copy it from a directory that was formatted "
+            "with the same --release-version and --feature",
         )
     return records
 

@@ -1,4 +1,4 @@
-"""Checkpoint files: a version line, a line with the number of entries, and a line an entry.
+"""Checkpoint files: a line with the version, a line with the number of entries, and a line for each entry.
 
 `OffsetCheckpoint` is the format of recovery-point-offset-checkpoint, log-start-offset-checkpoint,
 replication-offset-checkpoint and cleaner-offset-checkpoint; `LeaderEpochCheckpoint` that of leader-epoch-checkpoint
@@ -93,13 +93,13 @@ def _read_entries(files: Files, path: str) -> list[str]:
         raise MalformedFileError(path, f"has version {lines[0]!r}, and only version {_VERSION} is known")
     (count,) = _numbers(path, lines[1], lines[1:2])
     if count != len(lines) - 2:
-        raise MalformedFileError(path, f"should have {count} entries and has {len(lines) - 2}")
+        raise MalformedFileError(path, f"should have {count} entries, but has {len(lines) - 2}")
     return lines[2:]
 
 
 def _numbers(path: str, line: str, fields: list[str]) -> list[int]:
-    """Raises MalformedFileError where a field is not a whole number."""
+    """Returns the fields of a line as numbers. Raises MalformedFileError when one is not a whole number."""
     for field in fields:
         if not (field.isascii() and field.removeprefix("-").isdigit()):
-            raise MalformedFileError(path, f"line {line!r} does not hold the numbers it should")
+            raise MalformedFileError(path, f"line {line!r} does not hold the numbers that it should")
     return [int(field) for field in fields]

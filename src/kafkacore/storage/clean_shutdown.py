@@ -48,6 +48,7 @@ def read_epoch(directory: str, files: Files = OS_FILES) -> int:
 
 
 def common_epoch(directories: Iterable[str], files: Files = OS_FILES) -> int:
-    """The former epoch that a broker registers: that of all its directories, or NO_EPOCH if one is not clean."""
+    """The previous epoch that a broker registers: the one that all its directories have, or NO_EPOCH if one of them is
+    not clean."""
     epochs = {read_epoch(directory, files) for directory in directories}
     return epochs.pop() if len(epochs) == 1 else NO_EPOCH

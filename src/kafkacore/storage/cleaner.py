@@ -1,7 +1,7 @@
-"""The log cleaner: compacts the dirtiest log, again and again, until none is left to compact (Kafka's LogCleaner).
+"""The log cleaner: compacts the dirtiest log, then the next, until no log needs it (Kafka's LogCleaner).
 
-The upkeep calls `check` at intervals to look for work. Threads, and the memory of their offset maps, exist only while
-there is some. A thread decides in Python; `_fast.compact.compaction` moves the bytes, in steps. Between two steps the
+The upkeep calls `check` at intervals to look for work. Threads and the memory of their offset maps exist only while
+there is work. A thread decides in Python; `_fast.compact.compaction` moves the bytes, in steps. Between two steps the
 thread keeps to the rate (log.cleaner.io.max.bytes.per.second) and checks whether it has to end.
 """
 
@@ -30,12 +30,12 @@ from kafkacore.storage.managed_directory import Key
 
 LOG: Final = logging.getLogger("kafkacore.storage")
 
-STEP_BYTES: Final = 4 << 20  # compacted between two checks of the rate and of a request to end
-CLEANER_NICE: Final = 10  # below the data plane's threads
+STEP_BYTES: Final = 4 << 20  # bytes to compact between two checks of the rate and of a request to end
+CLEANER_NICE: Final = 10  # a lower priority than the data plane's threads
 MOST_MAP_BYTES: Final = (1 << 31) - 1  # Kafka's limit of one thread's offset map
 LEAST_BACKOFF_MS: Final = 50
 LEAST_LOAD_FACTOR: Final = 0.01
-# The disk is full, or the log moved to another directory meanwhile.
+# Errors after which the cleaner tries again: the disk is full, or the log moved to another directory meanwhile.
 _RETRIED: Final = (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOENT)
 _NS: Final = 1_000_000_000
 
@@ -98,7 +98,7 @@ class LogCleaner:
         self._threads: dict[int, BackgroundThread] = {}
         self._busy: set[Key] = set()
         self._uncleanable: dict[Key, PartitionHandle] = {}
-        self._resting: dict[Key, int] = {}  # until when the cleaner leaves a log alone that it could not compact
+        self._resting: dict[Key, int] = {}  # log that could not be compacted: until when the cleaner leaves it alone
         self._stopping = False
         self._rate_since_ns = 0
         self._rate_bytes = 0
@@ -119,7 +119,7 @@ class LogCleaner:
                 return
             self._settings = settings
             self._rate_since_ns = 0
-            self.dead_threads = 0  # `check` starts the configured number again
+            self.dead_threads = 0  # `check` starts the configured number of threads again
             self._changed.notify_all()
 
     def close(self) -> None:
@@ -148,7 +148,7 @@ class LogCleaner:
                 if len(self._threads) < wanted and number not in self._threads and not self._stopping:
                     name = f"kafkacore-cleaner-{number}"
                     thread = self._new_thread(name, partial(self._run, number))
-                    thread.start()  # may fail; the thread takes this lock when it ends
+                    thread.start()  # this may fail; a thread takes this lock when it ends
                     self._threads[number] = thread
 
     def _due(self) -> list[Work]:
@@ -244,9 +244,9 @@ class LogCleaner:
             self._resting[key] = self._environment.monotonic_ns() + self.backoff_ms * 1_000_000
 
     def _failed(self, key: Key, handle: PartitionHandle, directory: LogDirectory, error: OSError) -> None:
-        """`directory` is where the log was."""
+        """Takes the error of a round. `directory` is the one in which the log was."""
         if error.errno in (errno.EIO, errno.EROFS):
-            log_move.fail(handle, directory, error.errno)  # a failed disk is not used again
+            log_move.fail(handle, directory, error.errno)  # an error of the disk takes the directory offline
         if directory.offline_errno:
             self._manager.check_directories()
         elif error.errno in _RETRIED:
@@ -293,8 +293,8 @@ class LogCleaner:
         """Raises CompactionCancelled, OSError."""
         if not self._manager.compactions.begin(key, handle):
             raise CompactionCancelled("the log moves to another directory, or was deleted")
-        # A compacted log has gaps. A start after a crash would take them for damage, unless the recovery point says
-        # that everything there was synced; the topic's policy may be another one by then.
+        # A compacted log has gaps. A start after a crash would take the gaps for damage, unless the recovery point
+        # shows that everything there was synced: the topic's policy may have changed by then.
         if handle.recovery_point < upper_bound:
             handle.flush()
         self._manager.checkpoint_recovery_point(key, upper_bound)
@@ -318,7 +318,7 @@ class LogCleaner:
         """Waits until the rate allows `moved_bytes` more. Raises CompactionCancelled."""
         with self._changed:
             now_ns = self._environment.monotonic_ns()
-            # A slower second earns no credit for the next one.
+            # A second with less work does not allow more in the next second.
             if now_ns - self._rate_since_ns > _NS and self._is_slow_enough(now_ns):
                 self._rate_since_ns, self._rate_bytes = now_ns, 0
             self._rate_bytes += moved_bytes
@@ -351,7 +351,7 @@ class LogCleaner:
         return self._environment.wall_ms() - self._checked_ms
 
     def uncleanable(self) -> dict[str, tuple[int, int]]:
-        """By log directory: how many logs could not be compacted, and how many of their bytes are dirty."""
+        """For each log directory: how many logs could not be compacted, and how many of their bytes are dirty."""
         found = dict.fromkeys((path for path, _ in self._manager.directories()), (0, 0))
         with self._changed:
             marked = list(self._uncleanable.items())
@@ -364,5 +364,5 @@ class LogCleaner:
         try:
             section = dirty_section(handle, self._manager.compactions.known_until(key), self._environment.wall_ms())
         except OSError:
-            return 0  # its directory is offline, or going offline
+            return 0  # its directory is offline, or is being taken offline
         return 0 if section is None else section.cleanable_bytes

@@ -12,8 +12,8 @@ FOREVER_MS: Final = (1 << 63) - 1
 
 
 class DirtySection(NamedTuple):
-    """The part of a log to compact next: from `first_dirty` to `upper_bound`, the base offset of a segment. It is
-    overdue by `delay_ms` of max.compaction.lag.ms."""
+    """The part of a log to compact next: from `first_dirty` to `upper_bound`, the base offset of a segment. By
+    max.compaction.lag.ms it is overdue by `delay_ms`."""
 
     first_dirty: int
     upper_bound: int
@@ -31,7 +31,8 @@ class DirtySection(NamedTuple):
 
 
 def dirty_section(handle: PartitionHandle, cleaned_until: int | None, now_ms: int) -> DirtySection | None:
-    """None for a log that has only its active segment. May read the first bytes of segments. Raises OSError."""
+    """The part of a log to compact next; None for a log that has only its active segment. May read the first bytes of
+    segments. Raises OSError."""
     segments = handle.segments()
     if len(segments) < 2:
         return None
@@ -50,7 +51,8 @@ def dirty_section(handle: PartitionHandle, cleaned_until: int | None, now_ms: in
 
 
 def _first_dirty(handle: PartitionHandle, cleaned_until: int | None) -> int:
-    """Ignores a checkpoint outside of the log: the log began anew, or lost its end."""
+    """The first offset that is not compacted. A checkpoint outside the log is ignored: the log began anew, or lost its
+    end."""
     start = handle.log_start_offset
     if cleaned_until is None or not start <= cleaned_until <= handle.end_offset:
         return start

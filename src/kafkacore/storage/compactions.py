@@ -48,7 +48,7 @@ class Compactions:
     # --- a round ---
 
     def begin(self, key: Key, handle: PartitionHandle) -> bool:
-        """Whether a round may begin. The caller goes on while it `may_go_on`, and finishes with `end`."""
+        """Whether a round may begin. The caller works while `may_go_on` returns True, and finishes with `end`."""
         with self._mutex:
             directory = self._owner.holder(key)
             if directory is None or directory.partitions[key] is not handle:
@@ -60,12 +60,14 @@ class Compactions:
         return self.may_go_on(key, handle)
 
     def may_go_on(self, key: Key, handle: PartitionHandle) -> bool:
-        """False once the log began to move, was truncated or renamed, or lost its policy."""
+        """Returns False when the log has begun to move, was truncated or renamed, or is no longer compacted by its
+        policy."""
         with self._mutex:
             return key in self._undisturbed and handle.settings.compact_policy
 
     def disturb(self, key: Key) -> None:
-        """Cancels the round under way, which has read a part of the log that changed. The caller holds the mutex."""
+        """Cancels the round under way, because it may have read a part of the log that has changed. The caller holds
+        the mutex."""
         self._undisturbed.discard(key)
 
     def end(self, key: Key, handle: PartitionHandle, offset: int) -> None:
@@ -106,13 +108,13 @@ class Compactions:
 
     @contextmanager
     def moving(self, key: Key) -> Iterator[None]:
-        """Held while a future log replaces the log. Both directories record how far it was compacted, so that a start
-        finds that in either one; afterwards only the directory of the log does."""
+        """A context around the replacement of the log by a future log. Meanwhile both directories record how far it was
+        compacted, so that a start finds the offset in either one; afterwards only the log's directory does."""
         source, future = self._tell_next(key), self._futures.get(key)
         try:
             yield
         except Exception:
-            # Nothing has moved: a later log of this name in that directory must not count as compacted.
+            # The replacement failed: a later log of this name in the other directory must not count as compacted.
             with self._mutex:
                 if future is not None and key not in future.directory.partitions:
                     future.directory.cleaned.pop(key, None)
@@ -123,7 +125,8 @@ class Compactions:
             self.checkpoint()
 
     def _tell_next(self, key: Key) -> ManagedDirectory | None:
-        """Returns the directory where the log is now, if it was ever compacted."""
+        """Copies the compacted offset to the next directory. Returns the present directory, if the log was ever
+        compacted."""
         future = self._futures.get(key)
         with self._mutex:
             source = self._owner.holder(key)
@@ -137,7 +140,8 @@ class Compactions:
         return source
 
     def checkpoint(self) -> None:
-        """Writes the checkpoints of the logs that are in each directory or moving there; entries of other logs go."""
+        """Writes each directory's checkpoint with the logs that are there or are moving there; entries of other logs
+        are dropped."""
         self._owner.checkpoint(checkpoints.CLEANER_OFFSET, self._told)
 
     def _told(self, directory: ManagedDirectory) -> dict[Key, int]:

@@ -18,8 +18,8 @@ LOG: Final = logging.getLogger("kafkacore.storage")
 
 
 class Loaded(NamedTuple):
-    """The directories found. `failed` holds the error of each unreadable one; `empty` ones are not formatted or
-    missing."""
+    """The directories found. `failed` holds the error of each unreadable directory; `empty` directories are missing or
+    not formatted."""
 
     properties: Mapping[str, MetaProperties]
     empty: tuple[str, ...]
@@ -38,8 +38,8 @@ class Loaded(NamedTuple):
                 )
             if found.node_id not in (None, node_id):
                 raise LogDirectoryError(
-                    f"{path}: node.id={found.node_id}, but the configuration has node.id={node_id}; "
-                    "the directory belongs to another node: check node.id and log.dirs"
+                    f"{path}: node.id={found.node_id}, but the configuration has node.id={node_id}; the directory "
+                    "belongs to another node: check node.id and log.dirs"
                 )
             if found.directory_id is not None:
                 if found.directory_id.is_reserved:
@@ -60,13 +60,12 @@ class NodeDirectories(NamedTuple):
     failed: Mapping[str, Exception]
 
     def without(self, failed: Mapping[str, Exception]) -> NodeDirectories:
-        """The same without the directories in `failed`, which turned out to be unusable."""
+        """A copy without the directories in `failed`, which turned out to be unusable."""
         ids = {path: directory_id for path, directory_id in self.directory_ids.items() if path not in failed}
         return self._replace(directory_ids=ids, failed={**self.failed, **failed})
 
     def serving(self, paths: Iterable[str]) -> list[str]:
-        """The usable directories of `paths`; logs each of the others. Raises LogDirectoryError if no directory is
-        usable."""
+        """The usable directories among `paths`. Logs the others. Raises LogDirectoryError if no directory is usable."""
         found = []
         for path in paths:
             if path in self.directory_ids:
@@ -79,7 +78,7 @@ class NodeDirectories(NamedTuple):
 
 
 def load(directories: Iterable[str], files: Files = OS_FILES) -> Loaded:
-    """Reads meta.properties of each directory. Raises nothing."""
+    """Reads meta.properties of each directory. Never raises."""
     properties: dict[str, MetaProperties] = {}
     empty: list[str] = []
     failed: dict[str, Exception] = {}
@@ -154,7 +153,8 @@ def _check_kraft(directory: str, found: MetaProperties, metadata_dir: str, files
 
 
 def misplaced_metadata(metadata_dir: str, directory: str, files: Files = OS_FILES) -> str | None:
-    """The message about a metadata log that is in `directory` instead of `metadata_dir`; None if there is none."""
+    """The message about a metadata log that is in `directory` instead of `metadata_dir`; None if `directory` has
+    none."""
     misplaced = metadata_directory(directory)
     if directory == metadata_dir or not files.exists(misplaced):
         return None

@@ -29,8 +29,8 @@ Found = tuple[str, names.PartitionDirectory]
 
 
 class DirectoryLoad:
-    """The logs found in a directory. `threads` of them load at a time (num.recovery.threads.per.data.dir). The loading
-    thread passes the logs that it has loaded to `take_up`."""
+    """The logs found in a directory. `threads` of them load at a time (num.recovery.threads.per.data.dir). A thread
+    passes the logs that it has loaded to `take_up`."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-""".lock: lets one node at a time use a log directory, ours or Apache Kafka's."""
+""".lock: only one node at a time may use a log directory, a node of ours or of Apache Kafka."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ def check_cluster_id(text: str) -> None:
 
 
 def feature_levels(config: BrokerConfig, options: FormatOptions) -> tuple[MetadataVersion, dict[str, int]]:
-    """The metadata.version to format at, and the level of every feature. Raises FormatError."""
+    """The metadata.version with which to format, and the level of every feature. Raises FormatError."""
     try:
         version = _release(options)
         levels = honoured_levels(version) | dict(options.features)
@@ -157,7 +157,7 @@ def initial_voters(
 def parse_initial_controllers(text: str) -> dict[int, InitialVoter]:
     """Reads id@host:port:directory-id entries, separated by commas. An IPv6 address is in brackets.
 
-    Raises FormatError that names the entry.
+    Raises FormatError, which names the entry.
     """
     voters: dict[int, InitialVoter] = {}
     for entry in filter(None, (part.strip() for part in text.split(","))):

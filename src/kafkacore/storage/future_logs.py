@@ -37,7 +37,7 @@ class Owner(Protocol):
 LOG: Final = logging.getLogger("kafkacore.storage")
 
 _ROOM: Final = (errno.ENOMEM, errno.EMFILE, errno.ENFILE)
-LAST_BYTES: Final = 1 << 20  # copied at once while appends wait
+LAST_BYTES: Final = 1 << 20  # bytes that may be left to copy while appends wait
 
 
 class MoveCancelled(Exception):
@@ -109,7 +109,7 @@ class FutureLogs:
 
     @contextmanager
     def alone(self, key: Key) -> Iterator[None]:
-        """Held while one thread alone may end a log or give it another directory."""
+        """A context in which only the caller's thread may end this log or give it another directory."""
         with self._idle:
             self._idle.wait_for(lambda: key not in self._busy)
             self._busy.add(key)
@@ -121,7 +121,7 @@ class FutureLogs:
                 self._idle.notify_all()
 
     def drop(self, key: Key, kind: names.Kind = names.Kind.DELETE) -> None:
-        """Removes a future log and renames its directory. Call it within `alone`, or at a start."""
+        """Removes a future log and renames its directory. Call it inside `alone`, or at a start."""
         with self._mutex:
             future = self._futures.pop(key, None)
         if future is not None:
@@ -200,7 +200,7 @@ class FutureLogs:
         try:
             log_move.adopt(current, fresh)
         except OSError:
-            # The current log goes on alone, and the next start must not find a second log of the partition.
+            # The current log continues, and the next start must not find a second log of the partition.
             log_move.go_on(fresh)
             fresh.retire()
             with self._mutex:
@@ -241,7 +241,7 @@ class FutureLogs:
 
 
 def _is_want_of_room(error: Exception) -> bool:
-    """Whether the disk is full. A full disk is sound, and may have room later."""
+    """Whether the error says that the disk is full. A full disk has not failed, and may have room later."""
     return isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in _ROOM)
 
 
@@ -253,5 +253,10 @@ def _agree(current: PartitionHandle, future: PartitionHandle) -> None:
         _, epoch_end = current.epoch_end(epochs[-1][0])
         end = min(end, epoch_end) if epoch_end >= 0 else end
     if future.end_offset > end:
-        LOG.info("%s-%d: the future log is cut to %d, where the current one ends", future.topic, future.index, end)
+        LOG.info(
+            "%s-%d: the future log is truncated to offset %d, the end of the current log",
+            future.topic,
+            future.index,
+            end,
+        )
         future.truncate_to(end)

@@ -18,11 +18,12 @@ from kafkacore.storage.errors import MalformedFileError
 
 LOG: Final = logging.getLogger("kafkacore.storage")
 _INDEXES: Final = (names.OFFSET_INDEX, names.TIME_INDEX, names.TRANSACTION_INDEX)
-_SNAPSHOT_BEING_DELETED: Final = names.CHECKPOINT + names.DELETED  # of the metadata log, which deletes it itself
+# A snapshot of the metadata log, which deletes such files itself.
+_SNAPSHOT_BEING_DELETED: Final = names.CHECKPOINT + names.DELETED
 
 
 class DamagedLogError(MalformedFileError):
-    """A log without a whole batch at a place where it had one on disk. Nothing was cut off."""
+    """The log has no whole batch at a position where one was synced. Nothing was truncated."""
 
     def __init__(self, path: str, damage: Damage) -> None:
         self.offset = damage.offset
@@ -39,7 +40,8 @@ def survey(path: str, files: Files = OS_FILES, listed: list[str] | None = None) 
     directory if the caller has read them already. Raises OSError.
 
     `.deleted` and `.cleaned` files are removed, and with a `.cleaned` file every `.swap` file from its offset on
-    (KAFKA-6264). Other `.swap` files replace the segments that they were made from. An index without its segment goes.
+    (KAFKA-6264). Other `.swap` files replace the segments that they were made from. An index without its segment is
+    removed.
     """
     found = LogFiles(files.list(path) if listed is None else listed)
     if found.has_left_overs:
@@ -99,13 +101,13 @@ def finish(log: LogLoad, path: str, files: Files = OS_FILES) -> LoadReport:
 
 
 def _named(path: str, error: OSError, files: Files) -> Exception:
-    """An error that names the damaged file of the log; other errors stay as they are."""
+    """The error with the name of the damaged file of the log; other errors are returned unchanged."""
     if error.errno == errno.EILSEQ:
         return _named_segment(path, error, files)
     if error.errno == errno.EINVAL:
         return MalformedFileError(
             os.path.join(path, LEADER_EPOCH),
-            "is malformed; restore it, or remove it: the node then notes epochs from the next records on",
+            "is malformed; restore it, or remove it: the node then records epochs only for later records",
         )
     if error.errno == errno.EOVERFLOW:
         return MalformedFileError(
@@ -117,7 +119,8 @@ def _named(path: str, error: OSError, files: Files) -> Exception:
 
 
 def _named_segment(path: str, error: OSError, files: Files) -> Exception:
-    """An error that names the segment with damaged batches below the recovery point, which the load had to read."""
+    """The error with the name of the segment that has damaged batches below the recovery point. The load had to read
+    that part."""
     for name in sorted(files.list(path)):
         segment = os.path.join(path, name)
         if not name.endswith(names.LOG):
@@ -146,7 +149,7 @@ def _remove_leftovers(path: str, listed: list[str], files: Files) -> None:
     for name in gone:
         _remove_leftover(path, name, files)
     if cleaned and gone:
-        files.sync_directory(path)  # a .swap that survives without its .cleaned files would replace the segments
+        files.sync_directory(path)  # if a .swap file survived without its .cleaned files, it would replace the segments
     for name in cleaned:
         _remove_leftover(path, name, files)
 

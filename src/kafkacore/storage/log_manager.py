@@ -1,4 +1,5 @@
-"""The logs of a node: where each lives, how they are loaded, checkpointed, deleted and shut (Kafka's LogManager)."""
+"""The logs of a node: in which directory each lies, and how they are loaded, checkpointed, deleted and shut (Kafka's
+LogManager)."""
 
 from __future__ import annotations
 
@@ -31,8 +32,9 @@ from kafkacore.storage.managed_directory import Key, ManagedDirectory
 LOG: Final = logging.getLogger("kafkacore.storage")
 
 SHUT_THREADS: Final = 32
-SHUT_TURNS: Final = 8  # for each thread: handing it a log takes longer than shutting an unused one
-MANY_LOGS: Final = 100  # fewer meet no limit
+# Groups of logs for each thread: handing over single logs takes longer than shutting an unused log.
+SHUT_TURNS: Final = 8
+MANY_LOGS: Final = 100  # fewer logs than this reach no limit
 
 
 class Doomed(NamedTuple):
@@ -68,7 +70,7 @@ class LogManager:
         self._environment = environment
         self._settings_of = settings_of
         self._on_failure = on_failure
-        self.recovery_threads = recovery_threads  # for each directory, in the next load
+        self.recovery_threads = recovery_threads  # threads for each directory in the next load
         self._files = files
         self._make_pool, self._new_uuid = make_pool, new_uuid
         self._mutex = threading.Lock()
@@ -109,8 +111,7 @@ class LogManager:
         return [(directory.path, not directory.failed) for directory in self._directories]
 
     def cordon(self, paths: Iterable[str]) -> None:
-        """These directories, and no others, take no new logs from now on, unless every directory is cordoned
-        (KIP-1066)."""
+        """Sets the directories that take no new logs from now on, unless every directory is cordoned (KIP-1066)."""
         cordoned = frozenset(paths)
         with self._mutex:
             for directory in self._directories:
@@ -154,7 +155,8 @@ class LogManager:
             open_files.warn_of(total)
 
     def _settle_doubles(self, place_of: Callable[[str, int], str | None]) -> None:
-        """A move that was interrupted between its two renames leaves a log in both directories."""
+        """Decides between two logs of one partition: a move that was interrupted between its two renames leaves a log
+        in both directories."""
         seen: set[Key] = set()
         doubles: set[Key] = set()
         for directory in self._directories:
@@ -178,7 +180,7 @@ class LogManager:
             directory.clean = clean_shutdown.exists(path, self._files)
             clean_shutdown.remove(path, self._files)
             if not directory.clean:
-                # A killed process may have just created a log without syncing its name.
+                # A process that was killed may have created a log just before, without syncing its name.
                 self._files.sync_directory(path)
             directory.recovery_points = self._read_checkpoint(path, checkpoints.RECOVERY_POINT)
             directory.cleaned = self._read_checkpoint(path, checkpoints.CLEANER_OFFSET)
@@ -200,7 +202,7 @@ class LogManager:
             return {}
 
     def _sort_out(self, path: str, name: str) -> names.PartitionDirectory | None:
-        """The directory of a log to load; None for other known directories. Raises LogDirectoryError for unknown
+        """The parsed name of a log to load; None for other known directories. Raises LogDirectoryError for unknown
         ones."""
         if name == names.CLUSTER_METADATA_DIRECTORY or name in names.NO_LOGS:
             return None
@@ -268,7 +270,7 @@ class LogManager:
                 directory.partitions.update(zip(part, made, strict=True))
                 if directory.cleaned:
                     for key in part:
-                        directory.cleaned.pop(key, None)  # belonged to an earlier log of this name
+                        directory.cleaned.pop(key, None)  # the entry belonged to an earlier log of this name
                 if directory.failed:
                     for handle in made:
                         handle.fail(directory.native.offline_errno)
@@ -286,8 +288,8 @@ class LogManager:
         return held
 
     def _with_topic_id(self, topic_id: Uuid, found: dict[Key, PartitionHandle]) -> dict[Key, PartitionHandle]:
-        """A log without an id belongs to the topic: it is older than ids, or a crash interrupted its creation. A log
-        with another id belongs to a deleted topic and is renamed.
+        """The logs that belong to the topic. A log without an id does: it is older than topic ids, or a crash
+        interrupted its creation. A log with another id belongs to a deleted topic and is renamed.
         """
         settled = {}
         for key, handle in found.items():
@@ -320,14 +322,14 @@ class LogManager:
             yield from zip(serving, parts, strict=True)
 
     def configure(self, topic: str, settings: LogSettings) -> None:
-        """Every log of the topic uses these settings from now on."""
+        """Gives every log of the topic these settings from now on."""
         for handle in self:
             if handle.topic == topic:
                 handle.configure(settings)
 
     def delete(self, keys: Iterable[Key], kind: names.Kind = names.Kind.DELETE) -> None:
-        """Wakes all waiters at once and renames the directories, which are removed after file.delete.delay.ms. Stray
-        ones stay.
+        """Deletes logs: wakes all waiters at once and renames the directories, which are removed after
+        file.delete.delay.ms. Directories of kind STRAY stay.
         """
         for key in keys:
             with self.futures.alone(key):
@@ -343,7 +345,7 @@ class LogManager:
                     self.compactions.disturb(key)
                 self._put_aside(directory, handle, kind)
                 if was_compacted:
-                    self.compactions.checkpoint()  # else its entry would apply to the next log of this name
+                    self.compactions.checkpoint()  # otherwise its entry would apply to the next log of this name
 
     def _put_aside(self, directory: ManagedDirectory, handle: PartitionHandle, kind: names.Kind) -> None:
         handle.retire()
@@ -387,8 +389,8 @@ class LogManager:
     # --- moving ---
 
     def create_future(self, key: Key, path: str) -> None:
-        """Makes a future log in `path`, which `futures` fills, unless it exists already. Touches no file. Raises
-        MoveCancelled if the log is gone or is moving to another directory."""
+        """Makes a future log in `path`, which `futures` will fill. Does nothing if it exists already. Touches no file.
+        Raises MoveCancelled if the log is gone or is moving to another directory."""
         with self._mutex:
             holder = self.holder(key)
         target = next(one for one in self._directories if one.path == path)
@@ -406,7 +408,7 @@ class LogManager:
 
     def replace_with_future(self, key: Key) -> None:
         """Ends a move: the future log replaces the log. Raises OSError, MoveCancelled."""
-        # The log start and the extent of compaction are recorded before the former directory goes.
+        # The log start and the compacted offset are recorded before the former directory is removed.
         self.checkpoint_log_starts()
         with self.compactions.moving(key):
             self.futures.replace_current(key)
@@ -446,8 +448,8 @@ class LogManager:
         self.checkpoint(checkpoints.RECOVERY_POINT, self._recovery_points)
 
     def checkpoint_recovery_point(self, key: Key, offset: int) -> None:
-        """Records for the next start that the log is synced up to `offset`. Raises OSError, and takes no directory
-        offline: the caller can wait for room."""
+        """Records for the next start that the log is synced up to `offset`. Raises OSError but takes no directory
+        offline, because the caller can wait for room on the disk."""
         with self._mutex:
             directory = self.holder(key)
         if directory is None:
@@ -463,8 +465,8 @@ class LogManager:
         return self._offsets(directory, lambda handle: handle.recovery_point)
 
     def checkpoint_log_starts(self) -> None:
-        """Writes the log start of each log that begins behind the base offset of its first segment; the file name shows
-        the others."""
+        """Writes the log start of each log that begins after the base offset of its first segment. The other logs begin
+        where the name of their first file says."""
         self.checkpoint(checkpoints.LOG_START_OFFSET, self._moved_starts)
 
     def checkpoint_high_watermarks(self) -> None:
@@ -496,7 +498,8 @@ class LogManager:
                     checkpoints.OffsetCheckpoint(directory.path, name, self._files).write(offsets)
                     directory.written[name] = offsets
                 except OSError as error:
-                    if error.errno in (errno.EMFILE, errno.ENFILE):  # the disk is sound; the next interval tries again
+                    # The disk has not failed; the node tries again at the next interval.
+                    if error.errno in (errno.EMFILE, errno.ENFILE):
                         LOG.warning(
                             "%s in %s could not be written: %s; the node tries again%s",
                             name, directory.path, error.strerror, open_files.explain(error.errno),
@@ -530,13 +533,13 @@ class LogManager:
         self._on_failure(directory.path)
 
     def close(self, broker_epoch: int = clean_shutdown.NO_EPOCH, *, clean: bool = True) -> None:
-        """Shuts every log. If `clean`, it also writes the checkpoints and, where nothing failed, the clean shutdown
-        mark; else the next start recovers the logs, as after a crash."""
+        """Shuts every log. If `clean`, it also writes the checkpoints and, in directories without an error, the mark of
+        a clean shutdown. Without the mark the next start recovers the logs, as after a crash."""
         for directory in self._directories:
             with self._mutex:
                 handles = list(directory.partitions.values())
             handles += [handle for _, handle in self.futures.of(directory)]
-            # Syncs of many files at the same time share the file system's journal: far more threads than devices.
+            # Many syncs at the same time share the file system's journal, so there are far more threads than devices.
             some = len(handles) // (SHUT_THREADS * SHUT_TURNS) + 1
             parts = [handles[at : at + some] for at in range(0, len(handles), some)]
             with self._make_pool(SHUT_THREADS, "kafkacore-shut") as pool:
@@ -566,7 +569,7 @@ def _high_watermark(handle: PartitionHandle) -> int:
 
 
 def _shut_all(handles: list[PartitionHandle]) -> bool:
-    """False if a log could not be shut cleanly; the others are."""
+    """Shuts all logs. Returns False if one of them could not be shut cleanly."""
     failed = [handle for handle in handles if not _shut(handle)]
     return not failed
 

@@ -1,4 +1,4 @@
-"""Turns a topic's configuration into the settings of its logs, by one table: each native field with its keys."""
+"""Turns a topic's configuration into the settings of its logs. One table has each native field with its keys."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LEVELS: Final = {codec: f"compression.{codec}.level" for codec in ("gzip", "lz4
 
 
 class NativeField(NamedTuple):
-    """The keys that a field of LogSettings is made of, its unit, and its value in a topic's configuration."""
+    """The keys from which a field of LogSettings is made, its unit, and its value in a topic's configuration."""
 
     keys: tuple[str, ...]
     unit: str
@@ -30,7 +30,8 @@ def _same(key: str, unit: str) -> NativeField:
 
 
 def _segment_ms(config: TopicConfig) -> int:
-    """Overdue records must leave the active segment, which is never compacted (Kafka's maxSegmentMs)."""
+    """segment.ms, limited by max.compaction.lag.ms: overdue records must leave the active segment, which is never
+    compacted (Kafka's maxSegmentMs)."""
     return min(config.segment_ms, config.max_compaction_lag_ms) if config.compacted else config.segment_ms
 
 

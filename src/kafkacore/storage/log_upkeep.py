@@ -15,14 +15,14 @@ from kafkacore.runtime.scheduler import Scheduler
 from kafkacore.storage.cleaner import LogCleaner
 from kafkacore.storage.log_manager import LogManager
 
-_NEVER_MS: Final = 1 << 40  # in Kafka a longer interval means "never"
+_NEVER_MS: Final = 1 << 40  # a longer interval means "never", as in Kafka
 _DOOMED_CHECK_MS: Final = 5_000
 _NS_OF_A_MS: Final = 1_000_000
-_WAKES: Final = 4096  # read at a time
+_WAKES: Final = 4096  # wakes that are read at a time
 
 
 class UpkeepIntervals(NamedTuple):
-    """In milliseconds, with Kafka's defaults."""
+    """Intervals in milliseconds, with Kafka's defaults."""
 
     initial_delay_ms: int = 30_000  # log.initial.task.delay.ms
     retention_check_ms: int = 300_000  # log.retention.check.interval.ms
@@ -70,7 +70,7 @@ class LogUpkeep:
             self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._stopping = False
         self._mutex = threading.Lock()
-        self._asked: list[threading.Event] = []  # set when the upkeep has caught up
+        self._asked: list[threading.Event] = []  # events to set when the upkeep has caught up
         self._thread = threading.Thread(target=self._run, name="kafkacore-upkeep", daemon=True)
         self._plan(intervals)
 
@@ -91,7 +91,7 @@ class LogUpkeep:
         self._plan_compaction()
 
     def _plan_compaction(self) -> None:
-        """Plans the next look for work, at an interval that may have changed."""
+        """Plans the next check for work. The interval may have changed."""
         if self._cleaner is not None:
             self._scheduler.after(self._cleaner.backoff_ms, self._check_cleaner, "compaction")
 

@@ -1,4 +1,4 @@
-"""A log directory, as the log manager shares it with its parts."""
+"""A log directory, as the log manager and its parts share it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class ManagedDirectory:
         self.native = native
         self.partitions: dict[Key, PartitionHandle] = {}
         self.recovery_points: dict[Key, int] = {}
-        self.cleaned: dict[Key, int] = {}  # how far the cleaner came
+        self.cleaned: dict[Key, int] = {}  # the offset up to which the cleaner has compacted each log
         self.log_starts: dict[Key, int] = {}
         self.high_watermarks: dict[Key, int] = {}
         self.written: dict[str, dict[Key, int]] = {}  # checkpoints as they are on the disk

@@ -12,7 +12,7 @@ TIME_INDEX: Final = ".timeindex"
 TRANSACTION_INDEX: Final = ".txnindex"
 PRODUCER_SNAPSHOT: Final = ".snapshot"
 CHECKPOINT: Final = ".checkpoint"
-# Suffixes of files in transition: to be deleted, made by the cleaner, about to replace others, received in part.
+# Suffixes of temporary files: to be deleted, made by the cleaner, about to replace others, downloaded in part.
 DELETED: Final = ".deleted"
 CLEANED: Final = ".cleaned"
 SWAP: Final = ".swap"
@@ -38,7 +38,7 @@ class Kind(Enum):
     LIVE = ""
     DELETE = "-delete"  # a deleted partition, until its files are gone
     FUTURE = "-future"  # a replica that is moving here from another log directory (KIP-113)
-    STRAY = "-stray"  # a replica that the metadata places elsewhere
+    STRAY = "-stray"  # a replica that the metadata assigns elsewhere
 
 
 _NOT_LIVE: Final = tuple([kind.value for kind in Kind if kind is not Kind.LIVE])
@@ -68,7 +68,7 @@ def topic_name_problem(name: str) -> str | None:
 def partition_directory_name(topic: str, partition: int, kind: Kind = Kind.LIVE, unique: str = "") -> str:
     """`topic-partition`, or `topic-partition.UNIQUE-kind` with 32 hexadecimal digits that make it unique.
 
-    The names for DELETE and STRAY are cut to the length that a file system takes, as Kafka's are.
+    As in Kafka, the names for DELETE and STRAY are cut to the length that a file system allows.
     """
     if kind is Kind.LIVE:
         return f"{topic}-{partition}"
@@ -77,7 +77,7 @@ def partition_directory_name(topic: str, partition: int, kind: Kind = Kind.LIVE,
 
 
 def future_name_fits(topic: str, partition: int) -> bool:
-    """Whether a file system takes the name of a future log, which is never cut."""
+    """Whether a file system allows the name of a future log, which is never cut."""
     return len(partition_directory_name(topic, partition, Kind.FUTURE, "0" * 32)) <= _MAX_FILE_NAME_LENGTH
 
 
@@ -93,7 +93,7 @@ def parse_partition_directory(name: str) -> PartitionDirectory | None:
     if not dash or not topic or not (partition.isascii() and partition.isdigit()) or int(partition) >= 1 << 31:
         return None
     if partition[0] == "0" != partition:
-        return None  # `t-07`: two names of one partition
+        return None  # `t-07` would be a second name of the partition `t-7`
     return PartitionDirectory(topic, int(partition), kind)
 
 
@@ -103,7 +103,7 @@ def file_name(base_offset: int, suffix: str) -> str:
 
 
 def parse_file_name(name: str) -> tuple[int, str] | None:
-    """Base offset and suffix (`.log`, `.log.deleted`); None where the name does not begin with 20 digits and a dot."""
+    """Base offset and suffix (`.log`, `.log.deleted`); None when the name does not begin with 20 digits and a dot."""
     digits, suffix = name[:_OFFSET_DIGITS], name[_OFFSET_DIGITS:]
     if len(digits) != _OFFSET_DIGITS or not (digits.isascii() and digits.isdigit()) or not suffix.startswith("."):
         return None

@@ -14,9 +14,9 @@ LAST_EPOCH: Final = (1 << 31) - 1
 NAME: Final = "quorum-state"
 NOBODY: Final = -1
 _IMPOSSIBLE_EPOCH: Final = (
-    "has leader epoch {}, in or after which no leader can be elected: restore the file. An only controller may remove "
-    "it, for its metadata log has the epoch; where there are others, give this controller a new directory and let it "
-    "follow them"
+    "has leader epoch {}, and no leader can be elected in this epoch or a later one: restore the file. If this is the "
+    "only controller, you may remove the file, because the metadata log has the epoch; if there are others, give this "
+    "controller a new directory and let it follow them"
 )
 
 

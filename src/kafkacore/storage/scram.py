@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from kafkacore.protocol.messages import Message, UserScramCredentialRecord
 
-MIN_ITERATIONS: Final = 4096  # the default too, and Kafka's limits
+MIN_ITERATIONS: Final = 4096  # Kafka's limits; the least is also the default
 MAX_ITERATIONS: Final = 16384
 SALT_BYTES: Final = 32
 
@@ -31,12 +31,12 @@ MECHANISMS: Final = {"SCRAM-SHA-256": Mechanism(1, "sha256"), "SCRAM-SHA-512": M
 
 
 class ScramError(ValueError):
-    """An --add-scram that cannot be followed. The message does not repeat a password."""
+    """The value of --add-scram is wrong. The message does not repeat a password."""
 
 
 def parse_credential(text: str, random_bytes: Callable[[int], bytes] = os.urandom) -> Message:
-    """The record of MECHANISM=[name=N,password=P,iterations=I,salt=S]. `saltedpassword` may stand in place of the
-    password; salts and salted passwords are in base64. Raises ScramError."""
+    """The record for MECHANISM=[name=N,password=P,iterations=I,salt=S]. `saltedpassword` may replace the password;
+    salts and salted passwords are in base64. Raises ScramError."""
     try:
         text.encode()
     except UnicodeEncodeError:

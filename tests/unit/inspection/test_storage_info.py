@@ -169,7 +169,7 @@ def test_unreadable_checkpoints_are_reported(node):
     (node.root / "b" / "t-0" / "leader-epoch-checkpoint").write_text("7\n")
     (node.root / "a" / "__cluster_metadata-0" / "quorum-state").write_text("{")
     first, second, third = node.info()[0]
-    assert first == f"a/{RECOVERY_POINT}: should have 2 entries and has 1"
+    assert first == f"a/{RECOVERY_POINT}: should have 2 entries, but has 1"
     assert second.startswith("a/__cluster_metadata-0/quorum-state: is not JSON")
     assert third.startswith("b/t-0/leader-epoch-checkpoint: has version '7'")
 

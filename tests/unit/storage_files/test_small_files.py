@@ -146,8 +146,8 @@ def test_checkpoint_that_kafka_only_began_is_empty(tmp_path, content):
     [
         (b"1\n0\n", "has version '1'"),
         (b"x\n", "has version 'x'"),
-        (b"0\n2\nt 0 5\n", "should have 2 entries and has 1"),
-        (b"0\n1\nt 0 5\nt 1 6\n", "should have 1 entries and has 2"),
+        (b"0\n2\nt 0 5\n", "should have 2 entries, but has 1"),
+        (b"0\n1\nt 0 5\nt 1 6\n", "should have 1 entries, but has 2"),
         (b"0\n1\nt 0\n", "is not a topic, a partition and an offset"),
         (b"0\n1\nt 0 five\n", "does not hold the numbers"),
         (b"0\n2\nt 0 5\nt 1 \xd9\xa5\n", "line 't 1 \u0665' does not hold the numbers"),
@@ -215,7 +215,10 @@ def test_torn_partition_metadata_names_the_file_and_the_problem(tmp_path, conten
 def test_quorum_state_says_what_to_do_when_no_leader_can_be_elected_after_its_epoch(epoch):
     last = QuorumState(1, (1 << 31) - 2, -1, quorum_state.ZERO, (1,))
     assert quorum_state.decode(quorum_state.encode(last, 0)) == last
-    with pytest.raises(MalformedFileError, match=f"/q: has leader epoch {epoch}, .* An only controller may remove it"):
+    with pytest.raises(
+        MalformedFileError,
+        match=f"/q: has leader epoch {epoch}, .* If this is the only controller, you may remove the file",
+    ):
         quorum_state.decode(quorum_state.encode(last._replace(leader_epoch=epoch), 0), "/q")
 
 

@@ -1,1 +1,2 @@
-"""Invariants of a cluster, checked from plain observations by code that shares nothing with the code under test."""
+"""Checks the invariants of a cluster from plain observations, with code that shares nothing with the code under
+test."""

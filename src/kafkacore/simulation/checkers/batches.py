@@ -1,7 +1,7 @@
 """Reads the headers of record batches, and the voters in control records, from plain bytes.
 
-Written for the checkers alone, from the format as KIP-98 and KIP-853 give it. It shares nothing with the code that
-writes logs. A torn or cut batch ends the reading.
+Only checkers use it. It follows the formats in KIP-98 and KIP-853, and shares nothing with the code that writes logs. A
+torn or cut batch ends the reading.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def _voter_ids(value: bytes) -> frozenset[int]:
                 length, at = _unsigned(value, at)
                 at += length - 1
             at = _skip_tags(value, at + 2)
-        at = _skip_tags(value, at + 4)  # of the range of kraft.version
+        at = _skip_tags(value, at + 4)  # skip the tagged fields of the range of kraft.version
         at = _skip_tags(value, at)
     return frozenset(ids)
 
@@ -132,7 +132,7 @@ def _skip_tags(value: bytes, at: int) -> int:
 
 
 def size_of(data: bytes) -> int:
-    """The bytes that the whole batches at the beginning take."""
+    """How many bytes the whole batches at the beginning have."""
     at = 0
     while at + _HEADER.size <= len(data):
         _, length, _, magic, *_ = _HEADER.unpack_from(data, at)

@@ -18,7 +18,7 @@ NOBODY = -1
 
 
 class ElectionSafety(Checker):
-    """An epoch has at most one leader, and no two nodes name different ones."""
+    """An epoch has at most one leader, and no two nodes name different leaders for it."""
 
     def __init__(self) -> None:
         self._leaders: dict[int, int] = {}
@@ -39,7 +39,7 @@ class ElectionSafety(Checker):
 
 
 class OneActiveController(Checker):
-    """In an epoch one controller decides at most."""
+    """At most one controller decides in an epoch."""
 
     def __init__(self) -> None:
         self._active: dict[int, int] = {}
@@ -53,7 +53,7 @@ class OneActiveController(Checker):
 
 
 class EpochsGrow(Checker):
-    """A node never goes back to an earlier epoch; by a restart at most to the one on its disk."""
+    """A node never goes back to an earlier epoch, except by a restart to the epoch on its disk."""
 
     def __init__(self) -> None:
         self._epochs: dict[int, int] = {}
@@ -75,8 +75,8 @@ class EpochsGrow(Checker):
 
 
 class VotesPersist(Checker):
-    """A vote is on the voter's disk before anybody hears of it, and a node votes for one candidate in an epoch. A
-    leader has its own vote on disk too. A vote on disk stays there until the epoch is over, or has a leader."""
+    """A vote is on the voter's disk before it leaves the node, and a node votes for only one candidate in an epoch. A
+    leader has its own vote on disk too. A vote stays on disk until the epoch is over or has a leader."""
 
     def __init__(self) -> None:
         self._disks: dict[int, tuple[int, int]] = {}
@@ -107,7 +107,7 @@ class VotesPersist(Checker):
 
     def _on_disk(self, node: int, epoch: int, candidate: int) -> None:
         on_disk = self._disks.get(node, (0, NOBODY))
-        # A later epoch on the disk keeps this vote from being given again as well.
+        # A later epoch on the disk also prevents the node from giving this vote again.
         if on_disk < (epoch, NOBODY) or (on_disk[0] == epoch and on_disk[1] != candidate):
             raise self.broken(
                 f"the vote of node {node} for {candidate} in epoch {epoch} counts, but its disk has epoch {on_disk[0]} "
@@ -121,7 +121,7 @@ class VotesGoToCompleteLogs(Checker):
     """A voter grants no vote to a candidate whose log ends before its own (the election restriction)."""
 
     def granted(self, seen: VoteGranted) -> None:
-        # A voter with records of this epoch repeats a vote that the epoch's leader has won with already.
+        # A voter that already has records of this epoch may repeat its vote: the epoch's leader has won with it.
         if seen.candidate_end < seen.voter_end and seen.voter_end[0] < seen.epoch:
             raise self.broken(
                 f"node {seen.node}, whose log ends at (epoch, offset) {seen.voter_end}, voted in epoch {seen.epoch} "
@@ -132,7 +132,8 @@ class VotesGoToCompleteLogs(Checker):
 
 
 class LeadersAreNew(Checker):
-    """A node that restarts does not go on leading its epoch: it may have lost records that it sent in it (KIP-595)."""
+    """A node that restarts does not lead its epoch again: it may have lost records that it sent in that epoch
+    (KIP-595)."""
 
     def __init__(self) -> None:
         self._led: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""Logs of a quorum: they match, and what is committed stays (Raft 5.3, 5.4)."""
+"""Logs of a quorum match, and committed entries stay (Raft 5.3, 5.4)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kafkacore.simulation.checkers.violation import Checker
 
 
 class LogMatching(Checker):
-    """Two logs with an entry of one end and epoch are the same up to there.
+    """If two logs have an entry with the same end and epoch, they are equal up to that entry.
 
     By induction it is enough that such an entry has the same bytes in both, and that the entry before it has the same
     epoch.
@@ -70,7 +70,7 @@ class NodeLog:
 
     def replace_from(self, start: int, before: int | None, entries: tuple[Entry, ...]) -> None:
         keep = bisect_left(self.ends, start + 1)
-        # The log begins anew at a snapshot unless its last entry below is the one that the snapshot ends with.
+        # The log begins anew at a snapshot, unless its last entry below is the last entry of the snapshot.
         if keep and (self.ends[keep - 1] != start or before not in (None, self.entries[keep - 1].epoch)):
             keep = 0
         if keep == 0:
@@ -88,9 +88,9 @@ class NodeLog:
 
 
 class CommittedStays(Checker):
-    """An entry that one node takes for committed is committed for all: it is in the same place, and in the log of
-    each later leader (state machine safety, leader completeness). A leader commits up to an entry of its own epoch
-    that is on the disks of a majority of the voters, and no high watermark goes back within a life."""
+    """An entry that one node holds for committed is the same entry at its place in every node, and is in the log of
+    each later leader (state machine safety, leader completeness). A leader commits up to an entry of its own epoch that
+    is on the disks of a majority of the voters, and no high watermark goes back while its node runs."""
 
     def __init__(self) -> None:
         self._logs: dict[int, NodeLog] = {}
@@ -194,7 +194,8 @@ class CommittedStays(Checker):
 
 
 class DeliveredInOrder(Checker):
-    """A node gives its state machine every committed entry once and in order. A snapshot may stand for a prefix."""
+    """A node gives its state machine every committed entry once and in order. A snapshot may replace the first
+    entries."""
 
     def __init__(self) -> None:
         self._ends: dict[tuple[int, int, str], int] = {}

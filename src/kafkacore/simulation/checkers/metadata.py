@@ -1,4 +1,4 @@
-"""Metadata: equal images, committed changes that stay, and brokers that are fenced by their sessions."""
+"""Metadata: images are equal, committed changes stay, and brokers are fenced when their sessions end."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from kafkacore.simulation.checkers.violation import Checker
 
 
 class ImagesAreEqual(Checker):
-    """All images after one offset are the same: an active controller's, a standby's, the one that a broker adopted from
-    a controller in its process, and one replayed from the log or a snapshot."""
+    """All images after the same offset are equal: those of the active controller and of the others, the one that a
+    broker takes from a controller in its process, and one replayed from the log or a snapshot."""
 
     def __init__(self) -> None:
         self._images: dict[int, tuple[int, str, dict[str, object]]] = {}
@@ -39,8 +39,8 @@ class ImagesAreEqual(Checker):
 
 
 class BrokersInImage(Checker):
-    """In every image: a fenced or unregistered broker leads no partition and is in no ISR of several, a leader is in
-    its ISR, the ISR is a part of the replicas, and the epoch of a broker's registration never goes back."""
+    """In every image a fenced or unregistered broker leads no partition and is in no ISR with other members, a leader
+    is in its ISR, and the ISR is a part of the replicas. The epoch of a broker's registration never goes back."""
 
     def __init__(self) -> None:
         self._epochs: dict[int, tuple[int, int]] = {}  # broker: offset and epoch
@@ -52,7 +52,7 @@ class BrokersInImage(Checker):
             offset, known = self._epochs.get(broker, (-1, -1))
             if (seen.offset > offset and epoch < known) or epoch > seen.offset:
                 raise self.broken(
-                    f"after offset {seen.offset} broker {broker} has epoch {epoch}; before it had {known}"
+                    f"after offset {seen.offset} broker {broker} has epoch {epoch}; it had epoch {known} before"
                 )
             if seen.offset > offset:
                 self._epochs[broker] = (seen.offset, epoch)
@@ -94,7 +94,7 @@ class StaleBrokersAreRefused(Checker):
 
 
 class BrokersCatchUpFirst(Checker):
-    """A controller tells a broker that it is unfenced only when the broker has read the record of its registration.
+    """A controller answers a broker that it is unfenced only after the broker has read the record of its registration.
     The epoch of a registration is the offset of that record."""
 
     def heartbeat(self, seen: HeartbeatAnswered) -> None:
@@ -108,7 +108,8 @@ class BrokersCatchUpFirst(Checker):
 
 
 class SilentBrokersAreFenced(Checker):
-    """A broker that is gone is fenced within a bound, counted while a majority of the controllers runs."""
+    """A broker that is gone is fenced within a time limit, which counts only while a majority of the controllers
+    runs."""
 
     def __init__(self, bound_ms: int) -> None:
         self._bound_ms = bound_ms
@@ -139,8 +140,8 @@ class SilentBrokersAreFenced(Checker):
 
 
 class AcknowledgedChangesStay(Checker):
-    """A change of the metadata that a client heard of is there at the end, unless the client has changed the same
-    resource again. A change without an answer may have happened or not."""
+    """A change of the metadata that was acknowledged to a client is there at the end, unless the client has changed the
+    same resource again. A change without an answer may have happened or not."""
 
     def __init__(self) -> None:
         self._changes: dict[str, list[tuple[int, object, bool]]] = {}
@@ -156,7 +157,8 @@ class AcknowledgedChangesStay(Checker):
         last = max((order for order, _, sure in changes if sure), default=None)
         if last is None:
             return
-        # A change without an answer may also come after one that was sent later, when it waited on its way.
+        # A change without an answer may have waited in the network, and may take effect after a change that was sent
+        # later.
         possible = [value for order, value, sure in changes if order >= last or not sure]
         if seen.value not in possible:
             raise self.broken(

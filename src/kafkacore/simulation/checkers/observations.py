@@ -1,7 +1,8 @@
 """Facts about a cluster as plain data. The watcher of a cluster makes them; checkers take nothing else.
 
-Nodes are ids, times are milliseconds of the world's own clock, offsets are of records. A `life` is one run of a node
-from its start to its end. An `Entry` is one batch of a log, named by the offset after its last record.
+A node is named by its id, a time is in milliseconds of the world's own clock, an offset is that of a record. A `life`
+is one run of a node from its start to its end. An `Entry` is one batch of a log, named by the offset after its last
+record.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ class Entry(NamedTuple):
 
 
 class Started(NamedTuple):
-    """A node began a new life: what it had only in memory is gone. Its disk keeps its log below `end`."""
+    """A node began a new life: everything that it had only in memory is gone. Its disk has its log below `end`."""
 
     node: int
     life: int
@@ -30,7 +31,7 @@ class Started(NamedTuple):
 
 
 class EpochSeen(NamedTuple):
-    """A node is in an epoch, and takes a node for its leader; -1 for none."""
+    """A node is in an epoch, and knows `leader` as the leader; -1 when it knows none."""
 
     node: int
     epoch: int
@@ -45,8 +46,8 @@ class Leads(NamedTuple):
 
 
 class VoteGranted(NamedTuple):
-    """An answer that grants a vote left a node. The ends are (epoch, offset): of the log that the candidate named, and
-    of the voter's when the request arrived."""
+    """An answer that grants a vote left a node. The ends are (epoch, offset): the end of the log that the candidate
+    named, and the end of the voter's log when the request arrived."""
 
     node: int
     epoch: int
@@ -56,7 +57,8 @@ class VoteGranted(NamedTuple):
 
 
 class StateOnDisk(NamedTuple):
-    """The epoch, the vote and the leader that a power cut at this moment leaves on a node's disk; -1 for nobody."""
+    """The epoch, the vote and the leader that would be on a node's disk after a power cut at this moment; -1 for
+    nobody."""
 
     node: int
     epoch: int
@@ -65,7 +67,7 @@ class StateOnDisk(NamedTuple):
 
 
 class LogSeen(NamedTuple):
-    """All entries of a node's log from `start` on. `before` is the epoch of the record below `start`, where known."""
+    """All entries of a node's log from `start` on. `before` is the epoch of the record below `start`, if known."""
 
     node: int
     start: int
@@ -74,7 +76,7 @@ class LogSeen(NamedTuple):
 
 
 class OnDisk(NamedTuple):
-    """A power cut at this moment leaves the records below `end` on the disk of a node."""
+    """After a power cut at this moment a node's disk would have the records below `end`."""
 
     node: int
     end: int
@@ -87,7 +89,8 @@ class VotersAre(NamedTuple):
 
 
 class HighWatermark(NamedTuple):
-    """A node holds the records below `offset` for committed. `epoch` is that of a leader, -1 for another role."""
+    """A node regards the records below `offset` as committed. `epoch` is the epoch that it leads; -1 when it does not
+    lead."""
 
     node: int
     life: int
@@ -96,7 +99,7 @@ class HighWatermark(NamedTuple):
 
 
 class Delivered(NamedTuple):
-    """A node gave committed entries to its state machine. `to` names it where a node has several."""
+    """A node gave committed entries to its state machine. `to` names the state machine when a node has several."""
 
     node: int
     life: int
@@ -124,8 +127,8 @@ class ImageSeen(NamedTuple):
 
 
 class HeartbeatAnswered(NamedTuple):
-    """A controller answered the heartbeat of a broker's registration. `accepted`: without an error. The broker named
-    the `offset` up to which it has read the metadata, and heard whether it is `fenced`."""
+    """A controller answered the heartbeat of a broker's registration. `accepted` means without an error. `offset` is
+    the one up to which the broker said that it has read the metadata; `fenced` is the controller's answer."""
 
     node: int
     broker: int
@@ -136,7 +139,8 @@ class HeartbeatAnswered(NamedTuple):
 
 
 class BrokerAlive(NamedTuple):
-    """Whether a broker runs, is not paused, and reaches the controllers; from the world, not from its messages."""
+    """Whether a broker runs, is not paused, and reaches the controllers. The world knows this; it does not come from
+    the broker's messages."""
 
     broker: int
     alive: bool
@@ -144,21 +148,22 @@ class BrokerAlive(NamedTuple):
 
 
 class ControllersAlive(NamedTuple):
-    """Whether a majority of the controllers runs and is connected; from the world."""
+    """Whether a majority of the controllers runs and is connected. The world knows this."""
 
     alive: bool
     at_ms: int
 
 
 class Unfenced(NamedTuple):
-    """The brokers that the newest committed metadata holds for alive."""
+    """The brokers that are alive by the newest committed metadata."""
 
     brokers: frozenset[int]
     at_ms: int
 
 
 class NodeFailed(NamedTuple):
-    """A node could not go on, or refused to start. `explained`: by harm that the world did to it, like a full disk."""
+    """A node could not go on, or refused to start. `explained` says that a fault of the world, such as a full disk, is
+    the reason."""
 
     node: int
     error: str
@@ -188,7 +193,7 @@ class ReplicaLogSeen(NamedTuple):
 
 
 class ReplicaCommits(NamedTuple):
-    """A replica holds the records below `offset` for committed."""
+    """A replica regards the records below `offset` as committed."""
 
     node: int
     log: str
@@ -203,8 +208,8 @@ class InSync(NamedTuple):
 
 
 class ProduceAnswered(NamedTuple):
-    """A broker answered for one partition of a Produce. By its own metadata it led when the request arrived, and leads
-    now. `accepted`: without an error."""
+    """A broker answered for one partition of a Produce. `led_then` and `leads_now` say whether it was the leader by its
+    own metadata when the request arrived, and whether it is now. `accepted` means without an error."""
 
     node: int
     log: str
@@ -217,8 +222,8 @@ class ProduceAnswered(NamedTuple):
 
 
 class MetadataAcknowledged(NamedTuple):
-    """A client heard that its change is made: the resource now has this value, None for "is gone". `order` counts the
-    changes of a resource; a client changes one resource in one order."""
+    """A client got the answer that its change is made: the resource now has this value, or is gone when it is None.
+    `order` counts the changes of a resource, which one client makes one after the other."""
 
     resource: str
     value: object
@@ -226,7 +231,8 @@ class MetadataAcknowledged(NamedTuple):
 
 
 class MetadataMaybe(NamedTuple):
-    """A change of a resource that was sent, and whose answer never came or was an error: it may happen, even later."""
+    """A client sent a change of a resource, and the answer never came or was an error. The change may happen, even
+    later."""
 
     resource: str
     value: object
@@ -234,15 +240,15 @@ class MetadataMaybe(NamedTuple):
 
 
 class MetadataSurvived(NamedTuple):
-    """The resource's value at the end of a run, after everybody has recovered."""
+    """The resource's value at the end of a run, after all nodes have recovered."""
 
     resource: str
     value: object
 
 
 class RecordAcknowledged(NamedTuple):
-    """A client heard that a record is stored at an offset. `log` names topic and partition. The record was first sent
-    at `sent_ns`, and its acknowledgement heard at `heard_ns`."""
+    """A client got the acknowledgement that a record is stored at an offset. `log` names topic and partition. The
+    client first sent the record at `sent_ns`, and got the acknowledgement at `heard_ns`."""
 
     log: str
     offset: int
@@ -260,7 +266,7 @@ class RecordRead(NamedTuple):
 
 
 class LogRead(NamedTuple):
-    """A client asked for the records from `at` on, and got those at `offsets`, and the high watermark."""
+    """A client asked for the records from `at` on, and got the records at `offsets` and the high watermark."""
 
     log: str
     at: int
@@ -269,7 +275,7 @@ class LogRead(NamedTuple):
 
 
 class LatestListed(NamedTuple):
-    """The leader of an epoch named the end of a log for readers (ListOffsets, latest), asked at `sent_ns`."""
+    """The leader of an epoch answered ListOffsets(latest) with this end of a log; the request was sent at `sent_ns`."""
 
     log: str
     epoch: int
@@ -285,14 +291,15 @@ class ProducerRefused(NamedTuple):
 
 
 class LogSurvived(NamedTuple):
-    """All that the log of a partition holds at the end of a run."""
+    """Everything in the log of a partition at the end of a run."""
 
     log: str
     records: dict[int, bytes]
 
 
 class CommitAcknowledged(NamedTuple):
-    """A group's only committer heard that its commit is stored. It commits ever higher offsets."""
+    """The only member of a group that commits got the answer that its commit is stored. It commits ever higher
+    offsets."""
 
     group: str
     log: str
@@ -300,7 +307,7 @@ class CommitAcknowledged(NamedTuple):
 
 
 class CommitFetched(NamedTuple):
-    """A group's committed offset as a node named it; -1 for no commit. `floor` is the highest offset whose commit was
+    """A node answered with a group's committed offset; -1 for no commit. `floor` is the highest offset whose commit was
     acknowledged before the request was sent, `ceiling` the highest that was ever sent."""
 
     group: str

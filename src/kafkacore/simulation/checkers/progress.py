@@ -1,4 +1,5 @@
-"""Liveness: after the faults have healed, everything that must happen happens within a bound of the world's time."""
+"""Liveness: after the faults have healed, everything that must happen does happen within a limit of the world's
+time."""
 
 from __future__ import annotations
 
@@ -10,11 +11,11 @@ from kafkacore.simulation.checkers.violation import Checker
 
 
 class NodesGoOn(Checker):
-    """A node ends only on an order, or when its disk is full."""
+    """A node ends only when it is stopped or when its disk is full."""
 
     def failed(self, seen: NodeFailed) -> None:
         if not seen.explained:
-            raise self.broken(f"node {seen.node} failed with nothing wrong around it: {seen.error}")
+            raise self.broken(f"node {seen.node} failed although no fault explains it: {seen.error}")
 
     sees: ClassVar = {NodeFailed: failed}
 

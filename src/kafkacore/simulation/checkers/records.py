@@ -60,7 +60,8 @@ class AcknowledgedRecordsStay(Checker):
 
 
 class NoRecordTwice(Checker):
-    """Each value stands at one offset of one log: a producer with an id sends a batch again, and it counts once."""
+    """Each value stands at one offset of one log: an idempotent producer may send a batch again, but it is stored
+    once."""
 
     def __init__(self) -> None:
         self._places: dict[bytes, tuple[str, int]] = {}
@@ -81,7 +82,8 @@ class NoRecordTwice(Checker):
 
 
 class ProducersGoOn(Checker):
-    """A partition that lost nothing, and knows each producer's last batches, never refuses the next one or a repeat."""
+    """A partition that has lost no record knows each producer's last batches, and never refuses the producer's next
+    batch or a repeated one."""
 
     def refused(self, seen: ProducerRefused) -> None:
         raise self.broken(f"{seen.log} refused an idempotent producer: {seen.error}")
@@ -93,7 +95,7 @@ class AcknowledgedInOrder(Checker):
     """A record that was sent after another one of its log was acknowledged has a higher offset."""
 
     def __init__(self) -> None:
-        # By log: when an acknowledgement was heard, and the highest offset acknowledged by then; both grow.
+        # By log: the time of an acknowledgement, and the highest offset that was acknowledged by then. Both grow.
         self._heard: dict[str, list[tuple[int, int]]] = {}
 
     def acknowledged(self, seen: RecordAcknowledged) -> None:
@@ -111,7 +113,7 @@ class AcknowledgedInOrder(Checker):
 
 
 class ReadsAreWhole(Checker):
-    """A read gives every record from its offset on without a gap, and none at or above the high watermark."""
+    """A read returns every record from its offset on without a gap, and no record at or above the high watermark."""
 
     def read(self, seen: LogRead) -> None:
         if seen.offsets != tuple(range(seen.at, seen.at + len(seen.offsets))):
@@ -125,7 +127,7 @@ class ReadsAreWhole(Checker):
 
 
 class CommitsNeverGoBack(Checker):
-    """A group's committed offset is never below one whose commit was acknowledged, and never one that nobody sent."""
+    """A group's committed offset is never below an acknowledged commit, and never above every commit that was sent."""
 
     def __init__(self) -> None:
         self._acknowledged: dict[tuple[str, str], int] = {}

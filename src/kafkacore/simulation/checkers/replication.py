@@ -35,7 +35,8 @@ class _Row:
 
 
 def _rows(contents: dict[str, object]) -> Iterator[tuple[str, _Row]]:
-    """Each partition of an image, named by its topic's id: a topic that is made again begins anew."""
+    """Each partition of an image, named by its topic's id, because a topic that is deleted and created again begins
+    anew."""
     topics: Any = contents.get("topics", {})
     partitions: Any = contents.get("partitions", {})
     for (topic, index), partition in partitions.items():
@@ -68,8 +69,8 @@ class OneLeaderForEachEpoch(Checker):
 
 
 class PartitionEpochsGrow(Checker):
-    """With the offset of the metadata the epochs of a partition only grow, and each change has a new partition epoch; a
-    change of the leader has a new leader epoch too. The role of a broker never goes back to an earlier epoch."""
+    """From one image to a later one, the epochs of a partition never decrease. Each change has a new partition epoch,
+    and a change of the leader also has a new leader epoch. The role of a broker never goes back to an earlier epoch."""
 
     def __init__(self) -> None:
         self._newest = NOBODY
@@ -90,8 +91,8 @@ class PartitionEpochsGrow(Checker):
     def _compare(self, where: str, old: _Row, new: _Row) -> None:
         if new.epoch < old.epoch or new.partition_epoch < old.partition_epoch:
             raise self.broken(
-                f"{where} has the epochs {new.epoch} and {new.partition_epoch}; before it had {old.epoch} and "
-                f"{old.partition_epoch}"
+                f"{where} has the epochs {new.epoch} and {new.partition_epoch}; it had {old.epoch} and "
+                f"{old.partition_epoch} before"
             )
         if new.partition_epoch == old.partition_epoch and (new.leader, new.isr) != (old.leader, old.isr):
             raise self.broken(f"{where} changed within partition epoch {old.partition_epoch}")
@@ -107,9 +108,9 @@ class PartitionEpochsGrow(Checker):
 
 
 class CleanElections(Checker):
-    """A new leader comes from the ISR or from the eligible leaders (KIP-966), and somebody of both sets stays there.
-    When all of them have lost their power both sets are empty. Then the members of before may lead again, and so may
-    the last leader: it leads as one that recovers."""
+    """A new leader comes from the ISR or from the eligible leader replicas (KIP-966), and at least one member of the
+    two sets stays in them. When all members have lost their power, both sets are empty. Then the former members may
+    lead again, and so may the last known leader, as one that recovers."""
 
     def __init__(self) -> None:
         self._newest = NOBODY
@@ -125,7 +126,8 @@ class CleanElections(Checker):
             if old is not None:
                 new.eligible = new.eligible or old.eligible
                 new.last_leader = old.last_leader if new.leader == NOBODY else new.leader
-            # One change at a time: what happened between two images that nobody saw is unknown.
+            # Only images that differ by one change are compared: if the checker has missed an image, it cannot know
+            # what happened.
             if old is None or new.partition_epoch != old.partition_epoch + 1:
                 continue
             if new.recovers and new.leader == old.last_leader:
@@ -145,8 +147,8 @@ class CleanElections(Checker):
 
 
 class CommittedRecordsAgree(Checker):
-    """Below its high watermark every replica holds the same entries, and each member of the ISR in the newest metadata
-    holds all that any replica ever had below its high watermark."""
+    """Every replica holds the same entries below its high watermark. Each member of the ISR in the newest metadata
+    holds every entry that any replica ever had below its high watermark."""
 
     def __init__(self) -> None:
         self._logs: dict[tuple[str, int], list[Entry]] = {}
@@ -189,7 +191,8 @@ class CommittedRecordsAgree(Checker):
                 )
 
     def _agree(self, log: str, node: int, offset: int) -> int:
-        """Compares a replica with what is committed, which it adds to; returns the offset below which it agrees."""
+        """Compares a replica with the committed entries, and adds its own committed entries to them. Returns the offset
+        below which the replica agrees."""
         key = (log, node)
         entries, agreed = self._logs.get(key, []), self._compared.get(key, 0)
         if agreed >= offset:
@@ -210,18 +213,20 @@ class CommittedRecordsAgree(Checker):
 
 
 class FencedLeadersAreSilent(Checker):
-    """A broker that knows that it does not lead a partition acknowledges no Produce that comes after that."""
+    """A broker that knows that it does not lead a partition acknowledges no Produce request that arrives later."""
 
     def answered(self, seen: ProduceAnswered) -> None:
         if seen.accepted and not seen.led_then and not seen.leads_now:
-            raise self.broken(f"broker {seen.node} acknowledged records of {seen.log}, and knew that it does not lead")
+            raise self.broken(
+                f"broker {seen.node} acknowledged records of {seen.log} although it knew that it does not lead"
+            )
 
     sees: ClassVar = {ProduceAnswered: answered}
 
 
 class LatestCoversAcknowledged(Checker):
-    """A leader's answer to ListOffsets(latest) is not below the end of what was acknowledged before the request was
-    sent, in its own epoch or an earlier one (KIP-207). A leader that is deposed and does not know it may lag."""
+    """A leader's answer to ListOffsets(latest) covers all records that were acknowledged before the request was sent,
+    in its own epoch or an earlier one (KIP-207). A deposed leader that does not know this yet may lag."""
 
     def __init__(self) -> None:
         self._newest = NOBODY

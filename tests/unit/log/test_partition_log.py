@@ -447,6 +447,25 @@ def test_leader_epoch_starts_at_the_log_end_of_its_leader(tmp_path: Path) -> Non
     assert reload(handle, clean=False).leader_epochs() == [(1, 0), (2, 2), (5, 4)]
 
 
+def test_earlier_epochs_are_forgotten_when_the_log_starts_where_an_epoch_begins(tmp_path: Path) -> None:
+    handle = led(tmp_path)
+    for epoch in (1, 2):
+        handle.become_leader(1, epoch, epoch)
+        handle.append(batch())
+    assert handle.delete_records(2)[0] == 0
+    assert handle.leader_epochs() == [(2, 2)]
+
+
+def test_fetch_below_the_log_start_is_out_of_range_when_its_epoch_diverges_too(tmp_path: Path) -> None:
+    handle = led(tmp_path)
+    for epoch in (1, 3):
+        handle.become_leader(1, epoch, epoch)
+        handle.append(batch())
+    assert handle.delete_records(1)[0] == 0
+    assert handle.read(0, isolation=0, last_fetched_epoch=2).error == OFFSET_OUT_OF_RANGE
+    assert handle.read(1, isolation=0, last_fetched_epoch=2).diverging_epoch == 1
+
+
 def test_acks_all_append_is_refused_below_min_isr(tmp_path: Path) -> None:
     handle = led(tmp_path)
     handle.become_leader(1, 1, 1, [(2, False)], min_isr=2)

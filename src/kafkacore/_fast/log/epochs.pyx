@@ -79,9 +79,9 @@ cdef void epochs_truncate_start(Log *log, int64_t start_offset) noexcept nogil:
     cdef int32_t i
     while gone + 1 < log.epoch_count and log.epochs[gone + 1].start_offset <= start_offset:
         gone += 1
-    if log.epoch_count == 0 or log.epochs[gone].start_offset >= start_offset:
+    if log.epoch_count == 0 or (gone == 0 and log.epochs[0].start_offset >= start_offset):
         return
-    log.epochs[gone].start_offset = start_offset
+    log.epochs[gone].start_offset = max(log.epochs[gone].start_offset, start_offset)
     for i in range(log.epoch_count - gone):
         log.epochs[i] = log.epochs[i + gone]
     log.epoch_count -= gone

@@ -497,11 +497,11 @@ cdef bint partition_satisfies(Partition *p, int kind, int64_t at) noexcept nogil
 cdef int check_divergence(const Partition *p, int32_t last_fetched_epoch, int64_t offset,
                           FetchView *view) noexcept nogil:
     """KIP-595: when the fetcher's last epoch ended earlier here, or is unknown here, the answer says where to
-    truncate."""
+    truncate. A fetcher below the log start must begin anew there, whatever its epoch."""
     cdef int32_t epoch
     cdef int64_t end_offset
     epochs_end(&p.log, last_fetched_epoch, &epoch, &end_offset)
-    if epoch < 0 or end_offset < 0:
+    if epoch < 0 or end_offset < 0 or offset < p.log.log_start_offset:
         return OFFSET_OUT_OF_RANGE
     if epoch < last_fetched_epoch or end_offset < offset:
         view.diverging_epoch = epoch

@@ -93,10 +93,18 @@ S = TypeVar("S", bound=Shard)
 
 
 class CoordinatorRuntime(Generic[S]):
-    """`make_shard` makes an empty shard. Waiters are futures of this loop."""
+    """`make_shard` makes an empty shard; `loaded` hears of each one that is loaded, with its partition. Waiters are
+    futures of this loop."""
 
-    def __init__(self, make_shard: Callable[[], S], settings: RuntimeSettings, ports: RuntimePorts) -> None:
+    def __init__(
+        self,
+        make_shard: Callable[[], S],
+        settings: RuntimeSettings,
+        ports: RuntimePorts,
+        loaded: Callable[[int, S], None] = lambda index, shard: None,
+    ) -> None:
         self._make_shard = make_shard
+        self._loaded = loaded
         self._settings = settings
         self._ports = ports._replace(clock=SteadyClock(ports.clock))
         self._seats: dict[int, _Seat[S]] = {}
@@ -166,6 +174,10 @@ class CoordinatorRuntime(Generic[S]):
         """Raises NOT_COORDINATOR and COORDINATOR_LOAD_IN_PROGRESS."""
         return self._seat(index).shard
 
+    def is_active(self, index: int) -> bool:
+        seat = self._seats.get(index)
+        return seat is not None and seat.state is State.ACTIVE
+
     def ask(self, index: int, operation: Callable[[S, asyncio.Future[Any], int], Effects]) -> asyncio.Future[Any]:
         """Calls `operation` with the shard, the waiter and the time in ms. The future is done when the shard answers.
 
@@ -221,6 +233,8 @@ class _Seat(Generic[S]):
     def __init__(self, runtime: CoordinatorRuntime[S], index: int, leader_epoch: int, log: Log, shard: S) -> None:
         settings, ports = runtime._settings, runtime._ports
         self.leader_epoch = leader_epoch
+        self._index = index
+        self._when_loaded = runtime._loaded
         self._generation = log.generation
         self.log = log
         self.shard = shard
@@ -280,6 +294,7 @@ class _Seat(Generic[S]):
             told = self.name, summary.records, summary.size_bytes, took_ms
             LOG.info("%s: %d records, %d bytes, loaded in %.0f ms", *told)
         self.state = State.ACTIVE
+        self._when_loaded(self._index, self.shard)
         self.carry_out(self.shard.loaded(self._ports.clock.wall_ms()))
 
     def _load_failed(self, error: Exception) -> None:

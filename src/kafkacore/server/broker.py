@@ -226,6 +226,7 @@ class BrokerServer:
         made = Groups(
             self.config, self.replicas, context.read_image, context.auto_topics, context.waits, environment,
             self.timers, self._blocking, published_groups, self._world.random_bytes,
+            self._uncoordinated.found_groups,
         )  # fmt: skip
         self.plane.native.install(ApiKey.HEARTBEAT, published_groups.api())
         self.plane.native.install(ApiKey.SYNC_GROUP, published_groups.sync_group_api())

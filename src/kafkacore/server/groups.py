@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor
 from typing import Any, Final
 
@@ -57,7 +57,10 @@ class Groups:
         blocking: Executor,
         published_groups: PublishedGroups | None = None,
         random_bytes: Callable[[int], bytes] = os.urandom,
+        found_other_groups: Callable[[int, Mapping[str, int]], None] = lambda index, counts: None,
     ) -> None:
+        """`found_other_groups` hears of each loaded partition that holds groups of kinds which this node does not run,
+        with their number by kind."""
         self.settings: GroupSettings = group_settings(config)
         self.counts = Counts()
         self._config = config
@@ -66,6 +69,7 @@ class Groups:
         self._auto_topics = auto_topics
         self._waits = waits
         self._blocking = blocking
+        self._found_other_groups = found_other_groups
         self._published_groups = published_groups
         self._new_uuid = RandomUuids(random_bytes)
         self._loop = asyncio.get_running_loop()
@@ -88,6 +92,7 @@ class Groups:
                 config.offsets_load_buffer_size,
             ),
             RuntimePorts(clock, timers, self._run_blocking, self._wait, self._max_batch_bytes),
+            self._loaded,
         )
 
     # --- ports of the runtime ---
@@ -107,6 +112,11 @@ class Groups:
             self._limit_as_of = image
             self._limit_bytes = self._replicas.topic_config(image, OFFSETS_TOPIC).max_message_bytes
         return self._limit_bytes
+
+    def _loaded(self, index: int, shard: GroupShard) -> None:
+        others = shard.other_groups()
+        if others:
+            self._found_other_groups(index, others)
 
     # --- the committed metadata ---
 
@@ -183,6 +193,16 @@ class Groups:
         """Raises as `ask`."""
         self._check_open()
         return self.runtime.shard(self.partition_of(group_id))
+
+    def takes_markers(self, index: int) -> bool:
+        """Whether the partition's shard is loaded. A marker that is appended earlier might be missed by its load."""
+        return not self._closed and self.runtime.is_active(index)
+
+    def end_transaction(self, index: int, producer_id: int, committed: bool) -> None:
+        """A marker that ends the producer's transaction in this partition is committed. A shard that was unloaded
+        meanwhile reads it in its next load."""
+        if self.takes_markers(index):
+            self.runtime.shard(index).replay_end_of_transaction(producer_id, committed)
 
     def now_ms(self) -> int:
         """The time that the runtime gives to shards. Callers that use a shard without the runtime must use this time

@@ -1,21 +1,23 @@
-"""Partitions of `__transaction_state` and `__share_group_state`, which this node cannot coordinate. When this broker
-becomes their leader, their transactions and share groups stop, and the node logs that."""
+"""Partitions that this node cannot coordinate: those of `__transaction_state` and `__share_group_state`, and those of
+`__consumer_offsets` that hold groups of new kinds (KIP-848, KIP-932, KIP-1071). When this broker becomes their leader,
+their transactions and groups stop, and the node logs that."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import Final
 
 from kafkacore.metadata.image import MetadataImage
-from kafkacore.storage.names import SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
+from kafkacore.storage.names import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
 
 LOG: Final = logging.getLogger("kafkacore.server")
 _PEOPLE: Final = {TRANSACTIONS_TOPIC: "transactional ids", SHARE_STATE_TOPIC: "share groups"}
 
 
 class Uncoordinated:
-    """Belongs to the broker's loop. `led` are the partitions that this broker leads, `elections` counts how often it
-    became the leader of one."""
+    """Belongs to the broker's loop. `led` are the partitions of the first two topics that this broker leads,
+    `elections` counts how often it became the leader of a partition that it cannot coordinate."""
 
     def __init__(self, node_id: int) -> None:
         self._node_id = node_id
@@ -41,3 +43,13 @@ class Uncoordinated:
                     "error; move the partitions to brokers of Apache Kafka",
                     ", ".join(map(str, indexes)), name, people,
                 )  # fmt: skip
+
+    def found_groups(self, index: int, counts: Mapping[str, int]) -> None:
+        """This broker became the leader of the partition of `__consumer_offsets` and found these groups in it, as
+        numbers by kind."""
+        self.elections += 1
+        LOG.error(
+            "this broker leads partition %d of %s with %s groups, but it coordinates classic groups only: the members "
+            "of these get a final error; move the partition to a broker of Apache Kafka",
+            index, OFFSETS_TOPIC, " and ".join(f"{counts[kind]} {kind}" for kind in sorted(counts)),
+        )  # fmt: skip

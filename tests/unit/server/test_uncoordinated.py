@@ -37,3 +37,11 @@ def test_partition_is_named_again_when_it_was_away(caplog: pytest.LogCaptureFixt
     for leader in (7, 8, 7):
         watched.apply(image(__transaction_state=[leader]))
     assert (len(caplog.messages), watched.elections, watched.led) == (2, 2, {("__transaction_state", 0)})
+
+
+def test_partition_of_groups_is_named_when_it_holds_new_kinds(caplog: pytest.LogCaptureFixture) -> None:
+    watched = Uncoordinated(7)
+    watched.found_groups(3, {"share": 1, "consumer": 2})
+    [told] = caplog.messages
+    assert told.startswith("this broker leads partition 3 of __consumer_offsets with 2 consumer and 1 share groups")
+    assert watched.elections == 1

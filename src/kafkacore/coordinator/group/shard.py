@@ -23,6 +23,7 @@ from kafkacore.coordinator.group.classic import ClassicGroup
 from kafkacore.coordinator.group.core import Core, Counts
 from kafkacore.coordinator.group.effects import Caller, Effects, Waiter
 from kafkacore.coordinator.group.joining import Joining
+from kafkacore.coordinator.group.other_kinds import OtherGroup
 from kafkacore.coordinator.group.published_groups import PublishedGroups
 from kafkacore.coordinator.group.rebalance import extend_session, prepare
 from kafkacore.coordinator.group.replay import NO_PRODUCER_ID
@@ -245,6 +246,10 @@ class GroupShard:
         """The number of classic groups in each state, and of committed offsets."""
         groups = self._core.groups.values()
         return Counter(group.state for group in groups if isinstance(group, ClassicGroup)), len(self._core.offsets)
+
+    def other_groups(self) -> Counter[str]:
+        """The number of groups that this node does not run, by kind: consumer, share, streams."""
+        return Counter(group.group_type for group in self._core.groups.values() if isinstance(group, OtherGroup))
 
     def delete_groups(self, group_ids: Sequence[str], waiter: Waiter, now_ms: int) -> Effects:
         """The answer is a list of DeleteGroupsResponse.DeletableGroupResult."""

@@ -1,7 +1,8 @@
 """WriteTxnMarkers: a transaction coordinator ends a transaction in partitions of this broker (KIP-98, KIP-1228).
 
 A marker is a control batch that every in-sync replica must have before the answer. Its producer epoch and its
-coordinator epoch fence older coordinators.
+coordinator epoch fence older coordinators. A committed marker in `__consumer_offsets` also ends the transaction in the
+group coordinator, whose offsets of it were pending.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from kafkacore.protocol.messages import ProduceRequest, WriteTxnMarkersRequest, 
 from kafkacore.runtime.slices import Slice
 from kafkacore.server.context import BrokerContext
 from kafkacore.server.handlers.broker.produce import Part, acknowledged
+from kafkacore.storage.names import OFFSETS_TOPIC
 
 ALL_ACKS: Final = -1
 ANY_EPOCH: Final = -1
@@ -35,7 +37,8 @@ async def handle(
     """Never raises: each partition has its own error."""
     slice_ = Slice()
     results: dict[int, dict[str, list[Part]]] = {}  # one result for a producer, as Apache Kafka answers
-    parts = []
+    parts: list[Part] = []
+    of_groups: list[tuple[Marker, Part]] = []
     for marker in request.markers:
         topics = results.setdefault(marker.producer_id, {})
         for topic in marker.topics:
@@ -44,7 +47,13 @@ async def handle(
                 part = await _write(broker, marker, topic.name, index)
                 topics.setdefault(topic.name, []).append(part)
                 parts.append(part)
+                if topic.name == OFFSETS_TOPIC:
+                    of_groups.append((marker, part))
     await acknowledged(broker, call, parts, broker.config.request_timeout_ms)
+    for marker, part in of_groups:
+        await slice_.give_way()
+        if not part.answer.error_code:
+            broker.groups.end_transaction(part.data.index, marker.producer_id, marker.transaction_result)
     response = WriteTxnMarkersResponse()
     for producer_id, topics in results.items():
         result = Result(producer_id=producer_id)
@@ -59,6 +68,10 @@ async def _write(broker: BrokerContext, marker: Marker, topic: str, index: int) 
     partition, error = broker.replicas.locate(broker.image, topic, index, ANY_EPOCH)
     part = Part(ProduceRequest.PartitionProduceData(index=index), partition, error)
     if partition is None:
+        return part
+    if topic == OFFSETS_TOPIC and not broker.groups.takes_markers(index):
+        # The transaction coordinator understands no error of a group coordinator.
+        part.answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
         return part
     origin = "bumped marker" if marker.transaction_version >= BUMPS_EPOCHS else "coordinator"
     batch = control_batch(marker, broker.waits.wall_ms())

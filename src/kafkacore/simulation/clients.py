@@ -77,7 +77,7 @@ class SeededClient:
         self._producer: Producer | None = None
         self._leaders: dict[tuple[str, int], tuple[int, int]] = {}  # leader and epoch in the last answer
         self._brokers = [node.node_id for node in cluster.brokers]
-        self._topics: dict[str, int] = {}  # number of partitions of each topic that must exist
+        self._topics: dict[str, int] = {}  # how many partitions each topic has that must exist
         self._doomed: dict[str, None] = {}
         self._made = self._values = self._orders = 0
         self._ends: dict[tuple[str, int], int] = {}

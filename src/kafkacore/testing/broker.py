@@ -33,20 +33,21 @@ from kafkacore.tools import dev
 T = TypeVar("T")
 Topics = Iterable[str] | Mapping[str, int]
 
-# Files here cost no disk. A machine without it keeps them with its temporary files.
+# Files here use no disk. On a machine without this directory they lie with the other temporary files.
 MEMORY_DIRECTORY: Final = "/dev/shm"  # noqa: S108 - directories with random names are made in it
 DIRECTORY_PREFIX: Final = "kafkacore-testing-"
 _CALL_SECONDS: Final = 60.0
 _LOOK_SECONDS: Final = 0.002
-_YOUNG: Final = 1  # the generation of the objects of one test's broker: collecting it takes half a ms
+# The garbage collector's generation with the objects of one test's broker; collecting it takes half a ms.
+_YOUNG: Final = 1
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
-# Better for tests than Kafka's defaults. A test that wants those sets the key.
+# These values suit tests better than Kafka's defaults. A test that wants a default sets the key.
 CONFIGS: Final = MappingProxyType(
     {
         "metrics.port": "-1",
         # The first member of a group does not wait for others, as in Apache Kafka's own test setups.
         "group.initial.rebalance.delay.ms": "0",
-        # Clients are not idle for the hour by which a test moves the clock.
+        # When a test moves the clock by an hour, its clients must not count as idle for an hour.
         "connections.max.idle.ms": "2147483647",
         "num.network.threads": "1",
         "num.io.threads": "2",
@@ -67,10 +68,10 @@ class Broker:
 
     It creates `topics`: names, or partitions by name. `configs` are keys of server.properties. `time` is "running" or
     "frozen"; a frozen clock begins at `start_ms` (by default the real time). `record` keeps the requests of clients
-    from the start (see `requests`). `directory` stays when the broker ends; without it the broker uses a temporary one,
-    in memory if the machine has a place for that.
+    from the start (see `requests`). `directory` stays when the broker ends. Without it the broker uses a temporary
+    directory, in memory if the machine has /dev/shm.
 
-    Raises OSError, and ConfigError for a value or topic that Kafka refuses; warns of keys without effect.
+    Raises OSError, and ConfigError for a value or topic that Kafka refuses. Warns about keys without effect.
     """
 
     def __init__(
@@ -142,7 +143,7 @@ class Broker:
             return
         try:
             self._leave(node)
-        finally:  # after any error, an interrupt too: nothing else could stop the node later
+        finally:  # after any error, even an interrupt: nothing else could stop the node later
             try:
                 node.stop()
             finally:
@@ -167,9 +168,9 @@ class Broker:
             self.stop()
         finally:
             self._closing.close()
-            _open.discard(self)  # up to here the end of the process would have removed its files
-            # The parts of a node refer to each other. Collecting them now frees their deleted files, which still take
-            # memory, and their eventfds, rather than some later collection.
+            _open.discard(self)  # until now the end of the process would have removed its files
+            # The parts of a node refer to each other. This collection frees their deleted files, which still take
+            # memory, and their eventfds at once.
             gc.collect(_YOUNG)
 
     async def aclose(self) -> None:
@@ -199,7 +200,7 @@ class Broker:
         return dev.configuration(self.directory, self._port, overrides)
 
     def _warn_of(self, name: str) -> None:
-        """Warns of a key that is unknown, as Kafka does, or without effect here."""
+        """Warns about a key that is unknown, as Kafka does, or that has no effect here."""
         config = self.node.config
         found = [unknown("key", name, config.keys.names())] if config.key(name) is None else config.note(name)
         for note in found:
@@ -242,7 +243,8 @@ class Broker:
         return name
 
     def create_topics(self, topics: Topics) -> None:
-        """Creates several topics: names, or partitions by name. Raises KafkaError for the first that is refused."""
+        """Creates several topics: names, or partitions by name. Raises KafkaError for the first topic that is
+        refused."""
         wanted = list(topics.items()) if isinstance(topics, Mapping) else [(name, 1) for name in topics]
         if not wanted:
             return
@@ -312,7 +314,7 @@ class Broker:
         client_id: str | None = None,
     ) -> Fault:
         """Answers requests for `api` with `error`, named as in Kafka, and does nothing else. With `topic` it refuses
-        only that topic. It happens `times` times, or until the fault ends. Raises UnknownName."""
+        only that topic. It does so `times` times, or until the fault ends. Raises UnknownName."""
         code = error_named(error)
         what = f"refuse {api_named(api).message} with {code.name}"
         return self._order(api, what, error=code, times=times, topic=topic, client_id=client_id)
@@ -364,15 +366,15 @@ class Broker:
         return self._order(api, what, torn_bytes=bytes, times=times, topic=topic, client_id=client_id)
 
     def fill_disk(self, *, free_bytes: int = 0) -> Fault:
-        """Lets the disk of the logs take `free_bytes` more; then writes fail with ENOSPC. As in Apache Kafka, a
+        """Lets the disk of the logs take `free_bytes` more bytes; then writes fail with ENOSPC. As in Apache Kafka, a
         directory whose write has failed stays offline until a restart, even if there is room again."""
         if free_bytes < 0:
             raise ValueError(f"`free_bytes` must be 0 or more, not {free_bytes}")
         return self._order_disk(f"fill the disk up to {free_bytes} free bytes", (), free_bytes)
 
     def fail_disk(self, *operations: str) -> Fault:
-        """Fails all disk operations of the logs with EIO, or those named (read, write, sync, names). A directory that
-        hits the error stays offline until a restart. Raises ValueError."""
+        """Fails disk operations of the logs with EIO: all of them, or those that are named (read, write, sync, names).
+        A directory that hits the error stays offline until a restart. Raises ValueError."""
         for each in operations:
             if each not in FAULT_KINDS:
                 raise ValueError(unknown("operation of a disk", each, FAULT_KINDS))
@@ -406,7 +408,7 @@ class Broker:
         return fault
 
     def _disk_ended(self, fault: Fault) -> None:
-        """Ends the fault's effects on the disk, except those that another fault has too."""
+        """Ends the fault's effects on the disk, except effects that another fault has too."""
         self._disk_faults = [each for each in self._disk_faults if each is not fault]
         for kind in FAULT_KINDS:
             self._disk.fail(kind, errno.EIO if any(kind in each.kinds for each in self._disk_faults) else 0)
@@ -449,7 +451,7 @@ class DiskFault(Fault):
         while self.hits < count:
             if time.monotonic() > until:
                 raise TimeoutError(f"{self!r}: did not happen {count} times within {timeout_seconds:g} s")
-            time.sleep(_LOOK_SECONDS)  # native code counts the hits without a notification
+            time.sleep(_LOOK_SECONDS)  # native code counts the hits but does not notify
 
 
 async def _let_go(fault: RequestFault) -> None:

@@ -14,7 +14,7 @@ from kafkacore.testing.logs import LogRecord
 from kafkacore.testing.lookup import as_bytes, as_text
 
 CLIENT_ID: Final = "kafkacore.testing"
-# The last versions that name topics; later ones use ids.
+# The last versions that name topics; later versions use topic ids.
 _PRODUCE: Final = 12
 _FETCH: Final = 12
 _ALL_ACKS: Final = -1
@@ -40,7 +40,7 @@ class Client:
 
     @classmethod
     def of(cls, host: str, port: int) -> Client:
-        """With a connection of its own."""
+        """A client with a connection of its own."""
         return cls(NodeClient(host, port, CLIENT_ID))
 
     async def close(self) -> None:

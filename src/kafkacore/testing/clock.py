@@ -8,20 +8,20 @@ from kafkacore._fast.world.environment import ManualClock, RunningClock
 from kafkacore.server.node import Node
 
 _NS_OF_A_SECOND: Final = 1_000_000_000
-_MAX_STEPS: Final = 10_000  # due events at which one `advance` stops; the rest is one step
+_MAX_STEPS: Final = 10_000  # due events at which one `advance` stops one by one; it passes all later ones in one step
 CATCH_UP_SECONDS: Final = 30.0
 
 
 class ClockBehind(Exception):
-    """Some events that are due since the clock moved have not happened in time. The message names them."""
+    """Some events that became due when the clock moved have not happened within the limit. The message names them."""
 
 
 class BrokerClock:
     """The broker's time for records, for retention, and for everything that clients wait for.
 
     It runs with the real clock, ahead of it by the time that the test has added; or it is frozen, and only the test
-    moves it. The quorum and the sessions of brokers follow it too. A controller does not count skipped time as silence
-    of a broker, because no heartbeat could arrive in it, so it fences no broker for it. Loops wait in real time.
+    moves it. The quorum and the sessions of brokers follow it too. No heartbeat can arrive in time that a test skips,
+    so a controller does not count that time as silence, and fences no broker for it. Loops wait in real time.
     """
 
     def __init__(self, *, frozen: bool, start_ms: int) -> None:
@@ -30,7 +30,7 @@ class BrokerClock:
         self._node: Node | None = None
 
     def attach(self, node: Node | None) -> None:
-        """Connects the timers of a node to this clock; None after the node ended."""
+        """Connects the timers of a node to this clock; pass None when the node has ended."""
         self._node = node
 
     @property

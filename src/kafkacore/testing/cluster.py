@@ -83,7 +83,7 @@ class ClusterNode:
         return {topic.name: len(topic.partition_rows) for topic in self.image.topics()}
 
     def kill(self) -> None:
-        """Ends the node as SIGKILL does: it says goodbye to nobody, and its next start recovers its logs."""
+        """Ends the node as SIGKILL does: it notifies no other node, and its next start recovers its logs."""
         self._backend.kill(self.node_id)
 
     def stop(self) -> None:
@@ -101,11 +101,11 @@ class ClusterNode:
         self.start()
 
     def pause(self) -> None:
-        """SIGSTOP: the node keeps its connections and does nothing. Only in a simulated cluster."""
+        """Pauses the node, as SIGSTOP does: it keeps its connections and does nothing. Only in a simulated cluster."""
         self._backend.pause(self.node_id)
 
     def resume(self) -> None:
-        """SIGCONT."""
+        """Continues the node, as SIGCONT does."""
         self._backend.resume(self.node_id)
 
     def ask(self, request: Any, version: int | None = None, limit_s: float = LIMIT_S) -> Any:
@@ -157,7 +157,7 @@ class Cluster:
     `consume` and `ask`.
 
     `topics` are names, or partitions by name. `configs` are keys of every node, `of_node` keys of one.
-    `static` voters stand in the configuration (kraft.version 0); others in the metadata log (KIP-853).
+    `static` voters stand in the configuration (kraft.version 0); otherwise the metadata log holds the voters (KIP-853).
 
     Raises ValueError, OSError, and ConfigError for a value or topic that Kafka refuses.
     """
@@ -220,7 +220,7 @@ class Cluster:
 
     @property
     def reachable(self) -> list[ClusterNode]:
-        """The running nodes whose links with the active controller are whole."""
+        """The running nodes whose links with the active controller are not cut."""
         active = self.controller.active.node_id
         passes = self._backend.passes
         return [
@@ -231,7 +231,7 @@ class Cluster:
 
     def cut(self, source: int | Iterable[int], target: int | Iterable[int]) -> None:
         """Cuts the link between two nodes in one direction, or the links between two groups of nodes in both:
-        `cut([1], [2, 3])`. Messages wait, in silence, until `heal`."""
+        `cut([1], [2, 3])`. Messages wait until `heal`, and nodes notice nothing."""
         if isinstance(source, int) and isinstance(target, int):
             self._backend.cut(self[source].node_id, self[target].node_id)
         else:
@@ -250,7 +250,7 @@ class Cluster:
     # --- waits ---
 
     def wait_until(self, condition: Callable[[], Any], what: str = "the condition", limit_s: float = LIMIT_S) -> Any:
-        """Returns the first true value of `condition()`. Raises TimeoutError, which says what the nodes do instead."""
+        """Returns the first true value of `condition()`. Raises TimeoutError, which shows the state of each node."""
         found = self._backend.wait_until(condition, limit_s)
         if not found:
             raise TimeoutError(f"{what} did not happen within {limit_s:g} s. Now: {self.describe()}")

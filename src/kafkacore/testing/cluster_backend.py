@@ -26,7 +26,7 @@ class ClusterBackend(Protocol):
     def failure(self, node_id: int) -> BaseException | None: ...
 
     def start(self, node_ids: list[int]) -> None:
-        """Starts nodes at the same time. Raises what a start raises, or leaves it in `failure`."""
+        """Starts nodes at the same time. Raises the error of a start, or leaves it in `failure`."""
 
     def stop(self, node_id: int) -> None: ...
 
@@ -41,7 +41,7 @@ class ClusterBackend(Protocol):
     def heal(self) -> None: ...
 
     def passes(self, source: int, target: int) -> bool:
-        """Whether this direction of a link is whole."""
+        """Whether this direction of a link is not cut."""
 
     def wait_until(self, condition: Callable[[], T], limit_s: float) -> T | None: ...
 

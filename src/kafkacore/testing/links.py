@@ -1,7 +1,7 @@
 """Links between the nodes of a cluster in one process: each direction can be cut, and mended.
 
-A cut link is silence, as with a cable that is pulled: what a node sends waits, as in TCP's buffers, and arrives after
-the link is mended. A connection that is being made waits too, until its timeout.
+A cut link is like a cable that was pulled: bytes wait, as in TCP's buffers, and arrive after the link is mended. A new
+connection waits too, until its timeout.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Any, Final, cast
 
-_LOOK_S: Final = 0.01  # between looks of a connection attempt at its link
+_LOOK_S: Final = 0.01  # between two checks of the link by a connection attempt
 
 Address = tuple[str, int]
 
@@ -28,7 +28,7 @@ class Links:
         self._mutex = threading.Lock()
 
     def cut(self, source: int, target: int) -> None:
-        """Nothing passes from `source` to `target`; the other direction stays."""
+        """Cuts the link from `source` to `target`; the other direction still works."""
         with self._mutex:
             self._cut.add((source, target))
         self._tell()
@@ -135,7 +135,7 @@ class _LinkedTransport(asyncio.Transport):
             self._links.left(self)  # the loop has ended, and the connection with it
 
     def look(self) -> None:
-        """Follows a change of the link."""
+        """Adapts to a change of the link."""
         if self._real.is_closing():
             return
         if self._links.passes(self.target, self.source):

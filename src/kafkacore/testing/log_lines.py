@@ -1,4 +1,4 @@
-"""Keeps the last lines that the brokers of a process have logged, beside all other handlers."""
+"""Keeps the last lines that the brokers of a process have logged; all other handlers still get them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _ROOT: Final = "kafkacore"
 
 class LogLines(logging.Handler):
     """Keeps lines from INFO on while a `with` block is open; blocks may nest. Other handlers get the same lines as
-    without it."""
+    without this object."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class LogLines(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         self.lines.append(self.format(record))
         above = self._fence.parent
-        # A level that was set meanwhile (caplog.set_level) stays.
+        # A level that a test has set meanwhile (caplog.set_level) stays.
         mine = self._lowered and self._logger.level == logging.INFO
         if above is not None and not (mine and record.levelno < above.getEffectiveLevel()):
             above.callHandlers(record)

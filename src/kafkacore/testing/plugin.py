@@ -27,14 +27,15 @@ MARKER: Final = (
 )
 _BROKER_WORDS: Final = frozenset({"configs", "topics", "time", "start_ms", "record"})
 _TOPIC_WORDS: Final = frozenset({"partitions", "topic_configs"})
-_WORKER_KEY: Final = "kafkacore_bootstrap"  # the key in the input of pytest-xdist's workers
+_WORKER_KEY: Final = "kafkacore_bootstrap"  # a key in the input of pytest-xdist's workers
 _OF_ALL: Final = (
     "kafkacore_of_all_workers"  # marks the report of a worker whose test failed with the broker of the whole run
 )
 _NAMES: Final = itertools.count(1)
 _REQUESTS_SHOWN: Final = 20
 
-# Frames of these packages tell a reader of a traceback nothing: they lie above the test, or between it and the error.
+# Frames of these packages do not help the reader of a traceback: they lie above the test, or between the test and the
+# error.
 _WITHIN: Final = frozenset({"kafkacore", "asyncio", "concurrent", "contextlib", "threading"})
 _PYTEST: Final = frozenset({"_pytest", "pluggy"})
 
@@ -57,9 +58,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
-    """Keeps pytest from rewriting the asserts of kafkacore, as it does for every package with a plugin. No test needs
-    them explained, and the import would take several times as long. Nodes import on threads, and two threads cannot
-    parse at the same time in CPython 3.11 (gh-106905). pytest has no public way to switch it off."""
+    """Keeps pytest from rewriting the asserts of kafkacore. It does so for every package with a plugin, but no test
+    needs explanations of kafkacore's own asserts, and the import would take several times as long. Nodes import on
+    threads, and two threads cannot parse at the same time in CPython 3.11 (gh-106905). pytest has no public way to
+    switch it off."""
     hook = early_config.pluginmanager.rewrite_hook
     getattr(hook, "_must_rewrite", set()).discard("kafkacore")
     getattr(hook, "_marked_for_rewrite_cache", {}).clear()
@@ -97,8 +99,8 @@ def pytest_configure_node(node: Any) -> None:
 
 @pytest.fixture(scope="session")
 def kafka(request: pytest.FixtureRequest) -> Iterator[Broker | RemoteBroker]:
-    """One broker for all tests of this process: `kafka.bootstrap`. The faults of a test end with it; topics and time
-    stay.
+    """One broker for all tests of this process: `kafka.bootstrap`. A test's faults end with the test; its topics and
+    changes of the clock stay.
 
     With pytest-xdist each worker has its own broker. With --kafka-per-run all workers share one of the controlling
     process.
@@ -155,8 +157,8 @@ def _marked(item: pytest.Item, wanted: frozenset[str]) -> dict[str, Any]:
         lost = sorted(found.keys() & _BROKER_WORDS)
         if lost:
             raise pytest.UsageError(
-                f"{item.nodeid}: {', '.join(lost)} in the marker kafka need a broker of the test's own: "
-                "use kafka_broker"
+                f"{item.nodeid}: {', '.join(lost)} in the marker kafka need a broker of the test's own: use "
+                "kafka_broker"
             )
     return {key: value for key, value in found.items() if key in wanted}
 
@@ -228,7 +230,7 @@ def _tell_where_the_test_called(failure: pytest.ExceptionInfo[BaseException]) ->
         if _root(at) not in _WITHIN:
             asked = at
         at = at.tb_next
-    if asked.tb_next is not None and _root(asked) in _PYTEST:  # one of our fixtures
+    if asked.tb_next is not None and _root(asked) in _PYTEST:  # called from one of our fixtures
         asked = asked.tb_next
     if asked.tb_next is not None and "kafkacore" in (_root(asked), _root(asked.tb_next)):
         asked.tb_next = None

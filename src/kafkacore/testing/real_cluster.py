@@ -54,7 +54,7 @@ class LinkedWorld(World):
 
 
 class RealNode:
-    """A node's configuration, and its lives."""
+    """A node: its configuration, and its starts and stops."""
 
     def __init__(self, config: BrokerConfig, links: Links) -> None:
         self.config, self.links = config, links
@@ -96,7 +96,7 @@ class RealNode:
 
 
 class RealCluster:
-    """As `ClusterBackend` says."""
+    """The ClusterBackend of real nodes."""
 
     def __init__(
         self,
@@ -176,7 +176,7 @@ class RealCluster:
         self.nodes[node_id].stop()
 
     def kill(self, node_id: int) -> None:
-        self.links.isolate(node_id)  # it says goodbye to nobody
+        self.links.isolate(node_id)  # a node that is killed notifies no other node
         try:
             self.nodes[node_id].kill()
         finally:
@@ -237,7 +237,8 @@ class RealCluster:
         self.links.mend()
         try:
             with ThreadPoolExecutor(max(len(self.nodes), 1), "kc-testing-stop") as threads:
-                # Nobody needs the files of a cluster that ends, and no survivor has to take over.
+                # Killing is enough: the files of a cluster that ends are not needed, and no other node has to take
+                # over.
                 list(threads.map(lambda node: node.kill(), self.nodes.values()))
         finally:
             for client in self._clients.values():
@@ -247,7 +248,8 @@ class RealCluster:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that were free a moment ago. A node that starts again needs the same one, so the system cannot choose."""
+    """Ports that were free a moment ago. A node that starts again needs the same port, so the system must not choose
+    it."""
     sockets = [socket.socket() for _ in range(count)]
     try:
         for each in sockets:

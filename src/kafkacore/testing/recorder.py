@@ -18,7 +18,7 @@ from kafkacore.protocol.response_errors import error_codes
 from kafkacore.testing.lookup import api_named
 
 MAX_REQUESTS: Final = 1_000
-MAX_BYTES: Final = 64 << 20  # bodies and answers together
+MAX_BYTES: Final = 64 << 20  # of bodies and answers together
 _UNSUPPORTED_VERSION: Final = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
 _SHOWN: Final = 20  # requests that a message lists
 
@@ -44,7 +44,7 @@ class RecordedRequest:
         self.correlation_id = call.correlation_id
         self.received_ms = received_ms  # by the broker's clock
         self.answered = False
-        self.took_ms: float | None = None  # in real time, until the answer was ready
+        self.took_ms: float | None = None  # until the answer was ready, in real time
         self.fault: str | None = None  # the fault that a test had ordered for it
         self._frame = frame
         self._answer: bytes | None = None
@@ -221,7 +221,8 @@ class Requests:
         while True:
             with self._changed:
                 seen = self._changes
-            # Not under the lock: `where` may send the broker a request, whose recording would wait for it.
+            # This does not hold the lock: `where` may send the broker a request, whose recording would wait for the
+            # lock.
             found = self.of(api, client_id=client_id, topic=topic, where=where)
             if answered:
                 found = [each for each in found if each.answered]

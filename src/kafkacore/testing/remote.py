@@ -16,7 +16,8 @@ _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class RemoteBroker:
-    """Topics and records, as a client has them. Faults, the clock and inspection need a broker in this process."""
+    """The topics and records of a broker in another process, as a client reaches them. Faults, the clock and inspection
+    need a broker in this process."""
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap

@@ -17,7 +17,7 @@ _MS_OF_A_S: Final = 1000
 
 
 class SimulatedBackend:
-    """As `ClusterBackend` says."""
+    """The ClusterBackend of simulated nodes."""
 
     def __init__(
         self,
@@ -124,4 +124,4 @@ class _OneNode:
         return await self._client.send(self._node_id, request, version=version)
 
     async def close(self) -> None:
-        """The cluster closes its clients."""
+        """Does nothing: the cluster closes its clients."""

@@ -1,1 +1,1 @@
-"""The command line: one file a command, found by the table in `main`."""
+"""The command line: each command has a file, which the table in `main` names."""

@@ -1,7 +1,7 @@
 """The connection of the commands to a live cluster: its options, and one request with its answer.
 
-A command gets brokers or controllers (KIP-919). Brokers forward requests that the controller decides; among controllers
-the active one gets the request.
+A command names brokers or controllers of the cluster (KIP-919). A broker forwards requests that the controller decides;
+among controllers the active one gets the request.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def run_admin(arguments: argparse.Namespace, story: Callable[[Admin], Coroutine[
 
 
 def bootstrap_addresses(text: str) -> list[Address]:
-    """From `host:port,host:port`. Raises AdminError."""
+    """The addresses in `host:port,host:port`. Raises AdminError."""
     try:
         return [parse_address(entry.strip()) for entry in text.split(",")]
     except AddressError as error:
@@ -93,7 +93,7 @@ class Admin:
     async def ask_controller(self, request: Any, error_of: Callable[[Any], int]) -> Any:
         """The active controller's answer: a broker forwards the request. Raises AdminError.
 
-        `error_of` finds in an answer the error that says that another node is the active controller.
+        `error_of` returns the error of an answer that may say that another node is the active controller.
         """
 
         async def attempt() -> Any:
@@ -103,8 +103,8 @@ class Admin:
         return await self._until(attempt)
 
     async def ask_broker(self, broker_id: int, request: Any) -> Any:
-        """The answer of one broker: it alone changes its own settings. None while it is not alive. Raises
-        AdminError."""
+        """The answer of one broker, because only that broker changes its own settings. None while it is not alive.
+        Raises AdminError."""
         brokers = (await self.describe_cluster()).brokers
         address = next((Address(each.host, each.port) for each in brokers if each.broker_id == broker_id), None)
         return None if address is None else await self._until(lambda: self._client(address).request(request))
@@ -135,7 +135,7 @@ class Admin:
         raise ConnectionError("; ".join(failed))
 
     async def _until(self, attempt: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-        """Repeats the attempt until it gives an answer, for as long as Kafka's tools would wait for one."""
+        """Repeats the attempt until it returns an answer, for as long as Kafka's tools would wait."""
         why = "no active controller was found"
         try:
             async with asyncio.timeout(LIMIT_S):

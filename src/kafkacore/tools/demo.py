@@ -1,5 +1,5 @@
-"""`kafkacore demo`: the main job on real input, with real clients and a SIGKILL in the middle of it; then a cluster
-that loses a leader and all its controllers."""
+"""`kafkacore demo`: real clients write and read a real text while the node gets SIGKILL; then a cluster loses a leader
+and all its controllers."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ LATENCY_SAMPLES: Final = 1000
 AIOKAFKA_SHARE: Final = 10
 GROUP_SHARE: Final = 10
 MEMBERS: Final = 3
-UNDER_WAY: Final = 999  # lines just before SIGKILL, too few for the writer to look for acknowledgements meanwhile
+UNDER_WAY: Final = 999  # lines just before SIGKILL; the writer does not check for acknowledgements within so few
 SESSION_MS: Final = 2_000
 NEEDS_CLIENTS: Final = "the demo needs confluent-kafka and aiokafka: pip install 'kafkacore[test]'"
 
@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Returns 0 if every sent record was found again, else 1 with a line that says which was not."""
+    """Returns 0 if every sent record was found again. Otherwise prints which one was not, and returns 1."""
     try:
         import aiokafka  # noqa: F401
         import confluent_kafka  # noqa: F401
@@ -83,7 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def tell(node: DemoNode, text: list[bytes]) -> None:
-    """The first act: one node, one chapter a function."""
+    """The first act: one node. Each chapter is a function."""
     size_mb = sum(map(len, text)) / 1e6
     say(f"{len(text):,} lines of Python's standard library, {size_mb:.1f} MB, through real clients.")
     took_s = node.start()

@@ -1,5 +1,5 @@
-"""The second act of the demo: three brokers and three controllers as processes, under load through SIGKILL of a leader
-and of every controller."""
+"""The second act of the demo: three brokers and three controllers as processes. Under load, a leader and later every
+controller get SIGKILL."""
 
 from __future__ import annotations
 
@@ -33,15 +33,16 @@ REPLICAS: Final = 3
 CONTROLLERS: Final = (1, 2, 3)
 BROKERS: Final = (101, 102, 103)
 SESSION_MS: Final = 2_000
-ROUND: Final = 24  # lines, and then a pause: a steady load, not the largest
+ROUND: Final = 24  # lines between two pauses: a steady load that is not the largest possible
 PAUSE_S: Final = 0.002
-QUEUED: Final = 1_000_000  # lines that the producer holds meanwhile, more than all that stall for PATIENCE_S
-MORE: Final = 3000  # records of each partition that show that data flows
-PORTS: Final = range(16_384, 32_768)  # below the ephemeral ports, so that nobody takes one while its broker is dead
+QUEUED: Final = 1_000_000  # room in the producer's queue: more lines than it gets during a stall of PATIENCE_S
+MORE: Final = 3000  # when each partition has taken so many records, data flows
+# Below the ephemeral ports, so that no connection takes one while its broker is down.
+PORTS: Final = range(16_384, 32_768)
 
 
 def show_cluster(directory: Path, text: list[bytes]) -> None:
-    """Raises DemoFailedError if a record that was acknowledged is lost, stands twice, or if data does not flow."""
+    """Raises DemoFailedError if an acknowledged record is lost or stands twice, or if data does not flow."""
     heading("A cluster: three brokers and three controllers, six processes")
     cluster = DemoCluster(directory)
     try:
@@ -85,7 +86,7 @@ def kill_controllers(cluster: DemoCluster, stream: Stream) -> None:
     before = stream.count()
     stream.forget_stalls()
     stream.wait_progress()
-    say(f"{stream.count() - before:,} records were acknowledged since then; nobody had to ask a controller")
+    say(f"{stream.count() - before:,} records were acknowledged since then; no broker needed a controller")
     say(f"longest stall: {stream.longest_stall_s():.2f} s")
 
 
@@ -132,7 +133,7 @@ class DemoCluster:
         return time.perf_counter() - began
 
     def kill(self) -> None:
-        """Ends what still runs. Without controllers a broker would wait for leave to stop."""
+        """Ends the processes that still run. Without controllers a broker would wait for permission to stop."""
         for _, node in self._nodes():
             node.kill()
 
@@ -204,7 +205,7 @@ class Stream:
         return self._longest_s
 
     def leader(self, partition: int) -> int:
-        """The id of its broker; -1 while it has none."""
+        """The id of the broker that leads the partition; -1 while it has no leader."""
         return int(self._partitions()[partition].leader)
 
     def all_in_sync(self) -> bool:
@@ -244,7 +245,7 @@ def _free_ports(count: int) -> list[int]:
     found: list[int] = []
     for port in random.sample(PORTS, len(PORTS)):
         with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the later listener does
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the broker's listener does later
             try:
                 probe.bind((dev.HOST, port))
             except OSError:

@@ -20,7 +20,7 @@ _NONE: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class DemoFailedError(Exception):
-    """The demo did not see what it promised. The message says what was lost or did not answer."""
+    """A promise of the demo did not hold. The message says what was lost or did not answer."""
 
 
 class DemoNode:
@@ -46,7 +46,8 @@ class DemoNode:
             command += ["--override", f"{key}={value}"]
         if self.bootstrap:
             command += ["--port", self.bootstrap.rsplit(":", 1)[1]]
-        # The demo kills processes, and tells so itself: warnings of those that miss them would only be noise.
+        # The demo kills processes and says so itself: the warnings of other processes that lose a connection would only
+        # be noise.
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, env={LOG_LEVEL: "ERROR", **os.environ})
 
     def wait_ready(self) -> None:

@@ -1,6 +1,6 @@
 """`kafkacore dev`: a node without any configuration, on a free port, removed when it ends.
 
-With `--json` it prints one line that tells a program where the node is. In a directory that holds a node already, that
+With `--json` it prints one line with the node's addresses, for programs. If the directory holds a node already, that
 node continues.
 """
 

@@ -96,7 +96,7 @@ async def _describe(admin: Admin) -> list[str]:
 
 
 def _level(name: str, level: int) -> str:
-    """A metadata.version by its name, where it is known; any other level as a number."""
+    """A metadata.version is shown by its name if the name is known, any other level as a number."""
     if name == METADATA_VERSION:
         try:
             return metadata_version(level).name
@@ -154,7 +154,7 @@ def _levels_asked(arguments: argparse.Namespace) -> dict[str, int]:
     if arguments.metadata:
         return {METADATA_VERSION: _parse_release(arguments.metadata).level}
     defaults = _mapping(_parse_release(arguments.release_version))
-    # A level of 0 is what a feature has before it is upgraded.
+    # A feature has level 0 before it is upgraded.
     return {name: level for name, level in defaults.items() if level > 0 or arguments.command != "upgrade"}
 
 

@@ -48,7 +48,7 @@ async def _elect(admin: Admin, arguments: argparse.Namespace) -> Any:
 
 
 def _partitions(arguments: argparse.Namespace) -> list[Any] | None:
-    """None: all of them."""
+    """The partitions that the arguments name; None stands for all of them."""
     if arguments.all_topic_partitions:
         return None
     asked = [(arguments.topic, arguments.partition)] if arguments.topic else _from_file(arguments.path_to_json_file)

@@ -14,8 +14,8 @@ from kafkacore import __version__
 from kafkacore.config import ConfigError
 from kafkacore.storage.errors import LogDirectoryError, reason
 
-# The module of a command has DESCRIPTION, add_arguments(parser) and run(arguments) -> exit code. Only the module of
-# the given command is imported: the demo needs clients that a service does without.
+# The module of a command has DESCRIPTION, add_arguments(parser) and run(arguments) -> exit code. Only the module of the
+# given command is imported, because the demo needs clients that a service may not have.
 COMMANDS: Final = {
     "start": "run a node with a server.properties",
     "dev": "run a temporary node without any configuration",
@@ -63,8 +63,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _import(name: str, *, own_process: bool) -> ModuleType:
-    """Imports a command's module. In a process of its own the garbage collector rests meanwhile and never looks at the
-    modules later: they live as long as the process, and looking at them takes a tenth of a start."""
+    """Imports a command's module. If the command has the process to itself, the garbage collector is off meanwhile and
+    ignores the modules later: they live as long as the process, and looking at them takes a tenth of a start."""
     if not own_process:
         return import_module(name)
     gc.disable()

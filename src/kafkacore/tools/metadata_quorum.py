@@ -151,7 +151,7 @@ def _table(header: tuple[str, ...], rows: list[list[str]]) -> list[str]:
 
 
 def _add_controller(arguments: argparse.Namespace) -> None:
-    """Runs on the new controller's machine: its configuration and its log directory identify it."""
+    """Adds the controller of this machine: its configuration and its log directory identify it."""
     if not arguments.command_config:
         raise AdminError("add-controller needs --command-config FILE, the server.properties of the new controller")
     config = BrokerConfig.load(arguments.command_config)

@@ -77,7 +77,7 @@ def _run(arguments: argparse.Namespace, report: Report, stack: ExitStack) -> int
 
 
 def _source(arguments: argparse.Namespace, stack: ExitStack) -> tuple[Callable[[], MetadataImage], Findings]:
-    """A source of the image of each moment, and the findings about its files."""
+    """A function that returns the present image, and the findings about the files."""
     if arguments.bootstrap_controller is None:
         image, findings = files.load(arguments.snapshot or arguments.directory, arguments.at_offset)
         return lambda: image, findings

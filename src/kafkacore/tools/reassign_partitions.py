@@ -107,7 +107,8 @@ class Reassignments:
         return {(topic.name, each.partition_index): each for topic in answer.topics for each in topic.partitions}
 
     async def alter(self, target: dict[PartitionId, list[int] | None]) -> dict[PartitionId, str]:
-        """None cancels. Returns what the controller said against a partition."""
+        """Alters the replicas of partitions; None cancels a reassignment. Returns the controller's error for each
+        partition that it refused."""
         made = AlterPartitionReassignmentsRequest
         topics: dict[str, list[Any]] = {}
         for (topic, index), replicas in target.items():
@@ -142,7 +143,8 @@ class Reassignments:
         check(answer.responses[0].error_code, answer.responses[0].error_message)
 
     async def configure_broker(self, broker_id: int, settings: Mapping[str, str | None]) -> None:
-        """The same for a broker. One that is not alive keeps its settings, and a line says so."""
+        """Sets settings of a broker, or with None deletes them. A broker that is not alive keeps its settings, and a
+        line says so."""
         answer = await self.admin.ask_broker(broker_id, _change(BROKER, str(broker_id), settings))
         if answer is None:
             print(f"kafkacore: broker {broker_id} is not alive: its throttles stay as they are", file=sys.stderr)
@@ -277,7 +279,8 @@ async def _cancel(moves: Reassignments, arguments: argparse.Namespace) -> None:
 
 
 async def _clear_throttles(moves: Reassignments, plan: Plan) -> None:
-    """From every broker: a broker that was a source of an earlier plan is no longer known as one."""
+    """Clears the throttles of every broker, because it is no longer known which brokers were sources of an earlier
+    plan."""
     brokers = {node.broker_id for node in (await moves.admin.describe_cluster()).brokers}
     brokers.update(each for replicas in plan.values() for each in replicas)
     print(f"Clearing broker-level throttles on broker{_s(brokers)} {_ids(sorted(brokers))}")

@@ -43,7 +43,7 @@ def read_file(path: str) -> Any:
 
 
 def read_plan(path: str) -> Plan:
-    """From a --reassignment-json-file. Raises AdminError, and OSError."""
+    """Reads the plan in a --reassignment-json-file. Raises AdminError, and OSError."""
     plan: Plan = {}
     twice = []
     try:
@@ -64,7 +64,7 @@ def read_plan(path: str) -> Plan:
 
 
 def read_topics(path: str) -> list[str]:
-    """From a --topics-to-move-json-file. Raises AdminError, and OSError."""
+    """Reads the topics in a --topics-to-move-json-file. Raises AdminError, and OSError."""
     try:
         topics = [str(each["topic"]) for each in _versioned(read_file(path), path).get("topics", ())]
     except (KeyError, TypeError, AttributeError) as error:
@@ -75,7 +75,7 @@ def read_topics(path: str) -> list[str]:
 
 
 def read_brokers(text: str) -> list[int]:
-    """From --broker-list. Raises AdminError."""
+    """Reads the broker ids of --broker-list. Raises AdminError."""
     try:
         brokers = [int(each) for each in text.split(",")]
     except ValueError:
@@ -99,7 +99,8 @@ def plan_as_json(plan: Mapping[PartitionId, Sequence[int]]) -> str:
 
 
 def throttles_of(under_way: Mapping[PartitionId, Move], plan: Plan, current: Plan) -> Throttles:
-    """The throttles of the moves under way and of the plan's. A partition that moves already keeps its sources."""
+    """The throttles for the moves under way and for the moves of the plan. A partition that moves already keeps its
+    sources."""
     moves = dict(under_way)
     for partition, replicas in plan.items():
         sources = moves[partition].sources if partition in moves else frozenset(current[partition])

@@ -1,7 +1,7 @@
 """`kafkacore replica-verification`: compares the replicas of partitions, batch by batch below the high watermark.
 
-Live it reads each partition from each of its replicas, as kafka-replica-verification.sh does, and once, until
---report-interval-ms asks for more. When the brokers are stopped, it reads their log directories.
+On a live cluster it reads each partition from each of its replicas, as kafka-replica-verification.sh does, but only
+once, unless --report-interval-ms asks for more. When the brokers are stopped, it reads their log directories.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from kafkacore.storage.errors import LogDirectoryError
 from kafkacore.tools.admin import CLIENT_ID, Admin, AdminError, check, run_admin
 
 DESCRIPTION: Final = "Compares the replicas of partitions, live or in the log directories of stopped brokers."
-FETCH_VERSION: Final = 12  # the last one that names topics
+FETCH_VERSION: Final = 12  # the last version of Fetch that names topics
 FETCH_BYTES: Final = 1 << 20
 EARLIEST: Final = 0
 
@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--bootstrap-server", metavar="HOST:PORT,...", help="brokers of a live cluster")
     where.add_argument(
-        "--directories", nargs="+", metavar="DIR", help="log directories of stopped brokers, of each broker its own"
+        "--directories", nargs="+", metavar="DIR", help="log directories of stopped brokers, one for each broker"
     )
     parser.add_argument("--topics-include", default=".*", metavar="REGEX", help="the topics to compare (all)")
     parser.add_argument("--fetch-size", type=int, default=FETCH_BYTES, metavar="BYTES", help="of each Fetch")
@@ -155,7 +155,8 @@ async def _digests(
 
 
 async def _fetch(node: NodeClient, place: tuple[str, int], offset: int, arguments: argparse.Namespace) -> Any:
-    """One partition's part of a consumer's Fetch; an offset below the log's start is moved there. Raises OSError."""
+    """Fetches one partition as a consumer does; an offset below the log's start is moved to the start. Raises
+    OSError."""
     topic, index = place
     for _ in range(2):
         asked = FetchRequest.FetchPartition(

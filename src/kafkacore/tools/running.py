@@ -14,7 +14,7 @@ from kafkacore.runtime import open_files
 from kafkacore.runtime.collecting import LOOK_EVERY_MS, FullCollections
 from kafkacore.server.node import Node
 
-# A handler that computes may delay another loop by this much, because both need the GIL. Python's default is 5 ms.
+# A handler that computes may delay another loop by this time, because both need the GIL. Python's default is 5 ms.
 SWITCH_INTERVAL_S = 0.0001
 
 
@@ -22,7 +22,7 @@ def run(node: Node, announce: Callable[[Node], None], *, parent: int = -1) -> No
     """Starts the node, calls `announce` when it is ready, and stops it cleanly on SIGTERM, SIGINT or SIGHUP.
 
     `parent` is a descriptor that becomes readable or hangs up when the parent process ends; that stops the node too.
-    Raises what `Node.start` raises; raises NodeFailed when the node fails later.
+    Raises the errors of `Node.start`, and NodeFailed when the node fails later.
     """
     open_files.raise_limit()
     sys.setswitchinterval(SWITCH_INTERVAL_S)

@@ -20,7 +20,8 @@ from kafkacore.simulation.trial import QUORUM, SEED_BITS, STEPS, Verdict, seeds_
 
 DESCRIPTION: Final = (
     "Runs a cluster in a simulated world, decided by a seed: messages are lost, late and repeated, links are cut, "
-    "nodes are killed, paused and lose power, clocks are wrong. Says that all is well, or which invariant broke."
+    "nodes are killed, paused and lose power, clocks are wrong. Reports that all is well, or which invariant was "
+    "broken."
 )
 BAR_WIDTH: Final = 30
 COVERAGE_EVENTS: Final = (
@@ -89,7 +90,7 @@ def _run_many(seed: int, arguments: argparse.Namespace) -> int:
 
 
 def _verdicts(seeds: Iterable[int], arguments: argparse.Namespace) -> Iterator[Verdict]:
-    """In the order in which they end."""
+    """Yields the verdicts in the order in which the runs end."""
     with ProcessPoolExecutor(arguments.processes) as pool:
         jobs = {pool.submit(_in_process, seed, arguments) for seed in seeds}
         while jobs:
@@ -111,7 +112,7 @@ def _show(done: int, total: int, bad: int, passed_s: float) -> None:
 
 
 def _table(coverage: Counter[tuple[str, str]]) -> list[str]:
-    """Kinds of fault by kinds of event: how often each event was seen while each fault lasted."""
+    """A table of kinds of fault and kinds of event: how often each event was seen while each fault lasted."""
     kinds = sorted({fault for fault, _ in coverage})
     events = [each for each in COVERAGE_EVENTS if any(coverage[kind, each] for kind in kinds)]
     width = max(map(len, kinds), default=0)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shutil
 import subprocess
 import tempfile
 import time
@@ -31,6 +32,7 @@ LEADER, FOLLOWER, THIRD = NODES
 BATCH_MB = 1.0
 SLICE_S = 0.1  # of the load beside a reassignment, which ends with the first slice after it
 STOP_S = 300
+SMALL_BYTES = 100 << 20
 TOPIC_PARTITIONS = 100
 
 
@@ -245,9 +247,13 @@ def together(results):
 
 
 def run_floor(program, work, directory, size_bytes, count):
-    with tempfile.TemporaryDirectory(dir=directory) as scratch:
-        command = [program, work, scratch, str(size_bytes), str(count)]
-        return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    """Its files stay as those of the clusters do, but for a large one, whose pages the next round is to get."""
+    scratch = tempfile.mkdtemp(dir=directory)
+    command = [program, work, scratch, str(size_bytes), str(count)]
+    figures = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    if size_bytes * count > SMALL_BYTES:
+        shutil.rmtree(scratch)
+    return figures
 
 
 SHORT_SESSION = {"broker.session.timeout.ms": "500", "broker.heartbeat.interval.ms": "100"}

@@ -139,6 +139,30 @@ def test_last_known_leader_leads_as_recovering_when_isr_and_elr_are_empty(run) -
     run(story)
 
 
+@pytest.mark.parametrize("resource", [(2, "t"), (4, "")], ids=["of-the-topic", "of-the-cluster"])
+@pytest.mark.parametrize("crashed", [False, True])
+def test_partition_without_a_leader_stays_electable_when_min_isr_changes(
+    run, resource: tuple[int, str], *, crashed: bool
+) -> None:
+    async def story(harness):
+        await lost(harness)
+        if crashed:
+            await harness.register(1, incarnation=2)
+        before = harness.partition("t", 0)
+        assert before.isr == () and before.last_known_elr == (1,)
+        made = IncrementalAlterConfigsRequest
+        config = made.AlterableConfig(name="min.insync.replicas", config_operation=0, value="2")
+        asked_for = made.AlterConfigsResource(resource_type=resource[0], resource_name=resource[1], configs=[config])
+        response = await harness.controller.incremental_alter_configs(Caller(1), made(resources=[asked_for]))
+        assert response.responses[0].error_code == 0
+        row = harness.partition("t", 0)
+        assert (row.elr, row.last_known_elr) == (before.elr, (1,))
+        await harness.heartbeat(1)
+        assert harness.partition("t", 0).leader == 1
+
+    run(story)
+
+
 def test_broker_that_ended_clean_stays_eligible_and_one_that_crashed_does_not(run) -> None:
     async def story(harness):
         await harness.brokers(1, 2, 3)

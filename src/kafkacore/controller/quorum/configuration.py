@@ -15,6 +15,7 @@ from kafkacore.config.keys import Keys
 from kafkacore.controller.quorum.config_rules import check_resource
 from kafkacore.controller.quorum.decisions import MIN_IN_SYNC_REPLICAS, Decision, Settings, limit_records
 from kafkacore.metadata.image import BROKER, CLIENT_METRICS, GROUP, TOPIC, ConfigKey, MetadataImage
+from kafkacore.metadata.partitions import CHUNK_ROWS
 from kafkacore.protocol.errors import ErrorCode, KafkaError, error_for
 from kafkacore.protocol.messages import (
     AlterConfigsResponse,
@@ -22,6 +23,7 @@ from kafkacore.protocol.messages import (
     ConfigRecord,
     IncrementalAlterConfigsResponse,
     Message,
+    PartitionChangeRecord,
 )
 from kafkacore.runtime.slices import Work, counted
 
@@ -88,12 +90,14 @@ class ConfigAlteration:
             results.append(result)
         if self._image.elr_enabled:
             # The minimum ISR decides which replicas are eligible, so a change clears the ELR (KIP-966).
-            cleared = []
+            cleared: list[Any] = []
             for record in self._records:
                 yield
                 if record.name == MIN_IN_SYNC_REPLICAS:
                     cleared.append(_clear_elr(record))
             self._records += cleared
+            if cleared:
+                self._records += yield from _kept_electable(self._image, {record.topic_name for record in cleared})
         limit_records(len(self._records))
         return Decision([] if request.validate_only else self._records, response(responses=results))
 
@@ -187,6 +191,26 @@ class ConfigAlteration:
 
 def _paths(text: str) -> list[str]:
     return [path.strip() for path in text.split(",")]
+
+
+def _kept_electable(image: MetadataImage, cleared: set[str]) -> Work[list[Message]]:
+    """Gives partitions without an ISR their eligible replicas and their last leader back, after the ELR of these topics
+    ("": of all) was cleared. Nothing was committed without them, and nobody else could ever lead. Apache Kafka leaves
+    such a partition to an unclean election."""
+    kept: list[Message] = []
+    for number, chunk in enumerate(image.partition_chunks):
+        for index, rare in chunk.rare.items():
+            yield
+            if not rare.elr and not rare.last_known_elr:
+                continue
+            row = image.partition_at(number * CHUNK_ROWS + index)
+            topic = image.topic_at(row.topic_row)
+            if not row.isr and not cleared.isdisjoint(("", topic.name)):
+                change = PartitionChangeRecord(topic_id=topic.topic_id, partition_id=row.partition)
+                change.eligible_leader_replicas = list(row.elr) if row.elr else None
+                change.last_known_elr = list(row.last_known_elr) if row.last_known_elr else None
+                kept.append(change)
+    return kept
 
 
 def _clear_elr(record: Any) -> Message:

@@ -84,6 +84,19 @@ def test_records_of_a_killed_broker_are_there_when_it_starts_again(new: Callable
     assert [record.value for record in cluster.consume("orders", 5)] == [b"0", b"1", b"2", b"3", b"4"]
 
 
+def test_write_waits_for_the_disk_when_it_is_slow(new: Callable[..., Cluster]) -> None:
+    cluster = new(nodes=1, topics=["orders"], configs={"log.flush.interval.messages": 1})
+    cluster.produce("orders", "opens the log")
+    cluster.slow_disk(1, ms=200)
+    node = cluster[1]
+    began_ns = node.server.world.environment.monotonic_ns()
+    assert cluster.produce("orders", "slow") == 1
+    assert node.server.world.environment.monotonic_ns() - began_ns >= 200_000_000  # the sync at least
+    cluster.slow_disk(1, ms=0)
+    with pytest.raises(ValueError, match="from 0 to below 1000 ms longer, not 1000"):
+        cluster.slow_disk(1, ms=1000)
+
+
 def test_wait_shows_the_state_of_each_node_when_its_time_is_over(new: Callable[..., Cluster]) -> None:
     cluster = new(controllers=1, brokers=1)
     cluster[2].stop()

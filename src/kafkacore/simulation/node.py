@@ -149,6 +149,10 @@ class SimulatedNode:
                 self.cluster.schedule.agenda.go_on(self.server.world.environment.owner)
             self.machine.resume()
 
+    def slow_disk(self, ms: float) -> None:
+        """Lets every operation of its disk take this much longer; 0 ends that. It outlasts the node's life."""
+        self.disk.slow_down(int(ms * 1000))
+
     def set_clock(self, rate: float | None = None, jump_ms: int = 0) -> None:
         """Changes the speed of its clocks, and moves its wall clock."""
         if rate is not None:

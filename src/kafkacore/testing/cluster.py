@@ -20,6 +20,7 @@ from kafkacore.testing.simulated_cluster import SimulatedBackend
 Topics = Iterable[str] | Mapping[str, int]
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 LIMIT_S: Final = 30.0
+MOST_SLOW_MS: Final = 1_000
 
 
 class ClusterNode:
@@ -242,6 +243,13 @@ class Cluster:
         for one, other in permutations(map(tuple, groups), 2):
             for source, target in product(one, other):
                 self.cut(source, target)
+
+    def slow_disk(self, node_id: int, ms: float) -> None:
+        """Lets every disk operation on the node's logs take this much longer, up to a second; 0 ends that. `heal`
+        leaves it as it is, and so does a restart of the node."""
+        if not 0 <= ms < MOST_SLOW_MS:
+            raise ValueError(f"a disk operation takes from 0 to below {MOST_SLOW_MS} ms longer, not {ms}")
+        self._backend.slow_disk(self[node_id].node_id, ms)
 
     def heal(self) -> None:
         """Mends every link."""

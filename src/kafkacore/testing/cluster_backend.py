@@ -40,6 +40,8 @@ class ClusterBackend(Protocol):
 
     def heal(self) -> None: ...
 
+    def slow_disk(self, node_id: int, ms: float) -> None: ...
+
     def passes(self, source: int, target: int) -> bool:
         """Whether this direction of a link is not cut."""
 

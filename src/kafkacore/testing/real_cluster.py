@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 
+from kafkacore._fast.world.fault_disk import FaultDisk
 from kafkacore.config import BrokerConfig
 from kafkacore.network.client import NodeClient
 from kafkacore.protocol.uuid import Uuid
@@ -43,10 +44,11 @@ CONFIGS: Final = {
 
 
 class LinkedWorld(World):
-    """The real world of one node, whose connections to other nodes can be cut."""
+    """The real world of one node, whose connections to other nodes can be cut, and whose disk can be slow."""
 
-    def __init__(self, node_id: int, links: Links) -> None:
-        super().__init__()
+    def __init__(self, node_id: int, links: Links, disk: FaultDisk) -> None:
+        super().__init__(disk.environment())
+        self.own_threads = False  # its clock is the real one, so it shares the threads of the process
         self._node_id, self._links = node_id, links
 
     async def connect(self, factory: Callable[[], asyncio.Protocol], host: str, port: int) -> Any:
@@ -58,6 +60,7 @@ class RealNode:
 
     def __init__(self, config: BrokerConfig, links: Links) -> None:
         self.config, self.links = config, links
+        self.disk = FaultDisk()
         self.node: Node | None = None
         self.failure: BaseException | None = None
         self.state = "off"
@@ -65,7 +68,7 @@ class RealNode:
     def start(self) -> None:
         if self.node is not None:
             raise RuntimeError(f"node {self.config.node_id} is {self.state}")
-        node = Node(self.config, world=LinkedWorld(self.config.node_id, self.links))
+        node = Node(self.config, world=LinkedWorld(self.config.node_id, self.links, self.disk))
         node.on_fault = self._failed
         self.failure, self.state, self.node = None, "starting", node
         try:
@@ -195,6 +198,9 @@ class RealCluster:
 
     def heal(self) -> None:
         self.links.mend()
+
+    def slow_disk(self, node_id: int, ms: float) -> None:
+        self.nodes[node_id].disk.slow_down(int(ms * 1000))
 
     def passes(self, source: int, target: int) -> bool:
         return self.links.passes(source, target)

@@ -76,6 +76,9 @@ class SimulatedBackend:
     def heal(self) -> None:
         self.cluster.heal()
 
+    def slow_disk(self, node_id: int, ms: float) -> None:
+        self.cluster[node_id].slow_disk(ms)
+
     def passes(self, source: int, target: int) -> bool:
         nodes = self.cluster.nodes
         return not self.cluster.network.is_cut(nodes[source].name, nodes[target].name)

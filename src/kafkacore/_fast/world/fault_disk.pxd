@@ -1,5 +1,5 @@
-"""The real disk with a limit on the bytes that may still be written, and with ordered errors: it shows how a running
-node behaves when its disk fills up or breaks.
+"""The real disk with a limit on the bytes that may still be written, with ordered errors and with a delay: it shows
+how a running node behaves when its disk fills up, breaks or becomes slow.
 
 Unlike those of the simulated disk, its files are real: sendfile sends them, and other programs can read them.
 """
@@ -10,8 +10,9 @@ from kafkacore._fast.world.environment cimport Disk
 from kafkacore._fast.world.fault_kinds cimport FAULTS
 
 ctypedef struct FaultState:
-    int32_t errors[FAULTS]       # an errno for each kind, 0: none; atomic, like the next two
+    int32_t errors[FAULTS]       # an errno for each kind, 0: none; atomic, like the next three
     int64_t room_bytes           # bytes that may still be written; below 0: no limit
+    int64_t delay_us             # what each operation takes longer
     int64_t hits                 # refused operations
 
 

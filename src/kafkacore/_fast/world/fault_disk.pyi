@@ -1,4 +1,4 @@
-"""A real disk that fills up and fails on order."""
+"""A real disk that fills up, fails and slows down on order."""
 
 from kafkacore._fast.world.environment import Environment, ManualClock
 
@@ -16,6 +16,10 @@ class FaultDisk:
 
     def limit(self, room_bytes: int | None) -> None:
         """So many bytes may still be written, then writes fail with ENOSPC after what fits; None: no limit."""
+
+    def slow_down(self, delay_us: int) -> None:
+        """Lets every operation that may reach the device take this much longer, from 0 to below 1 s. Raises
+        ValueError."""
 
     @property
     def hits(self) -> int:

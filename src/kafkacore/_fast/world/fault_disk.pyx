@@ -12,19 +12,30 @@ from kafkacore._fast.world.fault_kinds cimport FAULT_NAMES, FAULT_READ, FAULT_SY
 cdef extern from "<fcntl.h>" nogil:
     int O_CREAT, O_TRUNC
 
+cdef extern from "<unistd.h>" nogil:
+    int usleep(unsigned int microseconds)
+
 cdef Env real
 env_real(&real)
 
 FAULT_KINDS = ("read", "write", "sync", "names")  # by their numbers
 
 
-cdef inline int refused(void *self, int kind) noexcept nogil:
+cdef inline int refused_at_once(void *self, int kind) noexcept nogil:
     """0, or minus the ordered errno."""
     cdef FaultState *state = <FaultState *> self
     cdef int32_t error = load32(&state.errors[kind])
     if error:
         add64(&state.hits, 1)
     return -error
+
+
+cdef inline int refused(void *self, int kind) noexcept nogil:
+    """The same, after the ordered delay."""
+    cdef int64_t delay_us = load64(&(<FaultState *> self).delay_us)
+    if delay_us:
+        usleep(<unsigned int> delay_us)
+    return refused_at_once(self, kind)
 
 
 cdef int64_t take_room(FaultState *state, int64_t size) noexcept nogil:
@@ -51,7 +62,7 @@ cdef int64_t fault_pread(void *self, int file, void *into, size_t size, int64_t 
 
 
 cdef int64_t fault_pread_cached(void *self, int file, void *into, size_t size, int64_t offset) noexcept nogil:
-    cdef int error = refused(self, FAULT_READ)
+    cdef int error = refused_at_once(self, FAULT_READ)  # it does not reach the device
     return error if error else real.disk.pread_cached(NULL, file, into, size, offset)
 
 
@@ -131,6 +142,11 @@ cdef class FaultDisk:
 
     def limit(self, room_bytes) -> None:
         store64(&self.state.room_bytes, -1 if room_bytes is None else max(room_bytes, 0))
+
+    def slow_down(self, int64_t delay_us) -> None:
+        if not 0 <= delay_us < 1000000:
+            raise ValueError(f"a disk operation takes from 0 to 1 s longer, not {delay_us} us")
+        store64(&self.state.delay_us, delay_us)
 
     @property
     def hits(self) -> int:

@@ -12,6 +12,7 @@ from kafkacore.protocol.errors import ErrorCode, KafkaError
 from kafkacore.protocol.messages import (
     CreatePartitionsRequest,
     CreateTopicsRequest,
+    DeleteRecordsRequest,
     DeleteTopicsRequest,
     FetchRequest,
     FindCoordinatorRequest,
@@ -30,12 +31,14 @@ from kafkacore.simulation.checkers.observations import (
     LatestListed,
     LogRead,
     LogSurvived,
+    MayLoseRecords,
     MetadataAcknowledged,
     MetadataMaybe,
     ProducerRefused,
     Progressed,
     RecordAcknowledged,
     RecordRead,
+    RecordsDeleted,
 )
 from kafkacore.simulation.cluster import SimulatedCluster
 from kafkacore.simulation.judge import Judge
@@ -46,7 +49,10 @@ SET: Final = 0
 TIMEOUT_MS: Final = 8_000
 MAX_TOPICS: Final = 6
 MAX_PARTITIONS: Final = 4
+LOSSY_SHARE: Final = 0.25
 RETENTION: Final = "retention.ms"
+MIN_ISR: Final = "min.insync.replicas"
+UNCLEAN: Final = "unclean.leader.election.enable"
 NO_ERROR: Final = 0
 PRODUCE, FETCH, METADATA, LIST_OFFSETS, COMMIT, FETCH_COMMIT = 9, 12, 9, 7, 8, 8  # versions that name topics
 LATEST: Final = -1
@@ -58,7 +64,8 @@ class SeededClient:
 
     It does one thing at a time. `replicas` and `configs` are those of its topics; a topic may have one replica too. An
     `idempotent` client sends its records again until it knows whether they are stored; any other client sends them
-    once.
+    once. Some topics allow unclean elections. `lossy` has their names; no checker looks for their records, and no
+    record of them is synced.
     """
 
     def __init__(
@@ -69,10 +76,11 @@ class SeededClient:
         random: Random,
         replicas: int,
         configs: Mapping[str, str],
+        lossy: dict[str, None],
     ) -> None:
         self._client = cluster.client(name)
         self._cluster, self._judge, self._random, self._name = cluster, judge, random, name
-        self._replicas, self._configs = replicas, configs
+        self._replicas, self._configs, self._lossy = replicas, configs, lossy
         self._is_idempotent = random.random() < 0.7
         self._producer: Producer | None = None
         self._leaders: dict[tuple[str, int], tuple[int, int]] = {}  # leader and epoch in the last answer
@@ -81,22 +89,27 @@ class SeededClient:
         self._doomed: dict[str, None] = {}
         self._made = self._values = self._orders = 0
         self._ends: dict[tuple[str, int], int] = {}
+        self._floors: dict[tuple[str, int], int] = {}  # the records below may be deleted
         self._commits: dict[tuple[str, str], tuple[int, int]] = {}  # acknowledged, sent
         self._is_stopped = False
-        self._task: asyncio.Task[None] | None = None
+        self.task: asyncio.Task[None] | None = None
         self.resources: dict[str, None] = {}  # every resource that it asked to change
 
     def start(self) -> None:
-        self._task = self._client.start(self._work())
+        self.task = self._client.start(self._work())
 
     def check(self) -> None:
         """Raises what ended this client: a Violation that it saw, or an answer that it could not read."""
-        if self._task is not None and self._task.done():
-            self._task.result()
+        if self.task is not None and self.task.done():
+            self.task.result()
 
     def stop(self) -> None:
         """Ends the client after the work that it is doing now."""
         self._is_stopped = True
+
+    def begin_writing(self) -> asyncio.Task[None]:
+        """Writes one more record to every partition, after `stop`."""
+        return self._client.start(self.write_everywhere())
 
     def begin_reading(self) -> asyncio.Task[None]:
         """Begins to read everything back; call it after `stop`."""
@@ -111,9 +124,9 @@ class SeededClient:
         what = self._random.choices(
             (
                 self.create, self.delete, self.grow, self.configure, self.produce, self.read, self.list_latest,
-                self.commit, self.look,
+                self.delete_records, self.commit, self.look,
             ),
-            (3, 1, 1, 2, 8, 3, 2, 3, 2),
+            (3, 1, 1, 1, 8, 3, 2, 1, 3, 2),
         )[0]  # fmt: skip
         await what()
 
@@ -154,26 +167,48 @@ class SeededClient:
         replicas = self._random.choice((1, self._replicas, self._replicas))
         values = dict(self._configs)
         if replicas > 1:
-            values["min.insync.replicas"] = self._random.choice(("1", "2"))
+            values[MIN_ISR] = self._random.choice(("1", "2"))
+            if self._random.random() < LOSSY_SHARE:
+                values = {MIN_ISR: values[MIN_ISR], UNCLEAN: "true"}
+                self._lossy[name] = None
+                self._see(MayLoseRecords(name))
+        if self._random.random() < 0.3:
+            values["segment.ms"] = "1000"
         configs = [CreateTopicsRequest.CreatableTopicConfig(name=key, value=value) for key, value in values.items()]
         topic = CreateTopicsRequest.CreatableTopic(
             name=name, num_partitions=partitions, replication_factor=replicas, configs=configs
         )
         request = CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS)
         if await self._change(f"topic {name}", True, request, lambda answer: answer.topics[0].error_code):
-            if self._random.random() < 0.2:
+            if self._random.random() < 0.1:
                 self._doomed[name] = None
             else:
                 self._topics[name] = partitions
 
     async def delete(self) -> None:
         if not self._doomed:
+            self._give_up(self._topic())
             return
         name = next(iter(self._doomed))
         state = DeleteTopicsRequest.DeleteTopicState(name=name)
         request = DeleteTopicsRequest(topics=[state], timeout_ms=TIMEOUT_MS)
         if await self._change(f"topic {name}", None, request, lambda answer: answer.responses[0].error_code):
             del self._doomed[name]
+
+    def _give_up(self, name: str | None) -> None:
+        """A topic with records will be deleted: from now on nothing is known of it."""
+        if name is None or len(self._topics) < 2:
+            return
+        del self._topics[name]
+        self._doomed[name] = None
+        for known in (self._ends, self._floors, self._leaders):
+            for key in [key for key in known if key[0] == name]:
+                del known[key]
+        self._commits = {key: value for key, value in self._commits.items() if key[1] != f"{name}-0"}
+        for kind in ("partitions", "config"):
+            self.resources.pop(f"{kind} {name}", None)
+        if self._producer is not None:
+            self._producer.forget(name)
 
     async def grow(self) -> None:
         name = self._topic()
@@ -204,48 +239,59 @@ class SeededClient:
 
     async def produce(self) -> None:
         name = self._topic()
-        if name is None:
-            return
-        index = self._random.randrange(self._topics[name])
+        if name is not None:
+            await self._produce(name, self._random.randrange(self._topics[name]))
+
+    async def _produce(self, name: str, index: int) -> bool:
+        """Whether a batch was acknowledged."""
         if self._is_idempotent and self._producer is None:
             answer = await self._ask(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=TIMEOUT_MS))
             if answer is None or answer.error_code:
-                return
+                return False
             self._producer = Producer(answer.producer_id, answer.producer_epoch)
-        batch = None if self._producer is None else self._producer.batch_for(name, index)
+        producer = None if name in self._lossy else self._producer
+        batch = None if producer is None else producer.batch_for(name, index)
         if batch is None:
-            batch = self._new_batch(name, index)
+            batch = self._new_batch(producer, name, index)
         leader = await self._leader_of(name, index)
         answer = await self._ask(produce_request(name, index, batch.data, TIMEOUT_MS), PRODUCE, leader)
-        self._hear(name, index, batch, None if answer is None else answer_for(answer))
+        return self._hear(producer, name, index, batch, None if answer is None else answer_for(answer))
 
-    def _new_batch(self, name: str, index: int) -> Batch:
+    async def write_everywhere(self) -> None:
+        for name, count in self._topics.items():
+            for index in range(count):
+                while not await self._produce(name, index):  # noqa: ASYNC110 - another try, not a wait for an event
+                    await asyncio.sleep(0.1)
+
+    def _new_batch(self, producer: Producer | None, name: str, index: int) -> Batch:
         values = []
         for _ in range(self._random.choice((1, 1, 3))):
             self._values += 1
             values.append(b"%s-%d" % (self._name.encode(), self._values))
         wall_ms, now_ns = self._client.machine.clock.wall_ms(), self._now_ns
-        if self._producer is not None:
-            return self._producer.begin(name, index, values, wall_ms, now_ns)
+        if producer is not None:
+            return producer.begin(name, index, values, wall_ms, now_ns)
         data = data_batch(values, 0, -1, wall_ms)
         assert data is not None
         return Batch(values, data, now_ns)
 
-    def _hear(self, name: str, index: int, batch: Batch, told: Any | None) -> None:
-        """Takes the result of a batch. `told` is the answer, or None when none came."""
+    def _hear(self, producer: Producer | None, name: str, index: int, batch: Batch, told: Any | None) -> bool:
+        """Takes the result of a batch. `told` is the answer, or None when none came. Returns whether the answer
+        acknowledges the batch."""
         log = f"{name}-{index}"
         if told is None or told.error_code not in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
             self._leaders.pop((name, index), None) if self._random.random() < 0.5 else None
-            if told is not None and self._producer is not None and told.error_code in FATAL:
+            if told is not None and producer is not None and told.error_code in FATAL:
                 self._see(ProducerRefused(log, ErrorCode(told.error_code).name))
-            return
-        if self._producer is not None:
-            self._producer.end(name, index)
+            return False
+        if producer is not None:
+            producer.end(name, index)
         if told.error_code == ErrorCode.NONE:
             for offset, value in enumerate(batch.values, told.base_offset):
                 self._see(RecordAcknowledged(log, offset, value, batch.sent_ns, self._now_ns))
             self._ends[name, index] = max(self._ends.get((name, index), 0), told.base_offset + len(batch.values))
             self._progressed("record")
+        return True
 
     async def _leader_of(self, name: str, index: int) -> int | None:
         """The leader as far as this client knows. Now and then it returns None, so that the client asks any broker."""
@@ -290,8 +336,25 @@ class SeededClient:
         if not self._ends:
             return
         (name, index), end = self._random.choice(list(self._ends.items()))
-        for offset, value in await self._fetch(name, index, self._random.randrange(end)) or ():
+        at = self._random.randint(self._floors.get((name, index), 0), end - 1)
+        for offset, value in await self._fetch(name, index, at) or ():
             self._see(RecordRead(f"{name}-{index}", offset, value))
+
+    async def delete_records(self) -> None:
+        if not self._ends:
+            return
+        (name, index), end = self._random.choice(list(self._ends.items()))
+        floor = self._floors.get((name, index), 0)
+        if floor >= end - 1:
+            return
+        before = self._floors[name, index] = self._random.randint(floor + 1, end - 1)
+        self._see(RecordsDeleted(f"{name}-{index}", before))
+        partition = DeleteRecordsRequest.DeleteRecordsPartition(partition_index=index, offset=before)
+        topic = DeleteRecordsRequest.DeleteRecordsTopic(name=name, partitions=[partition])
+        request = DeleteRecordsRequest(topics=[topic], timeout_ms=TIMEOUT_MS)
+        answer = await self._ask(request, None, await self._leader_of(name, index))
+        if answer is None or answer.topics[0].partitions[0].error_code:
+            self._leaders.pop((name, index), None)
 
     async def _fetch(self, name: str, index: int, offset: int) -> list[tuple[int, bytes]] | None:
         """The records from an offset to the high watermark or to the end of the answer; None when no answer comes."""
@@ -312,8 +375,10 @@ class SeededClient:
     async def read_everything(self) -> None:
         """Reads every partition that this client wrote to, and every commit. It asks until it knows."""
         for (name, index), end in self._ends.items():
+            if name in self._lossy:
+                continue
             records: dict[int, bytes] = {}
-            at = 0
+            at = self._floors.get((name, index), 0)
             patience = PATIENCE
             while at < end and patience:
                 found = await self._fetch(name, index, at)

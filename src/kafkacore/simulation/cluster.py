@@ -87,7 +87,7 @@ class SimulatedCluster:
         voters = [number for number, each in enumerate(roles, 1) if "controller" in each]
         if not voters:
             raise ValueError("a cluster needs a node with the role of a controller")
-        directories = {number: seeded_uuid(ids) for number in voters}
+        self.directories = directories = {number: seeded_uuid(ids) for number in voters}  # of the metadata log
         self.nodes: dict[int, SimulatedNode] = {}
         for number, role in enumerate(roles, 1):
             properties = self._properties(number, role, voters, static=static)

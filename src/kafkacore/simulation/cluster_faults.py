@@ -23,6 +23,7 @@ class ClusterFaults:
         self._brokers_lose_power = brokers_lose_power
         self._ids = list(cluster.nodes)
         self._cuts: dict[Link, int] = {}  # how many faults cut a link now
+        self._slow: dict[int, int] = {}  # how many faults slow a disk down now
         self._full: dict[int, int] = {}  # how many faults fill a disk now
         self._was_full: dict[int, int] = {}  # node: the last life in which its disk was full
 
@@ -39,6 +40,7 @@ class ClusterFaults:
             Fault("reset", 1.0, 1, 10, self.reset),
             Fault("weather", 1.5, 500, 15_000, self.weather),
             Fault("full disk", 0.5, 500, 5_000, self.full_disk),
+            Fault("slow disk", 0.7, 500, 15_000, self.slow_disk),
             Fault("skew", 0.5, 500, 15_000, self.skew),
             Fault("clock jump", 0.3, 500, 15_000, self.jump),
         ]
@@ -101,6 +103,23 @@ class ClusterFaults:
             self.start(node)
 
         return node.name, room
+
+    def slow_disk(self, random: Random) -> Begun:
+        node = self._cluster[random.choice(self._ids)]
+        ms = random.choice((5, 50, 300))
+        node.slow_disk(ms)
+        self._slow[node.node_id] = self._slow.get(node.node_id, 0) + 1
+
+        def fast() -> None:
+            self._slow[node.node_id] -= 1
+            if not self._slow[node.node_id]:
+                node.slow_disk(0)
+
+        return f"{node.name} by {ms} ms", fast
+
+    def is_slow(self, node: int) -> bool:
+        """Whether its disk is slow."""
+        return self._slow.get(node, 0) > 0
 
     def explains(self, node: SimulatedNode) -> bool:
         """Whether this node may fail, because its disk is full or was full in this life."""
@@ -178,7 +197,7 @@ class ClusterFaults:
 
     def weather(self, random: Random) -> Begun:
         network = self._cluster.network
-        network.quality = Quality(0.000_1, random.choice((0.01, 0.2, 1.5)), random.choice((0.0, 0.02, 0.2)))
+        network.quality = Quality(0.000_1, random.choice((0.01, 0.2, 1.5)), random.choice((0.0, 0.02, 0.2, 0.5)))
 
         def clear() -> None:
             network.quality = Quality()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from random import Random
 from typing import Any, Final
 
@@ -15,12 +16,13 @@ from kafkacore.simulation.checkers.observations import (
     TimePassed,
 )
 from kafkacore.simulation.checkers.violation import Violation
-from kafkacore.simulation.clients import RETENTION, TOPIC, SeededClient
+from kafkacore.simulation.clients import MIN_ISR, RETENTION, TOPIC, UNCLEAN, SeededClient
 from kafkacore.simulation.cluster import Event, SimulatedCluster, running
 from kafkacore.simulation.cluster_faults import ClusterFaults
 from kafkacore.simulation.faults import Schedule
 from kafkacore.simulation.judge import Judge
 from kafkacore.simulation.node import State
+from kafkacore.simulation.operators import SeededOperator
 from kafkacore.simulation.watch import Watcher
 
 CLIENTS: Final = 2
@@ -28,6 +30,7 @@ NS_OF_A_MS: Final = 1_000_000
 PEACE_STEP_MS: Final = 250
 START_MS: Final = 20_000
 READING_MS: Final = 80_000
+SETTLING_MS: Final = 3_000  # an idle follower fetches ten times in a second
 EXPECTED: Final = ("leader", "commit", "every node", "every image", "every replica")
 OF_BROKERS: Final = ("record", "group commit")
 REPLICAS: Final = 3
@@ -62,21 +65,32 @@ class ClusterRun:
         configs = CONFIGS | {"offsets.topic.replication.factor": str(replicas)}
         if is_synced:
             configs |= SYNCED
+        # With the default of 30 s a replica leaves the ISR by its session alone.
+        configs["replica.lag.time.max.ms"] = self._random.choice(("1500", "4000", "30000"))
         self.cluster = SimulatedCluster(
             seed, controllers=controllers, brokers=brokers, combined=combined, static=static, configs=configs
         )
-        self._watcher = Watcher(self.cluster, self.judge)
+        self._watcher = Watcher(self.cluster, self.judge, int(CONFIGS["offsets.topic.num.partitions"]))
         self._faults = ClusterFaults(self.cluster, brokers_lose_power=is_synced)
+        self._voters = self._watcher.voters
         self._failed: list[NodeFailed] = []
         self.cluster.observers.append(self._look_for_failure)
         self._schedule = Schedule(self._random, self.judge, self._faults.kinds(), lambda: self._watcher.now_ms)
+        lossy: dict[str, None] = {}
+        with_brokers = brokers + combined > 0
         self._clients = [
             SeededClient(
                 self.cluster, self.judge, f"client-{number}", Random(f"{seed} client {number}"), replicas,
-                {"flush.messages": "1"} if is_synced else {},
+                {"flush.messages": "1"} if is_synced else {}, lossy,
             )
-            for number in range(CLIENTS if brokers + combined else 0)
+            for number in range(CLIENTS if with_brokers else 0)
         ]  # fmt: skip
+        self._actors: list[SeededClient | SeededOperator] = list(self._clients)
+        if with_brokers:
+            random = Random(f"{seed} operator")
+            self._actors.append(
+                SeededOperator(self.cluster, self.judge, random, replicas, lossy, voters_change=not static)
+            )
 
     @property
     def virtual_ms(self) -> int:
@@ -91,8 +105,8 @@ class ClusterRun:
         with self.cluster:
             self.cluster.start()
             self._wait_for_start()
-            for client in self._clients:
-                client.start()
+            for actor in self._actors:
+                actor.start()
             for _ in range(self.steps):
                 self._schedule.step()
                 self._run_for(self._random.choice((20, 200, 1_000, 3_000)))
@@ -109,8 +123,8 @@ class ClusterRun:
         until_ns = schedule.now_ns + duration_ms * NS_OF_A_MS
         while schedule.now_ns < until_ns and schedule.step(until_ns):
             look()
-        for client in self._clients:
-            client.check()
+        for actor in self._actors:
+            actor.check()
         while self._failed:
             self.judge.see(self._failed.pop(0))
 
@@ -131,11 +145,14 @@ class ClusterRun:
     def _see_who_lives(self) -> None:
         """Reports which nodes run and reach the others, as the world knows it."""
         cluster, now_ms = self.cluster, self._watcher.now_ms
-        up = [node.node_id for node in cluster.controllers if node.state is State.RUNNING]
-        majority = len(cluster.controllers) // 2 + 1
+        voters, before = self._watcher.voters, self._voters
+        self._voters = voters
+        up = [node.node_id for node in cluster.controllers if node.state is State.RUNNING and node.node_id in voters]
+        up = [each for each in up if not self._faults.is_slow(each)]
+        majority = len(voters) // 2 + 1
         # A majority exists whose members all reach each other over links without faults.
         connected = [one for one in up if sum(not self._faults.is_cut(one, other) for other in up) >= majority]
-        healthy = len(connected) >= majority and cluster.network.quality.loss == 0
+        healthy = voters == before and len(connected) >= majority and cluster.network.quality.loss == 0
         self.judge.see(ControllersAlive(healthy and cluster.network.quality.most_s < 0.1, now_ms))
         for broker in cluster.brokers:
             self.judge.see(BrokerAlive(broker.node_id, broker.is_up, now_ms))
@@ -173,28 +190,50 @@ class ClusterRun:
         return [image for image in found if image is not None]
 
     def _see_what_is_left(self) -> None:
-        for client in self._clients:
-            client.stop()
-        self._run_for(START_MS)
-        reading = [client.begin_reading() for client in self._clients]
+        for actor in self._actors:
+            actor.stop()
+        self._let_all("end their work", [actor.task for actor in self._actors if actor.task is not None])
+        self._let_all("write to every partition", [client.begin_writing() for client in self._clients])
+        self._run_for(SETTLING_MS)
+        self._watcher.settle()
+        self._let_all("read everything back", [client.begin_reading() for client in self._clients])
+        for actor in self._actors:
+            for resource in actor.resources:
+                if self._exists(resource):
+                    self.judge.see(MetadataSurvived(resource, self._value_of(resource)))
+
+    def _let_all(self, what: str, tasks: list[asyncio.Task[None]]) -> None:
         for _ in range(READING_MS // PEACE_STEP_MS):
-            if all(task.done() for task in reading):
+            if all(task.done() for task in tasks):
                 break
             self._run_for(PEACE_STEP_MS)
-        for task in reading:
+        for task in tasks:
             if not task.done():
-                raise Violation("Progress", f"clients could not read everything back within {READING_MS} ms")
+                raise Violation("Progress", f"clients could not {what} within {READING_MS} ms")
             task.result()
-        for client in self._clients:
-            for resource in client.resources:
-                self.judge.see(MetadataSurvived(resource, self._value_of(resource)))
+
+    def _exists(self, resource: str) -> bool:
+        """Whether the topic of an operator's resource is still there; its client may have deleted it."""
+        newest: Any = self._watcher.newest
+        kind, _, name = resource.partition(" ")
+        if kind in (MIN_ISR, UNCLEAN):
+            return name in newest["topics"]
+        return kind != "replicas" or _log_key(name) in newest["partitions"]
 
     def _value_of(self, resource: str) -> object:
-        """The value of a client's resource in the newest image."""
+        """The value of a client's or the operator's resource in the newest image."""
         newest: Any = self._watcher.newest
         kind, _, name = resource.partition(" ")
         if kind == "topic":
             return True if name in newest["topics"] else None
         if kind == "partitions":
             return sum(1 for topic, _ in newest["partitions"] if topic == name)
-        return newest["configs"].get(str((TOPIC, name)), {}).get(RETENTION)
+        if kind == "replicas":
+            return tuple(sorted(newest["partitions"][_log_key(name)][2]))
+        key = RETENTION if kind == "config" else kind
+        return newest["configs"].get(str((TOPIC, name)), {}).get(key)
+
+
+def _log_key(log: str) -> tuple[str, int]:
+    topic, _, index = log.rpartition("-")
+    return topic, int(index)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Sequence
+from math import exp, log
 from random import Random
 from typing import Final, NamedTuple
 
@@ -14,7 +15,7 @@ Undo = Callable[[], None]
 
 class Fault(NamedTuple):
     """`begin` begins the fault and returns the function that undoes it, or None when it finds no target. A fault lasts
-    from `least_ms` to `most_ms`."""
+    from `least_ms` to `most_ms`. The logarithm of this time is uniform, so short and long faults are both frequent."""
 
     kind: str
     weight: float
@@ -50,7 +51,8 @@ class Schedule:
         self._judge.note(self._now_ms(), f"{fault.kind}: {what}")
         self._judge.fault_begins(fault.kind)
         self._count += 1
-        end_ms = self._now_ms() + self._random.randint(fault.least_ms, fault.most_ms)
+        lasts_ms = exp(self._random.uniform(log(fault.least_ms), log(fault.most_ms)))
+        end_ms = self._now_ms() + round(lasts_ms)
         heapq.heappush(self._under_way, (end_ms, self._count, fault.kind, what, undo))
 
     def heal(self) -> None:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from kafkacore.metadata.image import MetadataImage
+
+REMOVING: Final = 3  # in the rest of a partition
+ADDING: Final = 4
 
 
 def contents_of(image: MetadataImage) -> dict[str, object]:

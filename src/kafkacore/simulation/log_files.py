@@ -18,6 +18,7 @@ class _Segment:
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
+        self.voters: list[tuple[int, frozenset[int]]] = []
         self.size = 0
         self.tail = b""
 
@@ -31,6 +32,7 @@ class LogFiles:
         self._entries: list[Entry] = []
         self.start = self.end = 0
         self._epoch_at_start: int | None = 0
+        self._snapshot: tuple[str, frozenset[int]] = ("", frozenset())  # the newest one, and the voters in it
 
     def read(self) -> int | None:
         """Reads the changes of the files. Returns the offset from which on the log has changed, or None when it has
@@ -61,7 +63,7 @@ class LogFiles:
         size = self._disk.size(path)
         tail_at = known.size - len(known.tail)
         if size < known.size or self._disk.read_part(path, tail_at, len(known.tail)) != known.tail:
-            known.entries, known.size, known.tail = [], 0, b""
+            known.entries, known.voters, known.size, known.tail = [], [], 0, b""
         if size == known.size:
             return
         data = self._disk.read_part(path, known.size, size - known.size)
@@ -69,6 +71,7 @@ class LogFiles:
         read = batches.size_of(data)
         if found:
             known.entries += found
+            known.voters += batches.voters(data)
             known.tail = data[max(read - 64, 0) : read]
             known.size += read
 
@@ -95,6 +98,19 @@ class LogFiles:
         if at >= 0 and ends[at] == offset:
             return self._entries[at].epoch
         return self._epoch_at_start if offset == self.start else None
+
+    def voters(self) -> frozenset[int]:
+        """The voters that the last VotersRecord names, in the log as it was read or else in its newest snapshot; empty
+        when neither has one."""
+        for name in sorted(self._segments, reverse=True):
+            if found := self._segments[name].voters:
+                return found[-1][1]
+        names = [name for name in self._disk.list(self._directory) if name.endswith(CHECKPOINT)]
+        newest = max(names, default="")
+        if newest != self._snapshot[0]:
+            found = batches.voters(self._disk.read(f"{self._directory}/{newest}"))
+            self._snapshot = newest, found[-1][1] if found else frozenset()
+        return self._snapshot[1]
 
     def synced_end(self) -> int:
         """The offset below which all records survive any power cut at this moment; a hole in the log ends it."""

@@ -6,51 +6,17 @@ it.
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from typing import Any, Final, NamedTuple
-from unittest import mock
+from collections.abc import Callable
+from typing import Any, Final
 
 from kafkacore.raft.roles import NOBODY, Leader
-from kafkacore.replication import isr_manager
+from kafkacore.simulation.plant import Patch, PlantedBug, Wrong, one, planted
+from kafkacore.simulation.planted_replication import REPLICATION_BUGS
 
-Wrong = Callable[..., Any]
+__all__ = ["BUGS", "BY_NAME", "PlantedBug", "planted"]
+
 RAFT: Final = "kafkacore.raft"
 NEVER: Final = (1 << 63) - 1
-
-
-class Patch(NamedTuple):
-    """`wrong` makes the wrong function from the right one, which is the attribute `name` of `owner`."""
-
-    owner: str
-    name: str
-    wrong: Callable[[Wrong], Wrong]
-
-
-class PlantedBug(NamedTuple):
-    """`nodes` is the smallest cluster that shows the bug, as for `kafkacore simulate --nodes`."""
-
-    name: str
-    breaks: str
-    patches: tuple[Patch, ...]
-    nodes: str = "quorum:3+1"
-
-
-def _owner(path: str) -> Any:
-    module, _, name = path.partition(":")
-    found = importlib.import_module(module)
-    return getattr(found, name) if name else found
-
-
-@contextmanager
-def planted(bug: PlantedBug | None) -> Iterator[None]:
-    """A context in which the bug is planted. Raises AttributeError when the code that it breaks has moved."""
-    with ExitStack() as stack:
-        for patch in () if bug is None else bug.patches:
-            owner = _owner(patch.owner)
-            stack.enter_context(mock.patch.object(owner, patch.name, patch.wrong(getattr(owner, patch.name))))
-        yield
 
 
 # --- elections ---
@@ -185,27 +151,28 @@ def _leaves_out_configs(right: Wrong) -> Wrong:
     return records_of
 
 
+def _forgets_the_leases(right: Wrong) -> Wrong:
+    def on_leading(self: Any, epoch: int) -> None:
+        right(self, epoch)
+        for broker_id in self.image.brokers:
+            self._liveness.gone(broker_id)
+
+    return on_leading
+
+
+def _hears_former_lives(right: Wrong) -> Wrong:
+    def check_epoch(image: Any, broker_id: int, epoch: int) -> Any:
+        broker = image.brokers.get(broker_id)
+        return right(image, broker_id, epoch if broker is None or epoch > broker.epoch else broker.epoch)
+
+    return check_epoch
+
+
 def _syncs_no_record(right: Wrong) -> Wrong:
     def settings(**fields: Any) -> Any:
         return right(**fields | {"flush_messages": NEVER})
 
     return settings
-
-
-def _elects_anybody(right: Wrong) -> Wrong:
-    def rules_of(self: Any, *of: Any) -> Any:
-        return right(self, *of)[0], True
-
-    return rules_of
-
-
-def _wants_every_follower(right: Wrong) -> Wrong:
-    def wanted(self: Any, led: Any, was: Any) -> Any:
-        mine = isr_manager.Member(self.node_id, self.broker_epoch())
-        others = [isr_manager.Member(each.broker_id, each.broker_epoch) for each in led.followers()]
-        return [mine, *others] if {each.broker_id for each in others} - set(was.isr) else right(self, led, was)
-
-    return wanted
 
 
 _LAST_DELTA_AT: Final = 23  # position in a batch's header
@@ -215,60 +182,56 @@ def _logs(name: str, wrong: Callable[[Wrong], Wrong]) -> tuple[Patch, ...]:
     return Patch(f"{RAFT}.log:MemoryLog", name, wrong), Patch(f"{RAFT}.file_log:FileLog", name, wrong)
 
 
-def _one(owner: str, name: str, wrong: Callable[[Wrong], Wrong]) -> tuple[Patch, ...]:
-    return (Patch(owner, name, wrong),)
-
-
 BUGS: Final = (
     PlantedBug(
         "vote-to-a-shorter-log",
         "A voter grants its vote without comparing the ends of the logs.",
-        _one(f"{RAFT}.election:Elections", "_grants", _any_log_will_do),
+        one(f"{RAFT}.election:Elections", "_grants", _any_log_will_do),
     ),
     PlantedBug(
         "two-votes-in-an-epoch",
         "A voter grants its vote to every candidate of an epoch.",
-        _one(f"{RAFT}.election:Elections", "_grants", _votes_again),
+        one(f"{RAFT}.election:Elections", "_grants", _votes_again),
     ),
     PlantedBug(
         "vote-before-it-is-on-disk",
         "Messages do not wait until the epoch and the vote are on disk.",
-        _one(f"{RAFT}.term:Term", "enter", _nobody_waits_for_the_state),
+        one(f"{RAFT}.term:Term", "enter", _nobody_waits_for_the_state),
     ),
     PlantedBug(
         "vote-forgotten-at-restart",
         "A restarted voter does not read its vote from quorum-state.",
-        _one(f"{RAFT}.term:Term", "__init__", _forgets_the_vote),
+        one(f"{RAFT}.term:Term", "__init__", _forgets_the_vote),
     ),
     PlantedBug(
         "epoch-forgotten-at-restart",
         "A restarted voter takes its epoch from the log alone.",
-        _one(f"{RAFT}.term:Term", "__init__", _forgets_the_epoch),
+        one(f"{RAFT}.term:Term", "__init__", _forgets_the_epoch),
     ),
     PlantedBug(
         "high-watermark-from-a-stale-epoch",
         "A leader commits records of earlier epochs before one of its own.",
-        _one(f"{RAFT}.replication:Replication", "advance_high_watermark", _counts_earlier_epochs),
+        one(f"{RAFT}.replication:Replication", "advance_high_watermark", _counts_earlier_epochs),
     ),
     PlantedBug(
         "committed-before-the-majority",
         "A leader commits records that are only on its own disk.",
-        _one(f"{RAFT}.replication:Replication", "advance_high_watermark", _counts_itself_alone),
+        one(f"{RAFT}.replication:Replication", "advance_high_watermark", _counts_itself_alone),
     ),
     PlantedBug(
         "lost-sync",
         "A sync of the metadata log is reported as done, but was never made.",
-        _one(f"{RAFT}.syncs:Syncs", "take", _syncs_nothing),
+        one(f"{RAFT}.syncs:Syncs", "take", _syncs_nothing),
     ),
     PlantedBug(
         "fetch-before-the-sync",
         "A follower asks for the next records before its last ones are on disk.",
-        _one(f"{RAFT}.replica:Replica", "send", _sends_before_the_sync),
+        one(f"{RAFT}.replica:Replica", "send", _sends_before_the_sync),
     ),
     PlantedBug(
         "divergence-overlooked",
         "A leader does not compare the epoch of the follower's last record.",
-        _one(f"{RAFT}.replication:Replication", "_place", _overlooks_divergence),
+        one(f"{RAFT}.replication:Replication", "_place", _overlooks_divergence),
     ),
     PlantedBug(
         "truncation-keeps-a-batch",
@@ -283,13 +246,13 @@ BUGS: Final = (
     PlantedBug(
         "fenced-broker-leads-on",
         "A fenced broker keeps its leaderships.",
-        _one("kafkacore.controller.quorum.cluster", "fence", _leaves_the_leaderships),
+        one("kafkacore.controller.quorum.cluster", "fence", _leaves_the_leaderships),
         nodes="3c2b",
     ),
     PlantedBug(
         "acknowledged-before-the-sync",
         "A broker ignores flush.messages, and acknowledges records that are only in memory.",
-        _one("kafkacore.storage.log_settings", "LogSettings", _syncs_no_record),
+        one("kafkacore.storage.log_settings", "LogSettings", _syncs_no_record),
         nodes="3c2b",
     ),
     PlantedBug(
@@ -302,16 +265,17 @@ BUGS: Final = (
         nodes="3c2b",
     ),
     PlantedBug(
-        "unclean-election",
-        "A replica outside the ISR becomes leader although the topic does not allow that.",
-        _one("kafkacore.controller.quorum.leaders:LeaderChanges", "rules_of", _elects_anybody),
-        nodes="3c3b",
+        "lease-forgotten",
+        "A new active controller does not count the silence of brokers that were registered before.",
+        one("kafkacore.controller.quorum.controller:QuorumController", "on_leading", _forgets_the_leases),
+        nodes="3c2b",
     ),
     PlantedBug(
-        "isr-of-all-replicas",
-        "A leader proposes followers for the ISR although they have not caught up.",
-        _one("kafkacore.replication.isr_manager:IsrManager", "_wanted", _wants_every_follower),
-        nodes="3c3b",
+        "fenced-heartbeat-counted",
+        "A controller takes heartbeats of a broker's former life.",
+        one("kafkacore.controller.quorum.cluster", "check_epoch", _hears_former_lives),
+        nodes="3c2b",
     ),
+    *REPLICATION_BUGS,
 )
 BY_NAME: Final = {bug.name: bug for bug in BUGS}

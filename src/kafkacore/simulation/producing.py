@@ -55,6 +55,12 @@ class Producer:
         """Call it when the batch is acknowledged."""
         del self._under_way[name, index]
 
+    def forget(self, name: str) -> None:
+        """The topic goes, with everything under way to it."""
+        for known in (self._sequences, self._under_way):
+            for key in [key for key in known if key[0] == name]:
+                del known[key]
+
 
 def produce_request(name: str, index: int, data: bytes, timeout_ms: int) -> ProduceRequest:
     """One batch for one partition, with acks=all."""

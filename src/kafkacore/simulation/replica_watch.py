@@ -5,13 +5,25 @@ from __future__ import annotations
 from typing import Any
 
 from kafkacore._fast.log.partition_handle import PartitionHandle
-from kafkacore.simulation.checkers.observations import InSync, ReplicaCommits, ReplicaLogSeen, RoleSeen
+from kafkacore.metadata.image import MetadataImage
+from kafkacore.simulation.checkers.observations import (
+    FollowerKnown,
+    InSync,
+    LeaderSeen,
+    ReplicaCommits,
+    ReplicaLogSeen,
+    ReplicaSettled,
+    RoleSeen,
+)
 from kafkacore.simulation.cluster import DIRECTORY, SimulatedCluster
 from kafkacore.simulation.judge import Judge
 from kafkacore.simulation.log_files import LogFiles
 from kafkacore.simulation.node import SimulatedNode
 
 LEADER = "leader"
+State = tuple[str, int, int, int, int, int]  # role, leader epoch, end, high watermark, start, partition epoch
+TOPIC = 2
+MIN_ISR = "min.insync.replicas"
 
 
 class _Replica:
@@ -22,7 +34,7 @@ class _Replica:
         self.handle = handle
         self.files = LogFiles(node.disk, f"{DIRECTORY}/{self.log}")
         self.is_new = True
-        self.state: tuple[str, int, int, int] = ("", -1, 0, 0)
+        self.state: State = ("", -1, 0, 0, 0, -1)
 
 
 class ReplicaWatcher:
@@ -45,31 +57,49 @@ class ReplicaWatcher:
             replica = known.get(handle)
             if replica is None:
                 replica = known[handle] = _Replica(node, handle)
-            state = (handle.role, handle.leader_epoch, handle.end_offset, handle.high_watermark)
+            state = (
+                handle.role, handle.leader_epoch, handle.end_offset, handle.high_watermark, handle.log_start_offset,
+                handle.partition_epoch,
+            )  # fmt: skip
             if state != replica.state:
                 before, replica.state = replica.state, state
                 self._changed(node, replica, before)
         if len(known) > len(handles):
             self._replicas[node.node_id] = {handle: known[handle] for handle in handles}
 
-    def _changed(self, node: SimulatedNode, replica: _Replica, before: tuple[str, int, int, int]) -> None:
-        role, epoch, _, high_watermark = replica.state
+    def _changed(self, node: SimulatedNode, replica: _Replica, before: State) -> None:
+        role, epoch, _, high_watermark, first, _ = replica.state
+        self._read(node, replica, began_later=first != before[4])
         if (role, epoch) != before[:2]:
             self._judge.see(RoleSeen(node.node_id, node.lives, replica.log, epoch, role == LEADER))
-        self._read(node, replica)
+        if role == LEADER:
+            self._judge.see(_leader_seen(node, replica.handle))
         if high_watermark > before[3]:
             if role == LEADER:
                 self._read_in_sync(replica.log)
             self._judge.see(ReplicaCommits(node.node_id, replica.log, high_watermark))
 
-    def _read(self, node: SimulatedNode, replica: _Replica) -> None:
+    def _read(self, node: SimulatedNode, replica: _Replica, *, began_later: bool = False) -> None:
         changed = replica.files.read()
         if replica.is_new:
             replica.is_new, changed = False, 0
+        elif changed is None and began_later:
+            changed = replica.files.end
         if changed is not None:
             start = max(changed, replica.files.start)
             entries = replica.files.entries_from(start)
-            self._judge.see(ReplicaLogSeen(node.node_id, replica.log, start if changed else 0, entries))
+            first = replica.handle.log_start_offset
+            self._judge.see(ReplicaLogSeen(node.node_id, replica.log, start if changed else 0, entries, first))
+
+    def settle(self) -> None:
+        """Shows every replica of a cluster that runs and is at rest."""
+        for node in self._cluster.brokers:
+            for handle in node.partitions:
+                replica = _Replica(node, handle)
+                replica.files.read()
+                first = handle.log_start_offset
+                entries = tuple(each for each in replica.files.entries_from(0) if each.end > first)
+                self._judge.see(ReplicaSettled(node.node_id, replica.log, first, handle.high_watermark, entries))
 
     def _read_in_sync(self, log: str) -> None:
         """Reads the logs of all members of the ISR that run."""
@@ -88,3 +118,27 @@ class ReplicaWatcher:
             if before.get(log) != isr:
                 self._read_in_sync(log)
                 self._judge.see(InSync(log, isr))
+
+
+def _leader_seen(node: SimulatedNode, handle: PartitionHandle) -> LeaderSeen:
+    image = node.broker_image
+    followers = []
+    in_sync = 1
+    for each in handle.followers():
+        in_sync += each.in_sync
+        followers.append(
+            FollowerKnown(
+                each.broker_id, each.end_offset, each.in_sync or each.is_joining,
+                each.end_offset >= 0 and not each.lags and _is_active(image, each.broker_id, each.broker_epoch),
+            )
+        )  # fmt: skip
+    configs = (None if image is None else image.configs.get((TOPIC, handle.topic))) or {}
+    return LeaderSeen(
+        node.node_id, node.lives, f"{handle.topic}-{handle.index}", handle.leader_epoch, handle.partition_epoch,
+        handle.high_watermark, int(configs.get(MIN_ISR) or 1), in_sync, tuple(followers),
+    )  # fmt: skip
+
+
+def _is_active(image: MetadataImage | None, broker_id: int, broker_epoch: int) -> bool:
+    broker = None if image is None else image.brokers.get(broker_id)
+    return broker is not None and broker.active and broker_epoch in (-1, broker.epoch)

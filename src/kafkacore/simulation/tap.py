@@ -1,4 +1,5 @@
-"""Reads the frames that arrive at nodes and leave them, and reports votes, heartbeats and Produce to the checkers."""
+"""Reads the frames that arrive at nodes and leave them, and reports votes, heartbeats, Produce and OffsetCommit to the
+checkers."""
 
 from __future__ import annotations
 
@@ -8,15 +9,19 @@ from weakref import WeakKeyDictionary
 
 from kafkacore.protocol import apis
 from kafkacore.protocol.apis import ApiKey, RequestHeader
-from kafkacore.simulation.checkers.observations import HeartbeatAnswered, ProduceAnswered, VoteGranted
+from kafkacore.simulation.checkers.observations import CommitAnswered, HeartbeatAnswered, ProduceAnswered, VoteGranted
 from kafkacore.simulation.cluster import CLIENT_PORT, CONTROLLER_PORT
 from kafkacore.simulation.judge import Judge
 from kafkacore.simulation.network import End, SimulatedNetwork
 
 WATCHED: Final = {
     CONTROLLER_PORT: frozenset({ApiKey.VOTE, ApiKey.BROKER_HEARTBEAT}),
-    CLIENT_PORT: frozenset({ApiKey.PRODUCE}),
+    CLIENT_PORT: frozenset({ApiKey.PRODUCE, ApiKey.OFFSET_COMMIT}),
 }
+OFFSETS: Final = "__consumer_offsets"
+_PRODUCER_ID: Final = slice(43, 51)  # in a batch's header
+NO_PRODUCER: Final = b"\xff" * 8
+NOBODY: Final = -1
 _SIZE_BYTES: Final = 4
 # (epoch, offset) where a log ends
 LogEnd = tuple[int, int]
@@ -25,7 +30,10 @@ LogEnd = tuple[int, int]
 class _Asked(NamedTuple):
     header: RequestHeader
     request: Any
-    then: Any  # the end of the voter's log when the request arrived, or the partitions of a Produce that the broker led
+    then: (
+        Any  # the end of the voter's log when the request arrived, or the epoch in which the broker led each partition
+    )
+    arrived_ns: int
 
 
 class _Stream:
@@ -50,16 +58,20 @@ class _Stream:
 
 class WireTap:
     """Sees a request when it arrives at a node, and its answer when it leaves. `log_end` returns the end of a node's
-    metadata log at the time of the call. `leads` says whether a broker leads a partition by its own metadata."""
+    metadata log at the time of the call. `leads` returns the epoch in which a broker leads a partition by its own
+    metadata, or -1. `offsets_partitions` is the number of partitions of __consumer_offsets."""
 
     def __init__(
         self,
         network: SimulatedNetwork,
         judge: Judge,
         log_end: Callable[[int], LogEnd],
-        leads: Callable[[int, str, int], bool],
+        leads: Callable[[int, str, int], int],
+        offsets_partitions: int,
     ) -> None:
         self._judge, self._log_end, self._leads = judge, log_end, leads
+        self._offsets_partitions = offsets_partitions
+        self._schedule = network.schedule
         self._arriving: WeakKeyDictionary[End, _Stream] = WeakKeyDictionary()  # by the node's end
         self._leaving: WeakKeyDictionary[End, _Stream] = WeakKeyDictionary()
         self._have_written: set[str] = set()
@@ -83,11 +95,25 @@ class WireTap:
                 continue
             header = apis.decode_request_header(frame)
             request = apis.decode_request(header, frame)
-            is_produce = header.api_key == ApiKey.PRODUCE
-            then = self._led(_node(end), request) if is_produce else self._log_end(_node(end))
-            stream.asked[header.correlation_id] = _Asked(header, request, then)
+            stream.asked[header.correlation_id] = _Asked(
+                header, request, self._then(_node(end), header.api_key, request), self._schedule.now_ns
+            )
 
-    def _led(self, node: int, request: Any) -> dict[tuple[str, int], bool]:
+    def _then(self, node: int, api_key: int, request: Any) -> Any:
+        if api_key == ApiKey.PRODUCE:
+            return self._led(node, request)
+        if api_key == ApiKey.OFFSET_COMMIT:
+            return self._leads(node, OFFSETS, self._partition_of(request.group_id))
+        return self._log_end(node)
+
+    def _partition_of(self, group: str) -> int:
+        """As Java hashes the name of a group."""
+        value = 0
+        for character in group:
+            value = (31 * value + ord(character)) & 0xFFFFFFFF
+        return (value & 0x7FFFFFFF) % self._offsets_partitions
+
+    def _led(self, node: int, request: Any) -> dict[tuple[str, int], int]:
         return {
             (topic.name, each.index): self._leads(node, topic.name, each.index)
             for topic in request.topic_data
@@ -106,7 +132,7 @@ class WireTap:
                 self._answered(_node(end), asked, frame)
 
     def _answered(self, node: int, asked: _Asked, frame: bytes) -> None:
-        header, request, then = asked
+        header, request, then, _ = asked
         # The header of an answer: the correlation id, and no tagged field where the version has them.
         size = len(apis.response_header(header.api_key, header.api_version, header.correlation_id))
         response = apis.response_class(header.api_key).decode(frame[size:], header.api_version)
@@ -119,12 +145,10 @@ class WireTap:
             )  # fmt: skip
             return
         if header.api_key == ApiKey.PRODUCE:
-            for topic in response.responses:
-                for each in topic.partition_responses:
-                    leads = self._leads(node, topic.name, each.index)
-                    led = then.get((topic.name, each.index), False)
-                    log = f"{topic.name}-{each.index}"
-                    self._judge.see(ProduceAnswered(node, log, led, leads, not each.error_code))
+            self._produce_answered(node, asked, response)
+            return
+        if header.api_key == ApiKey.OFFSET_COMMIT:
+            self._commit_answered(node, asked, response)
             return
         if response.error_code or not response.topics or not request.topics:
             return
@@ -134,6 +158,35 @@ class WireTap:
             voter_end = min(then, self._log_end(node))
             candidate_end = (vote.last_offset_epoch, vote.last_offset)
             self._judge.see(VoteGranted(node, vote.replica_epoch, vote.replica_id, candidate_end, voter_end))
+
+    def _produce_answered(self, node: int, asked: _Asked, response: Any) -> None:
+        without_id = {
+            (topic.name, each.index)
+            for topic in asked.request.topic_data
+            for each in topic.partition_data
+            if bytes(each.records or b"")[_PRODUCER_ID] == NO_PRODUCER
+        }
+        for topic in response.responses:
+            for each in topic.partition_responses:
+                key = (topic.name, each.index)
+                then = asked.then.get(key, NOBODY)
+                self._judge.see(
+                    ProduceAnswered(
+                        node, f"{topic.name}-{each.index}", then != NOBODY, self._leads(node, *key) != NOBODY,
+                        not each.error_code, then, asked.arrived_ns, self._schedule.now_ns, key not in without_id,
+                    )
+                )  # fmt: skip
+
+    def _commit_answered(self, node: int, asked: _Asked, response: Any) -> None:
+        group = asked.request.group_id
+        index = self._partition_of(group)
+        accepted = any(not each.error_code for topic in response.topics for each in topic.partitions)
+        self._judge.see(
+            CommitAnswered(
+                node, group, f"{OFFSETS}-{index}", asked.then, self._leads(node, OFFSETS, index) != NOBODY, accepted,
+                asked.arrived_ns, self._schedule.now_ns,
+            )
+        )  # fmt: skip
 
 
 def _node(end: End) -> int:

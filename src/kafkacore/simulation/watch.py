@@ -24,7 +24,7 @@ from kafkacore.simulation.checkers.observations import (
     VotersAre,
 )
 from kafkacore.simulation.cluster import DIRECTORY, SimulatedCluster
-from kafkacore.simulation.images import contents_of
+from kafkacore.simulation.images import ADDING, REMOVING, contents_of
 from kafkacore.simulation.judge import Judge
 from kafkacore.simulation.log_files import LogFiles
 from kafkacore.simulation.node import SimulatedNode
@@ -52,17 +52,18 @@ class Watched:
 class Watcher:
     """Call it after each turn of the schedule."""
 
-    def __init__(self, cluster: SimulatedCluster, judge: Judge) -> None:
+    def __init__(self, cluster: SimulatedCluster, judge: Judge, offsets_partitions: int = 50) -> None:
         self._cluster, self._judge = cluster, judge
         self._by_name = {node.name: node for node in cluster}
         self._watched: dict[int, Watched] = {}
         self._lives: dict[int, int] = {}
         self.newest: dict[str, object] = {}  # the contents of the newest image
         self.newest_offset = NOBODY
-        voters = frozenset(node.node_id for node in cluster.controllers)
-        judge.see(VotersAre(voters))
+        self.voters = frozenset(node.node_id for node in cluster.controllers)
+        judge.see(VotersAre(self.voters))
         self._replicas = ReplicaWatcher(cluster, judge)
-        self.tap = WireTap(cluster.network, judge, self.end_of, self.leads)
+        self.settle = self._replicas.settle
+        self.tap = WireTap(cluster.network, judge, self.end_of, self.leads, offsets_partitions)
 
     def look(self) -> None:
         """Looks at the node whose turn it was, because nothing else can have changed."""
@@ -104,18 +105,22 @@ class Watcher:
         self._look_at_disk(watched)
         return watched.files.epoch_before(watched.files.end) or 0, watched.files.end
 
-    def leads(self, node_id: int, topic: str, index: int) -> bool:
-        """Whether a broker leads a partition by its own metadata."""
+    def leads(self, node_id: int, topic: str, index: int) -> int:
+        """The leader epoch of a partition that a broker leads by its own metadata; -1: it does not lead."""
         image = self._cluster[node_id].broker_image
         found = None if image is None else image.topic(topic)
         partition = None if image is None or found is None else image.partition(found, index)
-        return partition is not None and partition.leader == node_id
+        return partition.leader_epoch if partition is not None and partition.leader == node_id else NOBODY
 
     @property
     def is_in_sync(self) -> bool:
-        """Whether every partition has a leader and all its replicas in the ISR, in the newest metadata."""
+        """Whether every partition has a leader, all its replicas in the ISR, and no reassignment under way, in the
+        newest metadata."""
         partitions: Any = self.newest.get("partitions", {})
-        return all(leader >= 0 and set(replicas) == set(isr) for leader, _, replicas, isr in partitions.values())
+        return all(
+            leader >= 0 and set(replicas) == set(isr) and not rest[REMOVING] and not rest[ADDING]
+            for leader, rest, replicas, isr in partitions.values()
+        )
 
     def _look_at_disk(self, watched: Watched) -> None:
         changed = watched.files.read()
@@ -135,6 +140,7 @@ class Watcher:
         if raft.high_watermark != watched.high_watermark:
             watched.high_watermark = raft.high_watermark
             if leads:
+                self._see_voters(watched)
                 self._see_disks()
             epoch = raft.epoch if leads else NOBODY
             judge.see(HighWatermark(node.node_id, node.lives, raft.high_watermark, epoch))
@@ -143,6 +149,14 @@ class Watcher:
         files = watched.files
         start = max(start, files.start)
         self._judge.see(LogSeen(watched.node.node_id, start, files.entries_from(start), files.epoch_before(start)))
+
+    def _see_voters(self, watched: Watched) -> None:
+        """A leader counts by the last voters in its log (KIP-853). Static voters stand in no log."""
+        voters = watched.files.voters() or self.voters
+        if voters != self.voters:
+            self.voters = voters
+            self._note(f"the voters are {sorted(voters)}")
+            self._judge.see(VotersAre(voters))
 
     def _see_disks(self) -> None:
         for node in self._cluster.controllers:

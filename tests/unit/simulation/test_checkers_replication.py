@@ -15,12 +15,14 @@ from kafkacore.simulation.checkers.observations import (
     LatestListed,
     LogRead,
     LogSurvived,
-    ProduceAnswered,
+    MayLoseRecords,
     ProducerRefused,
     RecordAcknowledged,
     RecordRead,
+    RecordsDeleted,
     ReplicaCommits,
     ReplicaLogSeen,
+    ReplicaSettled,
     RoleSeen,
 )
 from kafkacore.simulation.checkers.violation import Checker, Violation
@@ -38,9 +40,10 @@ def image(
     elr: Sequence[int] = (),
     topic_id: str = "i",
     recovery: int = 0,
+    removing: Sequence[int] = (),
 ) -> ImageSeen:
     """A partition t-0; `change` is its partition epoch, `recovery` its LeaderRecoveryState."""
-    rest = (epoch, change, recovery, (), (), tuple(elr), ())
+    rest = (epoch, change, recovery, tuple(removing), (), tuple(elr), ())
     contents: dict[str, object] = {
         "topics": {"t": topic_id},
         "partitions": {("t", 0): (leader, rest, (7, 8, 9), tuple(isr))},
@@ -50,6 +53,10 @@ def image(
 
 def has(node: int, *entries: Entry, start: int = 0) -> ReplicaLogSeen:
     return ReplicaLogSeen(node, "t-0", start, entries)
+
+
+def settled(node: int, first: int, high_watermark: int, *entries: Entry) -> ReplicaSettled:
+    return ReplicaSettled(node, "t-0", first, high_watermark, entries)
 
 
 def acknowledged(offset: int, value: bytes, sent: int = 0, heard: int = 0) -> RecordAcknowledged:
@@ -95,13 +102,15 @@ GOOD: list[tuple[type[Checker], Sequence[Any]]] = [
         ],
     ),
     (
-        replication.FencedLeadersAreSilent,
-        [
-            ProduceAnswered(7, "t-0", True, False, True),
-            ProduceAnswered(7, "t-0", False, True, True),
-            ProduceAnswered(7, "t-0", False, False, False),
-        ],
+        replication.CommittedRecordsAgree,
+        [*BOTH, RecordsDeleted("t-0", 2), ReplicaLogSeen(9, "t-0", 0, (B,), 2), InSync("t-0", frozenset({7, 9}))],
     ),
+    (replication.CleanElections, [image(9, 7, 1, 0, (7,), removing=(7,)), image(10, 9, 2, 1, (9,))]),
+    (
+        replication.CleanElections,
+        [MayLoseRecords("t"), image(9, 7, 1, 0, (7,)), image(10, 9, 2, 1, (9,), recovery=1)],
+    ),
+    (replication.ReplicasConverge, [settled(7, 1, 3, B), settled(8, 1, 3, B)]),
     (
         replication.LatestCoversAcknowledged,
         [
@@ -145,7 +154,16 @@ BAD: list[tuple[type[Checker], Sequence[Any]]] = [
     (replication.CommittedRecordsAgree, [*BOTH, has(8, start=1)]),
     (replication.CommittedRecordsAgree, [*BOTH, has(9, A), InSync("t-0", frozenset({7, 9}))]),
     (replication.CommittedRecordsAgree, [*BOTH, has(7, C, start=3), ReplicaCommits(7, "t-0", 4)]),
-    (replication.FencedLeadersAreSilent, [ProduceAnswered(7, "t-0", False, False, True)]),
+    (replication.CommittedRecordsAgree, [RecordsDeleted("t-0", 1), ReplicaLogSeen(9, "t-0", 0, (B,), 2)]),
+    (replication.CleanElections, [image(9, 7, 1, 0, (7,), removing=(7,)), image(10, 9, 2, 1, (9,), removing=(7,))]),
+    (replication.CleanElections, [MayLoseRecords("t"), image(9, 7, 1, 0, (7,)), image(10, 9, 2, 1, (9,))]),
+    (
+        replication.CleanElections,
+        [MayLoseRecords("t"), image(9, 7, 1, 0, (7,)), image(10, 9, 2, 1, (8, 9), recovery=1)],
+    ),
+    (replication.ReplicasConverge, [settled(7, 1, 3, B), settled(8, 0, 3, B)]),
+    (replication.ReplicasConverge, [settled(7, 0, 3, A, B), settled(8, 0, 1, A, B)]),
+    (replication.ReplicasConverge, [settled(7, 0, 3, A, B), settled(8, 0, 3, A, OTHER_B)]),
     (
         replication.LatestCoversAcknowledged,
         [image(9, 7, 1, 0), acknowledged(4, b"a", 0, 10), LatestListed("t-0", 2, 4, 11)],

@@ -184,12 +184,13 @@ class RoleSeen(NamedTuple):
 
 
 class ReplicaLogSeen(NamedTuple):
-    """All entries of a replica's log from `start` on, in its files."""
+    """All entries of a replica's log from `start` on, in its files. The replica gives nobody a record below `first`."""
 
     node: int
     log: str
     start: int
     entries: tuple[Entry, ...]
+    first: int = 0
 
 
 class ReplicaCommits(NamedTuple):
@@ -207,15 +208,69 @@ class InSync(NamedTuple):
     isr: frozenset[int]
 
 
+class ReplicaSettled(NamedTuple):
+    """A replica some time after the faults have healed and the clients have stopped: its log from `first` on."""
+
+    node: int
+    log: str
+    first: int
+    high_watermark: int
+    entries: tuple[Entry, ...]
+
+
 class ProduceAnswered(NamedTuple):
-    """A broker answered for one partition of a Produce. `led_then` and `leads_now` say whether it was the leader by its
-    own metadata when the request arrived, and whether it is now. `accepted` means without an error."""
+    """A broker answered for one partition of a Produce with acks=all. `led_then` says whether it was the leader by its
+    own metadata when the request arrived, in `epoch`; `leads_now` whether it is now. `accepted` means without an error.
+    A `repeatable` batch has a producer id: a broker that has it already accepts it again."""
 
     node: int
     log: str
     led_then: bool
     leads_now: bool
     accepted: bool
+    epoch: int = -1
+    arrived_ns: int = 0
+    answered_ns: int = 0
+    repeatable: bool = True
+
+
+class CommitAnswered(NamedTuple):
+    """A broker answered OffsetCommit of a group; `log` is the partition of __consumer_offsets that holds the group. The
+    rest as in ProduceAnswered; the epoch is -1 if it did not lead then."""
+
+    node: int
+    group: str
+    log: str
+    epoch: int
+    leads_now: bool
+    accepted: bool
+    arrived_ns: int
+    answered_ns: int
+
+
+class FollowerKnown(NamedTuple):
+    """A follower as its leader knows it: the end of its log (-1: unknown), whether it is in the ISR or was proposed for
+    it, and whether it is caught up and its broker may join."""
+
+    broker: int
+    end: int
+    in_sync: bool
+    may_join: bool
+
+
+class LeaderSeen(NamedTuple):
+    """A leader's high watermark, the min.insync.replicas that it knows, and its followers, in a leader epoch and a
+    partition epoch. `in_sync` counts the members of its committed ISR, itself among them."""
+
+    node: int
+    life: int
+    log: str
+    epoch: int
+    partition_epoch: int
+    high_watermark: int
+    min_isr: int
+    in_sync: int
+    followers: tuple[FollowerKnown, ...]
 
 
 # --- clients ---
@@ -244,6 +299,19 @@ class MetadataSurvived(NamedTuple):
 
     resource: str
     value: object
+
+
+class MayLoseRecords(NamedTuple):
+    """From now on this topic may have unclean elections: nothing is promised for its records."""
+
+    topic: str
+
+
+class RecordsDeleted(NamedTuple):
+    """A client is about to delete the records below an offset; it may hear of success, of failure or of nothing."""
+
+    log: str
+    before: int
 
 
 class RecordAcknowledged(NamedTuple):

@@ -13,6 +13,7 @@ from kafkacore.simulation.checkers.observations import (
     ProducerRefused,
     RecordAcknowledged,
     RecordRead,
+    RecordsDeleted,
 )
 from kafkacore.simulation.checkers.violation import Checker
 
@@ -43,20 +44,30 @@ class OneRecordForEachOffset(Checker):
 
 class AcknowledgedRecordsStay(Checker):
     """A record that was acknowledged after a sync, or that was read below the high watermark of a log that syncs each
-    record, is there at the end."""
+    record, is there at the end, unless a client deleted it."""
 
     def __init__(self) -> None:
         self._records: dict[str, dict[int, bytes]] = {}
+        self._deleted: dict[str, int] = {}
+
+    def deleted(self, seen: RecordsDeleted) -> None:
+        self._deleted[seen.log] = max(seen.before, self._deleted.get(seen.log, 0))
 
     def stored(self, seen: RecordAcknowledged | RecordRead) -> None:
         self._records.setdefault(seen.log, {})[seen.offset] = seen.value
 
     def survived(self, seen: LogSurvived) -> None:
+        deleted = self._deleted.get(seen.log, 0)
         for offset, value in sorted(self._records.get(seen.log, {}).items()):
-            if seen.records.get(offset) != value:
+            if offset >= deleted and seen.records.get(offset) != value:
                 raise self.broken(f"{seen.log} has lost {value!r} at offset {offset}")
 
-    sees: ClassVar = {RecordAcknowledged: stored, RecordRead: stored, LogSurvived: survived}
+    sees: ClassVar = {
+        RecordsDeleted: deleted,
+        RecordAcknowledged: stored,
+        RecordRead: stored,
+        LogSurvived: survived,
+    }
 
 
 class NoRecordTwice(Checker):

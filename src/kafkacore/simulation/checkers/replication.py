@@ -11,10 +11,12 @@ from kafkacore.simulation.checkers.observations import (
     ImageSeen,
     InSync,
     LatestListed,
-    ProduceAnswered,
+    MayLoseRecords,
     RecordAcknowledged,
+    RecordsDeleted,
     ReplicaCommits,
     ReplicaLogSeen,
+    ReplicaSettled,
     RoleSeen,
 )
 from kafkacore.simulation.checkers.violation import Checker
@@ -25,10 +27,12 @@ NOBODY = -1
 class _Row:
     """A partition in an image: the parts of `ImageSeen.contents["partitions"]` by name."""
 
-    def __init__(self, partition: Any) -> None:
+    def __init__(self, topic: str, partition: Any) -> None:
+        self.topic = topic
         self.leader, rest, self.replicas, isr = partition
         self.epoch, self.partition_epoch, elr = rest[0], rest[1], rest[5]
         self.recovers = rest[2] != 0  # LeaderRecoveryState (KIP-704)
+        self.is_reassigned = bool(rest[3] or rest[4])
         self.last_leader = self.leader
         self.isr = frozenset(isr)
         self.eligible = self.isr | frozenset(elr)
@@ -40,7 +44,7 @@ def _rows(contents: dict[str, object]) -> Iterator[tuple[str, _Row]]:
     topics: Any = contents.get("topics", {})
     partitions: Any = contents.get("partitions", {})
     for (topic, index), partition in partitions.items():
-        yield f"{topic}-{index} ({topics[topic]})", _Row(partition)
+        yield f"{topic}-{index} ({topics[topic]})", _Row(topic, partition)
 
 
 class OneLeaderForEachEpoch(Checker):
@@ -109,12 +113,18 @@ class PartitionEpochsGrow(Checker):
 
 class CleanElections(Checker):
     """A new leader comes from the ISR or from the eligible leader replicas (KIP-966), and at least one member of the
-    two sets stays in them. When all members have lost their power, both sets are empty. Then the former members may
-    lead again, and so may the last known leader, as one that recovers."""
+    two sets stays in them. The change that ends a reassignment may bring replicas into the ISR and remove all others.
+    When all members have lost their power, both sets are empty. Then the former members may lead again, and so may the
+    last known leader, as one that recovers. If unclean elections are allowed, any other leader recovers too, alone in
+    the ISR (KIP-704)."""
 
     def __init__(self) -> None:
         self._newest = NOBODY
         self._rows: dict[str, _Row] = {}
+        self._lossy: set[str] = set()
+
+    def lossy(self, seen: MayLoseRecords) -> None:
+        self._lossy.add(seen.topic)
 
     def image(self, seen: ImageSeen) -> None:
         if seen.offset <= self._newest:
@@ -132,26 +142,33 @@ class CleanElections(Checker):
                 continue
             if new.recovers and new.leader == old.last_leader:
                 continue
-            if new.leader not in (NOBODY, old.leader) and new.leader not in old.eligible:
-                raise self.broken(
-                    f"after offset {seen.offset} {new.leader} leads {log}; eligible were {sorted(old.eligible)}"
-                )
-            if not new.eligible & old.eligible:
-                raise self.broken(
-                    f"after offset {seen.offset} {sorted(new.eligible)} may lead {log}, and none of those that could "
-                    f"before: {sorted(old.eligible)}"
-                )
+            ends = old.is_reassigned and not new.is_reassigned
+            self._compare(f"after offset {seen.offset} ", log, new, old.eligible.union(old.replicas if ends else ()))
         self._rows = rows
 
-    sees: ClassVar = {ImageSeen: image}
+    def _compare(self, when: str, log: str, new: _Row, eligible: frozenset[int]) -> None:
+        is_lossy = new.topic in self._lossy
+        if is_lossy and new.recovers and new.isr == {new.leader}:
+            return
+        if new.leader != NOBODY and new.leader not in eligible:
+            raise self.broken(f"{when}{new.leader} leads {log}; eligible were {sorted(eligible)}")
+        if not is_lossy and not new.eligible & eligible:
+            raise self.broken(
+                f"{when}{sorted(new.eligible)} may lead {log}, and none of those that could before: {sorted(eligible)}"
+            )
+
+    sees: ClassVar = {MayLoseRecords: lossy, ImageSeen: image}
 
 
 class CommittedRecordsAgree(Checker):
     """Every replica holds the same entries below its high watermark. Each member of the ISR in the newest metadata
-    holds every entry that any replica ever had below its high watermark."""
+    holds every entry that any replica ever had below its high watermark. A log begins above its first record only if a
+    client deleted the records below."""
 
     def __init__(self) -> None:
         self._logs: dict[tuple[str, int], list[Entry]] = {}
+        self._first: dict[tuple[str, int], int] = {}
+        self._deleted: dict[str, int] = {}
         self._compared: dict[tuple[str, int], int] = {}  # the offset below which a replica agrees
         self._committed: dict[str, dict[int, Entry]] = {}  # by base offset
         self._top: dict[str, int] = {}
@@ -163,8 +180,17 @@ class CommittedRecordsAgree(Checker):
         kept = kept[: bisect_right(kept, seen.start, key=lambda entry: entry.end)]
         self._logs[key] = kept + list(seen.entries)
         self._compared[key] = min(self._compared.get(key, 0), seen.start)
+        self._first[key] = seen.first
+        if seen.first > self._deleted.get(seen.log, 0):
+            raise self.broken(
+                f"replica {seen.node} of {seen.log} begins at {seen.first}; nobody deleted records from "
+                f"{self._deleted.get(seen.log, 0)} on"
+            )
         if seen.node in self._in_sync.get(seen.log, ()):
             self._holds_everything(seen.log, (seen.node,))
+
+    def deleted(self, seen: RecordsDeleted) -> None:
+        self._deleted[seen.log] = max(seen.before, self._deleted.get(seen.log, 0))
 
     def commits(self, seen: ReplicaCommits) -> None:
         agreed = self._agree(seen.log, seen.node, seen.offset)
@@ -194,7 +220,8 @@ class CommittedRecordsAgree(Checker):
         """Compares a replica with the committed entries, and adds its own committed entries to them. Returns the offset
         below which the replica agrees."""
         key = (log, node)
-        entries, agreed = self._logs.get(key, []), self._compared.get(key, 0)
+        first = self._first.get(key, 0)
+        entries, agreed = self._logs.get(key, []), max(self._compared.get(key, 0), first)
         if agreed >= offset:
             return agreed
         committed = self._committed.setdefault(log, {})
@@ -204,24 +231,33 @@ class CommittedRecordsAgree(Checker):
             known = committed.setdefault(entry.base, entry)
             if known != entry:
                 raise self.broken(f"replica {node} of {log} has committed {entry}; another one had {known}")
-            if agreed and entry.base != agreed:
+            # The batch with the first record may begin below it, and so may whole batches that retention keeps.
+            if agreed and entry.base > agreed:
                 raise self.broken(f"replica {node} of {log} has a hole from {agreed} to {entry.base}")
             agreed = self._compared[key] = entry.end
         return agreed
 
-    sees: ClassVar = {ReplicaLogSeen: log, ReplicaCommits: commits, InSync: in_sync}
+    sees: ClassVar = {ReplicaLogSeen: log, RecordsDeleted: deleted, ReplicaCommits: commits, InSync: in_sync}
 
 
-class FencedLeadersAreSilent(Checker):
-    """A broker that knows that it does not lead a partition acknowledges no Produce request that arrives later."""
+class ReplicasConverge(Checker):
+    """Some time after the last write all replicas of a partition are the same: their records, their start and their
+    high watermark. That holds after an unclean election too."""
 
-    def answered(self, seen: ProduceAnswered) -> None:
-        if seen.accepted and not seen.led_then and not seen.leads_now:
-            raise self.broken(
-                f"broker {seen.node} acknowledged records of {seen.log} although it knew that it does not lead"
-            )
+    def __init__(self) -> None:
+        self._settled: dict[str, ReplicaSettled] = {}
 
-    sees: ClassVar = {ProduceAnswered: answered}
+    def settled(self, seen: ReplicaSettled) -> None:
+        other = self._settled.setdefault(seen.log, seen)
+        for what, here, there in (
+            ("begin", seen.first, other.first),
+            ("have high watermarks", seen.high_watermark, other.high_watermark),
+            ("hold", seen.entries, other.entries),
+        ):
+            if here != there:
+                raise self.broken(f"replicas {seen.node} and {other.node} of {seen.log} {what} {here} and {there}")
+
+    sees: ClassVar = {ReplicaSettled: settled}
 
 
 class LatestCoversAcknowledged(Checker):

@@ -1,0 +1,185 @@
+"""Leaders of partitions: when they acknowledge, how far their high watermark may go, and who owns a group."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from kafkacore.simulation.checkers.observations import (
+    CommitAnswered,
+    Entry,
+    LatestListed,
+    LeaderSeen,
+    MayLoseRecords,
+    ProduceAnswered,
+    ReplicaLogSeen,
+    RoleSeen,
+)
+from kafkacore.simulation.checkers.violation import Checker
+
+
+class _Newest:
+    """When the leaders of each epoch of a log first acknowledged something."""
+
+    def __init__(self) -> None:
+        self._first: dict[str, dict[int, tuple[int, int]]] = {}  # log: epoch: when, node
+
+    def later(self, log: str, epoch: int, node: int, arrived_ns: int) -> tuple[int, int] | None:
+        """Epoch and node of another leader, later than `epoch`, that had acknowledged something before `arrived_ns`."""
+        for later, (at_ns, leader) in self._first.get(log, {}).items():
+            if later > epoch and leader != node and at_ns < arrived_ns:
+                return later, leader
+        return None
+
+    def acknowledged(self, log: str, epoch: int, node: int, answered_ns: int) -> int:
+        """Returns the node that acknowledged first in this epoch."""
+        return self._first.setdefault(log, {}).setdefault(epoch, (answered_ns, node))[1]
+
+
+class FencedLeadersAreSilent(Checker):
+    """A broker that knows that it does not lead a partition acknowledges no Produce that comes after that. Neither does
+    one that does not know it, once a later leader has acknowledged something: its ISR cannot be complete any longer.
+    It may accept a batch again that it has already."""
+
+    def __init__(self) -> None:
+        self._newest = _Newest()
+        self._lossy: set[str] = set()
+
+    def lossy(self, seen: MayLoseRecords) -> None:
+        self._lossy.add(seen.topic)
+
+    def answered(self, seen: ProduceAnswered) -> None:
+        if not seen.accepted:
+            return
+        if not seen.led_then and not seen.leads_now:
+            raise self.broken(f"broker {seen.node} acknowledged records of {seen.log}, and knew that it does not lead")
+        if not seen.led_then or seen.repeatable or seen.log.rpartition("-")[0] in self._lossy:
+            return
+        later = self._newest.later(seen.log, seen.epoch, seen.node, seen.arrived_ns)
+        if later is not None:
+            raise self.broken(
+                f"broker {seen.node} acknowledged records of {seen.log} in epoch {seen.epoch}; they came after broker "
+                f"{later[1]} had acknowledged others in epoch {later[0]}"
+            )
+        self._newest.acknowledged(seen.log, seen.epoch, seen.node, seen.answered_ns)
+
+    sees: ClassVar = {MayLoseRecords: lossy, ProduceAnswered: answered}
+
+
+class OneOwnerForEachGroup(Checker):
+    """A broker accepts commits of a group only while it leads the partition that holds the group, by its own metadata.
+    In a leader epoch one broker owns the group, and none of an earlier epoch accepts a commit that comes after it has
+    accepted one."""
+
+    def __init__(self) -> None:
+        self._newest = _Newest()
+
+    def answered(self, seen: CommitAnswered) -> None:
+        if not seen.accepted:
+            return
+        what = f"broker {seen.node} accepted a commit of group {seen.group}"
+        if seen.epoch < 0:
+            if not seen.leads_now:
+                raise self.broken(f"{what}, and knew that it does not lead {seen.log}")
+            return
+        owner = self._newest.acknowledged(seen.log, seen.epoch, seen.node, seen.answered_ns)
+        later = self._newest.later(seen.log, seen.epoch, seen.node, seen.arrived_ns)
+        if owner != seen.node:
+            raise self.broken(f"{what} in epoch {seen.epoch} of {seen.log}, in which broker {owner} did too")
+        if later is not None:
+            raise self.broken(
+                f"{what} in epoch {seen.epoch} of {seen.log}, after broker {later[1]} had in epoch {later[0]}"
+            )
+
+    sees: ClassVar = {CommitAnswered: answered}
+
+
+class LatestWaitsForTheEpoch(Checker):
+    """The leader of an epoch names no end for readers below the start of its epoch: until its high watermark is there
+    it answers OFFSET_NOT_AVAILABLE (KIP-207). The epoch starts where the leader's records of earlier epochs end."""
+
+    def __init__(self) -> None:
+        self._logs: dict[tuple[str, int], list[Entry]] = {}
+        self._starts: dict[tuple[str, int], int] = {}
+
+    def log(self, seen: ReplicaLogSeen) -> None:
+        kept = self._logs.get((seen.log, seen.node), [])
+        self._logs[seen.log, seen.node] = [each for each in kept if each.end <= seen.start] + list(seen.entries)
+
+    def role(self, seen: RoleSeen) -> None:
+        """The watcher shows the leader's log first."""
+        if seen.leads:
+            earlier = (each.end for each in self._logs.get((seen.log, seen.node), ()) if each.epoch < seen.epoch)
+            self._starts.setdefault((seen.log, seen.epoch), max(earlier, default=0))
+
+    def listed(self, seen: LatestListed) -> None:
+        start = self._starts.get((seen.log, seen.epoch), 0)
+        if seen.offset < start:
+            raise self.broken(
+                f"the leader of {seen.log} in epoch {seen.epoch} names {seen.offset} as the end, and its epoch starts "
+                f"at {start}"
+            )
+
+    sees: ClassVar = {ReplicaLogSeen: log, RoleSeen: role, LatestListed: listed}
+
+
+class _SameLeadership(Checker):
+    """Compares what was seen of a leader with what was seen before in the same leader epoch."""
+
+    def __init__(self) -> None:
+        self._seen: dict[tuple[int, int, str], LeaderSeen] = {}
+
+    def leader(self, seen: LeaderSeen) -> None:
+        key = (seen.node, seen.life, seen.log)
+        before, self._seen[key] = self._seen.get(key), seen
+        if before is not None and before.epoch == seen.epoch:
+            self.compare(before, seen)
+
+    def compare(self, old: LeaderSeen, new: LeaderSeen) -> None:
+        raise NotImplementedError
+
+    sees: ClassVar = {LeaderSeen: leader}
+
+
+class HighWatermarkNeedsMinIsr(_SameLeadership):
+    """While the ISR is smaller than min(min.insync.replicas, replicas) the high watermark does not rise (KIP-966)."""
+
+    def compare(self, old: LeaderSeen, new: LeaderSeen) -> None:
+        if old.partition_epoch != new.partition_epoch or new.high_watermark <= old.high_watermark:
+            return
+        if new.in_sync < min(new.min_isr, old.min_isr, len(new.followers) + 1):
+            raise self.broken(
+                f"the high watermark of {new.log} on {new.node} rose from {old.high_watermark} to "
+                f"{new.high_watermark} with {new.in_sync} replicas in sync; min.insync.replicas is {new.min_isr}"
+            )
+
+
+class JoiningReplicasAreAwaited(_SameLeadership):
+    """The high watermark does not pass a replica outside the ISR that is caught up and whose broker may join: it could
+    never join if it did (KIP-966)."""
+
+    def compare(self, old: LeaderSeen, new: LeaderSeen) -> None:
+        before = {each.broker: each for each in old.followers}
+        for each in new.followers:
+            known = before.get(each.broker)
+            if known is None or each.in_sync or known.in_sync or not (each.may_join and known.may_join):
+                continue
+            if known.end == each.end and old.high_watermark <= each.end < new.high_watermark:
+                raise self.broken(
+                    f"the high watermark of {new.log} on {new.node} rose to {new.high_watermark}; broker "
+                    f"{each.broker} has the records below {each.end}, and may join the ISR"
+                )
+
+
+class PositionsStay(_SameLeadership):
+    """A leader that knows where a follower's log ends knows it after one change of the ISR as well."""
+
+    def compare(self, old: LeaderSeen, new: LeaderSeen) -> None:
+        if new.partition_epoch > old.partition_epoch + 1:
+            return  # the replica may have left and come back
+        before = {each.broker: each.end for each in old.followers}
+        for each in new.followers:
+            if each.end < 0 <= before.get(each.broker, -1):
+                raise self.broken(
+                    f"broker {new.node} leads {new.log} in epoch {new.epoch}, and no longer knows that the log of "
+                    f"broker {each.broker} ends at {before[each.broker]}"
+                )

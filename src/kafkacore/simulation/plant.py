@@ -1,0 +1,48 @@
+"""How a bug is planted: it replaces attributes of Python classes and modules for one block."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, NamedTuple
+from unittest import mock
+
+Wrong = Callable[..., Any]
+
+
+class Patch(NamedTuple):
+    """`wrong` makes the wrong function from the right one, which is the attribute `name` of `owner`."""
+
+    owner: str
+    name: str
+    wrong: Callable[[Wrong], Wrong]
+
+
+class PlantedBug(NamedTuple):
+    """`nodes` is the smallest cluster that shows the bug, as for `kafkacore simulate --nodes`."""
+
+    name: str
+    breaks: str
+    patches: tuple[Patch, ...]
+    nodes: str = "quorum:3+1"
+
+
+def _owner(path: str) -> Any:
+    module, _, name = path.partition(":")
+    found = importlib.import_module(module)
+    return getattr(found, name) if name else found
+
+
+@contextmanager
+def planted(bug: PlantedBug | None) -> Iterator[None]:
+    """A context in which the bug is planted. Raises AttributeError when the code that it breaks has moved."""
+    with ExitStack() as stack:
+        for patch in () if bug is None else bug.patches:
+            owner = _owner(patch.owner)
+            stack.enter_context(mock.patch.object(owner, patch.name, patch.wrong(getattr(owner, patch.name))))
+        yield
+
+
+def one(owner: str, name: str, wrong: Callable[[Wrong], Wrong]) -> tuple[Patch, ...]:
+    return (Patch(owner, name, wrong),)

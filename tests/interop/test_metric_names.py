@@ -139,3 +139,33 @@ def test_metrics_of_the_quorum_are_those_of_either_release():
     assert {name for name in missing if not any(re.fullmatch(each, name) for each in ABSENT_OF_THE_QUORUM)} == set()
     for pattern in ABSENT_OF_THE_QUORUM:
         assert any(re.fullmatch(pattern, name) for name in missing), f"nothing is absent by the name of {pattern}"
+
+
+# --- replicas --------------------------------------------------------------------------------------------------------
+
+REPLICA_CLASSES = {"Partition": "kafka.cluster.Partition", "ReplicaManager": "kafka.server.ReplicaManager"}
+REPLICA_NAME = re.compile(r"[A-Z][A-Za-z]*(Count|Lag|Isr|Replicated|Partitions|PerSec)")
+
+
+def replica_names(name, class_name):
+    release = APACHE[name]
+    jars = PEERS / f"kafka-{release}"
+    need((jars / ".complete").exists(), "no jars of Apache Kafka: make peers")
+    found = set()
+    for each in (class_name, f"{class_name}$"):
+        found |= string_literals(jars / f"kafka_2.13-{release}.jar", each)
+    return {each for each in found if REPLICA_NAME.fullmatch(each)}
+
+
+@pytest.mark.parametrize("release", APACHE)
+@pytest.mark.parametrize("type_", REPLICA_CLASSES)
+def test_metrics_of_replicas_are_those_of_either_release(release, type_):
+    theirs = replica_names(release, REPLICA_CLASSES[type_])
+    assert len(theirs) >= 6, theirs
+    with Broker() as broker:
+        ours = {sample.name for sample in broker_metrics(broker.node.broker) if sample.type == type_}
+        listed = {name for each, name in metrics() if each == type_}
+    if type_ == "Partition":
+        assert listed == theirs
+    else:
+        assert ours == listed == theirs

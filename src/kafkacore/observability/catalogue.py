@@ -147,6 +147,16 @@ ReassigningPartitions gauge partitions led partitions that a reassignment moves
 IsrShrinksPerSec counter changes changes by which a replica left the ISR of a led partition
 IsrExpandsPerSec counter changes changes by which a replica joined the ISR of a led partition
 FailedIsrUpdatesPerSec counter changes changes of an ISR that the controller refused
+ProducerIdCount gauge producers producers that the partitions on this broker know
+PartitionsWithLateTransactionsCount gauge partitions led partitions with a transaction that is open for too long
+
+kafka.cluster Partition
+UnderReplicated gauge - of each partition: 1 when this broker leads it and a replica is not in the ISR, else 0
+UnderMinIsr gauge - of each partition: 1 when this broker leads it and the ISR is below min.insync.replicas, else 0
+AtMinIsr gauge - of each partition: 1 when this broker leads it and the ISR is just min.insync.replicas, else 0
+ReplicasCount gauge replicas of each partition that this broker leads: its replicas; else 0
+InSyncReplicasCount gauge replicas of each partition that this broker leads: its ISR; else 0
+LastStableOffsetLag gauge records of each partition: how far the last stable offset is below the high watermark
 
 kafka.server ReplicaFetcherManager
 MaxLag gauge records the greatest lag of a replica on this broker behind its leader's high watermark

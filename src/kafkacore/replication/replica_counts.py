@@ -2,11 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from kafkacore.metadata.image import MetadataImage
 from kafkacore.metadata.partitions import GONE, NOTHING_RARE, PartitionChunk
+
+
+class LedPartition(NamedTuple):
+    """`replicas` counts no replica that a reassignment is still adding. `is_reassigning`: one is under way."""
+
+    topic: str
+    partition: int
+    replicas: int
+    in_sync: int
+    min_isr: int
+    is_reassigning: bool
+
+    @property
+    def is_under_replicated(self) -> bool:
+        return self.in_sync < self.replicas
+
+    @property
+    def is_under_min_isr(self) -> bool:
+        return self.in_sync < self.min_isr
+
+    @property
+    def is_at_min_isr(self) -> bool:
+        return self.in_sync == self.min_isr
 
 
 @dataclass(slots=True)
@@ -19,10 +43,9 @@ class ReplicaCounts:
     reassigning: int = 0
 
 
-def count(image: MetadataImage, node_id: int, min_isr_of: Callable[[str], int]) -> ReplicaCounts:
+def led(image: MetadataImage, node_id: int, min_isr_of: Callable[[str], int]) -> Iterator[LedPartition]:
     """`min_isr_of` gives a topic's min.insync.replicas. The number of replicas limits it, as in Kafka."""
-    counts = ReplicaCounts()
-    min_isrs: dict[int, int] = {}  # by topic row
+    topics: dict[int, tuple[str, int]] = {}  # name and min.insync.replicas by topic row
     for chunk in image.partition_chunks:
         if node_id not in chunk.leader:
             continue
@@ -30,21 +53,28 @@ def count(image: MetadataImage, node_id: int, min_isr_of: Callable[[str], int]) 
             topic_row = chunk.topic[at]
             if leader != node_id or topic_row == GONE:
                 continue
-            min_isr = min_isrs.get(topic_row)
-            if min_isr is None:
-                min_isr = min_isrs[topic_row] = min_isr_of(image.topic_at(topic_row).name)
-            _count_row(counts, chunk, at, min_isr)
+            topic = topics.get(topic_row)
+            if topic is None:
+                name = image.topic_at(topic_row).name
+                topic = topics[topic_row] = name, min_isr_of(name)
+            yield _led(chunk, at, *topic)
+
+
+def count(partitions: Iterable[LedPartition]) -> ReplicaCounts:
+    counts = ReplicaCounts()
+    for each in partitions:
+        counts.under_replicated += each.is_under_replicated
+        counts.under_min_isr += each.is_under_min_isr
+        counts.at_min_isr += each.is_at_min_isr
+        counts.reassigning += each.is_reassigning
     return counts
 
 
-def _count_row(counts: ReplicaCounts, chunk: PartitionChunk, at: int, min_isr: int) -> None:
+def _led(chunk: PartitionChunk, at: int, topic: str, min_isr: int) -> LedPartition:
     first, end = at * chunk.width, (at + 1) * chunk.width
     replicas = chunk.width - chunk.replicas[first:end].count(-1)
     in_sync = chunk.width - chunk.isr[first:end].count(-1)
     rare = chunk.rare.get(at, NOTHING_RARE) if chunk.rare else NOTHING_RARE
+    reassigning = bool(rare.adding or rare.removing)
     least = min(min_isr, replicas)
-    # A replica that a reassignment is still adding does not count as missing.
-    counts.under_replicated += in_sync < replicas - len(rare.adding)
-    counts.under_min_isr += in_sync < least
-    counts.at_min_isr += in_sync == least
-    counts.reassigning += bool(rare.adding or rare.removing)
+    return LedPartition(topic, chunk.partition[at], replicas - len(rare.adding), in_sync, least, reassigning)

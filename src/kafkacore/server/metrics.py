@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
+from kafkacore._fast.log.producer_states import producer_counts
 from kafkacore.observability.catalogue import sample
 from kafkacore.observability.metrics import Sample
 from kafkacore.replication import replica_counts
 
 if TYPE_CHECKING:
+    from kafkacore._fast.log.partition_handle import PartitionHandle
     from kafkacore.replication.fetchers import Fetchers
+    from kafkacore.replication.replica_counts import LedPartition
     from kafkacore.server.broker import BrokerServer
     from kafkacore.server.groups import Groups
     from kafkacore.storage.cleaner import LogCleaner
     from kafkacore.storage.log_manager import LogManager
 
 _GROUPS: Final = "group-coordinator-metrics"
+LATE_BUFFER_MS: Final = 5 * 60 * 1000  # beyond transaction.max.timeout.ms, before a transaction counts as late
 
 
 def broker_metrics(broker: BrokerServer) -> Iterator[Sample]:
@@ -32,7 +36,7 @@ def broker_metrics(broker: BrokerServer) -> Iterator[Sample]:
     yield sample("ReplicaManager", "LeaderCount", leading)
     offline = sum(partition.state == "failed" for partition in partitions)
     yield sample("ReplicaManager", "OfflineReplicaCount", offline)
-    yield from _replica_metrics(broker)
+    yield from _replica_metrics(broker, partitions)
     yield from fetcher_metrics(broker.fetchers)
     for partition in partitions:
         tags = (("topic", partition.topic), ("partition", str(partition.index)))
@@ -64,8 +68,18 @@ def fetcher_metrics(fetchers: Fetchers) -> Iterator[Sample]:
         yield sample("FetcherStats", "BytesPerSec", each.appended_bytes, tags)
 
 
-def _replica_metrics(broker: BrokerServer) -> Iterator[Sample]:
-    counts = replica_counts.count(broker.context.image, broker.node_id, broker.replicas.min_isr_of)
+def _replica_metrics(broker: BrokerServer, partitions: Sequence[PartitionHandle]) -> Iterator[Sample]:
+    led = list(replica_counts.led(broker.context.image, broker.node_id, broker.replicas.min_isr_of))
+    yield from partition_metrics(partitions, led)
+    late_before_ms = broker.context.waits.wall_ms() - broker.config.transaction_max_timeout_ms - LATE_BUFFER_MS
+    producers = [producer_counts(each) for each in partitions]
+    yield sample("ReplicaManager", "ProducerIdCount", sum(known for known, _ in producers))
+    late = sum(
+        0 < oldest_ms < late_before_ms and each.role == "leader"
+        for each, (_, oldest_ms) in zip(partitions, producers, strict=True)
+    )
+    yield sample("ReplicaManager", "PartitionsWithLateTransactionsCount", late)
+    counts = replica_counts.count(led)
     changes = broker.isr_counts
     for name, value in (
         ("UnderReplicatedPartitions", counts.under_replicated),
@@ -77,6 +91,23 @@ def _replica_metrics(broker: BrokerServer) -> Iterator[Sample]:
         ("FailedIsrUpdatesPerSec", changes.failed),
     ):
         yield sample("ReplicaManager", name, value)
+
+
+def partition_metrics(partitions: Iterable[PartitionHandle], led: Iterable[LedPartition]) -> Iterator[Sample]:
+    """The metrics of each partition on this broker. Those of its replicas are 0 unless this broker leads it."""
+    by_place = {(each.topic, each.partition): each for each in led}
+    for partition in partitions:
+        state = by_place.get((partition.topic, partition.index))
+        tags = (("topic", partition.topic), ("partition", str(partition.index)))
+        for name, value in (
+            ("UnderReplicated", state is not None and state.is_under_replicated),
+            ("UnderMinIsr", state is not None and state.is_under_min_isr),
+            ("AtMinIsr", state is not None and state.is_at_min_isr),
+            ("ReplicasCount", 0 if state is None else state.replicas),
+            ("InSyncReplicasCount", 0 if state is None else state.in_sync),
+            ("LastStableOffsetLag", max(partition.high_watermark - partition.last_stable_offset, 0)),
+        ):
+            yield sample("Partition", name, int(value), tags)
 
 
 def group_metrics(groups: Groups) -> Iterator[Sample]:

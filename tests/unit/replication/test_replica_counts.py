@@ -8,17 +8,21 @@ from typing import Any
 from kafkacore.metadata.publishing import MetadataPublisher
 from kafkacore.protocol.messages import FeatureLevelRecord, PartitionChangeRecord, PartitionRecord, TopicRecord
 from kafkacore.protocol.uuid import Uuid
-from kafkacore.replication.replica_counts import ReplicaCounts, count
+from kafkacore.replication.replica_counts import LedPartition, ReplicaCounts, count, led
 
 TOPIC = Uuid(b"t" * 16)
 ME, TWO, THREE, FOUR = 1, 2, 3, 4
 
 
-def counted(*rows: Any, min_isr: int = 2, changes: Sequence[Any] = ()) -> ReplicaCounts:
+def led_of(*rows: Any, min_isr: int = 2, changes: Sequence[Any] = ()) -> list[LedPartition]:
     publisher = MetadataPublisher()
     feature = FeatureLevelRecord(name="metadata.version", feature_level=29)
     publisher.apply([feature, TopicRecord(name="t", topic_id=TOPIC), *rows, *changes], 0, 1, 1)
-    return count(publisher.image, ME, {"t": min_isr}.__getitem__)
+    return list(led(publisher.image, ME, {"t": min_isr}.__getitem__))
+
+
+def counted(*rows: Any, min_isr: int = 2, changes: Sequence[Any] = ()) -> ReplicaCounts:
+    return count(led_of(*rows, min_isr=min_isr, changes=changes))
 
 
 def row(index: int, isr: Sequence[int], leader: int = ME, replicas: Sequence[int] = (ME, TWO, THREE)) -> Any:
@@ -50,3 +54,15 @@ def test_added_replica_is_not_missed_while_a_reassignment_goes_on() -> None:
     assert (counts.under_replicated, counts.reassigning) == (0, 1)
     shrinks = PartitionChangeRecord(topic_id=TOPIC, partition_id=0, isr=[ME, THREE])
     assert counted(row(0, [ME, TWO, THREE]), changes=[moves, shrinks]).under_replicated == 1
+
+
+def test_each_led_partition_is_described_by_its_replicas() -> None:
+    partitions = led_of(row(0, [ME, TWO]), row(1, [TWO], leader=TWO), row(2, [ME]))
+    assert partitions == [
+        LedPartition("t", 0, replicas=3, in_sync=2, min_isr=2, is_reassigning=False),
+        LedPartition("t", 2, replicas=3, in_sync=1, min_isr=2, is_reassigning=False),
+    ]
+    assert [(each.is_under_replicated, each.is_at_min_isr, each.is_under_min_isr) for each in partitions] == [
+        (True, True, False),
+        (True, False, True),
+    ]

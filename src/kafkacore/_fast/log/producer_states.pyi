@@ -15,3 +15,7 @@ class ProducerState(NamedTuple):
 
 def producer_states(handle: PartitionHandle) -> list[ProducerState]:
     """The states of a partition's producers, in no particular order. Raises MemoryError."""
+
+def producer_counts(handle: PartitionHandle) -> tuple[int, int]:
+    """How many producers the partition knows, and the time of the last batch of the one whose transaction has been open
+    longest, in ms; -1: no transaction is open."""

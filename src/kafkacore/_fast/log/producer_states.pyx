@@ -1,10 +1,10 @@
-"""The state of a log's producers, for DescribeProducers."""
+"""The state of a log's producers, for DescribeProducers and for metrics."""
 
-from libc.stdint cimport int32_t
+from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport free
 
 from kafkacore._fast.log.partition_handle cimport PartitionHandle
-from kafkacore._fast.log.producers cimport Producer, producers_copy
+from kafkacore._fast.log.producers cimport Producer, Producers, producers_copy, producers_find
 from kafkacore._fast.base.sync cimport mutex_lock, mutex_unlock
 
 from typing import NamedTuple
@@ -45,3 +45,28 @@ def producer_states(PartitionHandle handle not None):
         return [state_of(&copies[i]) for i in range(count)]
     finally:
         free(copies)
+
+
+cdef int64_t oldest_open_ms(Producers *producers) noexcept nogil:
+    """Under the lock: when the producer whose transaction has been open longest wrote last; -1: none is open."""
+    cdef Producer *producer
+    cdef int32_t i
+    for i in range(producers.transaction_count):
+        if producers.transactions[i].last_offset < 0:
+            producer = producers_find(producers, producers.transactions[i].producer_id)
+            return producer.last_timestamp_ms if producer != NULL else -1
+    return -1
+
+
+def producer_counts(PartitionHandle handle not None):
+    cdef Producers *producers
+    cdef int32_t count = 0
+    cdef int64_t oldest_ms = -1
+    with nogil:
+        mutex_lock(&handle.partition.log.lock)
+        producers = handle.partition.log.producers
+        if producers != NULL:
+            count = producers.count
+            oldest_ms = oldest_open_ms(producers)
+        mutex_unlock(&handle.partition.log.lock)
+    return count, oldest_ms

@@ -171,14 +171,16 @@ class Group:
             self.group.problems.append(f"a member ended with {error!r}")
 
     def _live(self, until):
-        floors = {}
+        floors, ends, asked = {}, {}, []
 
         def assigned(_, partitions):
             with self._lock:
                 floors.clear()
+                ends.clear()
                 floors.update(self.group.assigned(each.partition for each in partitions))
 
         def committed(error, partitions):
+            asked.clear()
             with self._lock:
                 for each in partitions if error is None else ():
                     if each.error is None:
@@ -199,9 +201,12 @@ class Group:
                 with self._lock:
                     for message in messages:
                         self.group.reads(floors, message.partition(), message.offset(), message.offset())
-                ends = {each.partition(): each.offset() + 1 for each in messages}
-                # Not synchronously: that call of librdkafka 2.16 may never return when the coordinator moves.
-                consumer.commit(offsets=[TopicPartition(SPREAD, each, end) for each, end in ends.items()])
+                ends |= {each.partition(): each.offset() + 1 for each in messages}
+                # One commit at a time: librdkafka sends commits again in another order when the coordinator moves. And
+                # without waiting: its synchronous commit may not return then.
+                if not asked:
+                    asked += [TopicPartition(SPREAD, each, end) for each, end in ends.items()]
+                    consumer.commit(offsets=asked)
         finally:
             consumer.close()
 

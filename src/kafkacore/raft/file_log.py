@@ -87,7 +87,8 @@ class FileLog(LogEpochs):
         # After a crash between the download of a snapshot and the emptying of the log, the old log is still there.
         ids = self._snapshots.ids()
         # A trim leaves removed records in the file of the first segment, but it forgets their epochs for good.
-        kept = self.epochs.entries()[0][1] if self.epochs else 0
+        # After a trim up to the end it has none.
+        kept = self.epochs.entries()[0][1] if self.epochs else self._handle.end_offset
         if kept > self.start_offset and any(each.offset >= kept for each in ids):
             self.trim(kept)
         self._end_offset = self._handle.end_offset

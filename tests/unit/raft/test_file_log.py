@@ -168,18 +168,21 @@ def test_trim_removes_records_below_a_snapshot(place: Place) -> None:
     log.close()
 
 
-def test_trimmed_records_stay_away_after_a_restart_when_their_segment_is_kept(place: Place) -> None:
+@pytest.mark.parametrize(("start", "epochs"), [(6, "1\n5 6\n"), (10, "1\n5 10\n")], ids=["of-a-part", "up-to-the-end"])
+def test_trimmed_records_stay_away_after_a_restart_when_their_segment_is_kept(
+    place: Place, start: int, epochs: str
+) -> None:
     log = place.open()
     fill(log)
-    snapshot_id = OffsetAndEpoch(6, 2)
+    snapshot_id = OffsetAndEpoch(start, 2)
     log.write_snapshot(snapshot_id, 0, b"contents")
     log.finish_snapshot(snapshot_id)
-    log.trim(6)
+    log.trim(start)
     log.close()
     # The next change of the epochs writes their file, without those below the start.
-    (place.path / "__cluster_metadata-0" / "leader-epoch-checkpoint").write_text("0\n1\n5 6\n")
+    (place.path / "__cluster_metadata-0" / "leader-epoch-checkpoint").write_text(f"0\n{epochs}")
     again = place.open()
-    assert (again.start_offset, again.end_offset) == (6, 10)
+    assert (again.start_offset, again.end_offset) == (start, 10)
     # A leader that answered (0, 0) here would name committed records of its followers wrong.
     assert again.end_offset_for_epoch(1) == snapshot_id
     again.close()

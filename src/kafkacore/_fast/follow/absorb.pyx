@@ -12,20 +12,23 @@ from kafkacore._fast.base.error_codes cimport (
 from kafkacore._fast.follow.cut cimport cut_begin
 from kafkacore._fast.follow.followed cimport (
     ASK_END, ASK_FETCH, ASK_NOTHING, BEFELL_CUT, BEFELL_CUT_TO_END, BEFELL_FENCED, BEFELL_REFUSED,
-    BEFELL_RESTART, CUT_ALL, CUT_END, FOLLOW_ASKS_END, FOLLOW_ASKS_START, FOLLOW_FETCHES, Followed, Link, befell,
-    fetcher_find, followed_delay, followed_fail, followed_is_in_session, followed_set, link_add, of_line,
+    BEFELL_RESTART, CUT_ALL, CUT_END, FOLLOW_ASKS_END, FOLLOW_ASKS_START, FOLLOW_FETCHES, Followed, Link, Taking,
+    befell, fetcher_find, followed_delay, followed_fail, followed_is_in_session, followed_set, link_add, of_line,
 )
 from kafkacore._fast.follow.local cimport local_divergence, local_position
 from kafkacore._fast.follow.take cimport take_records
 from kafkacore._fast.schema.view cimport Arena, arena_free, arena_init, view_read
 from kafkacore._fast.schema.wire cimport (
-    FetchableTopicResponse, FetchResponse, ListOffsetsPartitionResponse, ListOffsetsResponse,
+    FetchableTopicResponse, ListOffsetsPartitionResponse, ListOffsetsResponse,
     ListOffsetsTopicResponse, PartitionData, fetch_response_program, list_offsets_response_program,
 )
 
 cdef enum:
     ARENA_BYTES = 1 << 28      # of an answer's partitions: two million of them
     LAST_EPOCH = 0x7FFFFFFF
+    PARTITION_COST = 512       # of a part, for a partition with or without records
+
+cdef int64_t NO_LIMIT = 0x7FFFFFFFFFFFFFFF
 
 
 # --- the session ---
@@ -85,26 +88,51 @@ cdef void take_partition(Followed *each, const PartitionData *data) noexcept nog
             link_add(&each.fetcher.all, &each.in_all)  # others come first in the next full fetch
 
 
-cdef int absorb_fetch(Fetcher *f, Reader *reader, Arena *arena, int16_t *error) noexcept nogil:
-    cdef FetchResponse answer
-    cdef FetchableTopicResponse *topics
-    cdef PartitionData *partitions
-    cdef Followed *each
-    cdef int32_t t, i
-    cdef int fault = view_read(fetch_response_program(f.fetch_version), reader, &answer, arena)
+cdef int begin_fetch(Fetcher *f, Reader *reader, int16_t *error) noexcept nogil:
+    cdef Taking *taking = &f.taking
+    cdef int fault
+    arena_init(&taking.arena, ARENA_BYTES)
+    fault = view_read(fetch_response_program(f.fetch_version), reader, &taking.answer, &taking.arena)
     if fault != 0:
+        arena_free(&taking.arena)
         return fault
-    error[0] = answer.error_code
-    topics = <FetchableTopicResponse *> answer.responses.items
-    if answer.error_code == 0:
-        for t in range(answer.responses.count):
-            partitions = <PartitionData *> topics[t].partitions.items
-            for i in range(topics[t].partitions.count):
-                each = fetcher_find(f, topics[t].topic_id, partitions[i].partition_index)
-                if each != NULL and is_as_asked(each):
-                    take_partition(each, &partitions[i])
-    session_goes_on(f, answer.error_code, answer.session_id)
+    error[0] = taking.answer.error_code
+    taking.topic = taking.partition = 0
+    taking.is_under_way = True
+    session_goes_on(f, taking.answer.error_code, taking.answer.session_id)
     return 0
+
+
+cdef bint absorb_more(Fetcher *f, int64_t most) noexcept nogil:
+    cdef Taking *taking = &f.taking
+    cdef FetchableTopicResponse *topic
+    cdef PartitionData *data
+    cdef Followed *each
+    if not taking.is_under_way:
+        return True
+    while taking.answer.error_code == 0 and taking.topic < taking.answer.responses.count:
+        topic = &(<FetchableTopicResponse *> taking.answer.responses.items)[taking.topic]
+        if taking.partition >= topic.partitions.count:
+            taking.topic += 1
+            taking.partition = 0
+            continue
+        if most <= 0:
+            return False
+        data = &(<PartitionData *> topic.partitions.items)[taking.partition]
+        taking.partition += 1
+        most -= PARTITION_COST + max(data.records.size, 0)
+        each = fetcher_find(f, topic.topic_id, data.partition_index)
+        if each != NULL and is_as_asked(each):
+            take_partition(each, data)
+    absorb_end(f)
+    return True
+
+
+cdef void absorb_end(Fetcher *f) noexcept nogil:
+    if f.taking.is_under_way:
+        f.taking.is_under_way = False
+        arena_free(&f.taking.arena)
+        f.under_way = ASK_NOTHING
 
 
 # --- ListOffsets ---
@@ -178,18 +206,25 @@ cdef int absorb_offsets(Fetcher *f, int asked, Reader *reader, Arena *arena) noe
     return 0
 
 
-cdef int fetcher_absorb(Fetcher *f, const uint8_t *body, size_t size, int16_t *error) noexcept nogil:
+cdef int absorb_begin(Fetcher *f, const uint8_t *body, size_t size, int16_t *error) noexcept nogil:
     cdef Arena arena
     cdef Reader reader
     cdef int asked = f.under_way
     cdef int fault = 0
     error[0] = 0
-    f.under_way = ASK_NOTHING
-    arena_init(&arena, ARENA_BYTES)
     reader_init(&reader, body, size)
     if asked == ASK_FETCH:
-        fault = absorb_fetch(f, &reader, &arena, error)
-    elif asked != ASK_NOTHING:
+        return begin_fetch(f, &reader, error)
+    f.under_way = ASK_NOTHING
+    if asked != ASK_NOTHING:
+        arena_init(&arena, ARENA_BYTES)
         fault = absorb_offsets(f, asked, &reader, &arena)
-    arena_free(&arena)
+        arena_free(&arena)
+    return fault
+
+
+cdef int fetcher_absorb(Fetcher *f, const uint8_t *body, size_t size, int16_t *error) noexcept nogil:
+    cdef int fault = absorb_begin(f, body, size, error)
+    if fault == 0:
+        absorb_more(f, NO_LIMIT)
     return fault

@@ -16,3 +16,5 @@ cdef enum:
 # Writes the body of the next request, and notes that it is under way: ASK_FETCH, ASK_END or ASK_START. ASK_NOTHING:
 # there is none now, or one is under way. -ENOMEM.
 cdef int fetcher_ask(Fetcher *f, Writer *out) noexcept nogil
+# The kind of the next request. ASK_FETCH also when there may be nothing to fetch.
+cdef int fetcher_would_ask(const Fetcher *f) noexcept nogil

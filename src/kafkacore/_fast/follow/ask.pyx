@@ -1,7 +1,7 @@
 """The next request of a fetcher, as ask.pxd says (RemoteLeaderEndPoint.buildFetch, FetchSessionHandler)."""
 
 from libc.errno cimport ENOMEM
-from libc.stdint cimport int32_t
+from libc.stdint cimport int32_t, uint8_t
 from libc.string cimport memcmp, memcpy
 
 from kafkacore._fast.base.atomics cimport add64
@@ -59,19 +59,20 @@ cdef bint draft_begin(Fetcher *f, Draft *draft, Arena *arena, int32_t most) noex
     return most == 0 or draft.indexes != NULL
 
 
+cdef bint goes_on(const uint8_t *last_topic_id, const Followed *each) noexcept nogil:
+    """Whether the partition belongs to the entry that was added last. Consecutive ones of a topic share one."""
+    return last_topic_id != NULL and memcmp(last_topic_id, each.partition.topic_id, 16) == 0
+
+
 cdef void name(Draft *draft, Followed *each) noexcept nogil:
-    """Adds the partition. Consecutive ones of a topic share an entry."""
     cdef Fetcher *f = each.fetcher
-    cdef FetchTopic *topic = NULL
+    cdef int32_t count = draft.body.topics.count
     cdef FetchPartition *asked = &draft.partitions[draft.named]
-    if draft.body.topics.count:
-        topic = &draft.topics[draft.body.topics.count - 1]
-    if topic == NULL or memcmp(topic.topic_id, each.partition.topic_id, 16) != 0:
-        topic = &draft.topics[draft.body.topics.count]
-        draft.body.topics.count += 1
-        memcpy(topic.topic_id, each.partition.topic_id, 16)
-        topic.partitions.items = asked
-    topic.partitions.count += 1
+    if not goes_on(draft.topics[count - 1].topic_id if count else NULL, each):
+        memcpy(draft.topics[count].topic_id, each.partition.topic_id, 16)
+        draft.topics[count].partitions.items = asked
+        draft.body.topics.count = count = count + 1
+    draft.topics[count - 1].partitions.count += 1
     draft.named += 1
     asked.partition = each.partition.index
     asked.current_leader_epoch = each.at.leader_epoch
@@ -87,16 +88,13 @@ cdef void name(Draft *draft, Followed *each) noexcept nogil:
 
 
 cdef void drop(Draft *draft, Followed *each) noexcept nogil:
-    cdef ForgottenTopic *topic = NULL
+    cdef int32_t count = draft.body.forgotten_topics_data.count
     cdef int32_t *index = &draft.indexes[draft.dropped]
-    if draft.body.forgotten_topics_data.count:
-        topic = &draft.forgotten[draft.body.forgotten_topics_data.count - 1]
-    if topic == NULL or memcmp(topic.topic_id, each.partition.topic_id, 16) != 0:
-        topic = &draft.forgotten[draft.body.forgotten_topics_data.count]
-        draft.body.forgotten_topics_data.count += 1
-        memcpy(topic.topic_id, each.partition.topic_id, 16)
-        topic.partitions.items = index
-    topic.partitions.count += 1
+    if not goes_on(draft.forgotten[count - 1].topic_id if count else NULL, each):
+        memcpy(draft.forgotten[count].topic_id, each.partition.topic_id, 16)
+        draft.forgotten[count].partitions.items = index
+        draft.body.forgotten_topics_data.count = count = count + 1
+    draft.forgotten[count - 1].partitions.count += 1
     draft.dropped += 1
     index[0] = each.partition.index
     each.sent_in = 0
@@ -195,15 +193,21 @@ cdef int ask_offsets(Fetcher *f, Link *asks, int32_t timestamp, Writer *out, Are
     return -ENOMEM if out.bad else (ASK_END if timestamp == LATEST else ASK_START)
 
 
+cdef int fetcher_would_ask(const Fetcher *f) noexcept nogil:
+    if f.asks_end.next != &f.asks_end:
+        return ASK_END
+    return ASK_START if f.asks_start.next != &f.asks_start else ASK_FETCH
+
+
 cdef int fetcher_ask(Fetcher *f, Writer *out) noexcept nogil:
     cdef Arena arena
-    cdef int asked
+    cdef int asked = fetcher_would_ask(f)
     if f.under_way != ASK_NOTHING:
         return ASK_NOTHING
     arena_init(&arena, ARENA_BYTES)
-    if f.asks_end.next != &f.asks_end:
+    if asked == ASK_END:
         asked = ask_offsets(f, &f.asks_end, LATEST, out, &arena)
-    elif f.asks_start.next != &f.asks_start:
+    elif asked == ASK_START:
         asked = ask_offsets(f, &f.asks_start, EARLIEST, out, &arena)
     else:
         asked = ask_fetch(f, out, &arena)

@@ -5,8 +5,8 @@ from libc.string cimport memset
 
 from kafkacore._fast.base.error_codes cimport KAFKA_STORAGE_ERROR
 from kafkacore._fast.follow.followed cimport (
-    BEFELL_FAILED, CUT_END, FOLLOW_CUTS, FOLLOW_GONE, Position, followed_delay, followed_fail, followed_go_on,
-    followed_set,
+    BEFELL_FAILED, CUT_END, FOLLOW_CUTS, FOLLOW_GONE, Fetcher, Position, fetcher_forget, followed_delay, followed_fail,
+    followed_go_on, followed_is_in_session, followed_set,
 )
 from kafkacore._fast.follow.local cimport local_cut, local_position
 from kafkacore._fast.log.log cimport LOG_BLOCKED, log_dir
@@ -43,15 +43,20 @@ cdef void submit(Followed *each) noexcept nogil:
 
 cdef void came_back(Mail *mail) noexcept nogil:
     cdef Followed *each = of_job(<Job *> mail)
+    cdef Fetcher *f = each.fetcher
     each.job_is_out = False
-    each.fetcher.jobs_out -= 1
+    f.jobs_out -= 1
     if each.state == FOLLOW_GONE:
-        if each.in_all.next != NULL:
-            followed_set(each, FOLLOW_GONE)  # the next look forgets it
+        if each.in_all.next != NULL and followed_is_in_session(each):
+            followed_set(each, FOLLOW_GONE)  # the next request tells the leader
+        elif each.in_all.next != NULL:
+            fetcher_forget(each)
     elif each.begins_again:
         cut_or_go_on(each)
     elif each.state == FOLLOW_CUTS:
         cut_ended(each)
+    if f.on_mail != NULL:
+        f.on_mail(f)
     park_release(&each.parked)
 
 

@@ -5,6 +5,7 @@ from libc.stdint cimport int16_t, int32_t, int64_t
 from libc.stdlib cimport calloc, free
 
 from kafkacore._fast.base.atomics cimport store32, store64
+from kafkacore._fast.follow.absorb cimport absorb_end
 from kafkacore._fast.follow.cut cimport cut_or_go_on, cut_woken
 from kafkacore._fast.follow.followed cimport (
     ASK_NOTHING, FOLLOW_BLOCKED, FOLLOW_CUTS, FOLLOW_FAILED, FOLLOW_GONE, Followed, Link, Position, fetcher_add,
@@ -52,6 +53,8 @@ cdef void resume(Parked *parked, int why) noexcept nogil:
         take_kept(each)
     elif each.state == FOLLOW_CUTS:
         cut_woken(each)
+    if each.fetcher.on_mail != NULL:
+        each.fetcher.on_mail(each.fetcher)
 
 
 cdef void let_go(Followed *each) noexcept nogil:
@@ -111,6 +114,7 @@ cdef void fetcher_stop(Fetcher *f, Partition *p) noexcept nogil:
 cdef void fetcher_stop_all(Fetcher *f) noexcept nogil:
     cdef Link *link = f.all.next
     cdef Followed *each
+    absorb_end(f)
     f.session_number += 1
     while link != &f.all:
         each = of_all(link)
@@ -127,8 +131,19 @@ cdef void fetcher_connected(Fetcher *f, int16_t fetch_version, int16_t offsets_v
 
 
 cdef void fetcher_failed(Fetcher *f) noexcept nogil:
+    cdef Link *link = f.all.next
+    cdef Followed *each
+    absorb_end(f)
     f.under_way = ASK_NOTHING
     f.session_epoch = 0  # with the old id: the leader drops that session
+    f.session_number += 1
+    f.session_size = 0
+    # Nobody has to tell the leader of those that are gone.
+    while link != &f.all:
+        each = of_all(link)
+        link = link.next
+        if each.state == FOLLOW_GONE and not each.job_is_out:
+            fetcher_forget(each)
 
 
 cdef int64_t fetcher_advance(Fetcher *f, int64_t now_ms) noexcept nogil:

@@ -7,12 +7,15 @@ functions without the GIL. Work that waits for a device runs on the I/O pool and
 driver delivers the mail and asks again.
 
 Modules: followed (the partitions and their states), local (this broker's logs), cut (truncations), take (records),
-ask (requests), absorb (answers), fetcher (life, mail, time), handle (Python's face).
+ask (requests), absorb (answers), fetcher (life, mail, time), handle (Python's face, for simulated worlds), driver (the
+driver of processors), orders and driver_handle (how Python's thread reaches it).
 """
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t
 
 from kafkacore._fast.log.partition cimport Partition
+from kafkacore._fast.schema.view cimport Arena
+from kafkacore._fast.schema.wire cimport FetchResponse
 from kafkacore._fast.wait.io cimport Job
 from kafkacore._fast.wait.mail cimport Inbox
 from kafkacore._fast.wait.park cimport Parked, Waiter
@@ -121,11 +124,21 @@ ctypedef struct FetcherCounts:
     int32_t partitions
     int32_t failed
 
+# An answer to a Fetch that is taken in parts, so that a processor serves its clients meanwhile.
+ctypedef struct Taking:
+    bint is_under_way
+    FetchResponse answer        # it points into the driver's bytes and the arena
+    Arena arena
+    int32_t topic               # the next one
+    int32_t partition
+
 ctypedef struct Fetcher:
     int32_t refs                # atomic: the owner, and every Followed
     Inbox *inbox                # where mail comes: its own, or its processor's
     Inbox own_inbox
     void (*on_ready)(Followed *each) noexcept nogil  # its log opened, rolled or was truncated
+    void (*on_mail)(Fetcher *f) noexcept nogil       # mail changed the state of a partition: ask again. May be NULL
+    void *driver
     int64_t now_ms              # monotonic, as the driver said last
     FetcherLimits limits
     FetcherCounts counts
@@ -133,6 +146,7 @@ ctypedef struct Fetcher:
     int16_t fetch_version       # of the connection
     int16_t offsets_version
     int under_way               # ASK_...: the request without an answer
+    Taking taking
     bint was_full               # it names all partitions
     int32_t session_id
     int32_t session_epoch

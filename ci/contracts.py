@@ -49,7 +49,7 @@ FAST = {
     "log": {"base", "world", "wait", "codec", "record"},
     "compact": {"base", "world", "wait", "codec", "record", "log"},
     "plane": {"base", "world", "wait", "log"},
-    "follow": {"base", "world", "wait", "schema", "record", "log"},
+    "follow": {"base", "world", "wait", "schema", "record", "log", "plane"},
     "hot": {"base", "world", "wait", "schema", "record", "log", "plane"},
 }
 

@@ -20,10 +20,11 @@ from kafkacore.config import BrokerConfig
 from kafkacore.protocol.messages import BrokerHeartbeatRequest, BrokerRegistrationRequest, MetadataRequest
 from kafkacore.protocol.uuid import Uuid
 from kafkacore.replication.fetchers import Address, Follow
-from kafkacore.replication.remote_fetcher import make_fetchers
+from kafkacore.replication.making import Threads, make_fetchers
 from kafkacore.server.features import supported_features
 from quorums import OURS
 from replicated import ReplicatedCluster
+from served_leader import Processing, until
 
 pytestmark = pytest.mark.timeout(180)
 THEIRS, MINE, CONTROLLER = 101, 102, 1
@@ -124,22 +125,23 @@ async def follow(cluster, registration, producer, path):
             "log.dirs": str(path / "mine"),
         }
     )
-    fetchers = make_fetchers(config, environment, random.Random(1), None, lambda: registration.epoch)
+    processing = Processing(environment)
+    threads = Threads(processing.plane, [processing.processor])
+    fetchers = make_fetchers(config, environment, random.Random(1), None, lambda: registration.epoch, lambda: threads)
     host, port = cluster.addresses[THEIRS].split(":")
     try:
-        fetchers.brokers({THEIRS: Address(host, int(port))})
+        fetchers.brokers({THEIRS: Address(host, int(port))}, registration.epoch)
         fetchers.follow([Follow(log, THEIRS, led.leader_epoch)])
         async with asyncio.timeout(LIMIT_S):
-            while await asyncio.to_thread(in_sync, cluster) != [THEIRS, MINE]:  # noqa: ASYNC110 - a process
-                await asyncio.sleep(0.1)
+            await asyncio.to_thread(cluster.wait, lambda: in_sync(cluster) == [THEIRS, MINE], "our replica in the ISR")
             for number in range(500, 600):
                 producer.produce("orders", b"%d" % number, partition=0)
             assert await asyncio.to_thread(producer.flush, LIMIT_S) == 0
-            while log.high_watermark < 600:  # noqa: ASYNC110 - what is waited for tells nobody
-                await asyncio.sleep(0.01)
+            await until(lambda: log.high_watermark == 600)
         assert [value for _, _, value in values(log)] == [b"%d" % number for number in range(600)]
         (measured,) = fetchers.measures()
         assert measured.appended_bytes == log.size_bytes
         assert measured.failed == 0
     finally:
         await fetchers.close()
+        processing.close()

@@ -130,8 +130,16 @@ class Leader:
 class Replicas:
     """A leader, a follower with a fetcher, and the logs of both."""
 
-    def __init__(self, path: Path, *, backoff_ms: int = 1000, max_bytes: int = 1 << 20, **settings: int) -> None:
-        self.environment = Environment(ManualClock(NOW))
+    def __init__(
+        self,
+        path: Path,
+        *,
+        backoff_ms: int = 1000,
+        max_bytes: int = 1 << 20,
+        environment: Environment | None = None,
+        **settings: int,
+    ) -> None:
+        self.environment = environment or Environment(ManualClock(NOW))
         self.settings = LogSettings(**settings)
         for name in ("leader", "follower"):
             (path / name).mkdir()

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import random
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -116,6 +117,11 @@ class NodeClient:
     async def api_versions(self) -> dict[int, tuple[int, int]]:
         """Lowest and highest version of each API key that the node speaks. Raises as `request` does."""
         return (await self._connected()).versions
+
+    async def hand_over(self) -> int:
+        """Gives a connection away that has no request under way: its descriptor, which the caller must close. Raises as
+        `request` does."""
+        return (await self._connected()).hand_over()
 
     @property
     def is_connected(self) -> bool:
@@ -296,6 +302,16 @@ class _Connection(asyncio.Protocol):
         self._lose()
         if self._transport is not None:
             self._transport.abort()
+
+    def hand_over(self) -> int:
+        """Closes this end of the connection without the other node's notice, and returns a descriptor of it."""
+        transport = self._transport
+        if transport is None or self.lost or self._waiting or self._received:
+            raise Disconnected("the connection is gone")
+        transport.pause_reading()
+        handle = os.dup(transport.get_extra_info("socket").fileno())
+        self.close()
+        return handle
 
     def _lose(self) -> None:
         if not self.lost:

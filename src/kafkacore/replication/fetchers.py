@@ -6,6 +6,7 @@ it, as in Apache Kafka. A fetcher without partitions has no connection.
 
 from __future__ import annotations
 
+import asyncio
 import functools
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple, Protocol
@@ -44,7 +45,8 @@ class FetcherMeasures(NamedTuple):
 
 
 class Fetcher(Protocol):
-    """Fetches partitions from one broker."""
+    """Fetches partitions from one broker. It carries out all calls soon and in order; `settled` returns when it has
+    done so. `registered` hears of this broker's own epoch."""
 
     @property
     def measures(self) -> FetcherMeasures:
@@ -53,6 +55,8 @@ class Fetcher(Protocol):
     def follow(self, partitions: list[Follow]) -> None: ...
     def stop(self, partitions: list[PartitionHandle]) -> None: ...
     def move(self, address: Address | None) -> None: ...
+    def registered(self, broker_epoch: int) -> None: ...
+    async def settled(self) -> None: ...
     async def close(self) -> None: ...
 
 
@@ -74,12 +78,16 @@ class Fetchers:
         self._fetchers: dict[tuple[int, int], Fetcher] = {}
         self._of: dict[PartitionHandle, tuple[int, int]] = {}  # the fetcher of each partition
         self._followed: dict[PartitionHandle, Follow] = {}
+        self._moving: dict[PartitionHandle, Follow] = {}  # from one fetcher to another of the same leader
+        self._mover: asyncio.Task[None] | None = None
 
-    def brokers(self, addresses: Mapping[int, Address]) -> None:
-        """The inter-broker listeners of all brokers that are not fenced, by broker id. A broker with a new address gets
-        a new connection. A broker that is missing from `addresses` gets one when it comes back."""
+    def brokers(self, addresses: Mapping[int, Address], own_epoch: int) -> None:
+        """The inter-broker listeners of all brokers that are not fenced, by broker id, and the epoch of this broker's
+        registration. A broker with a new address gets a new connection. A broker that is missing from `addresses` gets
+        one when it comes back."""
         before, self._addresses = self._addresses, dict(addresses)
         for (source_id, _), fetcher in self._fetchers.items():
+            fetcher.registered(own_epoch)
             address = self._addresses.get(source_id)
             if address != before.get(source_id):
                 fetcher.move(address)
@@ -93,6 +101,7 @@ class Fetchers:
         for each in partitions:
             key = each.leader_id, fetcher_number(each.partition.topic, each.partition.index, self._count)
             chosen.setdefault(key, []).append(each)
+            self._moving.pop(each.partition, None)
             if self._of.get(each.partition, key) != key:
                 moved.append(each.partition)
         self.stop(moved)
@@ -110,6 +119,7 @@ class Fetchers:
         Partitions that no fetcher has are ignored."""
         stopped: dict[tuple[int, int], list[PartitionHandle]] = {}
         for partition in partitions:
+            self._moving.pop(partition, None)
             key = self._of.pop(partition, None)
             if key is not None:
                 del self._followed[partition]
@@ -119,11 +129,24 @@ class Fetchers:
 
     def resize(self, count: int) -> None:
         """num.replica.fetchers has changed: partitions move to the fetchers that their names choose now."""
-        if count != self._count:
-            followed = list(self._followed.values())
-            self.stop([each.partition for each in followed])
-            self._count = count
-            self.follow(followed)
+        if count == self._count:
+            return
+        self._count = count
+        followed = list(self._followed.values())
+        self.stop([each.partition for each in followed])
+        self._moving |= {each.partition: each for each in followed}
+        if self._moving and self._mover is None:
+            self._mover = asyncio.get_running_loop().create_task(self._move())
+
+    async def _move(self) -> None:
+        """Two fetchers must not change a log in the same leader epoch: the new one begins when the old ones have let
+        go."""
+        while self._moving:
+            moving = dict(self._moving)
+            for fetcher in tuple(self._fetchers.values()):
+                await fetcher.settled()
+            self.follow([each for partition, each in moving.items() if self._moving.get(partition) is each])
+        self._mover = None
 
     def measures(self) -> list[FetcherMeasures]:
         """The measures of each fetcher. Any thread may ask."""
@@ -131,8 +154,11 @@ class Fetchers:
 
     async def close(self) -> None:
         """Ends all connections. Nothing is appended or truncated when it returns."""
+        if self._mover is not None:
+            self._mover.cancel()
         fetchers = list(self._fetchers.values())
         self._fetchers.clear()
+        self._moving.clear()
         self._of.clear()
         self._followed.clear()
         for fetcher in fetchers:

@@ -1,7 +1,7 @@
-"""Fetches the partitions that this broker follows from one other broker, over one connection.
+"""Fetches the partitions that this broker follows from one other broker, over one connection of the running loop.
 
 The fetcher itself is native (`_fast.follow`): it makes the requests, appends and truncates. This driver sends one
-request at a time, from the data loop, in the real world and in a simulated one alike.
+request at a time. It runs in simulated worlds, which have no processors; elsewhere `native_fetcher` does its work.
 """
 
 from __future__ import annotations
@@ -9,35 +9,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import random
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
-from kafkacore._fast.follow.handle import FETCH_VERSIONS, LIST_OFFSETS_VERSIONS, FetcherEvent, FetcherHandle
+from kafkacore._fast.follow.handle import FetcherHandle
 from kafkacore._fast.log.partition_handle import PartitionHandle
-from kafkacore._fast.world.environment import Environment
-from kafkacore.config import BrokerConfig
-from kafkacore.network.client import ClientLimits, Connect, NodeClient
-from kafkacore.protocol.apis import ApiKey, api
 from kafkacore.protocol.errors import ErrorCode, KafkaError, ProtocolError
-from kafkacore.replication.fetchers import Address, FetcherMeasures, Fetchers, Follow
+from kafkacore.replication.fetcher_reports import common_versions, log_event
+from kafkacore.replication.fetchers import Address, FetcherMeasures, Follow
 
 LOG: Final = logging.getLogger("kafkacore.replication")
-# While a Fetch waits at the leader, a partition that this broker begins to follow must wait for the next Fetch. So a
-# Fetch waits at most this long, even if replica.fetch.wait.max.ms allows more.
-_MOST_WAIT_MS: Final = 100
 _COUNTED_EVERY_MS: Final = 1_000  # counting looks at every partition
-_TEXTS: Final = {
-    "cut": "truncated from offset %d to %d, where it diverges from its leader's log",
-    "cut-to-end": "truncated from offset %d to %d, the end of its leader's log: the leader was elected uncleanly,"
-    " or it lost records",
-    "restart": "ended at offset %d, below the start of its leader's log, and begins anew at %d",
-    "corrupt": "its leader sent records at offset %d that cannot be appended (error %d); they are fetched again",
-    "newer-epoch": "its leader sent a batch at offset %d of an epoch above its own, %d; it is fetched again",
-    "fenced": "is fetched no longer in leader epoch %d, because its leader has a newer one",
-    "failed": "is followed no longer, because its log cannot be written (error %d)",
-    "refused": "its leader answered with error %d; it is fetched again after replica.fetch.backoff.ms",
-}
 
 
 class Peer(Protocol):
@@ -99,6 +81,12 @@ class RemoteFetcher:
             self._peer.disconnect()
         self._wake.set()
 
+    async def settled(self) -> None:
+        """This driver carries out each call at once."""
+
+    def registered(self, broker_epoch: int) -> None:
+        """Each request reads the epoch by itself."""
+
     @property
     def measures(self) -> FetcherMeasures:
         return FetcherMeasures(self._source_id, self._number, self._address, *self.native.counts())
@@ -144,11 +132,7 @@ class RemoteFetcher:
             self._peer = self._connect(address)
         try:
             versions = await self._peer.api_versions()
-            self.native.connected(
-                _common(versions, ApiKey.FETCH, FETCH_VERSIONS),
-                _common(versions, ApiKey.LIST_OFFSETS, LIST_OFFSETS_VERSIONS),
-                self._read_broker_epoch(),
-            )
+            self.native.connected(*common_versions(versions), self._read_broker_epoch())
             request = self.native.ask()
             if request is None:
                 return None
@@ -205,65 +189,8 @@ class RemoteFetcher:
 
     def _report(self) -> None:
         for event in self.native.events():
-            _log(event)
+            log_event(event)
         now_ms = self._now_ms()
         if now_ms >= self._counted_ms + _COUNTED_EVERY_MS:
             self._counted_ms = now_ms
             self.native.count()
-
-
-def _log(event: FetcherEvent) -> None:
-    text = _TEXTS[event.kind]
-    numbers = (event.first, event.second)[: text.count("%d")]
-    LOG.warning("partition %s-%d %s", event.topic, event.partition, text % numbers)
-
-
-def _common(versions: Mapping[int, tuple[int, int]], key: int, ours: tuple[int, int]) -> int:
-    lowest, highest = versions.get(key, (0, -1))
-    chosen = min(highest, ours[1])
-    if chosen < max(lowest, ours[0]):
-        raise ProtocolError(
-            f"{api(key).name}: the leader speaks {lowest} to {highest}, this broker {ours[0]} to {ours[1]}"
-        )
-    return chosen
-
-
-def make_fetchers(
-    config: BrokerConfig,
-    environment: Environment,
-    randomness: random.Random,
-    connect: Connect | None,
-    read_broker_epoch: Callable[[], int],
-) -> Fetchers:
-    """The fetchers of a broker. `connect` makes connections as `loop.create_connection` does; None: the running loop
-    does."""
-    limits = ClientLimits(
-        request_timeout_ms=config.replica_socket_timeout_ms,
-        connection_setup_timeout_ms=config.socket_connection_setup_timeout_ms,
-    )
-
-    def connected_to(address: Address, client_id: str) -> Peer:
-        return NodeClient(*address, client_id, limits=limits, randomness=randomness, connect=connect)
-
-    def make(source_id: int, number: int, address: Address | None) -> RemoteFetcher:
-        client_id = f"broker-{config.node_id}-fetcher-{number}"
-        native = FetcherHandle(
-            environment,
-            config.node_id,
-            max_wait_ms=min(config.replica_fetch_wait_max_ms, _MOST_WAIT_MS),
-            min_bytes=config.replica_fetch_min_bytes,
-            response_max_bytes=config.replica_fetch_response_max_bytes,
-            max_bytes=config.replica_fetch_max_bytes,
-            backoff_ms=config.replica_fetch_backoff_ms,
-        )
-        return RemoteFetcher(
-            source_id,
-            number,
-            native,
-            address,
-            lambda where: connected_to(where, client_id),
-            read_broker_epoch,
-            config.replica_fetch_backoff_ms,
-        )
-
-    return Fetchers(config.num_replica_fetchers, make)

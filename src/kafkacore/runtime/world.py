@@ -40,6 +40,10 @@ class World:
     # Makes connections to other nodes, as `loop.create_connection` does; without it the running loop makes them.
     connect: Callable[[Callable[[], asyncio.Protocol], str, int], Coroutine[Any, Any, object]] | None = None
 
+    # Watches the link to a host and port on behalf of a connection of native code (`hold`, `disconnect`), until the
+    # returned function is called; None: no test cuts links.
+    watch_link: Callable[[tuple[str, int], Any], Callable[[], None]] | None = None
+
     def __init__(self, environment: Environment | None = None, files: Files = OS_FILES) -> None:
         self.own_threads = environment is not None
         self.environment = environment or Environment()

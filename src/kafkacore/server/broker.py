@@ -30,7 +30,7 @@ from kafkacore.protocol.errors import error_for
 from kafkacore.protocol.messages import AllocateProducerIdsRequest, CreateTopicsRequest
 from kafkacore.protocol.response_errors import error_of_peer
 from kafkacore.protocol.uuid import Uuid
-from kafkacore.replication.remote_fetcher import make_fetchers
+from kafkacore.replication.making import Threads, make_fetchers
 from kafkacore.replication.replica_manager import Placed
 from kafkacore.runtime.process import DATA, Runtime
 from kafkacore.runtime.scheduler import Scheduler
@@ -110,7 +110,10 @@ class BrokerServer:
         self._channel = channel
         self._parts = BrokerReplicas(
             config, logs, self._publish_table, self._reconfigure, environment=environment, timers=self.timers,
-            fetchers=make_fetchers(config, environment, world.random, world.connect, self._broker_epoch),
+            fetchers=make_fetchers(
+                config, environment, world.random, world.connect, self._broker_epoch,
+                None if world.make_plane else self._threads, world.watch_link,
+            ),
             send=channel.send, broker_epoch=self._broker_epoch, on_fault=on_fault,
         )  # fmt: skip
         self.replicas, self.fetchers = self._parts.manager, self._parts.fetchers
@@ -152,6 +155,9 @@ class BrokerServer:
             lambda: self.replicas.config.replica_alter_log_dirs_io_max_bytes_per_second,
             config.replica_fetch_backoff_ms,
         )
+
+    def _threads(self) -> Threads:
+        return Threads(self.plane.native, self.plane.processors)
 
     def _broker_epoch(self) -> int:
         return self.registrar.lifecycle.broker_epoch

@@ -50,7 +50,8 @@ class BrokerReplicas:
         """Moves to a newer root."""
         if delta is None or delta.brokers:
             self._updates.brokers_changed(image)
-            self.fetchers.brokers(self._addresses(image))
+            own = image.brokers.get(self._node_id)
+            self.fetchers.brokers(self._addresses(image), -1 if own is None else own.epoch)
         self.manager.apply(image, delta)
         self._updates.applied(image, delta)
 

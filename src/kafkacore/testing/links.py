@@ -9,11 +9,18 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Iterable
-from typing import Any, Final, cast
+from typing import Any, Final, Protocol, cast
 
 _LOOK_S: Final = 0.01  # between two checks of the link by a connection attempt
 
 Address = tuple[str, int]
+
+
+class NativeConnection(Protocol):
+    """A connection that processors drive. Any thread may call."""
+
+    def hold(self, *, reads: bool, writes: bool) -> None: ...
+    def disconnect(self) -> None: ...
 
 
 class Links:
@@ -25,6 +32,7 @@ class Links:
         self._cut: set[tuple[int, int]] = set()
         self._dead: set[tuple[int, int]] = set()  # links of nodes that are being killed
         self._open: set[_LinkedTransport] = set()
+        self._native: dict[object, tuple[int, int, NativeConnection]] = {}
         self._mutex = threading.Lock()
 
     def cut(self, source: int, target: int) -> None:
@@ -57,6 +65,11 @@ class Links:
         for each in self._all():
             if node_id in (each.source, each.target):
                 each.on_loop(each.abort)
+        with self._mutex:
+            broken = [each for *ends, each in self._native.values() if node_id in ends]
+        for connection in broken:
+            connection.disconnect()
+        self._tell_native()
 
     async def connect(self, source: int, factory: Callable[[], asyncio.Protocol], host: str, port: int) -> Any:
         """As `loop.create_connection`, from a node. Waits while the link is cut in either direction."""
@@ -68,9 +81,31 @@ class Links:
             await asyncio.sleep(_LOOK_S)
         return await loop.create_connection(lambda: _LinkedProtocol(self, source, target, factory()), host, port)
 
+    def watch(self, source: int, address: Address, connection: NativeConnection) -> Callable[[], None]:
+        """Lets a connection of native code follow its link, until the returned function is called."""
+        key = object()
+        target = self._addresses.get(address)
+        if target is None:
+            return lambda: None
+        with self._mutex:
+            self._native[key] = source, target, connection
+        self._tell_native()
+        return lambda: self._unwatch(key)
+
+    def _unwatch(self, key: object) -> None:
+        with self._mutex:
+            self._native.pop(key, None)
+
+    def _tell_native(self) -> None:
+        with self._mutex:
+            connections = list(self._native.values())
+        for source, target, connection in connections:
+            connection.hold(reads=not self.passes(target, source), writes=not self.passes(source, target))
+
     def _tell(self) -> None:
         for each in self._all():
             each.on_loop(each.look)
+        self._tell_native()
 
     def _all(self) -> Iterable[_LinkedTransport]:
         with self._mutex:

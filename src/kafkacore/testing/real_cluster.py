@@ -20,7 +20,7 @@ from kafkacore.runtime.world import World
 from kafkacore.server.node import Node
 from kafkacore.storage.format import FormatOptions, format_directories
 from kafkacore.testing.client import CLIENT_ID, Client
-from kafkacore.testing.links import Links
+from kafkacore.testing.links import Links, NativeConnection
 
 T = TypeVar("T")
 HOST: Final = "127.0.0.1"
@@ -53,6 +53,9 @@ class LinkedWorld(World):
 
     async def connect(self, factory: Callable[[], asyncio.Protocol], host: str, port: int) -> Any:
         return await self._links.connect(self._node_id, factory, host, port)
+
+    def watch_link(self, address: tuple[str, int], connection: NativeConnection) -> Callable[[], None]:
+        return self._links.watch(self._node_id, address, connection)
 
 
 class RealNode:

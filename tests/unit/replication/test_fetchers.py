@@ -19,6 +19,8 @@ class RecordedFetcher:
         self.address = address
         self.followed: dict[int, int] = {}
         self.closed = False
+        self.free = asyncio.Event()
+        self.free.set()
 
     @property
     def measures(self) -> FetcherMeasures:
@@ -33,6 +35,12 @@ class RecordedFetcher:
 
     def move(self, address: Address | None) -> None:
         self.address = address
+
+    def registered(self, broker_epoch: int) -> None:
+        self.broker_epoch = broker_epoch
+
+    async def settled(self) -> None:
+        await self.free.wait()
 
     async def close(self) -> None:
         self.closed = True
@@ -64,7 +72,7 @@ def test_fetcher_number_is_apache_kafkas_when_there_are_three_fetchers() -> None
 
 def test_fetchers_make_one_for_each_source_when_partitions_have_two_leaders(partitions: list[PartitionHandle]) -> None:
     made = Made()
-    made.fetchers.brokers({2: Address("b", 9092)})
+    made.fetchers.brokers({2: Address("b", 9092)}, 7)
     made.fetchers.follow([Follow(partitions[0], 2, 5), Follow(partitions[1], 3, 6), Follow(partitions[2], 2, 5)])
     assert made.of[2, 0].followed == {0: 5, 2: 5}
     assert made.of[3, 0].followed == {1: 6}
@@ -82,29 +90,64 @@ def test_fetchers_move_a_partition_when_its_leader_changes(partitions: list[Part
     assert made.of[3, 0].followed == {}
 
 
+async def moved(made: Made) -> None:
+    """The turns of the loop in which partitions move."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
 def test_partitions_move_between_fetchers_when_their_number_changes(partitions: list[PartitionHandle]) -> None:
-    made = Made()
-    made.fetchers.follow([Follow(each, 2, 5) for each in partitions])
-    made.fetchers.resize(3)
-    assert [sorted(made.of[2, number].followed.items()) for number in range(3)] == [
-        [(2, 5)],
-        [(1, 5)],
-        [(0, 5), (3, 5)],
-    ]
-    made.fetchers.resize(1)
-    assert made.of[2, 0].followed == {0: 5, 1: 5, 2: 5, 3: 5}
-    assert not made.of[2, 2].followed
+    async def run() -> None:
+        made = Made()
+        made.fetchers.follow([Follow(each, 2, 5) for each in partitions])
+        made.fetchers.resize(3)
+        await moved(made)
+        assert [sorted(made.of[2, number].followed.items()) for number in range(3)] == [
+            [(2, 5)],
+            [(1, 5)],
+            [(0, 5), (3, 5)],
+        ]
+        made.fetchers.resize(1)
+        await moved(made)
+        assert made.of[2, 0].followed == {0: 5, 1: 5, 2: 5, 3: 5}
+        assert not made.of[2, 2].followed
+
+    asyncio.run(run())
+
+
+def test_partitions_wait_for_their_former_fetcher_when_the_number_changes(partitions: list[PartitionHandle]) -> None:
+    """Both fetch in the same leader epoch, so nothing else keeps the former one from changing the logs."""
+
+    async def run() -> None:
+        made = Made()
+        made.fetchers.follow([Follow(each, 2, 5) for each in partitions])
+        former = made.of[2, 0]
+        former.free.clear()
+        made.fetchers.resize(3)
+        await moved(made)
+        assert list(made.of) == [(2, 0)]
+        assert former.followed == {}
+        # Meanwhile one gets a new role, and one is followed no longer.
+        made.fetchers.follow([Follow(partitions[0], 3, 6)])
+        made.fetchers.stop([partitions[1]])
+        former.free.set()
+        await moved(made)
+        followed = {key: each.followed for key, each in made.of.items() if each.followed}
+        assert followed == {(2, 0): {2: 5}, (2, 2): {3: 5}, (3, 2): {0: 6}}
+
+    asyncio.run(run())
 
 
 def test_fetchers_tell_only_those_of_a_broker_when_it_moves(partitions: list[PartitionHandle]) -> None:
     made = Made()
-    made.fetchers.brokers({2: Address("b", 1), 3: Address("c", 1)})
+    made.fetchers.brokers({2: Address("b", 1), 3: Address("c", 1)}, 7)
     made.fetchers.follow([Follow(partitions[0], 2, 5), Follow(partitions[1], 3, 5)])
     made.of[3, 0].address = Address("untouched", 0)
-    made.fetchers.brokers({2: Address("b", 2), 3: Address("c", 1)})
+    made.fetchers.brokers({2: Address("b", 2), 3: Address("c", 1)}, 8)
     assert made.of[2, 0].address == ("b", 2)
+    assert made.of[2, 0].broker_epoch == made.of[3, 0].broker_epoch == 8
     assert made.of[3, 0].address == ("untouched", 0)
-    made.fetchers.brokers({})
+    made.fetchers.brokers({}, 8)
     assert made.of[2, 0].address is None
 
 

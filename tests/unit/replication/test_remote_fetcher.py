@@ -160,7 +160,7 @@ def test_driver_waits_when_the_broker_is_not_known(tmp_path: Path) -> None:
         async with driven(tmp_path) as made:
             made.fetcher.move(None)
             theirs, ours = made.pair()
-            await asyncio.sleep(0.01)
+            await until(lambda: not made.fetcher._wake.is_set())  # it has looked
             assert not made.peers
             made.fetcher.move(HOME)
             await until(lambda: ours.end_offset == theirs.end_offset)

@@ -190,23 +190,31 @@ cdef class FetcherHandle:
     # --- reports ---
 
     def events(self):
-        cdef Event *event
-        cdef int32_t i
-        found = []
-        for i in range(self.fetcher.event_count):
-            event = &self.fetcher.events[i]
-            topic = event.partition.topic[:event.partition.topic_size].decode()
-            found.append(FetcherEvent(EVENTS[event.kind], topic, event.partition.index, event.first, event.second))
-            with nogil:
-                partition_release(event.partition)
+        cdef int32_t count = self.fetcher.event_count
         self.fetcher.event_count = 0
-        return found
+        return take_events(self.fetcher.events, count)
 
     def count(self):
         with nogil:
             fetcher_count(self.fetcher)
 
     def counts(self):
-        return FetcherCounts(load64(&self.fetcher.counts.requests), load64(&self.fetcher.counts.bytes),
-                             load64(&self.fetcher.counts.most_lag), load32(&self.fetcher.counts.partitions),
-                             load32(&self.fetcher.counts.failed))
+        return counts_of(&self.fetcher.counts)
+
+
+cdef list take_events(Event *events, int32_t count):
+    cdef Event *event
+    cdef int32_t i
+    cdef list found = []
+    for i in range(count):
+        event = &events[i]
+        topic = event.partition.topic[:event.partition.topic_size].decode()
+        found.append(FetcherEvent(EVENTS[event.kind], topic, event.partition.index, event.first, event.second))
+        with nogil:
+            partition_release(event.partition)
+    return found
+
+
+cdef object counts_of(const Counts *counts):
+    return FetcherCounts(load64(&counts.requests), load64(&counts.bytes), load64(&counts.most_lag),
+                         load32(&counts.partitions), load32(&counts.failed))

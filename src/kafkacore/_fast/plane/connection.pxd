@@ -9,6 +9,7 @@ from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
 
 from kafkacore._fast.base.assertions cimport Owner
 from kafkacore._fast.world.environment cimport Clock
+from kafkacore._fast.plane.driven cimport DrivenList
 from kafkacore._fast.plane.gate cimport Verdict
 from kafkacore._fast.wait.mail cimport Inbox, Mail
 from kafkacore._fast.wait.memory cimport Frame, Reservation
@@ -62,6 +63,7 @@ ctypedef struct Reactor:
     Connection *ready         # connections to continue in this turn or the next
     Connection **ready_end
     Connection *closed        # released at the end of the turn
+    DrivenList driven         # its other work
     Mutex links_lock          # only the reactor's thread changes the list; others read it under the lock
     Link *links
     Mail sweep                # asks the reactor to close connections of draining planes

@@ -16,6 +16,7 @@ from kafkacore._fast.base.epoll cimport (
     EPOLL_CLOEXEC, EPOLL_CTL_ADD, EPOLLIN, epoll_create1, epoll_ctl, epoll_event, epoll_wait, monotonic_ns,
     thread_cpu_ns,
 )
+from kafkacore._fast.plane.driven cimport Driven, driven_go_on, driven_of, driven_shut_all
 from kafkacore._fast.plane.reactor cimport reactor_close, reactor_init
 from kafkacore._fast.wait.mail cimport inbox_awake, inbox_deliver, inbox_may_sleep, inbox_post, ring_bell, silence_bell
 from kafkacore._fast.wait.memory cimport frames_trim
@@ -93,7 +94,7 @@ cdef int wait_for_events(Processor *p, epoll_event *events) noexcept nogil:
     cdef int64_t start_ns, slept_ns, next_ms
     cdef int64_t timeout_ms = -1
     cdef int count
-    if reactor.ready != NULL:
+    if reactor.ready != NULL or reactor.driven.ready != NULL:
         return max(epoll_wait(reactor.epoll, events, EVENTS, 0), 0)
     start_ns = monotonic_ns()
     store64(&p.waiting_since_ns, start_ns)
@@ -130,6 +131,7 @@ cdef void note_gap(Processor *p, int64_t start_ns) noexcept nogil:
 
 cdef void turn(Processor *p, epoll_event *events, int count) noexcept nogil:
     cdef Reactor *reactor = &p.reactor
+    cdef Driven *driven
     cdef int i
     store64(&reactor.turns, reactor.turns + 1)
     fence()  # announces the turn before it reads published values; a publisher does both in the opposite order
@@ -139,11 +141,16 @@ cdef void turn(Processor *p, epoll_event *events, int count) noexcept nogil:
     for i in range(count):
         if events[i].data.ptr == NULL:  # the inbox's bell; the inbox is delivered below in any case
             silence_bell(reactor.inbox.eventfd)
+            continue
+        driven = driven_of(events[i].data.ptr)
+        if driven != NULL:
+            driven.event(driven, events[i].events)
         else:
             connection_event(<Connection *> events[i].data.ptr, events[i].events)
             p.trimmed = False
     inbox_deliver(&reactor.inbox)
     reactor_go_on(reactor, READY)
+    driven_go_on(&reactor.driven)
     reactor_bury(reactor)
     store64(&reactor.turns, reactor.turns + 1)
 
@@ -158,9 +165,11 @@ cdef void *run(void *argument) noexcept nogil:
     owner_take(&p.reactor.owner)
     while not load32(&p.reactor.stopping):
         turn(p, events, wait_for_events(p, events))
+    driven_shut_all(&p.reactor.driven)
     reactor_close_all(&p.reactor)
     while inbox_deliver(&p.reactor.inbox):
         reactor_close_all(&p.reactor)
+    driven_go_on(&p.reactor.driven)
     reactor_go_on(&p.reactor, ALL)
     reactor_bury(&p.reactor)
     frames_trim()
@@ -256,6 +265,7 @@ cdef class NativeProcessor:
     def close_inherited(self) -> None:
         """In a child after fork: closes the inherited descriptors, so that peers see their connections end."""
         cdef Connection *conn
+        cdef Driven *driven
         if getpid() == self.pid:
             raise RuntimeError(f"processor {self.name} lives in this process: stop it")
         if not self.running:
@@ -265,6 +275,11 @@ cdef class NativeProcessor:
         while conn != NULL:
             c_close(conn.handle)
             conn = conn.next
+        driven = self.processor.reactor.driven.first
+        while driven != NULL:
+            if driven.handle >= 0:
+                c_close(driven.handle)
+            driven = driven.next
         c_close(self.processor.reactor.epoll)
         c_close(self.processor.reactor.inbox.eventfd)
 

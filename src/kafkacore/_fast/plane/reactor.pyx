@@ -9,6 +9,7 @@ from kafkacore._fast.base.lock_order cimport RANK_LINKS
 from kafkacore._fast.base.assertions cimport debug_assert
 from kafkacore._fast.base.atomics cimport load32
 from kafkacore._fast.plane.connection cimport SCRATCH_BYTES
+from kafkacore._fast.plane.driven cimport driven_init
 from kafkacore._fast.wait.mail cimport inbox_close, inbox_init
 from kafkacore._fast.plane.plane cimport API_KEYS, Request, plane_hold, plane_release
 from kafkacore._fast.wait.ring cimport ring_forget
@@ -24,6 +25,7 @@ cdef int reactor_init(
     reactor.clock = clock
     reactor.epoll = epoll
     reactor.ready_end = &reactor.ready
+    driven_init(&reactor.driven)
     reactor.sweep.deliver = sweep
     reactor.now_ns = clock.monotonic_ns(clock.self)
     wheel_init(&reactor.wheel, reactor.now_ns // 1000000)

@@ -1,0 +1,3 @@
+"""A driver of a fetcher. Native code, and a count for tests."""
+
+def live() -> int: ...

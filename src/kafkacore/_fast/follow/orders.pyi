@@ -1,0 +1,1 @@
+"""Orders to a driver. Native code only."""

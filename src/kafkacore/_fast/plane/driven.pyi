@@ -1,0 +1,1 @@
+"""Work of a processor beside connections. Native code only."""

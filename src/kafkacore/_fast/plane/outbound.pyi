@@ -1,0 +1,1 @@
+"""A connection to another node. Native code only."""

@@ -1,0 +1,54 @@
+"""The drivers of fetchers share this: the versions that they speak, and the log's lines about partitions."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from kafkacore._fast.follow.handle import FETCH_VERSIONS, LIST_OFFSETS_VERSIONS, FetcherEvent
+from kafkacore.protocol.apis import ApiKey, api
+from kafkacore.protocol.errors import ProtocolError
+
+LOG: Final = logging.getLogger("kafkacore.replication")
+_TEXTS: Final = {
+    "cut": "truncated from offset %d to %d, where it diverges from its leader's log",
+    "cut-to-end": "truncated from offset %d to %d, the end of its leader's log: the leader was elected uncleanly,"
+    " or it lost records",
+    "restart": "ended at offset %d, below the start of its leader's log, and begins anew at %d",
+    "corrupt": "its leader sent records at offset %d that cannot be appended (error %d); they are fetched again",
+    "newer-epoch": "its leader sent a batch at offset %d of an epoch above its own, %d; it is fetched again",
+    "fenced": "is fetched no longer in leader epoch %d, because its leader has a newer one",
+    "failed": "is followed no longer, because its log cannot be written (error %d)",
+    "refused": "its leader answered with error %d; it is fetched again after replica.fetch.backoff.ms",
+}
+
+
+class Spoken(NamedTuple):
+    """The versions in which a fetcher asks a leader."""
+
+    fetch: int
+    list_offsets: int
+
+
+def common_versions(versions: Mapping[int, tuple[int, int]]) -> Spoken:
+    """The highest that the leader and this broker have. Raises ProtocolError when there are none."""
+    return Spoken(
+        _common(versions, ApiKey.FETCH, FETCH_VERSIONS), _common(versions, ApiKey.LIST_OFFSETS, LIST_OFFSETS_VERSIONS)
+    )
+
+
+def _common(versions: Mapping[int, tuple[int, int]], key: int, ours: tuple[int, int]) -> int:
+    lowest, highest = versions.get(key, (0, -1))
+    chosen = min(highest, ours[1])
+    if chosen < max(lowest, ours[0]):
+        raise ProtocolError(
+            f"{api(key).name}: the leader speaks {lowest} to {highest}, this broker {ours[0]} to {ours[1]}"
+        )
+    return chosen
+
+
+def log_event(event: FetcherEvent) -> None:
+    text = _TEXTS[event.kind]
+    numbers = (event.first, event.second)[: text.count("%d")]
+    LOG.warning("partition %s-%d %s", event.topic, event.partition, text % numbers)

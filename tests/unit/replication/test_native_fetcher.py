@@ -311,7 +311,7 @@ def test_close_returns_when_a_connection_is_being_made(tmp_path: Path) -> None:
     async def run() -> None:
         async with driven(tmp_path) as made:
             made.pair()
-            while made.native.link == "idle":  # noqa: ASYNC110 - a turn of the loop would go on with the connection
+            while made.native.link == "idle":
                 time.sleep(0.001)  # noqa: ASYNC251
 
     asyncio.run(run())

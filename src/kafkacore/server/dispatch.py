@@ -24,6 +24,7 @@ from kafkacore.protocol.apis import Api, ApiKey, ApiRange
 from kafkacore.protocol.errors import ErrorCode, KafkaError, ProtocolError
 from kafkacore.protocol.messages import Message
 from kafkacore.protocol.response_errors import error_response_steps
+from kafkacore.raft.file_log import MetadataLogError
 from kafkacore.runtime.slices import Work, finish, finish_now, in_slices
 
 LOG: Final = logging.getLogger("kafkacore.server")
@@ -273,6 +274,9 @@ def _failed(call: RequestContext, request: Any, error: Exception) -> Work[Messag
         request = request.message()
     if isinstance(error, KafkaError):
         return (yield from error_response_steps(request, call.api_version, error.code, str(error) or None))
+    if isinstance(error, MetadataLogError):
+        # The node has said so once, and is about to end.
+        return (yield from error_response_steps(request, call.api_version, ErrorCode.KAFKA_STORAGE_ERROR, str(error)))
     name = apis.api(call.api_key).name
     LOG.error("%s %d of client %r failed", name, call.api_version, call.client_id, exc_info=error)
     return (yield from error_response_steps(request, call.api_version, ErrorCode.UNKNOWN_SERVER_ERROR))

@@ -23,6 +23,7 @@ from kafkacore.protocol.messages import (
     ProduceRequest,
     ProduceResponse,
 )
+from kafkacore.raft.file_log import MetadataLogError
 from kafkacore.server import handlers
 from kafkacore.server.dispatch import Dispatcher
 
@@ -171,6 +172,16 @@ def test_broken_handler_fails_its_request_alone() -> None:
     ctx = context()
     ctx.producer_ids.fail = RuntimeError("broken")
     assert asked(InitProducerIdRequest(transactional_id=None), 4, ctx).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def test_request_is_refused_without_a_traceback_when_the_metadata_log_is_offline(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    ctx = context()
+    ctx.producer_ids.fail = MetadataLogError("the disk is full")
+    told = asked(InitProducerIdRequest(transactional_id=None), 4, ctx)
+    assert told.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert caplog.records == []
 
 
 def commit_request() -> OffsetCommitRequest:

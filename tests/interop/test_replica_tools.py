@@ -1,11 +1,12 @@
 """`kafkacore reassign-partitions`, `leader-election` and `replica-verification` beside Apache Kafka's tools.
 
-The cluster has one controller of ours and two brokers of Apache Kafka.
+The cluster has one controller of ours and two brokers of Apache Kafka with two log directories each.
 """
 
 import json
 import re
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -28,10 +29,17 @@ def cluster(tools_of_either, tmp_path_factory):
         brokers={101: RELEASE, 102: RELEASE},
         tools=tools_of_either,
     )
+    for member in cluster.brokers.values():
+        text = member.properties.read_text()
+        member.properties.write_text(text.replace(f"log.dirs={member.data}\n", f"log.dirs={','.join(both(member))}\n"))
     try:
         yield cluster.start("4.3")
     finally:
         cluster.close()
+
+
+def both(member):
+    return [f"{member.data}", f"{member.data}-2"]
 
 
 @pytest.fixture
@@ -56,19 +64,22 @@ def run(request, cluster, tools):
     def ours(tool, *arguments):
         command = [ROOT / ".venv" / "bin" / "kafkacore", tool, "--bootstrap-server", cluster.addresses[101], *arguments]
         done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=60, check=False)
-        return done.returncode, (done.stdout + done.stderr.removeprefix("kafkacore: ")).splitlines()
+        return done.returncode, anywhere(done.stdout + done.stderr.removeprefix("kafkacore: ")).splitlines()
 
     def theirs(tool, *arguments):
         done = tools.attempt(f"kafka-{tool}", "--bootstrap-server", cluster.addresses[101], *arguments)
-        out = re.sub(r'"log_dirs":\["[^"]*/data"\]', '"log_dirs":["any"]', done.out)  # ours moves no directories
-        return done.exit, (out + done.err).splitlines()
+        return done.exit, anywhere(done.out + done.err).splitlines()
+
+    def anywhere(text):
+        """A broker chooses the directories of new partitions."""
+        return re.sub(r'"/[^"]*/data(-2)?"', '"any"', text)
 
     return {"ours": ours, "theirs": theirs}[request.param]
 
 
-def plan(tmp_path, topic, *replicas):
+def plan(tmp_path, topic, *replicas, **fields):
     file = tmp_path / "plan.json"
-    partitions = [{"topic": topic, "partition": i, "replicas": each} for i, each in enumerate(replicas)]
+    partitions = [{"topic": topic, "partition": i, "replicas": each} | fields for i, each in enumerate(replicas)]
     file.write_text(json.dumps({"version": 1, "partitions": partitions}))
     return file
 
@@ -112,6 +123,48 @@ def test_reassignment_is_executed_and_verified_alike(cluster, run, topic, tmp_pa
     )
 
 
+def test_replica_is_moved_between_directories_alike(cluster, run, topic, tmp_path):
+    def holds(directory):
+        return Path(directory, f"{topic}-0").exists()
+
+    here, there = sorted(both(cluster.brokers[101]), key=holds, reverse=True)
+    assert holds(here)
+    file = plan(tmp_path, topic, [101], log_dirs=[there])
+    execute = ("--execute", "--reassignment-json-file", file, "--replica-alter-log-dirs-throttle", 1_000_000)
+    code, lines = run("reassign-partitions", *execute)
+    assert (code, lines[4:]) == (
+        0,
+        [
+            "Save this to use as the --reassignment-json-file option during rollback",
+            VERIFY_LATER,
+            "The replica-alter-dir throttle limit was set to 1000000 B/s",
+            f"Successfully started partition reassignment for {topic}-0",
+            f"Successfully started moving log directory to {there} for replica {topic}-0 with broker 101 ",
+        ],
+    )
+    cluster.wait(lambda: holds(there) and not holds(here), "the move's end")
+    status = ["Status of partition reassignment:", f"Reassignment of partition {topic}-0 is completed."]
+    cleared = [
+        "Clearing broker-level throttles on brokers 101,102",
+        f"Clearing topic-level throttles on topic {topic}",
+    ]
+    done = f"Reassignment of replica {topic}-0-101 completed successfully."
+    assert run("reassign-partitions", "--verify", "--reassignment-json-file", file) == (0, [*status, done, *cleared])
+    cancel = ("--cancel", "--reassignment-json-file", file, "--preserve-throttles")
+    inactive = [f"None of the specified partition {each} are active." for each in ("reassignments", "moves")]
+    assert run("reassign-partitions", *cancel) == (0, inactive)
+    file = plan(tmp_path, topic, [101], log_dirs=[here])
+    missed = f"Partition {topic}-0 on broker 101 is not being moved from log dir {there} to {here}."
+    assert run("reassign-partitions", "--verify", "--reassignment-json-file", file) == (0, [*status, missed, *cleared])
+
+
+def test_move_to_a_directory_that_the_broker_lacks_is_refused_alike(run, topic, tmp_path):
+    file = plan(tmp_path, topic, [101], log_dirs=["/nowhere"])
+    code, lines = run("reassign-partitions", "--execute", "--reassignment-json-file", file)
+    assert code == 1
+    assert any(f"Failed to alter dir for {topic}-0-101" in line for line in lines), lines
+
+
 def test_preferred_leader_is_elected_alike(cluster, run, pair):
     cluster.reassign({(pair, 0): [102, 101]})
     cluster.wait(lambda: cluster.state(pair).replicas == (102, 101), "the new order of the replicas")
@@ -123,7 +176,7 @@ def test_preferred_leader_is_elected_alike(cluster, run, pair):
 
 @pytest.mark.parametrize("run", ["ours"], indirect=True)
 def test_reassignment_under_way_is_listed_and_cancelled(cluster, run, topic, tmp_path):
-    """Its new replica is down, so it does not end. Kafka's tool would wait for its log directories."""
+    """Its new replica hangs, so it does not end. Kafka's tool would wait for the log directories of that broker."""
     file = plan(tmp_path, topic, [101, 102], [102])
     cluster.brokers[102].pause()
     try:

@@ -1,4 +1,5 @@
-"""`kafkacore reassign-partitions`: moves partitions between brokers, as kafka-reassign-partitions.sh (KIP-455)."""
+"""`kafkacore reassign-partitions`: moves partitions between brokers and between the log directories of a broker, as
+kafka-reassign-partitions.sh (KIP-455, KIP-113)."""
 
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ from kafkacore.protocol.messages import (
     ListPartitionReassignmentsRequest,
     MetadataRequest,
 )
+from kafkacore.tools import replica_moves
 from kafkacore.tools.admin import Admin, AdminError, add_endpoints, check, run_admin
 from kafkacore.tools.reassignment import (
     Move,
@@ -28,10 +30,12 @@ from kafkacore.tools.reassignment import (
     text_of,
     throttles_of,
 )
+from kafkacore.tools.replica_moves import Directories, ReplicaId
 
-DESCRIPTION: Final = "Moves partitions between brokers, and sets the throttles of such moves."
+DESCRIPTION: Final = "Moves partitions between brokers and log directories, and sets the throttles of such moves."
 TIMEOUT_MS: Final = 30_000
 NO_THROTTLE: Final = -1
+DIRECTORIES_PATIENCE_S: Final = 5.0  # for a broker that hangs; the plan for a rollback shows "any" in its place
 UNKNOWN_TOPIC_OR_PARTITION: Final = 3
 # Types of ConfigResource, and operations of IncrementalAlterConfigs.
 TOPIC, BROKER = 2, 4
@@ -65,6 +69,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--broker-list", metavar="ID,...", help="the brokers of --generate")
     parser.add_argument("--disable-rack-aware", action="store_true", help="--generate ignores racks")
     parser.add_argument("--throttle", type=int, default=NO_THROTTLE, metavar="BYTES", help="a second, between brokers")
+    parser.add_argument(
+        "--replica-alter-log-dirs-throttle", type=int, default=NO_THROTTLE, metavar="BYTES",
+        help="a second, between the log directories of a broker",
+    )  # fmt: skip
+    parser.add_argument(
+        "--timeout", type=int, default=10_000, metavar="MS", help="for moves of log directories to begin"
+    )
     parser.add_argument("--additional", action="store_true", help="--execute although other moves are under way")
     parser.add_argument("--preserve-throttles", action="store_true", help="--verify and --cancel remove no throttle")
 
@@ -203,7 +214,7 @@ async def _generate(moves: Reassignments, arguments: argparse.Namespace) -> None
 
 
 async def _execute(moves: Reassignments, arguments: argparse.Namespace) -> None:
-    plan = read_plan(arguments.reassignment_json_file)
+    plan, directories = read_plan(arguments.reassignment_json_file)
     under_way = await moves.under_way()
     if under_way and not arguments.additional:
         raise AdminError(EXISTING)
@@ -215,15 +226,21 @@ async def _execute(moves: Reassignments, arguments: argparse.Namespace) -> None:
     if missing := plan.keys() - found.keys():
         raise AdminError(f"Unable to find partition: {', '.join(map(text_of, sorted(missing)))}")
     current = {partition: found[partition] for partition in plan}
-    print(f"Current partition replica assignment\n\n{plan_as_json(current)}\n")
+    places = await replica_moves.places_of(moves.admin, _replicas_of(current), DIRECTORIES_PATIENCE_S)
+    print(f"Current partition replica assignment\n\n{plan_as_json(current, places)}\n")
     print("Save this to use as the --reassignment-json-file option during rollback")
-    if arguments.throttle >= 0:
+    if arguments.throttle >= 0 or arguments.replica_alter_log_dirs_throttle >= 0:
         print(VERIFY_LATER)
+    if arguments.throttle >= 0:
         await _throttle(moves, under_way, plan, current, arguments.throttle)
+    if arguments.replica_alter_log_dirs_throttle >= 0:
+        await _throttle_directories(moves, directories, arguments.replica_alter_log_dirs_throttle)
     errors = await moves.alter({partition: list(replicas) for partition, replicas in plan.items()})
     if errors:
         raise AdminError("Error reassigning partition(s):\n" + _explained(errors))
     print(f"Successfully started partition reassignment{_s(plan)} for {listed(plan)}")
+    if directories:
+        await replica_moves.start(moves.admin, directories, arguments.timeout)
 
 
 async def _throttle(
@@ -241,8 +258,14 @@ async def _throttle(
     print(f"The inter-broker throttle limit was set to {rate} B/s")
 
 
+async def _throttle_directories(moves: Reassignments, directories: Directories, rate: int) -> None:
+    for each in sorted({replica.broker_id for replica in directories}):
+        await moves.configure_broker(each, {DIRECTORY_RATE: str(rate)})
+    print(f"The replica-alter-dir throttle limit was set to {rate} B/s")
+
+
 async def _verify(moves: Reassignments, arguments: argparse.Namespace) -> None:
-    plan = read_plan(arguments.reassignment_json_file)
+    plan, directories = read_plan(arguments.reassignment_json_file)
     under_way = await moves.under_way()
     current = await moves.replicas(topic for topic, _ in plan)
     print("Status of partition reassignment:")
@@ -256,13 +279,15 @@ async def _verify(moves: Reassignments, arguments: argparse.Namespace) -> None:
                 f"There is no active reassignment of partition {text_of(partition)}, but replica set is "
                 f"{_ids(current.get(partition, ()))} rather than {_ids(replicas)}."
             )
-    print()
-    if not under_way and not arguments.preserve_throttles:
+    places = await replica_moves.places_of(moves.admin, directories)
+    print("\n".join(replica_moves.line_of(each, directories[each], places[each]) for each in sorted(directories)))
+    moving = not all(replica_moves.is_done(place) for place in places.values())
+    if not under_way and not moving and not arguments.preserve_throttles:
         await _clear_throttles(moves, plan)
 
 
 async def _cancel(moves: Reassignments, arguments: argparse.Namespace) -> None:
-    plan = read_plan(arguments.reassignment_json_file)
+    plan, directories = read_plan(arguments.reassignment_json_file)
     active = plan.keys() & (await moves.under_way()).keys()
     if active:
         errors = await moves.alter(dict.fromkeys(active))
@@ -271,7 +296,12 @@ async def _cancel(moves: Reassignments, arguments: argparse.Namespace) -> None:
         print(f"Successfully cancelled partition reassignment{_s(active)} for: {listed(active)}")
     else:
         print("None of the specified partition reassignments are active.")
-    print("None of the specified partition moves are active.", end="")
+    places = await replica_moves.places_of(moves.admin, directories) if arguments.bootstrap_server else {}
+    back = {each: place.current for each, place in places.items() if place.current and place.future}
+    if back:
+        await replica_moves.start(moves.admin, back, arguments.timeout)
+    else:
+        print("None of the specified partition moves are active.", end="")
     if not arguments.preserve_throttles and arguments.bootstrap_server:
         await _clear_throttles(moves, plan)
     else:
@@ -290,6 +320,10 @@ async def _clear_throttles(moves: Reassignments, plan: Plan) -> None:
     print(f"Clearing topic-level throttles on topic{_s(topics)} {','.join(topics)}")
     for name in topics:
         await moves.configure_topic(name, dict.fromkeys((LEADERS, FOLLOWERS)))
+
+
+def _replicas_of(plan: Plan) -> Iterable[ReplicaId]:
+    return (ReplicaId(*partition, each) for partition, replicas in plan.items() for each in replicas)
 
 
 def _ids(brokers: Iterable[int]) -> str:

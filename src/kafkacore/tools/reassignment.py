@@ -11,11 +11,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from kafkacore.tools.admin import AdminError
+from kafkacore.tools.replica_moves import Directories, Place, ReplicaId
 
 PartitionId = tuple[str, int]
 Plan = dict[PartitionId, list[int]]
 VERSION: Final = 1
 ANY_DIRECTORY: Final = "any"
+_NOWHERE: Final[Mapping[ReplicaId, Place]] = {}
 
 
 class Move(NamedTuple):
@@ -42,25 +44,37 @@ def read_file(path: str) -> Any:
             raise AdminError(f"{path} is not JSON: {error}") from None
 
 
-def read_plan(path: str) -> Plan:
-    """Reads the plan in a --reassignment-json-file. Raises AdminError, and OSError."""
+def read_plan(path: str) -> tuple[Plan, Directories]:
+    """Reads the plan in a --reassignment-json-file, and the log directories that it names. Raises AdminError, and
+    OSError."""
     plan: Plan = {}
+    directories: Directories = {}
     twice = []
     try:
         for each in _versioned(read_file(path), path).get("partitions", ()):
             partition, replicas = (str(each["topic"]), int(each["partition"])), [int(one) for one in each["replicas"]]
-            if any(directory != ANY_DIRECTORY for directory in each.get("log_dirs", ())):
-                raise AdminError(
-                    f"{path} names a log directory for {text_of(partition)}: kafkacore reassign-partitions moves "
-                    'partitions between brokers only; write "any", or use kafka-reassign-partitions.sh'
-                )
+            directories |= _directories(partition, replicas, each)
             if partition in plan:
                 twice.append(partition)
             plan[partition] = replicas
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise AdminError(f'{path}: a partition needs "topic", "partition" and "replicas": {error!r}') from None
     _check(plan, twice)
-    return plan
+    return plan, directories
+
+
+def _directories(partition: PartitionId, replicas: Sequence[int], fields: Mapping[str, Any]) -> Directories:
+    paths = [str(one) for one in fields.get("log_dirs", [ANY_DIRECTORY] * len(replicas))]
+    if len(paths) != len(replicas):
+        raise AdminError(
+            f"Size of replicas list {list(replicas)} is different from size of log dirs list [{', '.join(paths)}] for "
+            f"partition {text_of(partition)}"
+        )
+    return {
+        ReplicaId(*partition, broker_id): path
+        for broker_id, path in zip(replicas, paths, strict=True)
+        if path != ANY_DIRECTORY
+    }
 
 
 def read_topics(path: str) -> list[str]:
@@ -85,17 +99,22 @@ def read_brokers(text: str) -> list[int]:
     return brokers
 
 
-def plan_as_json(plan: Mapping[PartitionId, Sequence[int]]) -> str:
+def plan_as_json(plan: Mapping[PartitionId, Sequence[int]], places: Mapping[ReplicaId, Place] = _NOWHERE) -> str:
     partitions = [
         {
             "topic": topic,
             "partition": index,
             "replicas": list(plan[topic, index]),
-            "log_dirs": [ANY_DIRECTORY] * len(plan[topic, index]),
+            "log_dirs": [_directory(places, ReplicaId(topic, index, each)) for each in plan[topic, index]],
         }
         for topic, index in sorted(plan)
     ]
     return json.dumps({"version": VERSION, "partitions": partitions}, separators=(",", ":"))
+
+
+def _directory(places: Mapping[ReplicaId, Place], replica: ReplicaId) -> str:
+    place = places.get(replica)
+    return ANY_DIRECTORY if place is None or place.current is None else place.current
 
 
 def throttles_of(under_way: Mapping[PartitionId, Move], plan: Plan, current: Plan) -> Throttles:

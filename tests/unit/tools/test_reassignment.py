@@ -8,6 +8,7 @@ import pytest
 
 from kafkacore.tools.admin import AdminError
 from kafkacore.tools.reassignment import Move, plan_as_json, read_brokers, read_plan, read_topics, throttles_of
+from kafkacore.tools.replica_moves import Place, ReplicaId, is_done, line_of
 
 
 def written(path: Path, content: Any) -> str:
@@ -27,7 +28,29 @@ def test_plan_is_read_back_as_it_was_written(tmp_path: Path) -> None:
         '{"version":1,"partitions":[{"topic":"a","partition":9,"replicas":[2],"log_dirs":["any"]},'
         '{"topic":"a","partition":10,"replicas":[1,2],"log_dirs":["any","any"]}'
     )
-    assert read_plan(written(tmp_path, text)) == plan
+    assert read_plan(written(tmp_path, text)) == (plan, {})
+
+
+def test_plan_names_directories_where_they_are_known(tmp_path: Path) -> None:
+    replica = ReplicaId("t", 0, 1)
+    text = plan_as_json({("t", 0): [1, 2]}, {replica: Place("/d")})
+    assert '"log_dirs":["/d","any"]' in text
+    assert read_plan(written(tmp_path, text)) == ({("t", 0): [1, 2]}, {replica: "/d"})
+
+
+@pytest.mark.parametrize(
+    ("place", "line", "done"),
+    [
+        (Place("/b"), "Reassignment of replica t-0-1 completed successfully.", True),
+        (Place("/a", "/b"), "Reassignment of replica t-0-1 is still in progress.", False),
+        (Place("/a", "/c"), "Partition t-0 on broker 1 is being moved to log dir /c instead of /b.", False),
+        (Place("/a"), "Partition t-0 on broker 1 is not being moved from log dir /a to /b.", True),
+        (Place(), "Partition t-0 is not found in any live log dir on broker 1. ", True),
+    ],
+)
+def test_move_between_directories_is_described_by_its_state(place: Place, line: str, done: bool) -> None:
+    assert line_of(ReplicaId("t", 0, 1), "/b", place).startswith(line)
+    assert is_done(place) is done
 
 
 @pytest.mark.parametrize(
@@ -41,7 +64,10 @@ def test_plan_is_read_back_as_it_was_written(tmp_path: Path) -> None:
         (partitions({"topic": "t", "replicas": [1]}), 'needs "topic", "partition" and "replicas"'),
         (partitions({"topic": "t", "partition": 0, "replicas": [1, 1]}), "t-0 contains multiple entries for 1"),
         (partitions(*[{"topic": "t", "partition": 0, "replicas": [1]}] * 2), "duplicate topic partitions: t-0"),
-        (partitions({"topic": "t", "partition": 0, "replicas": [1], "log_dirs": ["/d"]}), "names a log directory"),
+        (
+            partitions({"topic": "t", "partition": 0, "replicas": [1], "log_dirs": []}),
+            "different from size of log dirs",
+        ),
     ],
 )
 def test_plan_is_refused_when_it_is_malformed(tmp_path: Path, content: Any, message: str) -> None:

@@ -229,7 +229,7 @@ def cluster(settings):
 
 
 def unknown_topic(settings):
-    """Produces to a topic that auto-creation makes (or not); returns the offset or the error's name."""
+    """Produces to a topic that may be created automatically; returns the offset or the error's name."""
     try:
         return send(settings, settings["topic"], 1, 10, {"message.timeout.ms": 10_000})
     except KafkaException as error:

@@ -53,7 +53,7 @@ class Worker:
             return []
 
     def in_group(self):
-        """Its interface answers before the worker has joined its group and read its configuration."""
+        """Whether the worker has joined its group and read its configuration; its interface answers earlier."""
         try:
             return bool(self.try_to_ask("GET", "/connectors", None))
         except OSError:

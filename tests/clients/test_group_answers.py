@@ -61,7 +61,7 @@ async def offsets_from_outside(q):
 
 
 async def a_static_member(q):
-    """The group never waits for anybody: its only member is the one that joins."""
+    """The group never waits for a member, because its only member is the one that joins."""
     for group in ("s8", "s9"):
         await q.ask(q.commit(group, 9), 9)
     first = await q.tell("join", q.join("g", instance="i1"), 9)

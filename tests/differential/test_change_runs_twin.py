@@ -66,7 +66,7 @@ def changes(draw: Any) -> dict[str, Any]:
     return told
 
 
-# For partitions that follow each other or not, so that some records are alike and some are not.
+# Records for consecutive and for scattered partitions; some records are equal and some are not.
 GROUPS = st.lists(
     st.tuples(
         st.integers(0, TOPICS - 1),

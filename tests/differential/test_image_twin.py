@@ -173,7 +173,8 @@ def partition(topic_id: Uuid, index: int, replicas: list[int], adding: list[int]
 
 @settings(max_examples=150)
 @given(st.lists(steps, max_size=60))
-@example([("topic", 0), ("partitions", 0, 2, [0]), ("change", 0, 0, [0, 1], False)])  # an ISR without room
+# An ISR with more members than there is room for.
+@example([("topic", 0), ("partitions", 0, 2, [0]), ("change", 0, 0, [0, 1], False)])
 def test_columns_agree_with_a_dictionary(story: list[tuple[Any, ...]]) -> None:
     twin, image, edit = Twin(), EMPTY_IMAGE, Edit(EMPTY_IMAGE)
     published = []

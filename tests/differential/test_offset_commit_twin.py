@@ -1,5 +1,5 @@
-"""OffsetCommit as C structs compared with its message as objects: both read, refuse, record and answer alike, in every
-version, for sound and broken requests. Also committed offsets as rows compared with a dict."""
+"""OffsetCommit as C structs compared with its message as objects: both must read, refuse, record and answer in the same
+way, in every version, for sound and broken requests. Also committed offsets as rows compared with a dict."""
 
 from __future__ import annotations
 

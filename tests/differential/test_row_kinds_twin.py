@@ -1,5 +1,5 @@
 """Decisions about many partitions in columns, compared with the same decisions one by one: the records, their bytes,
-what a reader makes of them, and the partitions after them."""
+the result of reading them, and the partitions after their replay."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ def place() -> Iterator[Path]:
 
 
 class Served(NamedTuple):
-    """The offset up to which all is unchanged, and then the end or the error."""
+    """The offset up to which every record is unchanged, followed by the end of the log or an error."""
 
     end: int
     wrong: str | None

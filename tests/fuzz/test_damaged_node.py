@@ -95,7 +95,7 @@ def check(used: Path, place: Path, name: str, damage: Damage, caplog: pytest.Log
 
 
 def is_put_aside(directory: Path, name: str, caplog: pytest.LogCaptureFixture) -> bool:
-    """partition.metadata has no checksum: with another topic id the log seems to be of a deleted topic, and is kept
+    """partition.metadata has no checksum: with another topic id the log seems to belong to a deleted topic, and is put
     aside."""
     partition, _, file = name.partition("/")
     reasons = "its topic id is", "it has no partition.metadata"

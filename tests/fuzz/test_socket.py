@@ -1,4 +1,4 @@
-"""Wrong bytes sent to a live node: it goes on, other clients notice nothing, and its memory stays bounded.
+"""Wrong bytes sent to a live node: it continues, other clients notice nothing, and its memory stays bounded.
 
 KAFKACORE_FUZZ_SECONDS is the budget. KAFKACORE_SEED repeats what is sent; races do not repeat.
 """

@@ -341,7 +341,7 @@ def test_session_reports_a_deleted_topic_as_unknown_partition_when_it_has_seen_t
 
 
 def test_session_names_partitions_again_when_an_ordered_error_is_over(data_plane, filled, session):
-    """Their high watermarks did not change: only the end of the error is news (FetchSession)."""
+    """The high watermarks have not changed; the only change is that the error is over (FetchSession)."""
     version, session_id = session
     data_plane.plane.publish_gate(GatePolicy(rules=[{"action": "error", "api_key": 1, "error": 6, "times": 1}]))
     errors = []

@@ -1,4 +1,5 @@
-"""Readers of committed records: how far they read, and which aborted transactions an answer lists (KIP-98)."""
+"""Readers of committed records: up to which offset they read, and which aborted transactions an answer lists
+(KIP-98)."""
 
 import struct
 
@@ -13,8 +14,8 @@ FIRST, SECOND, THIRD = 11, 22, 33
 
 @pytest.fixture
 def replicated(open_plane):
-    """Partition 0 holds 0-1 of FIRST, 2-3 of SECOND, 4 abort FIRST, 5 commit SECOND, 6-7 of FIRST, 8 abort FIRST, 9-10
-    of THIRD, which is open: in two segments, the second from offset 6."""
+    """Partition 0 holds, by offset: 0-1 of FIRST, 2-3 of SECOND, 4 abort FIRST, 5 commit SECOND, 6-7 of FIRST, 8 abort
+    FIRST, 9-10 of THIRD, whose transaction is open. A second segment begins at offset 6."""
     batches = [
         records(0, FIRST), records(2, SECOND), marker(4, FIRST, ABORT), marker(5, SECOND, COMMIT),
         records(6, FIRST, sequence=2), marker(8, FIRST, ABORT), records(9, THIRD),

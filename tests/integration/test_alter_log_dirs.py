@@ -213,7 +213,7 @@ def test_metadata_is_restored_when_a_move_is_cancelled_late(node: Directories) -
         told.append(Path(path).name)
 
     moves._assign = noted
-    # From the moment that the controller knows of the move, the copy always lacks something.
+    # Once the controller knows about the move, the copy never becomes complete.
     futures.copy = lambda key, max_bytes: copy(key, max_bytes) or (max_bytes if told else 0)
     assert node.alter("t", 0, f"{node.path}/{other(source)}") == ErrorCode.NONE
     node.await_assigned("t", lambda assigned: assigned == [other(source)])

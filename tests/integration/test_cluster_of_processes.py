@@ -16,7 +16,7 @@ from replicated import ReplicatedCluster, Writes
 
 pytestmark = pytest.mark.timeout(300)
 PARTITIONS = 6
-STOPPED = 1  # the leader of this partition is not the broker that the cluster asks first
+STOPPED = 1  # another broker than the one that the cluster asks first leads this partition
 
 
 @pytest.fixture
@@ -116,7 +116,8 @@ def test_majority_goes_on_when_links_of_the_active_controller_are_cut(network, t
             load.wait_progress()
             network.heal()
             cluster.wait_equal()
-            # Its followers no longer hear the leader, but it hears them: the check of the quorum does not end its term.
+            # The followers no longer get messages from the leader, but it gets theirs, so the check of the quorum does
+            # not make it resign.
             for follower in set(cluster.controllers) - {second}:
                 network.cut_one_way(second, follower)
             third = cluster.leader(set(cluster.controllers) - {second})
@@ -156,8 +157,8 @@ def kill_leader(cluster, loads):
 
 
 def stop_leader_past_its_session(cluster, loads):
-    """A leader that was stopped wakes up, believes that it still leads, and reads a record first of all. It must not
-    acknowledge that record, and nobody may ever read it."""
+    """A leader that was stopped continues, believes that it still leads, and first gets a Produce. It must not
+    acknowledge that record, and no client may ever read it."""
     cluster.prefer([("t", partition) for partition in range(PARTITIONS)])
     victim = cluster.state("t", STOPPED).leader
     cluster.brokers[victim].pause()

@@ -34,7 +34,7 @@ from seeds import SEED
 POINTS = os.environ.get("KAFKACORE_CRASH_POINTS", "120")
 METADATA = "__cluster_metadata-0"
 FAILED_SYNCS = 4
-PRODUCER_IDS = 950  # of a block of 1000; the node requests the next block before this one is used up
+PRODUCER_IDS = 950  # producer ids of a block of 1000; the node requests the next block before this one is used up
 
 
 class Recording(NamedTuple):
@@ -196,7 +196,8 @@ def test_node_keeps_its_promises_after_a_power_cut_at_any_moment(
 
 
 def has_given_up(process: NodeProcess) -> bool:
-    """Whether the node gave up. A failed snapshot of the metadata does not count: the next one is written anew."""
+    """Whether the node has ended with an error. A failed snapshot of the metadata does not count, because the next one
+    is written anew."""
     status = process.child.process.poll()
     assert status != 0, "the node ended as if nothing had happened"
     return status is not None or "no snapshot could be made" in process.log.read_text(errors="replace")

@@ -1,4 +1,5 @@
-"""Anybody who reaches the controller can guess a broker's epoch and ask in its name to leave: the node serves on."""
+"""Any client of the controller can guess a broker's epoch and ask to leave in its name; the node must continue to
+serve."""
 
 from __future__ import annotations
 

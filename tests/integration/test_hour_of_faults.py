@@ -1,6 +1,6 @@
 """Clusters of real processes through SIGKILL, SIGSTOP, restarts, cut links, full disks and reassignments, while
 confluent-kafka and the Java client write and groups read: nothing acknowledged is lost, order is kept, no record of an
-idempotent producer stands twice, and a group reads again only what it had not committed.
+idempotent producer stands twice, and a group reads a record again only if it had not committed it.
 
 KAFKACORE_FAULT_SECONDS is the time of both clusters together; KAFKACORE_SEED repeats the order of the faults.
 """

@@ -86,7 +86,7 @@ def test_lane_ends_the_connection_to_the_node_it_has_not_asked_for_longest(monke
 
 def test_requests_that_wait_for_a_connection_fail_when_the_lane_lets_the_node_go() -> None:
     async def story() -> None:
-        async with Peer(good_answer, versions=b"") as peer:  # it never answers ApiVersions with anything
+        async with Peer(good_answer, versions=b"") as peer:  # it never answers ApiVersions
             peer.silent = True
             made = lane()
             waits = asyncio.create_task(made.send("127.0.0.1", peer.port, DescribeClusterRequest()))

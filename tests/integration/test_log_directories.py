@@ -105,7 +105,7 @@ def test_no_move_begins_while_a_directory_is_offline(tmp_path: Path) -> None:
         moving = next(index for index in range(3) if node.directory_of("t", index) == "b")
         node.fail("a")
         wait_until(lambda: node.describe()["a"].error_code == OFFLINE)
-        # The offline directory may hold the rest of an earlier move.
+        # The offline directory may hold the files of an earlier move.
         assert node.alter("t", moving, str(tmp_path / "c")) == OFFLINE
         assert node.alter("t", moving, str(tmp_path / "b")) == ErrorCode.NONE  # its present directory
 

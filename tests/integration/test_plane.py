@@ -326,7 +326,7 @@ def test_plane_logs_one_line_for_each_malformed_frame(
 
 
 def test_slow_request_keeps_its_connection_while_there_is_memory(serve: Callable[..., Serving]) -> None:
-    """As in Apache Kafka: a slow link may take its time, and only the idle timer bounds it."""
+    """As in Apache Kafka, only the idle timer limits a slow link."""
     serving = serve(slow_frame_ms=20)
     slow = [frame(b"slowly", 1), frame(bytes(3 << 20), 2)]
     peers = [serving.peer() for _ in range(3)]
@@ -462,7 +462,7 @@ def test_handler_can_release_the_frame_before_it_answers(serve: Callable[..., Se
     for peer in released:
         peer.send(frame(b"r" * 1000))
     until(lambda: serving.counter("requests_out") == 5 and serving.counter("memory_used_bytes") == 0)
-    released.pop().socket.close()  # nothing is left of a peer that closes in the meantime
+    released.pop().socket.close()  # no object is left of a peer that closes in the meantime
     kept.send(frame(b"k" * 1000))
     until(lambda: serving.counter("requests_out") == 6)
     assert serving.counter("memory_used_bytes") > 1000
@@ -627,8 +627,8 @@ def test_acceptor_keeps_descriptors_free_and_goes_on_when_connections_close(
 def test_acceptor_serves_newcomers_when_logs_hold_most_descriptors(
     serve: Callable[..., Serving], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Each log that is written keeps a descriptor, so clients can bring this about. The ends of the clients, and the
-    files here, count as logs do."""
+    """Each log that is written keeps a descriptor, so clients can cause this. In this test the clients' ends of the
+    connections, and its open files, count as logs."""
     serving = serve()
     limit = 640
     logs: list[int] = []

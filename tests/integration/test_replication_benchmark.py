@@ -1,4 +1,4 @@
-"""`python -m benchmarks.replication` with very small sizes: each row gives its figures."""
+"""`python -m benchmarks.replication` with very small sizes: each row prints its figures."""
 
 import json
 import os

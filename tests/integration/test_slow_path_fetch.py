@@ -1,4 +1,4 @@
-"""Fetch on the handler loop waits as the processors do: a partition that does not exist hurries nobody."""
+"""Fetch on the handler loop waits as on the processors: a partition that does not exist ends no wait."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def ours(command, *arguments):
 
 
 def timeless(text):
-    """Without what differs between two looks at a live node."""
+    """The text without the values that change between two calls to a live node."""
     text = re.sub(r"\d+ ms ago *|\b\d{13} *", "TIME", text)
     return re.sub(r"(HighWatermark: +|Epoch: |-_]{22}\t|[\w-]{22}\t)\d+ *", r"\1N", text)
 

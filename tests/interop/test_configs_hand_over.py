@@ -1,4 +1,5 @@
-"""Apache Kafka 4.3 shows the configurations that were made on kafkacore, and the reverse, on the same directory."""
+"""Apache Kafka 4.3 shows the configurations that were made on kafkacore, and kafkacore those of Apache Kafka, on the
+same directory."""
 
 import re
 

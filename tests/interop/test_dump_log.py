@@ -228,8 +228,8 @@ def damaged(rng, data):
 
 
 def test_damaged_files_are_dumped_alike(tools, their_data, ours, tmp_path):
-    """Ours prints the lines that kafka-dump-log prints before it fails, or all of them. Where that ends with a stack
-    trace, ours ends with a line that names the file.
+    """Our tool prints the lines that kafka-dump-log prints before it fails, or all lines. If kafka-dump-log ends with a
+    stack trace, ours ends with a line that names the file.
     """
     rng = random.Random(1)
     sound = [path for path in files(their_data) if path.suffix in {".log", ".index", ".timeindex"}]
@@ -250,7 +250,8 @@ def test_damaged_files_are_dumped_alike(tools, their_data, ours, tmp_path):
 
 
 def test_damaged_producer_snapshots_are_reported(tools, their_data, ours, tmp_path):
-    """Ours reports the snapshots that kafka-dump-log reports, and exits with an error where that exits with 0."""
+    """Our tool reports the snapshots that kafka-dump-log reports, but exits with an error when kafka-dump-log exits
+    with 0."""
     rng = random.Random(1)
     sound = [path for path in files(their_data) if path.suffix == ".snapshot"]
     for _ in range(DAMAGED // 3):

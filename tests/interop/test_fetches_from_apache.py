@@ -1,5 +1,5 @@
-"""Our fetcher follows a partition that a broker of Apache Kafka leads. The rest of our broker is only a registration:
-with it the leader knows the replica and lets it into the ISR."""
+"""Our fetcher follows a partition that a broker of Apache Kafka leads. Besides the fetcher our broker only has a
+registration, by which the leader knows the replica and accepts it into the ISR."""
 
 import asyncio
 import contextlib

@@ -164,7 +164,7 @@ def batch(producer_id, epoch=0, sequence=0):
 
 @pytest.mark.parametrize("version", [9, 12])
 def test_batch_without_an_open_transaction_is_refused_and_leaves_the_log_alone(cluster, topic, version):
-    """Its transaction would never end."""
+    """If it were appended, its transaction would never end."""
     data = ProduceRequest.PartitionProduceData(index=0, records=batch(producer_id=77))
     request = ProduceRequest(
         transactional_id=f"nobody-{topic}",

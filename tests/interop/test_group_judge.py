@@ -283,7 +283,7 @@ class Story:
         return self.random.choice((*GROUPS, *GROUPS[:1] * 3))
 
     def somebody(self, group: str) -> tuple[Any, Any]:
-        """The answers of both sides to a JoinGroup of the group; now and then of a member that never existed."""
+        """A JoinGroup of the group, as both sides answered it; now and then one for a member that never existed."""
         known = self.ids.get(group, {})
         if not known or self.random.random() < 0.05:
             return (JoinGroupResponse(member_id="who", generation_id=1),) * 2
@@ -293,7 +293,7 @@ class Story:
         return known[self.random.choice(list(known)[-6:])]
 
     def current(self, group: str) -> list[tuple[Any, Any]]:
-        """The answers to those who joined the newest generation that any member knows."""
+        """The answers to the members that joined the newest generation that any member knows."""
         joined = [each for each in self.ids.get(group, {}).values() if not each[0].error_code]
         last = max((each[0].generation_id for each in joined), default=0)
         return [each for each in joined if each[0].generation_id == last]

@@ -1,4 +1,4 @@
-"""`kafkacore metadata-shell` shows what Apache Kafka's metadata shell shows of the same files, entry by entry."""
+"""`kafkacore metadata-shell` shows the same entries as Apache Kafka's metadata shell for the same files."""
 
 import itertools
 import json
@@ -39,7 +39,7 @@ NUMBERS = itertools.count(1)
 
 
 def assert_same_in_time(found, theirs):
-    """Kafka's shell shows what it has read when it has read something, so it is asked again until it has read all."""
+    """Kafka's shell may answer before it has read everything, so it is asked again until it has."""
     for _ in range(20):
         if (shown := theirs()) == found:
             return
@@ -54,8 +54,8 @@ def ours(*arguments, stdin=""):
 
 
 def without_place(text):
-    """Kafka's shell shows the last record's place in a snapshot's file, and ours the offset of the state in it. Each
-    shows its own version."""
+    """The text without two lines that differ: Kafka's shell shows the last record's place in the snapshot's file, and
+    ours the offset of its state. Each shows its own version."""
     return re.sub(r"offset \d+, epoch (\d+), time \S+|(commitId|version):\n +\S+", r"\1", text)
 
 

@@ -1,5 +1,5 @@
-"""A quorum of both kinds changes its form: static voters become dynamic, new replicas learn from snapshots, and members
-fall silent without being dead (KIP-595, KIP-630, KIP-853)."""
+"""A quorum of both kinds changes its form: static voters become dynamic, new replicas load snapshots, and members stop
+answering without being dead (KIP-595, KIP-630, KIP-853)."""
 
 import itertools
 import subprocess
@@ -41,7 +41,7 @@ def mixed_quorum(tools_of_either, tmp_path):
 
 
 def upgrade(quorum, tools, tool):
-    """Asks the active controller until it accepts, which it does only after it has heard from every voter."""
+    """Repeats the upgrade until the active controller accepts it, which needs a message from every voter."""
     run = tools["apache-4.3"].attempt
 
     def done():

@@ -27,7 +27,8 @@ def replicated(tools_of_either, tmp_path):
 
 
 def kill_and_restart(cluster, writes, topic, victim):
-    """SIGKILL of one broker, whatever it leads; the other one takes over, and the killed one comes back in sync."""
+    """Kills one broker by SIGKILL, whichever partitions it leads. The other one takes over, and the killed one restarts
+    and gets in sync."""
     member = cluster.brokers[victim]
     member.kill()
     others = [node_id for node_id in cluster.brokers if node_id != victim]

@@ -53,7 +53,7 @@ pytestmark = [pytest.mark.peer("apache-4.3"), pytest.mark.timeout(300)]
 STORIES = int(os.environ.get("KAFKACORE_PARTITION_STORIES", "30"))
 STEPS = 100
 OTHERS = (2, 3, 4)
-# A run of all stories meets at least these.
+# A run of all stories meets at least these commands.
 EXPECTED = {
     *(f"error {int(each)}" for each in (
         ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_ENOUGH_REPLICAS,
@@ -352,7 +352,7 @@ class Story:
         self.run(self.committed.command())
 
     def repeat(self) -> None:
-        """Metadata that the broker has seen before."""
+        """Sends metadata that the broker has seen before."""
         self.run(self.random.choice(self.published[-3:]).command())
 
     def decide(self) -> None:
@@ -402,7 +402,7 @@ class Lives:
             self.seen |= pair.seen
 
     def _shortest(self, commands: list[str], difference: DifferenceError, min_isr: int) -> list[str]:
-        """Leaves out what is not needed for the same field to differ."""
+        """Removes commands as long as the same field still differs."""
         size = max(len(commands) // 2, 1)
         while size:
             at = 0

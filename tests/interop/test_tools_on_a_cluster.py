@@ -95,7 +95,7 @@ def ours(command, *arguments):
 
 
 def timeless(text):
-    """Without what differs between two looks at a live cluster; rows of replicas have no order."""
+    """The text without the values that change between two calls to a live cluster; rows of replicas are sorted."""
     text = re.sub(r"\d+ ms ago *|\b\d{13} *", "TIME", text)
     text = re.sub(r"(HighWatermark: +|MaxFollowerLag: +|MaxFollowerLagTimeMs: +|Epoch: )-?\d+", r"\1N", text)
     text = re.sub(r"([\w-]{22}\t)\d+ *\t\d+ *", r"\1N\tN", text)
@@ -244,7 +244,7 @@ def test_topics_are_created_altered_and_deleted_at_each_broker(cluster, tools):
         run = partial(run_tool, tools, "kafka-topics", "--bootstrap-server", address)
         name = f"own-{number}"
         assert f"Created topic {name}." in run("--create", "--topic", name, "--partitions", 2)
-        # The controller has created it; this broker hears of it a moment later.
+        # The controller has created the topic; this broker learns it a moment later.
         wait_until(lambda run=run, name=name: name in run("--list").split(), LIMIT_S, "the topic at this broker")
         run("--alter", "--topic", name, "--partitions", 5)
         wait_until(
@@ -262,7 +262,8 @@ def test_topics_are_created_altered_and_deleted_at_each_broker(cluster, tools):
 
 @pytest.fixture
 def copied(cluster, tmp_path):
-    """A copy of the active controller's log directory, which runs on; its log may end in a part of a batch."""
+    """A copy of the active controller's log directory. The controller keeps running, so the copied log may end inside a
+    batch."""
     member = cluster.controllers[cluster.leader()]
     wait_until(lambda: list(member.data.glob("*/*[1-9]-*.checkpoint")), LIMIT_S, "a snapshot")
     shutil.copytree(member.data, tmp_path / "data", ignore=shutil.ignore_patterns("*.part", ".lock"))
@@ -308,7 +309,8 @@ def test_kafkas_shell_and_ours_show_the_same_directory(copied):
 
 
 def without_place(text):
-    """Kafka's shell shows the last record's place in the snapshot's file, and ours the offset of the state in it."""
+    """The text without one line that differs: Kafka's shell shows the last record's place in the snapshot's file, and
+    ours the offset of its state."""
     return re.sub(r"offset \d+, epoch (\d+), time \S+", r"\1", text)
 
 

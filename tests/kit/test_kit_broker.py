@@ -188,7 +188,7 @@ def test_call_on_a_closed_broker_says_that_it_is_closed() -> None:
     with pytest.raises(BrokerClosed):
         broker.refuse("Produce", error="UNKNOWN_SERVER_ERROR")
     with warnings.catch_warnings(), pytest.raises(BrokerClosed):
-        warnings.simplefilter("error")  # a coroutine that nobody awaits is a warning
+        warnings.simplefilter("error")  # a coroutine that is never awaited causes a warning
         broker.produce("t", "x")
 
 

@@ -80,7 +80,7 @@ def test_log_is_compacted_when_compaction_is_due() -> None:
 
 @pytest.mark.parametrize("record", [False, True])
 def test_waiting_fetch_is_answered_when_its_time_is_over(record: bool) -> None:
-    """Answered by processors without a recorder, and by the handler loop with one."""
+    """Processors answer it when no recorder is on, and the handler loop when one is."""
     asked = FetchRequest.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)
     request = FetchRequest(
         max_wait_ms=30_000, min_bytes=1, topics=[FetchRequest.FetchTopic(topic="t", partitions=[asked])]

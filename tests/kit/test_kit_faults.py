@@ -1,4 +1,5 @@
-"""Faults that a test orders: their effect, which clients they hit, how often, and that nothing of them stays."""
+"""Faults that a test orders: their effect, the clients that they hit, how often they happen, and that they leave no
+trace."""
 
 from __future__ import annotations
 

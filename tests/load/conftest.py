@@ -1,4 +1,4 @@
-"""A node under attack, and an honest client that has measured it in peace."""
+"""A node under attack, and an honest client that measured its waits before the attack."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Fetches that wait for records: what they hold meanwhile is bounded."""
+"""Fetches that wait for records hold a bounded amount of memory."""
 
 import pytest
 

@@ -10,7 +10,7 @@ from attacks import Line, batch, produce
 from brokers import Node
 from kafkacore.protocol.errors import ErrorCode
 
-GOLDEN = 0x9E3779B97F4A7C15  # the factor of the multiplicative hash that everybody knows
+GOLDEN = 0x9E3779B97F4A7C15  # the well-known factor of the multiplicative hash
 WORD = 1 << 64
 SHUFFLED = random.Random(1)
 IDS = 15_000
@@ -23,7 +23,7 @@ def colliding_ids() -> Iterator[int]:
 
 
 def seconds_for(node: Node, producer_ids: Sequence[int]) -> float:
-    """How long as many Produces take, one after another on one connection, each of a producer of its own."""
+    """How long it takes to send one Produce for each of these producers, one after another on one connection."""
     frames = b"".join(produce("attacked", [(0, batch(producer_id=each))]).frame() for each in producer_ids)
     last = produce("attacked", [(0, batch())])
     with Line(node.bootstrap) as line:

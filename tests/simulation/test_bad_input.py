@@ -1,5 +1,5 @@
-"""Whole nodes with a wrong id, a wiped, damaged or full disk, or a clock that jumps: each says what to do, the others
-go on, and nothing committed is lost."""
+"""Whole nodes with a wrong id, a wiped, damaged or full disk, or a clock that jumps: each of them says what to do, the
+other nodes continue, and no committed record is lost."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_voter_gets_everything_again_when_its_metadata_log_is_gone(static: bool)
 
 
 def with_three_commits(cluster: SimulatedCluster) -> SimulatedNode:
-    """A standby that has them all."""
+    """Returns a standby that has all three commits."""
     cluster.start()
     for value in ("1000", "2000", "3000"):
         commit(cluster, value)

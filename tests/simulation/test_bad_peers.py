@@ -1,5 +1,5 @@
-"""Whole nodes beside a node with their id, a peer whose answers are garbage, and a snapshot that does not come through:
-each says what to do or goes on, and nothing committed is lost."""
+"""Whole nodes beside a node with the same id, a peer whose answers are garbage, or a snapshot that never arrives whole:
+each node says what to do or continues, and no committed record is lost."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def standby_of(cluster: SimulatedCluster) -> SimulatedNode:
 def test_second_broker_with_the_id_of_a_running_one_ends_and_the_first_stays() -> None:
     with SimulatedCluster(SEED, controllers=1, brokers=2, of_node={3: {"node.id": "2"}}) as cluster:
         first, second = cluster[2], cluster[3]
-        second.name = "node-3"  # a machine of its own, with the id of the other
+        second.name = "node-3"  # a second machine, whose node has the same id
         cluster.start([cluster[1], first])
         cluster.run_until(lambda: first.state is State.RUNNING, 60, "the first broker")
         image = cluster[1].controller_image

@@ -1,5 +1,5 @@
-"""Replicas on failing, emptied and diverged disks, or behind a long pause: the others go on, and nothing that was
-acknowledged by all is lost."""
+"""Replicas on failing, emptied and diverged disks, or behind a long pause: the other replicas continue, and no record
+that all of them acknowledged is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Brokers in the simulated world: they register, serve records on their simulated disks, and lose what no sync held."""
+"""Brokers in the simulated world: they register, serve records on their simulated disks, and lose only unsynced
+records."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ def batch(number: int) -> bytes:
 
 
 async def ask(client: SimulatedClient, node_id: int, request: Any, version: int) -> Any:
-    """The answer of a broker that may be away for a while."""
+    """The answer of a broker; repeats the request while the broker is away."""
     while True:
         try:
             return await client.send(node_id, request, version=version, timeout_ms=2_000)

@@ -1,4 +1,4 @@
-"""A broker that leaves a simulated cluster: the others say at once that they lead in its place."""
+"""A broker that leaves a simulated cluster: the others report at once that they lead in its place."""
 
 from __future__ import annotations
 

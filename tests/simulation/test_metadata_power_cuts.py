@@ -53,7 +53,7 @@ class Replica:
         self.promised.end_offset = self.log.end_offset
 
     def receive_snapshot(self, offset: int, epoch: int) -> None:
-        """As a follower that is far behind."""
+        """Receives a snapshot, like a follower that is far behind."""
         self.promised.values.update((each, b"received") for each in range(self.log.end_offset, offset))
         self.snapshot(offset, epoch)
         self.log.begin_at_snapshot(OffsetAndEpoch(offset, epoch))

@@ -53,14 +53,14 @@ class Model:
         told = f"{name}-{index} was {self.rows.get((name, index))}, is {row}, live {live}"
         assert len(set(row.replicas)) == len(row.replicas), told
         assert set(row.isr) <= set(row.replicas) and len(set(row.isr)) == len(row.isr), told
-        # As in Kafka, a replica that a reassignment drops may stay in the ELR. Nobody elects it.
+        # As in Kafka, a replica that a reassignment drops may stay in the ELR, but it is never elected.
         assert set(row.elr).isdisjoint(row.isr), told
         assert self.elr or not row.elr, told
         if row.leader >= 0:
             assert row.leader in row.isr and row.leader in live, told
             assert row.last_known_elr == (), told
         elif not self.elr:
-            assert row.isr, told  # somebody holds the records
+            assert row.isr, told  # some replica holds the records
         if row.recovery_state:
             assert len(row.isr) <= 1, told
         # Replicas are eligible only below the minimum, where nothing is acknowledged.

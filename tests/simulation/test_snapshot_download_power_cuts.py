@@ -50,7 +50,7 @@ class Run:
         replica.settle()
 
     def follow_the_new_leader(self) -> None:
-        """Until the follower has the leader's log and knows that all of it is committed."""
+        """Runs until the follower has the leader's log and knows that all of it is committed."""
         replica = Replica(1, 2, 3, log=self.log)
         replica.raft.replica.become_follower(NEW_EPOCH, 2, ("n2", 9093))
         snapshot_id = self.snapshot_id
@@ -77,7 +77,7 @@ class Run:
         raise AssertionError("the follower never gets there")
 
     def check_start(self) -> None:
-        """Either the log is as it was, or the snapshot has taken its place: nothing between."""
+        """Checks that either the log is unchanged or the snapshot has replaced it, and nothing in between."""
         log = self.log
         if self.snapshot_id not in log.snapshots():
             assert log.start_offset == 0

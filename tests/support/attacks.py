@@ -139,7 +139,8 @@ class HonestClient:
         self.before = processor_times(self.pid)
 
     def crowding(self) -> float:
-        """How much longer than alone the node's threads took since `forget`: 1 when each had a processor at once."""
+        """By which factor the node's threads were slower since `forget` because they waited for a processor; 1 when
+        they never waited."""
         ran, waited = (now - before for now, before in zip(processor_times(self.pid), self.before, strict=True))
         return 1 + waited / max(ran, 1)
 
@@ -190,7 +191,8 @@ class Asker:
 
 
 def processor_times(pid: int) -> tuple[int, int]:
-    """Nanoseconds that the threads of a process ran, and that they waited for a processor though they could run."""
+    """How many nanoseconds the threads of a process ran, and how many they waited for a processor although they could
+    run."""
     ran = waited = 0
     for task in Path(f"/proc/{pid}/task").iterdir():
         with contextlib.suppress(FileNotFoundError):  # the thread has ended meanwhile
@@ -246,7 +248,7 @@ def try_topic(name: str) -> Question:
 
 
 def fetch(topics: Mapping[str, Iterable[int]], max_wait_ms: int) -> Question:
-    """Outside of any session, from the first offset."""
+    """A Fetch outside any session, from the first offset."""
     asked = [
         FetchRequest.FetchTopic(
             topic=name,
@@ -260,7 +262,7 @@ def fetch(topics: Mapping[str, Iterable[int]], max_wait_ms: int) -> Question:
 
 
 def padded(question: Question, size_bytes: int) -> bytes:
-    """Its frame with a tagged field that nobody knows at the end; readers skip such a field (KIP-482)."""
+    """The question's frame with an unknown tagged field at its end, which readers skip (KIP-482)."""
     payload = question.frame()[4:]
     assert payload.endswith(b"\0"), "the message ends without tagged fields"
     tagged = b"\1" + unsigned_varint(UNKNOWN_TAG) + unsigned_varint(size_bytes) + bytes(size_bytes)

@@ -16,7 +16,7 @@ class Both:
     """One broker, one connection, and a count of the requests that reached a handler."""
 
     def __init__(self, path: Path, listener: str = "PLAINTEXT", **overrides: str) -> None:
-        """`listener` is the one that requests go to."""
+        """`listener` is the one to which requests are sent."""
         self.started = Started(path, **overrides)
         self.handled = 0
         plane: Any = self.started.broker.plane

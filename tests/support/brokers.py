@@ -153,7 +153,7 @@ class InTurns(ApacheKafka):
 
 
 class Node:
-    """Ours: `kafkacore dev --json` as a process; `start()` again goes on with the same directory and port."""
+    """Ours: `kafkacore dev --json` as a process; `start()` again continues with the same directory and port."""
 
     ours = True
     name = "kafkacore"

@@ -180,7 +180,7 @@ class Harness:
             assert not (await self.heartbeat(broker_id)).is_fenced
 
     def hear_nothing(self, ms: int) -> None:
-        """Time passes in which the controller could hear, and nobody speaks. It does not tick."""
+        """Lets time pass in which the controller could receive heartbeats, but none comes. It does not call `tick`."""
         for _ in range(ms):
             self.now += 1
             self.controller.next_tick_ms  # noqa: B018 - looks at the clock

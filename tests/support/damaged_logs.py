@@ -1,5 +1,5 @@
-"""The rows of docs/recovery.md: damage that crashes, disks and people do to a log directory, each as a change to a
-sound one. `base` is the log directory, `log` the partition's (t-0).
+"""The rows of docs/recovery.md: damage to a log directory by crashes, disks and people, each as a change to a sound
+directory. `base` is the log directory, `log` the partition's (t-0).
 """
 
 import os

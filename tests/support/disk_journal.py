@@ -1,5 +1,5 @@
-"""Reads the journal that disk_journal.c writes of a process's file operations, and computes what a power cut at any
-moment leaves.
+"""Reads the journal that disk_journal.c writes of a process's file operations, and computes which files a power cut at
+any moment would leave.
 
 Content is durable as far as a finished sync covers it. Each later write or truncation may be kept, lost, or torn into
 sectors, independently of the others. A name is durable once its directory was synced; a directory keeps later changes
@@ -129,7 +129,7 @@ class Node:
             apply_names(self.durable_names, self.name_changes.pop(0)[1])
 
     def forget(self, before: int) -> None:
-        """A sync of it failed: its pages are clean now, and no later sync writes them."""
+        """Called when a sync failed: the pages are clean now, and no later sync writes them."""
         self.changes = [change for change in self.changes if change.number >= before]
 
 

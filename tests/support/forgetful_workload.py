@@ -30,7 +30,8 @@ SEGMENTS = {"internal_segment_bytes": "2500", "index_interval_bytes": "0", "rete
 RECORDS_A_BATCH = 2
 ALL = 1 << 62
 PATIENCE_S = 5.0
-FIRST_TIMESTAMP_MS = time.time_ns() // 1_000_000  # now, because the node forgets a producer that was silent for a day
+# The present time, because the node forgets a producer that was silent for a day.
+FIRST_TIMESTAMP_MS = time.time_ns() // 1_000_000
 
 
 def value(topic: str, offset: int) -> bytes:

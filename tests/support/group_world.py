@@ -162,7 +162,7 @@ class World:
         return HeartbeatResponse() if self.published_groups.heartbeat(request) else shard.heartbeat(request, self.now)
 
     def sync_group(self, shard: GroupShard, request: SyncGroupRequest, waiter: Any) -> Effects:
-        """Likewise."""
+        """Asks the processor first, and the shard if the processor cannot answer."""
         answer = self.published_groups.sync_group(request)
         if answer is None:
             return shard.sync_group(request, waiter, self.now)
@@ -282,7 +282,7 @@ class Consumer:
 
     @property
     def joins(self) -> bool:
-        """Whether it joins; its JoinGroup may have to wait for others."""
+        """Whether the consumer is joining; its JoinGroup may have to wait for other members."""
         return self.step == self.join
 
     @property

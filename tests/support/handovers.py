@@ -1,4 +1,4 @@
-"""One directory that passes between Apache Kafka and us, and the checks that both find the same in it.
+"""A directory on which Apache Kafka and our node run in turns, and the checks that both find the same contents in it.
 
 `Directory` has a node's files and settings and the broker that runs on them. `Story` runs the turns: a broker starts,
 must find all that the last one described, writes more, describes it, and ends by SIGTERM or SIGKILL.

@@ -9,7 +9,7 @@ from kafkacore.protocol.messages import ProduceRequest
 from kafkacore.testing import Cluster
 from kafkacore.testing.cluster import ClusterNode
 
-# A killed broker is found out soon, and a follower that hangs too.
+# A killed broker, or a follower that hangs, is noticed soon.
 FAST = {"broker.session.timeout.ms": 1000, "broker.heartbeat.interval.ms": 200, "replica.lag.time.max.ms": 2000}
 TWO_OF_THREE = {"min.insync.replicas": 2}
 

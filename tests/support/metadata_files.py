@@ -45,7 +45,7 @@ def quota(key, value, **entity):
 
 
 def every_kind():
-    """Records of each kind that an image holds; of a default's quota none, on which Kafka's metadata shell fails."""
+    """Records of each kind that an image holds, except a quota of a default, on which Kafka's metadata shell fails."""
     broker, controller = messages.RegisterBrokerRecord, messages.RegisterControllerRecord
     return [
         feature(),

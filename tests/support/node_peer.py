@@ -14,7 +14,8 @@ RANGES = [(ApiKey.API_VERSIONS, 0, 4), (ApiKey.DESCRIBE_CLUSTER, 0, 1)]
 
 
 class Peer:
-    """A node that this test plays: it answers ApiVersions, and every later frame with what `answer` makes of it."""
+    """A node that this test plays: it answers ApiVersions, and answers every later frame with the result of
+    `answer`."""
 
     def __init__(self, answer: Callable[[int], bytes | None], versions: bytes | None = None) -> None:
         self.answer = answer

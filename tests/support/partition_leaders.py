@@ -27,7 +27,7 @@ async def create(harness, name: str, *replicas: list[int], **configs: str) -> No
 
 
 def asked(harness, isr: list[int], name: str = "t", partition: int = 0, **values: Any) -> Any:
-    """A partition's part of a request, by its leader as it knows itself."""
+    """A partition's part of a request, with the epochs that its leader knows."""
     row = harness.partition(name, partition)
     epochs = values.pop("epochs", {})
     known = {each: epochs.get(each, harness.epochs.get(each, -1)) for each in isr}

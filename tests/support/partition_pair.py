@@ -32,9 +32,9 @@ MOST_BYTES: Final = 1 << 20
 STATES: Final = {
     "active": partition_edges.ACTIVE, "leaving": partition_edges.LEAVING, "fenced": partition_edges.FENCED,
 }  # fmt: skip
-# After these the controller cannot have applied the change, so that the leader takes its proposal back.
+# After these errors the controller cannot have applied the change, so the leader withdraws its proposal.
 NOT_APPLIED: Final = (ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA)
-# After these the leader waits for newer metadata. After any other it sends the proposal again.
+# After these errors the leader waits for newer metadata. After any other error it sends the proposal again.
 METADATA_IS_NEWER: Final = (
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.FENCED_LEADER_EPOCH,
     ErrorCode.INVALID_UPDATE_VERSION, ErrorCode.INVALID_REQUEST, ErrorCode.NEW_LEADER_ELECTED,

@@ -125,7 +125,7 @@ class ProcessCluster:
         return answered(self.addresses[node_id], request, version)
 
     def wait(self, condition, what):
-        """Waits for LIMIT_S at most; the error of a wait that runs out shows every member."""
+        """Waits for at most LIMIT_S; if the time runs out, the error shows the state of every member."""
         return wait_until(condition, LIMIT_S, what, self.seen)
 
     def seen(self):
@@ -184,7 +184,7 @@ class ProcessCluster:
         return end
 
     def assert_logs_agree(self, end):
-        """Batches of metadata below `end` are the same bytes wherever two nodes have them."""
+        """Checks that batches of metadata below `end` have the same bytes in all nodes that have them."""
         seen = {}
         for node_id, member in self.members.items():
             for offset, data in member.metadata_batches().items():

@@ -41,7 +41,7 @@ def is_free(port):
 
 def wait_until(condition, timeout_s=30.0, what="the condition", seen=None):
     """Returns the first true value of `condition()`; raises TimeoutError naming `what` after `timeout_s` seconds. The
-    error ends with the text of `seen()`: the state that there was instead."""
+    error ends with the text of `seen()`, which describes the state instead."""
     deadline = time.monotonic() + timeout_s
     while not (value := condition()):
         if time.monotonic() > deadline:

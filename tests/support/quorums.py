@@ -23,7 +23,7 @@ BROKER_ID = 100
 # a test more than one that it waits for.
 TIMEOUTS = {"controller.quorum.election.timeout.ms": "2000", "controller.quorum.fetch.timeout.ms": "4000"}
 LIMIT_S = 90
-LINES_OF_A_LOG = 25  # that a wait shows of each member when it runs out
+LINES_OF_A_LOG = 25  # lines of each member that the error of a wait shows
 ELECTIONS = 30  # chance decides each of them
 
 

@@ -1,4 +1,5 @@
-"""A thousand members of one group, driven by one thread that costs little, so that the figures are the broker's.
+"""A thousand members of one group, driven by one thread that uses little CPU, so that the broker determines the
+figures.
 
 Every frame is prepared; only a member's id and its generation are written into it later. The client reads only the
 fields of an answer that decide the next step. All sockets are in epoll sets, and events are handled one by one.
@@ -28,7 +29,7 @@ AGAIN_S = 0.005  # after a heartbeat that came before the rebalance
 METADATA, SHARE = b"\0\1" + bytes(20), bytes(30)
 EVENTS = 256  # per call of epoll
 BURST = 16  # requests that are sent before the client looks for answers
-PART_BYTES = 1 << 18  # the most that one read takes of an answer
+PART_BYTES = 1 << 18  # the most bytes of an answer that one read takes
 # Above socket.listen.backlog.size (50) connections at once, the kernel retries each further one after a second.
 ACCEPTED, ACCEPTING_S = 40, 0.005
 LIMIT_S = 120.0
@@ -223,15 +224,16 @@ class Crowd:
     # --- what they do together ---
 
     def begin(self):
-        """Makes the group stable with the leader alone; else chance decides how many join its first generation."""
+        """Makes the group stable with only the leader. Otherwise chance would decide how many members join its first
+        generation."""
         self._named = self._in_sync = 0
         self.leader.send(self.templates.first_join, self._took_id)
         self.until(lambda: self._in_sync == 1)
-        self.leader_sync = None  # that one was for the leader alone
+        self.leader_sync = None  # that generation had only the leader
 
     def join(self):
-        """All others join. Each gets its id first, as consumers do; then the leader joins again, so that all are in one
-        generation. Returns the seconds until every member has its assignment."""
+        """Lets all other members join. Each gets its id first, as consumers do; then the leader joins again, so that
+        all are in one generation. Returns the seconds until every member has its assignment."""
         self._named = self._in_sync = 0
         began = time.perf_counter()
         self._send_all(lambda member: member.send(self.templates.first_join, self._took_id))
@@ -249,7 +251,7 @@ class Crowd:
             self.meanwhile()
 
     def rebalance(self):
-        """The leader joins again, and each other member learns it from a heartbeat. Returns the seconds until every
+        """Lets the leader join again; each other member learns that from a heartbeat. Returns the seconds until every
         member has its assignment."""
         self._in_sync = 0
         began = time.perf_counter()

@@ -1,10 +1,10 @@
-"""`python -m benchmarks.groups`: a large classic group, and many commits, on ours and Apache Kafka in turns.
+"""`python -m benchmarks.groups`: a large classic group, and many commits, on our broker and on Apache Kafka's in turns.
 
 Rows:
 - join: 1,000 members join one group in one generation, from the first JoinGroup until every member has its assignment.
   group.initial.rebalance.delay.ms is 0. One member is there before the others and joins again when all have their ids;
   otherwise chance would decide how many generations there are.
-- rebalance: the same when all members join again.
+- rebalance: as "join", when all members join again.
 - heartbeats of 1,000 members, one each in 3 s, spread evenly, at rest and while another group of 1,000 rebalances again
   and again.
 - commits of 100 partitions each by 16 groups, one request under way each.
@@ -133,7 +133,8 @@ def latencies(pulse, step, seconds):
 
 
 def group_figures(broker, number):
-    """The round that does not count has more of everything, for the JVM's compiler."""
+    """The figures of one round. The first round, which does not count, has more of everything, for the JVM's
+    compiler."""
     prefix = f"crowd-{number}"
     figures = join_figures(broker, prefix, JOINS if number else WARM_UP_JOINS)
     seconds = HEARTBEATS_S if number else WARM_UP_HEARTBEATS_S

@@ -8,7 +8,7 @@ ci/build.sh test,bench
 ci/peers.sh
 mkdir -p build/bench
 
-# Peers that only the table needs. The run leaves out a missing one and says so.
+# These peers are needed only for the table. The run leaves out a missing peer and says so.
 kfake=benchmarks/peers/kfake
 if command -v go >/dev/null; then
     if [ ! -e .peers/kfake ] || [ -n "$(find "$kfake" -newer .peers/kfake -type f -print -quit)" ]; then

@@ -1,4 +1,4 @@
-# Sourced by the other scripts: strict mode, the repository's root as working directory, say and die.
+# The other scripts source this file: strict mode, the repository's root as working directory, say and die.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

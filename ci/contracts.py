@@ -1,4 +1,5 @@
-"""The rooms of kafkacore import downward only: checks `import` in Python and `cimport` in Cython against one table.
+"""The rooms (packages) of kafkacore import only downward: checks `import` in Python and `cimport` in Cython against one
+table.
 
 Usage: python ci/contracts.py [SOURCE_ROOT]; prints one line for each import that points up or sideways and exits 1.
 """
@@ -56,7 +57,7 @@ FAST = {
 # Within a room: the ZooKeeper-era controller and the quorum share `controller.common`, never each other.
 APART = {("controller.quorum", "controller.zookeeper"), ("controller.zookeeper", "controller.quorum")}
 
-# A library that only one room may load: nobody else pays for it, or depends on it.
+# Libraries that only one room may load, so that no other room pays for them or depends on them.
 LIBRARY_ROOM = {"pyspark": "spark", "pyarrow": "spark"}
 
 CIMPORT = re.compile(r"^\s*(?:from\s+(?P<module>[\w.]+)\s+c?import\s|c?import\s+(?P<plain>[\w.]+(?:\s*,\s*[\w.]+)*))")

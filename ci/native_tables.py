@@ -1,4 +1,4 @@
-"""Writes the native code that follows from Kafka's tables. `setup.py` runs this before Cython, at each build.
+"""Writes native code that is generated from Kafka's tables. `setup.py` runs this before Cython, at each build.
 
 | file below `src/kafkacore/_fast` | what it holds |
 |---|---|
@@ -20,7 +20,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[1]
 FAST = Path("src/kafkacore/_fast")
 sys.path.insert(0, str(ROOT / "src"))
-# A build adds nothing to the source tree but the files above.
+# A build adds only the files above to the source tree.
 sys.dont_write_bytecode = True
 
 from kafkacore._fast.schema import tables  # noqa: E402
@@ -28,7 +28,7 @@ from kafkacore.protocol.errors import ErrorCode  # noqa: E402
 
 
 class Hot(NamedTuple):
-    """A message that native code reads or writes without Python, in the versions that it does so for."""
+    """A message that native code reads or writes without Python, and the versions in which it does so."""
 
     message: str
     lowest: int

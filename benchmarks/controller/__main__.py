@@ -1,13 +1,13 @@
-"""`python -m benchmarks.controller`: what the controller's decisions and its image cost, from 1,000 partitions on.
+"""`python -m benchmarks.controller`: the cost of the controller's decisions and of its image, from 1,000 partitions on.
 
 - zone: nine brokers in three racks, topics of one partition, RF 3, placed in stripes. The three sessions of one rack
   end in one check. Measured from the check to the published root, with the batches built for the log; the commit takes
-  no time. "follow" is what another node needs to read those batches and to replay them.
+  no time. "follow" is the time that another node needs to read those batches and to replay them.
 - snapshot: a snapshot of topics of ten partitions, RF 3, is read and becomes an image. The memory is that of the image
-  alone, by the growth of the process.
+  alone, measured as the growth of the process.
 - failover: see `failover.py`.
 
-Milliseconds of wall time, and of CPU in a second column: a machine with other work shows in the difference.
+Times are milliseconds of wall time, and of CPU in a second column; if the machine does other work, the two differ.
 """
 
 import argparse
@@ -199,7 +199,7 @@ def snapshot(counts, rounds):
             del image
             gc.collect()
         wall, cpu = (statistics.median(getattr(run, name) for run in runs) for name in ("wall_ms", "cpu_ms"))
-        # The first round grows the process; later ones find the memory of the image before them.
+        # Only the first round makes the process grow; later rounds reuse the memory of the image before.
         print(f"| {count:,} | {wall:.0f} | {cpu:.0f} | {max(memory):.0f} |")
 
 

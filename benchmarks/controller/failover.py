@@ -1,8 +1,8 @@
-"""The active controller of three is killed: when does another one answer CreateTopics?
+"""Kills the active one of three controllers, and measures when another one answers CreateTopics.
 
 Three controllers in this process, on real sockets and a file system in memory. The brokers are only registered: they
-have a long session and send no heartbeat. A kill ends the sockets of the node and nothing is said to the others, so
-they wait for the fetch timeout and then elect. Milliseconds from the kill to the answer.
+have a long session and send no heartbeat. A kill closes the node's sockets without a word to the others, so they wait
+for the fetch timeout and then elect a leader. Figures are milliseconds from the kill to the answer.
 """
 
 import statistics
@@ -22,14 +22,15 @@ from kafkacore.testing import Cluster
 BROKERS, RACKS, FACTOR = 9, 3, 3
 CONTROLLERS = 2  # endpoint type of DescribeCluster
 PARTITIONS_OF_A_TOPIC = 10
-PARTITIONS_OF_A_REQUEST = 8_000  # with the records of their topics 8,800 of 10,000
+PARTITIONS_OF_A_REQUEST = 8_000  # with the records of their topics these are 8,800 of 10,000 records
 PATIENCE_S = 120
 CONFIGS = {
     "broker.session.timeout.ms": "3600000",
     "auto.leader.rebalance.enable": "false",
     "controller.quorum.fetch.timeout.ms": "2000",  # Apache Kafka's defaults; the test kit has shorter ones
     "controller.quorum.election.timeout.ms": "1000",
-    "metadata.log.max.record.bytes.between.snapshots": str(1 << 40),  # three nodes would write theirs on one loop
+    # Otherwise three nodes would write their snapshots on one loop.
+    "metadata.log.max.record.bytes.between.snapshots": str(1 << 40),
 }
 
 
@@ -53,7 +54,7 @@ def topics(names, partitions=PARTITIONS_OF_A_TOPIC):
 
 
 def fill(cluster, count):
-    """Registers the brokers and creates so many partitions."""
+    """Registers the brokers and creates `count` partitions."""
     active = cluster.controller.active
     cluster_id = active.ask(DescribeClusterRequest(endpoint_type=CONTROLLERS), limit_s=PATIENCE_S).cluster_id
     for broker in range(101, 101 + BROKERS):

@@ -76,7 +76,7 @@ def run(name, path, options):
 def measure(row, path, rounds):
     options = ROWS[row][-1]
     megabytes = path.stat().st_size / MB
-    run(OURS, path, options)  # brings the file into the page cache
+    run(OURS, path, options)  # reading the file brings it into the page cache
     taken = {OURS: [], THEIRS: []}
     for number in range(rounds):
         for name, found in taken.items():

@@ -1,7 +1,8 @@
-"""`python -m benchmarks.node`: the cost of a node before and beside its load: starts, idling, topics, syncs.
+"""`python -m benchmarks.node`: the cost of a node apart from its main load: starts, idling, topics, syncs.
 
-Ours and Apache Kafka, interleaved where both can do it; `benchmarks.node.process` measures ours alone with pyperf. The
-floor of a sync comes from the same file system: one thread writes 100 bytes and syncs them, again and again.
+Runs our node and Apache Kafka's, interleaved where both can do the work; `benchmarks.node.process` measures ours alone
+with pyperf. The floor of a sync comes from the same file system: one thread writes 100 bytes and syncs them, again and
+again.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.peers`: the same load on ours and on its peers, interleaved, in one run.
+"""`python -m benchmarks.peers`: the same load on our broker and on its peers, interleaved, in one run.
 
 All brokers run throughout, on the loopback interface and one file system. The broker under load shares the machine only
 with the idle work of the others. CPU is the broker's own, spinning included. The first round warms up and does not

@@ -46,7 +46,7 @@ class Plain:
 
 
 class Before(Node):
-    """Our node as another checkout has it, built there with `make build`: how a change is measured against its past."""
+    """Our node from another checkout, built there with `make build`, to compare a change with the state before it."""
 
     name = "before"
 

@@ -12,7 +12,7 @@ LOGARITHMIC_FROM = 100
 
 
 def conditions(rounds, directory):
-    """The machine and the run that the figures depend on, in words."""
+    """Describes the machine and the run, on which the figures depend."""
     model = next(
         (line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line),
         "unknown",

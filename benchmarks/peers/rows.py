@@ -73,8 +73,8 @@ def with_cpu(work, *pids):
 
 
 def back_memory(size_bytes):
-    """Touches and frees that much memory. In a virtual machine, pages that were never used, or were given back, cost a
-    fault in the hypervisor when the page cache first takes them: ten times the broker's own work."""
+    """Touches and frees that much memory. In a virtual machine, pages that were never used, or were given back, cause a
+    fault in the hypervisor when the page cache first uses them, which costs ten times the broker's own work."""
     with mmap.mmap(-1, size_bytes) as memory:
         page = b"x" * mmap.PAGESIZE
         for _ in range(size_bytes // mmap.PAGESIZE):
@@ -319,7 +319,7 @@ def librdkafka(broker):
 
 
 def memory(broker):
-    """Resident set and CPU of some seconds without a request."""
+    """Resident set and CPU time during some seconds without a request."""
     _, cpu_s = with_cpu(lambda: time.sleep(IDLE_S), broker.pid)
     return {"RSS MiB": rss_mib(broker.pid), "% of a core": cpu_s / IDLE_S * 100}
 
@@ -333,7 +333,7 @@ def api_versions_answered(address):
     return struct.unpack(">h", body[:2])[0] == requests.NO_ERROR
 
 
-# name: (title, the figure that the plot shows, function). The last rows leave topics in the broker for good.
+# name: (title, the figure that the plot shows, function). The last rows leave topics in the broker.
 ROWS = {
     "idle": ("idle", "RSS MiB", memory),
     "produce": ("produce 1 KB records in 1 MB batches, depth 5", "MB/s per CPU-s", produce_plain),

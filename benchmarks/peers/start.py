@@ -1,6 +1,6 @@
 """Process start: from exec to the first ApiVersions answer, and to the first acknowledged record in a new topic.
 
-Each start uses a directory that was formatted, or used, before. No other broker runs meanwhile.
+Each start uses a directory that was formatted or used before. No other broker runs meanwhile.
 """
 
 import subprocess

@@ -1,4 +1,5 @@
-/* The callbacks of gcc's -fsanitize-coverage=trace-pc,trace-cmp: which edges an input took, how near its comparisons came.
+/* The callbacks of gcc's -fsanitize-coverage=trace-pc,trace-cmp: they note which edges an input took,
+ * and how near its comparisons came to being equal.
  *
  * The library is preloaded, so that every instrumented extension finds it. One thread only: guide.py runs one input at a
  * time. */
@@ -43,7 +44,7 @@ static uint8_t rank_of(uint8_t count) { /* 1, 2, 3, 4-7, 8-15, 16-31, 32-127, mo
     return count < 4 ? 1 << (count - 1) : count < 8 ? 8 : count < 16 ? 16 : count < 32 ? 32 : count < 128 ? 64 : 128;
 }
 
-/* How much the run since the last call has shown for the first time. */
+/* How much new coverage the run since the last call has shown. */
 int kc_coverage_take(void) {
     int found = 0;
     for (int i = 0; i < 2 * EDGES; i += 8) {

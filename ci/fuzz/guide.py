@@ -77,7 +77,7 @@ class Guide:
         )
 
     def fewest(self, known: list[bytes]) -> list[bytes]:
-        """The inputs, smallest first, that reach much that neither `known` nor the smaller ones reach."""
+        """The inputs, smallest first, that reach coverage that neither `known` nor the smaller inputs reach."""
         self.coverage.kc_coverage_forget()
         for data in known:
             self.run(data)

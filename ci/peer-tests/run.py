@@ -66,7 +66,7 @@ class Suite:
         self.python = self.directory / "venv" / "bin" / "python"
 
     def prepare(self) -> Path:
-        """The source distribution, unpacked and completed, with an environment that it is installed in."""
+        """The source distribution, unpacked and completed, and the environment in which it is installed."""
         source = self.directory / "source"
         complete = self.directory / ".complete"
         wanted = json.dumps([self.name, self.needs, NEEDED])

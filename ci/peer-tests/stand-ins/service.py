@@ -14,7 +14,7 @@ class ExternalService:
         """Does nothing: the broker runs already."""
 
     def close(self):
-        """Does nothing: the broker goes on."""
+        """Does nothing: the broker keeps running."""
 
 
 class SpawnedService:

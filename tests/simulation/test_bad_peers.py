@@ -8,10 +8,13 @@ from random import Random
 
 import pytest
 
+from kafkacore.config import BrokerConfig
+from kafkacore.protocol.uuid import Uuid
 from kafkacore.raft.roles import Follower
-from kafkacore.simulation.cluster import CONTROLLER_PORT, SimulatedCluster
+from kafkacore.simulation.cluster import CONFIGS, CONTROLLER_PORT, DIRECTORY, SimulatedCluster
 from kafkacore.simulation.network import End
 from kafkacore.simulation.node import SimulatedNode, State
+from kafkacore.storage.format import FormatOptions, format_directories
 from seeds import SEED
 from simulated_clusters import commit, elected, is_in_every_image
 
@@ -198,3 +201,53 @@ def test_snapshot_arrives_when_parts_of_it_come_damaged(
             assert behind.state in (State.RUNNING, State.STARTING)
         assert "is impossible, and is ignored" in caplog.text
         has_loaded(cluster, behind, "8000")
+
+
+def twin_of(cluster: SimulatedCluster, number: int) -> SimulatedNode:
+    """Another controller with the same id, on a machine of its own with an empty disk."""
+    name = f"twin-of-{number}"
+    config = BrokerConfig(
+        {
+            "process.roles": "controller",
+            "node.id": str(number),
+            "listeners": f"CONTROLLER://{name}:{CONTROLLER_PORT}",
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.bootstrap.servers": ",".join(f"{each.name}:{CONTROLLER_PORT}" for each in cluster),
+            "log.dirs": DIRECTORY,
+            **CONFIGS,
+        }
+    )
+    twin = SimulatedNode(cluster, config)
+    twin.name = name
+    random = Random(SEED)
+    format_directories(
+        config, FormatOptions(cluster.cluster_id, no_initial_controllers=True), 1, lambda line: None, twin.disk,
+        lambda: Uuid(random.randbytes(16)),
+    )  # fmt: skip
+    return twin
+
+
+def test_each_epoch_has_one_leader_when_two_controllers_have_one_id() -> None:
+    """The directory id tells the voter and its twin apart (KIP-853): the twin follows, and neither votes nor leads."""
+    with SimulatedCluster(SEED, controllers=3) as cluster:
+        cluster.start()
+        commit(cluster, "1000")
+        twin = twin_of(cluster, 3)
+        everyone = [*cluster, twin]
+        leaders: dict[int, set[str]] = {}
+        twin.start()
+        cluster.run_until(lambda: twin.state is State.RUNNING, 60, "the twin")
+        for number in (3, 1, 2, 3):
+            cluster[number].kill()
+            for _ in range(100):
+                cluster.run_for(0.1)
+                for node in everyone:
+                    if node.is_up and node.raft is not None and node.raft.is_leader:
+                        leaders.setdefault(node.raft.epoch, set()).add(node.name)
+            cluster[number].start()
+            elected(cluster)
+        commit(cluster, "2000")
+        wait_for_everyone(cluster, "2000")
+        assert len(leaders) > 1
+        assert all(len(names) == 1 and twin.name not in names for names in leaders.values()), leaders
+        assert twin.state is State.RUNNING and twin.raft is not None and twin.raft.high_watermark > 0

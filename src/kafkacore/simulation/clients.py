@@ -47,8 +47,9 @@ from kafkacore.simulation.producing import FATAL, Batch, Producer, answer_for, p
 TOPIC: Final = 2
 SET: Final = 0
 TIMEOUT_MS: Final = 8_000
-MAX_TOPICS: Final = 6
-MAX_PARTITIONS: Final = 4
+PRODUCE_TIMEOUTS_MS: Final = (1_000, 3_000, 3_000, 25_000)
+MAX_TOPICS: Final = 3
+MAX_PARTITIONS: Final = 3
 LOSSY_SHARE: Final = 0.25
 RETENTION: Final = "retention.ms"
 MIN_ISR: Final = "min.insync.replicas"
@@ -130,12 +131,14 @@ class SeededClient:
         )[0]  # fmt: skip
         await what()
 
-    async def _ask(self, request: Any, version: int | None = None, node: int | None = None) -> Any | None:
+    async def _ask(
+        self, request: Any, version: int | None = None, node: int | None = None, timeout_ms: int = TIMEOUT_MS
+    ) -> Any | None:
         """Returns the answer of a broker, by default any broker; None when no answer comes."""
         if node not in self._brokers:
             node = self._random.choice(self._brokers)
         try:
-            return await self._client.send(node, request, version=version, timeout_ms=TIMEOUT_MS)
+            return await self._client.send(node, request, version=version, timeout_ms=timeout_ms)
         except (OSError, TimeoutError, KafkaError):
             return None
 
@@ -253,9 +256,11 @@ class SeededClient:
         batch = None if producer is None else producer.batch_for(name, index)
         if batch is None:
             batch = self._new_batch(producer, name, index)
-        leader = await self._leader_of(name, index)
-        answer = await self._ask(produce_request(name, index, batch.data, TIMEOUT_MS), PRODUCE, leader)
-        return self._hear(producer, name, index, batch, None if answer is None else answer_for(answer))
+        asked = await self._leader_of(name, index) or self._random.choice(self._brokers)
+        timeout_ms = self._random.choice(PRODUCE_TIMEOUTS_MS)
+        request = produce_request(name, index, batch.data, timeout_ms)
+        answer = await self._ask(request, PRODUCE, asked, timeout_ms + 500)
+        return self._hear(producer, name, index, batch, asked, None if answer is None else answer_for(answer))
 
     async def write_everywhere(self) -> None:
         for name, count in self._topics.items():
@@ -275,14 +280,16 @@ class SeededClient:
         assert data is not None
         return Batch(values, data, now_ns)
 
-    def _hear(self, producer: Producer | None, name: str, index: int, batch: Batch, told: Any | None) -> bool:
-        """Takes the result of a batch. `told` is the answer, or None when none came. Returns whether the answer
-        acknowledges the batch."""
+    def _hear(
+        self, producer: Producer | None, name: str, index: int, batch: Batch, asked: int, told: Any | None
+    ) -> bool:
+        """Takes the result of a batch. `told` is the answer of the broker `asked`, or None when none came. Returns
+        whether the answer acknowledges the batch."""
         log = f"{name}-{index}"
         if told is None or told.error_code not in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
             self._leaders.pop((name, index), None) if self._random.random() < 0.5 else None
             if told is not None and producer is not None and told.error_code in FATAL:
-                self._see(ProducerRefused(log, ErrorCode(told.error_code).name))
+                self._see(ProducerRefused(log, ErrorCode(told.error_code).name, asked))
             return False
         if producer is not None:
             producer.end(name, index)

@@ -25,7 +25,7 @@ from kafkacore.simulation.node import State
 from kafkacore.simulation.operators import SeededOperator
 from kafkacore.simulation.watch import Watcher
 
-CLIENTS: Final = 2
+CLIENTS: Final = 3
 NS_OF_A_MS: Final = 1_000_000
 PEACE_STEP_MS: Final = 250
 START_MS: Final = 20_000

@@ -131,10 +131,10 @@ class SeededOperator:
             error = answer.error_code or answer.responses[0].partitions[0].error_code
         resource = f"replicas {name}-{index}"
         if target is None:
-            # It returns to replicas that this operator does not know.
-            if error != ErrorCode.NO_REASSIGNMENT_IN_PROGRESS:
-                self._cancelled.add(resource)
-                self.resources.pop(resource, None)
+            # It may return to replicas that this operator does not know. An error says nothing: it may be the answer to
+            # a second attempt of the broker that forwards the request.
+            self._cancelled.add(resource)
+            self.resources.pop(resource, None)
         elif resource not in self._cancelled:
             self._changed(resource, tuple(sorted(target)), sure=error == ErrorCode.NONE)
 

@@ -68,7 +68,7 @@ GOOD: list[tuple[type[Checker], Sequence[Any]]] = [
     (records.NoRecordTwice, [acknowledged(1, b"a"), RecordRead("t-0", 1, b"a"), LogSurvived("t-0", {1: b"a"})]),
     (records.AcknowledgedInOrder, [acknowledged(5, b"a", 0, 10), acknowledged(4, b"b", 10, 20)]),
     (records.AcknowledgedInOrder, [acknowledged(5, b"a", 0, 10), acknowledged(6, b"b", 11, 20)]),
-    (records.ProducersGoOn, [acknowledged(5, b"a")]),
+    (records.ProducersGoOn, [image(9, 7, 1, 0), ProducerRefused("t-0", "OUT_OF_ORDER_SEQUENCE_NUMBER", 8)]),
     (records.ReadsAreWhole, [LogRead("t-0", 4, (4, 5, 6), 7), LogRead("t-0", 7, (), 7)]),
     (
         replication.OneLeaderForEachEpoch,
@@ -131,7 +131,7 @@ BAD: list[tuple[type[Checker], Sequence[Any]]] = [
         records.AcknowledgedInOrder,
         [acknowledged(5, b"a", 0, 10), acknowledged(3, b"b", 0, 15), acknowledged(4, b"c", 11, 20)],
     ),
-    (records.ProducersGoOn, [acknowledged(5, b"a"), ProducerRefused("t-0", "OUT_OF_ORDER_SEQUENCE_NUMBER")]),
+    (records.ProducersGoOn, [image(9, 7, 1, 0), ProducerRefused("t-0", "OUT_OF_ORDER_SEQUENCE_NUMBER", 7)]),
     (records.ReadsAreWhole, [LogRead("t-0", 4, (4, 6), 7)]),
     (records.ReadsAreWhole, [LogRead("t-0", 4, (5, 6), 7)]),
     (records.ReadsAreWhole, [LogRead("t-0", 4, (4, 5, 6), 6)]),

@@ -352,10 +352,12 @@ class LatestListed(NamedTuple):
 
 
 class ProducerRefused(NamedTuple):
-    """A producer that sends each batch until it is acknowledged got an error after which it cannot go on."""
+    """A producer that sends each batch until it is acknowledged got an error from `node` after which it cannot go
+    on."""
 
     log: str
     error: str
+    node: int
 
 
 class LogSurvived(NamedTuple):

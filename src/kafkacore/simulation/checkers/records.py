@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from kafkacore.simulation.checkers.observations import (
     CommitAcknowledged,
     CommitFetched,
+    ImageSeen,
     LogRead,
     LogSurvived,
     ProducerRefused,
@@ -93,13 +94,24 @@ class NoRecordTwice(Checker):
 
 
 class ProducersGoOn(Checker):
-    """A partition that has lost no record knows each producer's last batches, and never refuses the producer's next
-    batch or a repeated one."""
+    """A partition that lost nothing, and knows each producer's last batches, never refuses the next one or a repeat. A
+    deposed leader that does not know its successor lacks the last batches, and may refuse."""
+
+    def __init__(self) -> None:
+        self._newest = -1
+        self._leaders: dict[str, int] = {}
+
+    def image(self, seen: ImageSeen) -> None:
+        if seen.offset > self._newest:
+            self._newest = seen.offset
+            partitions: Any = seen.contents.get("partitions", {})
+            self._leaders = {f"{topic}-{index}": row[0] for (topic, index), row in partitions.items()}
 
     def refused(self, seen: ProducerRefused) -> None:
-        raise self.broken(f"{seen.log} refused an idempotent producer: {seen.error}")
+        if self._leaders.get(seen.log) == seen.node:
+            raise self.broken(f"broker {seen.node} leads {seen.log}, and refused an idempotent producer: {seen.error}")
 
-    sees: ClassVar = {ProducerRefused: refused}
+    sees: ClassVar = {ImageSeen: image, ProducerRefused: refused}
 
 
 class AcknowledgedInOrder(Checker):

@@ -304,9 +304,12 @@ class Raft:
 
     def _unanswered(self, sent: InFlight) -> None:
         self.replica.back_off(sent)
-        if isinstance(self.role, Follower):
-            self.role.download = None
-            self.role.is_unanswered = True
+        role = self.role
+        if isinstance(role, Follower):
+            role.download = None
+            role.is_unanswered = True
+        elif isinstance(role, (Prospective, Candidate)):
+            self.elections.unanswered(role, sent)
 
     def _distrust(self, sent: InFlight, error: ImpossibleAnswerError) -> None:
         """Ignores the whole answer. The request is sent again after DISTRUST_MS."""

@@ -137,18 +137,26 @@ class Elections:
             return
         else:
             (role.granted if partition.vote_granted else role.rejected).add(key)
+        role.silent.discard(sent.to.node_id)
+        self._count(role)
+
+    def unanswered(self, role: Prospective | Candidate, sent: InFlight) -> None:
+        """A voter did not answer. It is asked again after the back-off."""
+        role.asked.discard(sent.to.node_id)
+        role.silent.add(sent.to.node_id)
         self._count(role)
 
     def _count(self, role: Prospective | Candidate) -> None:
         voters = self._replica.voters.latest
         majority = len(voters) // 2 + 1
         granted = [key for key in role.granted if key in voters]
+        rejected = [key for key in role.rejected if key in voters]
         if len(granted) >= majority:
             if isinstance(role, Prospective):
                 self._become_candidate()
             else:
                 self._become_leader(frozenset(granted))
-        elif len(voters) - len([key for key in role.rejected if key in voters]) < majority:
+        elif len(voters) - len(rejected) < majority or _is_split(role, len(voters)):
             self._lose()
 
     def _lose(self) -> None:
@@ -204,6 +212,9 @@ class Elections:
         key = ReplicaKey(asked.replica_id, asked.replica_directory_id)
         up_to_date = (asked.last_offset_epoch, asked.last_offset) >= (replica.log.last_epoch, replica.log.end_offset)
         granted = self._grants(key, up_to_date, asked.pre_vote)
+        if not granted and isinstance(replica.role, Prospective):
+            # It has lost the leader too, so it may now grant what it refused, and nobody else can win without it.
+            replica.role.ask_again(asked.replica_id)
         if granted and not asked.pre_vote and replica.term.voted is None:
             replica.term.enter(replica.epoch, voted=key)
             # A replica that has just voted starts a new election timeout, which leaves the candidate time to win.
@@ -361,3 +372,10 @@ class Elections:
             return
         if isinstance(self._replica.role, Resigned):
             self._replica.role.unacknowledged.discard(sent.to.node_id)
+
+
+def _is_split(role: Prospective | Candidate, voters: int) -> bool:
+    """Whether every voter that answers has voted, and nobody has won. No vote changes within an epoch, so a candidate
+    need not wait for the end of its election."""
+    answered = len(role.granted) + len(role.rejected)
+    return isinstance(role, Candidate) and bool(role.rejected) and answered + len(role.silent) == voters

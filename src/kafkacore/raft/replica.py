@@ -34,6 +34,7 @@ from kafkacore.raft.voters import NO_VOTERS, Endpoints, ReplicaKey, Voter, Voter
 
 FIRST_WAIT: Final = 100  # a new quorum waits for 1 / FIRST_WAIT of the election timeout,
 FIRST_SPREAD: Final = 25  # and for a random time of at most 1 / FIRST_SPREAD of it more
+FETCH_SPREAD: Final = 20  # fetch timeouts of voters differ by at most 1 / FETCH_SPREAD
 LOG: Final = logging.getLogger("kafkacore.raft")
 
 
@@ -216,6 +217,13 @@ class Replica:
         timeout = self.config.election_timeout_ms
         return self.now_ms + timeout + self.random.randrange(timeout)
 
+    def fetch_deadline(self) -> int:
+        """Voters lose their leader at the same time, so each waits a little less than the fetch timeout: two that
+        stand for election at once split the votes."""
+        timeout = self.config.fetch_timeout_ms
+        less = self.random.randrange(max(1, timeout // FETCH_SPREAD)) if self.is_voter else 0
+        return self.now_ms + timeout - less
+
     def _first_election_deadline(self) -> int:
         """A new quorum (no vote, empty logs) has no leader that an early election would disturb, so the wait is short.
         It is still long enough for a leader to be heard, because a voter with a wiped disk looks like a voter of a new
@@ -254,7 +262,7 @@ class Replica:
             self.term.enter(epoch, leader_id=leader_id)
         self.term.leader_id = leader_id
         self.term.leader_endpoint = endpoint or self._voter_endpoint(leader_id)
-        role = Follower(self.now_ms + self.config.fetch_timeout_ms)
+        role = Follower(self.fetch_deadline())
         role.is_unanswered = self.doubted == (epoch, leader_id)
         self.become(role)
 

@@ -368,7 +368,7 @@ class Replication:
             if partition.records:
                 self._append(checked_records(bytes(partition.records), replica.log, replica.epoch))
             self.learn_high_watermark(partition.high_watermark)
-        role.fetch_deadline_ms = replica.now_ms + replica.config.fetch_timeout_ms
+        role.fetch_deadline_ms = replica.fetch_deadline()
         role.has_fetched = True
 
     def _leader_is_gone(self, role: Any, leader_id: int) -> None:
@@ -394,7 +394,7 @@ class Replication:
         replica = self._replica
         replica.truncated()
         if isinstance(replica.role, Follower):
-            replica.role.fetch_deadline_ms = replica.now_ms + replica.config.fetch_timeout_ms
+            replica.role.fetch_deadline_ms = replica.fetch_deadline()
 
     def _append(self, data: bytes) -> None:
         if data:

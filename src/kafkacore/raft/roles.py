@@ -30,15 +30,22 @@ class Unattached:
 
 
 class Election:
-    """The votes of one round: granted and refused. A voter that has not answered yet is in neither set."""
+    """The votes of one round: granted and refused. A voter that has not answered yet is in neither set. `silent` has
+    those that gave no answer when they were last asked."""
 
-    __slots__ = ("asked", "deadline_ms", "granted", "rejected")
+    __slots__ = ("asked", "deadline_ms", "granted", "rejected", "silent")
 
     def __init__(self, deadline_ms: int) -> None:
         self.deadline_ms = deadline_ms
         self.granted: set[ReplicaKey] = set()
         self.rejected: set[ReplicaKey] = set()
         self.asked: set[int] = set()
+        self.silent: set[int] = set()
+
+    def ask_again(self, replica_id: int) -> None:
+        """Its last answer no longer counts."""
+        self.asked.discard(replica_id)
+        self.rejected = {key for key in self.rejected if key.replica_id != replica_id}
 
 
 class Prospective(Election):

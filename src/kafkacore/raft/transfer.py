@@ -93,7 +93,7 @@ class Transfers:
 
     def _part_written(self, role: Follower, written: WritePart, size: int) -> None:
         replica = self._replica
-        role.fetch_deadline_ms = replica.now_ms + replica.config.fetch_timeout_ms
+        role.fetch_deadline_ms = replica.fetch_deadline()
         role.download_position += len(written.data)
         if role.download_position == size:
             role.download = None
@@ -102,7 +102,7 @@ class Transfers:
 
     def _adopted(self, role: Follower, snapshot_id: OffsetAndEpoch, voters: VoterHistory) -> None:
         replica = self._replica
-        role.fetch_deadline_ms = replica.now_ms + replica.config.fetch_timeout_ms
+        role.fetch_deadline_ms = replica.fetch_deadline()
         replica.snapshot_loaded(snapshot_id, voters)
 
 

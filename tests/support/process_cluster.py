@@ -62,7 +62,8 @@ class ProcessCluster:
     ):
         path, self.tools = Path(path), tools
         controllers = combined or controllers or dict.fromkeys((1, 2, 3), OURS)
-        brokers = combined or brokers or dict.fromkeys((101, 102, 103), OURS)
+        brokers = dict.fromkeys((101, 102, 103), OURS) if brokers is None else brokers
+        brokers = combined or brokers
         host = (lambda node_id: "127.0.0.1") if network is None else network.host
         ports = iter(free_ports(len(controllers) + len(brokers)))
         voters = {node_id: f"{host(node_id)}:{next(ports)}" for node_id in controllers}

@@ -11,7 +11,7 @@ import pytest
 
 from kafkacore._fast.record.batch import Batches
 from kafkacore.config import BrokerConfig
-from kafkacore.controller.quorum import leaders
+from kafkacore.controller.quorum import elections, leaders, reassignments
 from kafkacore.controller.quorum.decisions import MIN_IN_SYNC_REPLICAS, UNCLEAN_ELECTION, Settings
 from kafkacore.controller.quorum.leaders import LeaderChanges
 from kafkacore.metadata import partitions as columns_module
@@ -24,7 +24,9 @@ from kafkacore.metadata.records import MetadataError, RecordWriter, decode_batch
 from kafkacore.metadata.snapshot import records_of
 from kafkacore.protocol.features import metadata_version
 from kafkacore.protocol.messages import (
+    AlterPartitionReassignmentsRequest,
     ConfigRecord,
+    ElectLeadersRequest,
     FeatureLevelRecord,
     Message,
     PartitionChangeRecord,
@@ -35,6 +37,7 @@ from kafkacore.protocol.messages import (
 )
 from kafkacore.protocol.uuid import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY, Uuid
 from kafkacore.raft import control
+from kafkacore.runtime.slices import finish_now
 from seeds import SEED
 
 BROKERS = (1, 2, 3, 4, 5, 70_000)  # the last has no place in a table of ids
@@ -168,7 +171,7 @@ def test_decision_in_columns_equals_the_decisions_one_by_one(monkeypatch: pytest
         every = [row for topic in root.topics() for row in topic.partition_rows if row >= 0]
         rows = sorted(random.sample(every, random.randint(0, len(every))))
         twin = expanded([record for row in rows for record in decide.records([row])])
-        made = decide._in_columns(rows)
+        made = decide.in_columns(rows)
         in_columns += sum(each.count for each in made if isinstance(each, ColumnRun))
         assert sorted(map(key, expanded(made))) == sorted(map(key, twin)), seed
         for one, other in zip(sorted(expanded(made), key=key), sorted(twin, key=key), strict=True):
@@ -226,7 +229,7 @@ def test_columns_are_replayed_in_order_when_a_partition_changes_twice() -> None:
 def test_columns_about_a_missing_partition_or_beyond_the_last_epoch_are_refused() -> None:
     root = cluster(Random(3), 30, False)
     decide = LeaderChanges(root, Settings("c", CONFIG, Random(1)), removed={1})
-    (run,) = [each for each in decide._in_columns(rows_with_isr(root.partition_chunks, 1)) if type(each) is ColumnRun]
+    (run,) = [each for each in decide.in_columns(rows_with_isr(root.partition_chunks, 1)) if type(each) is ColumnRun]
     with pytest.raises(MetadataError, match="does not exist"):
         replayed(EMPTY_IMAGE, [run], decided_here=False)
     topic = root.topic_by_id(run.columns.topic_id(0))
@@ -240,3 +243,79 @@ def test_columns_about_a_missing_partition_or_beyond_the_last_epoch_are_refused(
     edit.replay(last)
     with pytest.raises(MetadataError, match="no epoch after its last"):
         replayed(edit.freeze(101, 1, 0), [run], decided_here=False)
+
+
+def asked_moves(random: Random, root: MetadataImage) -> Any:
+    """A request that reassigns most partitions: to others, to fewer or more, in another order, to themselves, to
+    brokers that cannot be, or back."""
+    made = AlterPartitionReassignmentsRequest
+    topics = []
+    for topic in root.topics():
+        partitions = []
+        for partition, row in enumerate(topic.partition_rows):
+            if row < 0 or random.random() < 0.1:
+                continue
+            had = root.partition_at(row).replicas
+            replicas: list[int] | None = random.choice(
+                (
+                    random.sample(BROKERS, len(had)),
+                    random.sample(had, len(had)),
+                    random.sample(BROKERS, random.randint(1, len(BROKERS))),
+                    random.sample(had, random.randint(1, len(had))),
+                    [*had[1:], random.choice((*BROKERS, 99))],
+                    list(had),
+                )
+            )
+            replicas = None if random.random() < 0.05 else replicas
+            partitions.append(made.ReassignablePartition(partition_index=partition, replicas=replicas))
+        partitions.append(made.ReassignablePartition(partition_index=1000, replicas=[1]))
+        topics.append(made.ReassignableTopic(name=topic.name, partitions=partitions))
+    topics.append(made.ReassignableTopic(name="absent", partitions=[made.ReassignablePartition(replicas=[1])]))
+    random.shuffle(topics)
+    return made(topics=topics, allow_replication_factor_change=random.random() < 0.7)
+
+
+def asked_elections(random: Random, root: MetadataImage) -> Any:
+    made = ElectLeadersRequest
+    kind = random.randrange(2)
+    if random.random() < 0.5:
+        return made(election_type=kind, topic_partitions=None)
+    topics = [
+        made.TopicPartitions(topic=topic.name, partitions=random.sample(range(-1, 6), 5)) for topic in root.topics()
+    ]
+    return made(election_type=kind, topic_partitions=[*topics, made.TopicPartitions(topic="absent", partitions=[0])])
+
+
+@pytest.mark.parametrize("elr", [False, True])
+@pytest.mark.parametrize(
+    ("module", "name", "asked"),
+    [(reassignments, "Reassignment", asked_moves), (elections, "LeaderElection", asked_elections)],
+)
+def test_request_for_many_partitions_in_columns_equals_the_one_decided_one_by_one(
+    monkeypatch: pytest.MonkeyPatch, module: Any, name: str, asked: Any, elr: bool
+) -> None:
+    monkeypatch.setattr(records_module, "COLUMN_RUN_ROWS", 2)
+    monkeypatch.setattr(records_module, "COLUMN_RUN_SAMPLES", 2)
+    in_columns = 0
+    for seed in range(SEED, SEED + 60):
+        random = Random(seed)
+        root = cluster(random, 30 if elr else random.choice((21, 30)), elr)
+        request = asked(random, root)
+
+        def decided(most: int, root: MetadataImage = root, request: Any = request) -> Any:
+            monkeypatch.setattr(module, "MAX_SINGLE_DECISIONS", most)
+            return finish_now(getattr(module, name)(root, Settings("c", CONFIG, Random(1))).decide(request))
+
+        twin, made = decided(1 << 30), decided(0)
+        assert made.response == twin.response, seed
+        in_columns += sum(each.count for each in made.records if isinstance(each, ColumnRun))
+        for one, other in zip(
+            sorted(expanded(made.records), key=key), sorted(expanded(twin.records), key=key), strict=True
+        ):
+            assert one == other, seed
+        decoded = [each for batch in Batches(written(root, made.records)) for each in decode_batch(batch)]
+        assert expanded(decoded) == expanded(made.records), seed
+        wanted = list(records_of(replayed(root, twin.records, decided_here=False)))
+        for records, here in ((made.records, True), (made.records, False), (decoded, False)):
+            assert list(records_of(replayed(root, records, decided_here=here))) == wanted, seed
+    assert in_columns > 1000

@@ -1,8 +1,7 @@
 """PartitionChangeRecords of many topics in columns: they are decided, written, read and replayed as vectors.
 
 A broker that fails changes one partition of each of 100,000 topics. Their records share no bytes, so a
-ChangeRun does not fit. But they set only a few fields: leader, ISR, recovery state and eligible replicas. This module
-and `bulk` import numpy; only large clusters import them.
+ChangeRun does not fit. This module and those that decide in columns import numpy; only large changes import them.
 """
 
 from __future__ import annotations
@@ -29,8 +28,15 @@ NAME: Final = "PartitionChangeRecord"
 NULL: Final = -1  # the count of a list that the record does not change
 UUID_BYTES: Final = 16
 _LAST_EPOCH: Final = np.iinfo(np.int32).max
-_NOT_IN_COLUMNS: Final = ("replicas", "removing_replicas", "adding_replicas", "directories")
-_LISTS: Final = {"isr": "isr", "elr": "eligible_leader_replicas", "last_known_elr": "last_known_elr"}
+LISTS: Final = {
+    "isr": "isr",
+    "elr": "eligible_leader_replicas",
+    "last_known_elr": "last_known_elr",
+    "replicas": "replicas",
+    "removing": "removing_replicas",
+    "adding": "adding_replicas",
+}
+_RARE: Final = ("removing", "adding", "elr", "last_known_elr")
 
 Ints = npt.NDArray[np.int32]
 Rows = slice | npt.NDArray[np.intp]  # rows of columns
@@ -61,6 +67,23 @@ class ListColumn:
         return [None if count < 0 else tuple(ids[:count]) for ids, count in zip(values, counts, strict=True)]
 
 
+class DirectoryColumn:
+    """As a ListColumn, of log directories: `values[i, j]` has 16 bytes, which are zeros behind the last one."""
+
+    __slots__ = ("counts", "values")
+
+    def __init__(self, values: npt.NDArray[np.uint8], counts: Ints) -> None:
+        self.values, self.counts = values, counts
+
+    @classmethod
+    def unchanged(cls, rows: int, width: int = 1) -> DirectoryColumn:
+        return cls(np.zeros((rows, width, UUID_BYTES), np.uint8), np.full(rows, NULL, np.int32))
+
+    def get(self, row: int) -> list[Uuid] | None:
+        count = int(self.counts[row])
+        return None if count < 0 else [Uuid(each.tobytes()) for each in self.values[row, :count]]
+
+
 class ChangeColumns:
     """Row i changes partition `partition[i]` of the topic `topic_ids[i]`; a topic id has 16 bytes.
 
@@ -73,6 +96,8 @@ class ChangeColumns:
         self.leader = np.full(count, NO_LEADER_CHANGE, np.int32)
         self.recovery = np.full(count, NO_RECOVERY_CHANGE, np.int8)
         self.isr = self.elr = self.last_known_elr = ListColumn.unchanged(count)
+        self.replicas = self.removing = self.adding = self.isr
+        self.directories = DirectoryColumn.unchanged(count)
         self._encoded: tuple[int, tuple[bytes, array[int]]] | None = None
 
     def __len__(self) -> int:
@@ -88,7 +113,8 @@ class ChangeColumns:
             topic_id=self.topic_id(row),
             leader=int(self.leader[row]),
             leader_recovery_state=int(self.recovery[row]),
-            **{field: getattr(self, name).get(row) for name, field in _LISTS.items()},
+            directories=self.directories.get(row),
+            **{field: getattr(self, name).get(row) for name, field in LISTS.items()},
         )
 
     def encode(self, version: int, prefix: bytes) -> tuple[bytes, array[int]]:
@@ -101,39 +127,35 @@ class ChangeColumns:
                 "leader": self.leader,
                 "leader_recovery_state": self.recovery,
             }
-            for name, field in _LISTS.items():
-                told: ListColumn = getattr(self, name)
-                if told.counts.max(initial=NULL) > NULL:
-                    columns[field] = np.ascontiguousarray(told.values), told.counts
+            told = {field: getattr(self, name) for name, field in LISTS.items()} | {"directories": self.directories}
+            for field, column in told.items():
+                if column.counts.max(initial=NULL) > NULL:
+                    columns[field] = np.ascontiguousarray(column.values), column.counts
             self._encoded = version, _codec(version).encode(columns, prefix=prefix)
         return self._encoded[1]
 
     @classmethod
     def decode(cls, version: int, data: Buffer, starts: array[int], ends: array[int]) -> ChangeColumns | None:
         """Reads the record at `data[starts[i]:ends[i]]` into row i. Returns None when a record has more replicas than
-        the columns are wide, or changes a field without a column here; the caller then reads the records one by one.
-        Raises ProtocolError."""
+        the columns are wide; the caller then reads the records one by one. Raises ProtocolError."""
         count, width = len(starts), _width(version, memoryview(data), starts, ends)
         made = cls(np.zeros(count, np.int32), np.zeros((count, UUID_BYTES), np.uint8), None)
-        lists = {field: ListColumn.unchanged(count, width) for field in _LISTS.values()}
-        others = {field: ListColumn.unchanged(count) for field in _NOT_IN_COLUMNS[:-1]}
-        directories = np.full(count, NULL, np.int32)
+        lists = {name: ListColumn.unchanged(count, width) for name in LISTS}
+        made.directories = DirectoryColumn.unchanged(count, width)
         columns: dict[str, Any] = {
             "partition_id": made.partition,
             "topic_id": made.topic_ids,
             "leader": made.leader,
             "leader_recovery_state": made.recovery,
-            "directories": (np.zeros((count, 1, UUID_BYTES), np.uint8), directories),
+            "directories": (made.directories.values, made.directories.counts),
         }
-        columns |= {field: (each.values, each.counts) for field, each in (lists | others).items()}
+        columns |= {LISTS[name]: (each.values, each.counts) for name, each in lists.items()}
         try:
             _codec(version).decode(data, starts, ends, columns)
         except ProtocolError:
             return None  # it is broken or wider than the columns; the reader of single records finds out which
-        if directories.max() > NULL or any(each.counts.max() > NULL for each in others.values()):
-            return None
-        for name, field in _LISTS.items():
-            setattr(made, name, lists[field])
+        for name, column in lists.items():
+            setattr(made, name, column)
         return made
 
 
@@ -181,6 +203,7 @@ def _picked(indexes: Indexes, wanted: npt.NDArray[np.bool_]) -> Indexes:
 def change_rows(chunk: PartitionChunk, indexes: Indexes, columns: ChangeColumns, told: Rows) -> None:
     """Applies the rows `told` of the columns to the rows `indexes` of a chunk. No index may occur twice. Raises
     OverflowError for an epoch that has no successor."""
+    _move(chunk, indexes, columns, told)
     leader = columns.leader[told]
     leads = leader != NO_LEADER_CHANGE
     led = _picked(indexes, leads)
@@ -196,19 +219,43 @@ def change_rows(chunk: PartitionChunk, indexes: Indexes, columns: ChangeColumns,
     if recovers.any():
         np.frombuffer(chunk.recovery, np.int8)[_picked(indexes, recovers)] = recovery[recovers]
     _change_isr(chunk, indexes, columns.isr, told)
-    rare = (columns.elr.counts[told] > NULL) | (columns.last_known_elr.counts[told] > NULL)
+    lists: list[ListColumn] = [getattr(columns, name) for name in _RARE]
+    rare = np.logical_or.reduce([each.counts[told] > NULL for each in lists])
     if rare.any():
-        places = np.arange(indexes.start, indexes.stop) if isinstance(indexes, slice) else indexes
-        _change_elr(
-            chunk, places[rare].tolist(), columns.elr.lists(told, rare), columns.last_known_elr.lists(told, rare)
-        )
+        each = zip(*[each.lists(told, rare) for each in lists], strict=True)
+        for index, fields in zip(_numbers(indexes)[rare].tolist(), each, strict=True):
+            chunk.change_rare(index, fields)
 
 
-def _change_elr(
-    chunk: PartitionChunk, indexes: list[int], elr: list[Ids | None], last_known_elr: list[Ids | None]
-) -> None:
-    for index, eligible, last in zip(indexes, elr, last_known_elr, strict=True):
-        chunk.change_elr(index, eligible, last)
+def _move(chunk: PartitionChunk, indexes: Indexes, columns: ChangeColumns, told: Rows) -> None:
+    """Gives rows of a chunk other replicas and directories."""
+    replicas, directories = columns.replicas, columns.directories
+    counts, located = replicas.counts[told], directories.counts[told]
+    both = (counts > NULL) & (located == counts)
+    if both.any():
+        widest = int(counts[both].max())
+        if widest > chunk.width:
+            chunk.widen(widest)
+        at = _picked(indexes, both)
+        _fill(_ints(chunk.replicas).reshape(-1, chunk.width), at, replicas.values[told][both], -1)
+        places = np.frombuffer(chunk.directories, np.uint8).reshape(-1, chunk.width, UUID_BYTES)
+        _fill(places, at, directories.values[told][both], 0)
+    one = ~both & ((counts > NULL) | (located > NULL))
+    if one.any():
+        numbers = np.arange(told.start, told.stop) if isinstance(told, slice) else told
+        for index, row in zip(_numbers(indexes)[one].tolist(), numbers[one].tolist(), strict=True):
+            chunk.move(index, replicas.get(row), directories.get(row))
+
+
+def _numbers(indexes: Indexes) -> npt.NDArray[np.int64]:
+    return np.arange(indexes.start, indexes.stop) if isinstance(indexes, slice) else indexes
+
+
+def _fill(target: npt.NDArray[Any], indexes: Indexes, values: npt.NDArray[Any], nothing: int) -> None:
+    """Overwrites rows of a wide column. The values may have fewer or more places, which hold nothing."""
+    width = min(target.shape[1], values.shape[1])
+    target[indexes, width:] = nothing
+    target[indexes, :width] = values[:, :width]
 
 
 def _change_isr(chunk: PartitionChunk, indexes: Indexes, isr: ListColumn, told: Rows) -> None:
@@ -219,13 +266,7 @@ def _change_isr(chunk: PartitionChunk, indexes: Indexes, isr: ListColumn, told: 
     widest = int(counts.max(initial=0))
     if widest > chunk.width:
         chunk.widen(widest)
-    target = _ints(chunk.isr).reshape(-1, chunk.width)
-    width = min(chunk.width, values.shape[1])
-    if width < chunk.width:
-        target[indexes, width:] = -1
-        target[indexes, :width] = values
-    else:
-        target[indexes] = values[:, :width]
+    _fill(_ints(chunk.isr).reshape(-1, chunk.width), indexes, values, -1)
 
 
 def _ints(values: array[int]) -> Ints:
@@ -236,7 +277,7 @@ def _ints(values: array[int]) -> Ints:
 def _width(version: int, view: memoryview, starts: array[int], ends: array[int]) -> int:
     """How many ids a row has room for: as many as the first record has, and a few more."""
     first = PartitionChangeRecord.decode(view[starts[0] : ends[0]], version)
-    return 2 + max(2, *[len(getattr(first, field) or ()) for field in _LISTS.values()])
+    return 2 + max(2, *[len(getattr(first, field) or ()) for field in (*LISTS.values(), "directories")])
 
 
 @cache

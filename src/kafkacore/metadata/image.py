@@ -43,6 +43,11 @@ class Topic(NamedTuple):
     topic_id: Uuid
     partition_rows: array[int]
 
+    def row(self, partition: int) -> int:
+        """-1 for a partition that does not exist."""
+        rows = self.partition_rows
+        return rows[partition] if 0 <= partition < len(rows) else -1
+
 
 class FreeRow(NamedTuple):
     """Rows that may be used again, the last freed first. An immutable list, so that roots share it."""

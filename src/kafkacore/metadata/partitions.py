@@ -215,7 +215,7 @@ class PartitionChunk(PartitionColumns):
         end = index + count
         if record.replicas is not None or record.directories is not None:
             for each in range(index, end):
-                self._move(each, record)
+                self.move(each, record.replicas, record.directories)
         if record.isr is not None:
             self.widen(len(record.isr))
             self.isr[index * self.width : end * self.width] = _padded(record.isr, self.width) * count
@@ -229,9 +229,9 @@ class PartitionChunk(PartitionColumns):
         if rare != _NO_CHANGE:
             self._change_rare(index, end, tuple([None if ids is None else tuple(ids) for ids in rare]))
 
-    def change_elr(self, index: int, elr: Ids | None, last_known_elr: Ids | None) -> None:
-        """None leaves a field as it was."""
-        self._change_rare(index, index + 1, (None, None, elr, last_known_elr))
+    def change_rare(self, index: int, told: tuple[Ids | None, ...]) -> None:
+        """`told` has the fields of a Rare. None leaves a field as it was."""
+        self._change_rare(index, index + 1, told)
 
     def _change_rare(self, index: int, end: int, told: tuple[Ids | None, ...]) -> None:
         before, after = None, NOTHING_RARE
@@ -242,11 +242,12 @@ class PartitionChunk(PartitionColumns):
                 after = Rare(*[old if ids is None else ids for old, ids in zip(had, told, strict=True)])
             self._put_rare(each, after)
 
-    def _move(self, index: int, record: Any) -> None:
+    def move(self, index: int, told: Sequence[int] | None, directories: Sequence[Uuid] | None) -> None:
+        """Gives the row other replicas, or its replicas other directories. A replica without one gets
+        MIGRATING_DIRECTORY."""
         row = self.get(index)
-        replicas = row.replicas if record.replicas is None else tuple(record.replicas)
+        replicas = row.replicas if told is None else tuple(told)
         known = dict(zip(row.replicas, row.directories, strict=True))
-        directories = record.directories
         if directories is None:
             directories = [known.get(replica, MIGRATING_DIRECTORY) for replica in replicas]
         self.put(index, row._replace(replicas=replicas, directories=tuple(directories)))

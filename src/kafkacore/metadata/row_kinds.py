@@ -9,14 +9,14 @@ it then replaces the places by that partition's brokers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from kafkacore.metadata.change_columns import NULL, ChangeColumns, Indexes, Ints, ListColumn, spans
+from kafkacore.metadata.change_columns import LISTS, NULL, ChangeColumns, Indexes, Ints, ListColumn, spans
 from kafkacore.metadata.image import TOPIC_CHUNK_ROWS, MetadataImage
 from kafkacore.metadata.partitions import (
     NO_LEADER,
@@ -59,22 +59,22 @@ def decide_by_kind(
     """`leaders` may lead, in their working directories; `gone` leave every ISR. `least_isr` is min.insync.replicas of
     each topic, `unclean` says whether it allows unclean elections. `decide` returns a PartitionChangeRecord or None,
     and depends only on the pattern of a partition. `rows` ascend and differ."""
-    made = _Gathered(image, np.asarray(rows, np.int64))
-    least = _least_isr(image, made, least_isr)
-    pattern = _pattern(made, leaders, gone, least, _taken(unclean, made.topic))
+    made = Gathered(image, np.asarray(rows, np.int64))
+    least = least_isr_of(image, made, least_isr)
+    pattern = pattern_of(made, leaders, gone, least, _taken(unclean, made.topic))
     ordinary = ~made.odd
-    kinds, examples = _kinds(pattern, ordinary)
-    plan = _Plan(len(examples), made.width)
+    kinds, examples = kinds_of(pattern, ordinary)
+    plan = Plan(len(examples), made.width)
     for kind, example in enumerate(examples.tolist()):
         partition = image.partition_at(int(made.rows[example]))
-        plan.put(kind, partition, decide(partition))
+        plan.put(kind, partition.replicas, decide(partition))
     odd = made.odd | plan.odd[kinds]
     changed = np.flatnonzero(plan.changes[kinds] & ~odd)
-    columns = plan.columns(image, made, kinds, changed) if len(changed) else None
+    columns = plan.columns(image, made, made.replicas, kinds, changed) if len(changed) else None
     return Decided(columns, made.rows[odd])
 
 
-class _Gathered:
+class Gathered:
     """The selected rows as vectors: for each place of a replica list one vector of brokers."""
 
     def __init__(self, image: MetadataImage, rows: Rows) -> None:
@@ -123,8 +123,8 @@ class _Gathered:
         return found
 
 
-def _pattern(
-    made: _Gathered,
+def pattern_of(
+    made: Gathered,
     leaders: Mapping[int, BrokerRegistration],
     gone: AbstractSet[int],
     least_isr: Ints,
@@ -174,7 +174,7 @@ def _taken(values: ByTopic, topics: Ints) -> npt.NDArray[Any]:
     return values[topics] if isinstance(values, np.ndarray) else np.full(len(topics), values)
 
 
-def _least_isr(image: MetadataImage, made: _Gathered, wanted: ByTopic) -> Ints:
+def least_isr_of(image: MetadataImage, made: Gathered, wanted: ByTopic) -> Ints:
     """Limits min.insync.replicas to the number of replicas of the topic's first partition (KIP-966). Without ELR
     nothing depends on the limit."""
     if not image.elr_enabled:
@@ -194,7 +194,7 @@ def _first_replicas(image: MetadataImage, topic_row: int) -> int:
     return len(image.replicas(image.topic_at(topic_row), 0))
 
 
-def _add_rare(made: _Gathered, add: Callable[[npt.NDArray[Any], int], None]) -> None:
+def _add_rare(made: Gathered, add: Callable[[npt.NDArray[Any], int], None]) -> None:
     """Eligible replicas as a bit for each place, and the place of the last known leader."""
     elr, last = np.zeros(len(made.rows), np.uint8), np.zeros(len(made.rows), np.uint8)
     if len(made.rare_values) > 1:
@@ -255,7 +255,7 @@ def _equal(directories: npt.NDArray[np.uint64], other: npt.NDArray[np.uint64]) -
     return equal
 
 
-def _kinds(pattern: npt.NDArray[np.uint64], wanted: npt.NDArray[np.bool_]) -> tuple[npt.NDArray[np.intp], Rows]:
+def kinds_of(pattern: npt.NDArray[np.uint64], wanted: npt.NDArray[np.bool_]) -> tuple[npt.NDArray[np.intp], Rows]:
     """The kind of each row, and one example row of each kind. The kind of a row that is not wanted has no meaning."""
     at = np.flatnonzero(wanted)
     kinds = np.zeros(len(pattern), np.intp)
@@ -277,68 +277,70 @@ def _kinds(pattern: npt.NDArray[np.uint64], wanted: npt.NDArray[np.bool_]) -> tu
     return kinds, at[first]
 
 
-class _Plan:
-    """The record of each kind, with places in the replica list instead of brokers. The place `width` stands for no
-    broker."""
+class Plan:
+    """The record of each kind, with places in a list of brokers instead of brokers. The place `width` stands
+    for no broker. The list has the replicas, and other brokers behind them where `lists` names more fields."""
 
-    def __init__(self, kinds: int, width: int) -> None:
+    def __init__(self, kinds: int, width: int, lists: Iterable[str] = ("isr", "elr", "last_known_elr")) -> None:
         kinds = max(kinds, 1)  # if all rows are odd, they have kind 0
         self.width = width
         self.odd, self.changes = np.zeros(kinds, bool), np.zeros(kinds, bool)
         self.leader = np.full(kinds, NO_LEADER_CHANGE)
         self.recovery = np.full(kinds, -1, np.int8)
-        self.lists = {
-            name: (np.full((kinds, width), width), np.full(kinds, NULL, np.int32))
-            for name in ("isr", "elr", "last_known_elr")
-        }
+        self.lists = {name: (np.full((kinds, width), width), np.full(kinds, NULL, np.int32)) for name in lists}
 
-    def put(self, kind: int, partition: Partition, record: Any | None) -> None:
+    def put(self, kind: int, brokers: Iterable[int], record: Any | None) -> None:
+        """`brokers` is the list of the partition that the record was made for. Repeated ones count once."""
         if record is None:
             return
         self.changes[kind] = True
-        places = {broker: place for place, broker in enumerate(partition.replicas)}
-        told = {
-            "isr": record.isr,
-            "elr": record.eligible_leader_replicas,
-            "last_known_elr": record.last_known_elr,
-        }
-        brokers = [each for ids in told.values() for each in ids or ()]
-        brokers += [record.leader] if record.leader >= 0 else []
-        moved = (record.replicas, record.removing_replicas, record.adding_replicas, record.directories)
-        if moved != (None, None, None, None) or not places.keys() >= set(brokers):
+        places: dict[int, int] = {}
+        for place, broker in enumerate(brokers):
+            places.setdefault(broker, place)
+        told = {name: getattr(record, field) for name, field in LISTS.items()}
+        named = [each for ids in told.values() for each in ids or ()]
+        named += [record.leader] if record.leader >= 0 else []
+        others = [ids for name, ids in told.items() if name not in self.lists]
+        moves = record.directories is not None and "replicas" not in self.lists
+        if moves or any(ids is not None for ids in others) or not places.keys() >= set(named):
             self.odd[kind] = True
             return
         self.leader[kind] = places[record.leader] if record.leader >= 0 else record.leader
         self.recovery[kind] = record.leader_recovery_state
-        for name, ids in told.items():
+        for name, (values, counts) in self.lists.items():
+            ids = told[name]
             if ids is not None:
-                values, counts = self.lists[name]
                 values[kind, : len(ids)] = [places[each] for each in ids]
                 counts[kind] = len(ids)
 
     def columns(
-        self, image: MetadataImage, made: _Gathered, kinds: npt.NDArray[np.intp], at: npt.NDArray[np.intp]
+        self,
+        image: MetadataImage,
+        made: Gathered,
+        brokers: Ints,
+        kinds: npt.NDArray[np.intp],
+        at: npt.NDArray[np.intp],
     ) -> ChangeColumns:
-        """The changes of the gathered rows `at`."""
+        """The changes of the gathered rows `at`. `brokers` has one row for each place, the last is no broker."""
         kinds, count = kinds[at], len(made.rows)
         topic_ids = _topic_ids(image, made.topic[at])
         columns = ChangeColumns(made.partition[at], topic_ids, made.rows[at])
-        replicas = made.replicas.ravel()
+        flat = brokers.ravel()
         leader = self.leader.take(kinds)
-        columns.leader = np.where(leader >= 0, replicas.take(leader * count + at), leader).astype(np.int32)
+        columns.leader = np.where(leader >= 0, flat.take(leader * count + at), leader).astype(np.int32)
         columns.recovery = self.recovery.take(kinds)
         for name, (places, counts) in self.lists.items():
             if counts.max() > NULL:
                 values = np.full((len(at), self.width), -1, np.int32)
                 for index in range(int(counts.max())):
-                    values[:, index] = replicas.take((places[:, index] * count).take(kinds) + at)
+                    values[:, index] = flat.take((places[:, index] * count).take(kinds) + at)
                 setattr(columns, name, ListColumn(values, counts.take(kinds)))
-        columns.elr = _sorted(columns.elr)
+        columns.elr = sorted_ids(columns.elr)
         return columns
 
 
-def _sorted(column: ListColumn) -> ListColumn:
-    """Eligible replicas are a set; records list them in order of their ids."""
+def sorted_ids(column: ListColumn) -> ListColumn:
+    """A list that is a set: records have it in the order of the ids."""
     if column.values.shape[1] < 2:
         return column
     last = np.iinfo(np.int32).max

@@ -3,10 +3,10 @@ equal partitions of a topic, and makes one record for each change."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import groupby
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kafkacore.controller.common.partition_change import Election, Rules, Target, change
 from kafkacore.controller.quorum.decisions import Settings, min_isr, topic_values, unclean_elections, wanted_isr
@@ -15,6 +15,10 @@ from kafkacore.metadata.partition_records import ChangeRun, ColumnRun, Record
 from kafkacore.metadata.partitions import VECTOR_ROWS, Partition, PartitionChunk, alike
 from kafkacore.metadata.registrations import BrokerRegistration
 from kafkacore.protocol.uuid import UNASSIGNED_DIRECTORY, Uuid
+
+if TYPE_CHECKING:
+    from kafkacore.metadata.move_kinds import Moved, Wanted
+    from kafkacore.metadata.row_kinds import Decided
 
 NO_BROKERS: Final[frozenset[int]] = frozenset()
 MAX_SINGLE_DECISIONS: Final = 512  # above it the import of numpy costs less than decisions about single partitions
@@ -38,15 +42,15 @@ class LeaderChanges:
         self._topic_rules: dict[int, tuple[int, bool]] = {}
 
     def records(self, rows: Sequence[int]) -> list[Record]:
-        """The records for the partitions in `rows`, which ascend. One decision serves all partitions with equal
-        inputs."""
+        """The records for the partitions in `rows`, which ascend and differ. One decision serves all partitions with
+        equal inputs."""
         if len(rows) > VECTOR_ROWS:
-            return self._in_columns(rows)
+            return self.in_columns(rows)
         made: list[Record] = []
         done = 0
         for chunk, at, count in alike(self._image.partition_chunks, rows):
             if len(made) >= MAX_SINGLE_DECISIONS:
-                return made + self._in_columns(rows[done:])
+                return made + self.in_columns(rows[done:])
             done += count
             for first, same in _of_one_kind(chunk, at, count):
                 record = self._change(chunk.get(first))
@@ -54,22 +58,42 @@ class LeaderChanges:
                     made.append(record if same == 1 else ChangeRun(record, chunk.partition[first : first + same]))
         return made
 
-    def _in_columns(self, rows: Sequence[int]) -> list[Record]:
+    def in_columns(self, rows: Sequence[int]) -> list[Record]:
+        columns, odd = self.by_kind(rows)
+        made: list[Record] = [] if columns is None else [ColumnRun(columns, 0, len(columns))]
+        changes = map(self._change, map(self._image.partition_at, odd.tolist()))
+        return made + [record for record in changes if record is not None]
+
+    def by_kind(self, rows: Sequence[int]) -> Decided:
+        """The changes of the rows in columns, and the rows that must be decided one by one."""
         from kafkacore.metadata import row_kinds  # noqa: PLC0415 - loads numpy: some 100 ms
 
-        leaders = {each.broker_id: each for each in self._image.brokers.values() if self._is_candidate(each)}
-        columns, odd = row_kinds.decide_by_kind(
+        return row_kinds.decide_by_kind(
             self._image,
             rows,
-            leaders=leaders,
+            leaders=self._candidates(),
             gone=self._gone,
             least_isr=row_kinds.by_topic(self._image, topic_values(self._image, self._settings, wanted_isr)),
             unclean=row_kinds.by_topic(self._image, topic_values(self._image, self._settings, unclean_elections)),
             decide=self._change,
         )
-        made: list[Record] = [] if columns is None else [ColumnRun(columns, 0, len(columns))]
-        changes = map(self._change, map(self._image.partition_at, odd.tolist()))
-        return made + [record for record in changes if record is not None]
+
+    def moves(self, rows: Sequence[int], wanted: Wanted, decide: Callable[[int], Any | None]) -> Moved:
+        """Gives the rows other replicas; see `decide_moves`."""
+        from kafkacore.metadata import move_kinds, row_kinds  # noqa: PLC0415 - loads numpy: some 100 ms
+
+        return move_kinds.decide_moves(
+            self._image,
+            rows,
+            wanted,
+            leaders=self._candidates(),
+            least_isr=row_kinds.by_topic(self._image, topic_values(self._image, self._settings, wanted_isr)),
+            decide=decide,
+            default_directory=lambda broker_id: default_directory(self._image, broker_id),
+        )
+
+    def _candidates(self) -> dict[int, BrokerRegistration]:
+        return {each.broker_id: each for each in self._image.brokers.values() if self._is_candidate(each)}
 
     def _change(self, partition: Partition) -> Any | None:
         topic = self._image.topic_at(partition.topic_row)

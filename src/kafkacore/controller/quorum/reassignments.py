@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkacore.controller.common.partition_change import Election, Target, change
 from kafkacore.controller.common.placement import replicas_problem
-from kafkacore.controller.quorum.decisions import Decision, Settings, limit_records, min_isr, unclean_elections
-from kafkacore.controller.quorum.leaders import LeaderChanges
+from kafkacore.controller.quorum.decisions import (
+    MAX_RECORDS_PER_USER_OP,
+    Decision,
+    Settings,
+    limit_records,
+    min_isr,
+    unclean_elections,
+)
+from kafkacore.controller.quorum.leaders import MAX_SINGLE_DECISIONS, LeaderChanges
 from kafkacore.metadata.image import MetadataImage, Topic
+from kafkacore.metadata.partition_records import ColumnRun, Record, record_count
 from kafkacore.metadata.partitions import CHUNK_ROWS, Partition
 from kafkacore.protocol.errors import ErrorCode, KafkaError, error_for
 from kafkacore.protocol.messages import (
@@ -19,10 +27,24 @@ from kafkacore.protocol.messages import (
 )
 from kafkacore.runtime.slices import Work
 
+if TYPE_CHECKING:
+    from kafkacore.metadata.move_kinds import Moved
+
 TopicResult = AlterPartitionReassignmentsResponse.ReassignableTopicResponse
 PartitionResult = AlterPartitionReassignmentsResponse.ReassignablePartitionResponse
 OngoingTopic = ListPartitionReassignmentsResponse.OngoingTopicReassignment
 OngoingPartition = ListPartitionReassignmentsResponse.OngoingPartitionReassignment
+
+
+ROWS_OF_A_STEP: Final = 4_000  # are decided, written and replayed without giving way to the loop
+
+
+class _Ask(NamedTuple):
+    """One partition of a request, and its part of the answer."""
+
+    topic: str
+    partition: Any
+    result: Any
 
 
 class Reassignment:
@@ -32,29 +54,86 @@ class Reassignment:
         self._image, self._settings = image, settings
         self._changes = LeaderChanges(image, settings)
         self._decided: dict[tuple[str, int, tuple[int, ...] | None], Message | None] = {}
+        self._are_possible: dict[tuple[int, ...], bool] = {}
 
     def decide(self, request: Any) -> Work[Decision]:
         """Decides each partition on its own. Raises POLICY_VIOLATION for too many changes at once."""
-        records: list[Message] = []
+        another_factor = request.allow_replication_factor_change
         response = AlterPartitionReassignmentsResponse(
-            error_message=None, allow_replication_factor_change=request.allow_replication_factor_change
+            error_message=None, allow_replication_factor_change=another_factor
         )
-        for asked in request.topics:
+        asks: list[_Ask] = []
+        for topic in request.topics:
             yield
-            topic_result = TopicResult(name=asked.name)
-            for each in asked.partitions:
+            topic_result = TopicResult(name=topic.name)
+            for each in topic.partitions:
                 yield
                 result = PartitionResult(partition_index=each.partition_index, error_message=None)
-                try:
-                    record = self._alter_once(asked.name, each, request.allow_replication_factor_change)
-                    if record is not None:
-                        records.append(record)
-                except KafkaError as error:
-                    result.error_code, result.error_message = error.code, str(error)
                 topic_result.partitions.append(result)
-                limit_records(len(records))
+                asks.append(_Ask(topic.name, each, result))
             response.responses.append(topic_result)
+        records: list[Record] = []
+        alone: Sequence[_Ask] = asks
+        if len(asks) > MAX_SINGLE_DECISIONS:
+            records, alone = yield from self._in_columns(asks, another_factor)
+        made = record_count(records)
+        for ask in alone:
+            yield
+            try:
+                record = self._alter_once(ask.topic, ask.partition, another_factor)
+                if record is not None:
+                    records.append(record)
+                    made += 1
+            except KafkaError as error:
+                ask.result.error_code, ask.result.error_message = error.code, str(error)
+            limit_records(made)
         return Decision(records, response)
+
+    def _in_columns(self, asks: list[_Ask], another_factor: bool) -> Work[tuple[list[Record], list[_Ask]]]:
+        """Decides once for all partitions with the same pattern. Returns the others too: those that cannot be changed,
+        cancel a reassignment, or have one in progress."""
+        rows: dict[int, _Ask] = {}
+        alone: list[_Ask] = []
+        for ask in asks:
+            yield
+            row = self._row_of(ask)
+            if row in rows:
+                return [], asks  # the order of two changes of one partition counts
+            if row < 0 or len(rows) >= MAX_RECORDS_PER_USER_OP:
+                alone.append(ask)
+            else:
+                rows[row] = ask
+        if not rows:
+            return [], asks
+        records: list[Record] = []
+        ordered = sorted(rows)
+        for at in range(0, len(ordered), ROWS_OF_A_STEP):
+            yield
+            part = ordered[at : at + ROWS_OF_A_STEP]
+            columns, odd = self._moves(part, [rows[row] for row in part], another_factor)
+            alone += [rows[part[index]] for index in odd]
+            if columns is not None:
+                records.append(ColumnRun(columns, 0, len(columns)))
+        return records, alone
+
+    def _moves(self, rows: list[int], asks: list[_Ask], another_factor: bool) -> Moved:
+        def decide(index: int) -> Message | None:
+            try:
+                return self._alter(asks[index].topic, asks[index].partition, another_factor)
+            except KafkaError:
+                return None
+
+        return self._changes.moves(rows, [tuple(each.partition.replicas) for each in asks], decide)
+
+    def _row_of(self, ask: _Ask) -> int:
+        """The row of a partition that exists and may get these replicas; -1 for others."""
+        topic, wanted = self._image.topic(ask.topic), ask.partition.replicas
+        if topic is None or not wanted or len(wanted) > len(self._image.brokers):
+            return -1
+        brokers = tuple(wanted)
+        if brokers not in self._are_possible:
+            self._are_possible[brokers] = replicas_problem(brokers, self._image.brokers) is None
+        return topic.row(ask.partition.partition_index) if self._are_possible[brokers] else -1
 
     def _alter_once(self, name: str, asked: Any, another_factor: bool) -> Message | None:
         """Decides a partition that a request names repeatedly only once: a request may name one partition with the same

@@ -1,0 +1,148 @@
+"""Decides once for all reassignments with the same pattern, and makes the changes of all of them in columns.
+
+The pattern of `row_kinds` is not enough here: a decision also sees which of the wanted replicas are there already, and
+at which places. A wanted broker that is not there cannot lead yet, so all such brokers are alike but for their log
+directories.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kafkacore.metadata.change_columns import LISTS, NULL, UUID_BYTES, ChangeColumns, DirectoryColumn, Ints, ListColumn
+from kafkacore.metadata.image import MetadataImage
+from kafkacore.metadata.registrations import BrokerRegistration
+from kafkacore.metadata.row_kinds import (
+    MAX_REPLICAS,
+    ByTopic,
+    Gathered,
+    Plan,
+    kinds_of,
+    least_isr_of,
+    pattern_of,
+    sorted_ids,
+)
+from kafkacore.protocol.uuid import Uuid
+
+_PLACE_BITS: Final = 4
+_NEW, _NOTHING = 0, 15  # codes of a wanted broker; those between are places, from 1
+Wanted = Sequence[tuple[int, ...]]
+
+
+class Moved(NamedTuple):
+    """`columns` is None when nothing changes. `odd` has the indexes of the rows that must be decided one by one."""
+
+    columns: ChangeColumns | None
+    odd: list[int]
+
+
+def decide_moves(
+    image: MetadataImage,
+    rows: Sequence[int],
+    wanted: Wanted,
+    *,
+    leaders: Mapping[int, BrokerRegistration],
+    least_isr: ByTopic,
+    decide: Callable[[int], Any | None],
+    default_directory: Callable[[int], Uuid],
+) -> Moved:
+    """`wanted[i]` are the brokers that row `rows[i]` shall have, without repetition. `rows` ascend and differ. `decide`
+    makes the record for an index, or None when nothing changes or when the index must be decided alone."""
+    made = Gathered(image, np.array(rows, np.int64))
+    target = _padded(wanted)
+    if target.shape[1] > MAX_REPLICAS:
+        made.odd[:] = True
+        target = target[:, :MAX_REPLICAS]
+    least = least_isr_of(image, made, least_isr)
+    pattern = pattern_of(made, leaders, frozenset(), least, np.zeros(len(rows), bool))
+    kinds, examples = kinds_of(_with_wanted(made, target, pattern), ~made.odd)
+    brokers = np.concatenate([made.replicas[: made.width], target.T, np.full((1, len(rows)), -1, np.int32)])
+    plan = Plan(len(examples), len(brokers) - 1, LISTS)
+    for kind, example in enumerate(examples.tolist()):
+        record = decide(example)
+        if record is None:
+            plan.odd[kind] = True
+        plan.put(kind, brokers[:-1, example].tolist(), record)
+    odd = made.odd | plan.odd[kinds]
+    at = np.flatnonzero(plan.changes[kinds] & ~odd)
+    left = np.flatnonzero(odd).tolist()
+    if not len(at):
+        return Moved(None, left)
+    columns = plan.columns(image, made, brokers, kinds, at)
+    columns.removing, columns.adding = sorted_ids(columns.removing), sorted_ids(columns.adding)
+    _sort_the_removed(columns)
+    _locate(columns, plan, made, target, kinds, at, default_directory)
+    return Moved(columns, left)
+
+
+def _padded(wanted: Wanted) -> Ints:
+    made = np.full((len(wanted), max(map(len, wanted))), -1, np.int32)
+    by_length: dict[int, list[int]] = {}
+    for index, brokers in enumerate(wanted):
+        by_length.setdefault(len(brokers), []).append(index)
+    for length, indexes in by_length.items():
+        made[indexes, :length] = [wanted[index] for index in indexes]
+    return made
+
+
+def _with_wanted(made: Gathered, target: Ints, pattern: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """A number for each pair of a row's pattern and the places of its wanted brokers."""
+    asked = np.zeros(len(pattern), np.uint64)
+    for column in target.T:
+        code = made.places_of(column).astype(np.uint64)
+        code[column < 0] = _NOTHING
+        asked = (asked << np.uint64(_PLACE_BITS)) | code
+    pairs = np.stack([_numbered(pattern), _numbered(asked)])
+    combined: npt.NDArray[np.uint64] = pairs[0] * np.uint64(len(pattern) + 1) + pairs[1]
+    return combined
+
+
+def _numbered(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """Equal values get equal numbers below the count of values."""
+    return np.unique(values, return_inverse=True)[1].astype(np.uint64)
+
+
+def _sort_the_removed(columns: ChangeColumns) -> None:
+    """The replicas that leave stand behind the wanted ones, in the order of their ids."""
+    values, counts, leaving = columns.replicas.values, columns.replicas.counts, columns.removing.counts
+    for count, gone in {*zip(counts.tolist(), leaving.tolist(), strict=True)}:
+        if gone > 1 and count >= gone:
+            those = (counts == count) & (leaving == gone)
+            values[those, count - gone : count] = np.sort(values[those, count - gone : count], axis=1)
+
+
+def _locate(
+    columns: ChangeColumns,
+    plan: Plan,
+    made: Gathered,
+    target: Ints,
+    kinds: npt.NDArray[np.intp],
+    at: npt.NDArray[np.intp],
+    default_directory: Callable[[int], Uuid],
+) -> None:
+    """A replica keeps its directory; a new one gets the default directory of its broker. A row whose directories stay
+    as they are has none in its record."""
+    replicas, counts = columns.replicas.values, columns.replicas.counts
+    if counts.max() <= NULL:
+        return
+    width = int(counts.max())
+    directories = np.zeros((len(at), width, 2), np.uint64)
+    for place in range(width):
+        brokers = replicas[:, place]
+        there = brokers >= 0
+        for broker in np.unique(target[at]).tolist():
+            if broker >= 0:
+                directories[brokers == broker, place] = np.frombuffer(default_directory(broker), np.uint64)
+        for old in range(made.width):
+            same = there & (made.replicas[old, at] == brokers)
+            directories[same, place] = made.directories[old][:, at[same]].T
+    before = np.zeros((len(at), max(width, made.width), 2), np.uint64)
+    before[:, : made.width] = made.directories[:, :, at].transpose(2, 0, 1)
+    equal = (counts == made.count[at]) & (before[:, :width] == directories).all(axis=(1, 2))
+    told = np.where((counts == NULL) | equal, NULL, counts).astype(np.int32)
+    columns.directories = DirectoryColumn(directories.view(np.uint8).reshape(len(at), width, UUID_BYTES), told)
+    columns.replicas = ListColumn(np.ascontiguousarray(replicas[:, :width]), counts)

@@ -897,3 +897,30 @@ def test_the_control_plane_has_its_own_threads_and_a_ring_of_twenty(
     assert not set(runtime.processors(CONTROL)) & set(runtime.processors(DATA))
     assert runtime.loop(CONTROL) is not runtime.loop(DATA)
     assert serving.plane.native.counters()["request_queue_size"] == 0
+
+
+def test_handler_begins_before_it_is_cancelled_when_the_plane_stops_in_the_same_turn(
+    serve: Callable[..., Serving],
+) -> None:
+    met: list[str] = []
+    stopped: list[asyncio.Task[None]] = []
+
+    async def later(context: RequestContext, body: bytes) -> bytes:
+        met.append("began")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            met.append("ended")
+        return b""
+
+    def answer(context: RequestContext, body: memoryview) -> Awaitable[bytes]:
+        # The stop is due before the first step of the task that awaits the handler.
+        stopped.append(asyncio.get_running_loop().create_task(serving.plane.stop()))
+        return later(context, bytes(body))
+
+    serving = serve(answer)
+    peer = serving.peer()
+    peer.send(frame(b"x"))
+    assert peer.is_closed()
+    until(lambda: bool(stopped) and stopped[0].done())
+    assert met == ["began", "ended"]

@@ -138,13 +138,15 @@ class Plane:
             self.native.start_draining()
             await self._swept(drain_ms)
         self.native.start_draining(force=True)
+        loop = asyncio.get_running_loop()
         for each in tuple(self._going):
-            each.cancel()
+            # After the first steps that are due already. A task that ended before its first step would leave the
+            # coroutine of its handler without anybody to await it.
+            loop.call_soon(each.cancel)
         await self._swept(10_000)
         if self._reading:
             self._reading = False
             self._log_notices()
-            loop = asyncio.get_running_loop()
             loop.remove_reader(self.native.fileno())
             loop.remove_reader(self.native.notices_fileno())
 

@@ -60,8 +60,8 @@ def test_observer_finds_a_new_leader_when_the_voters_still_named_the_old_one(see
     world.leader().crash()
     assert world.run_until(world.now + 30_000, lambda: world.leader() is not None)
     leader = world.leader().node_id
-    # Nothing says that the old one is dead. The fetch timeout of the observer ends at most one long Fetch after that of
-    # the voters.
+    # No message says that the old leader is dead. The observer's fetch timeout ends at most one long Fetch after that
+    # of the voters.
     within = messages.FETCH_MAX_WAIT_MS + 100
     assert world.run_until(world.now + within, lambda: observer.raft.leader_id == leader)
 
@@ -70,8 +70,9 @@ def test_observer_finds_a_new_leader_when_the_voters_still_named_the_old_one(see
 
 
 class OldNode(Node):
-    """It refuses pre-votes, asks for none, and begins a new epoch for each attempt to be elected (KIP-996 came later).
-    After a rejection it tries again soon, as Apache Kafka 3.9 does: its waits double up to the longest backoff."""
+    """A voter that refuses pre-votes, asks for none, and begins a new epoch for each attempt to be elected (KIP-996
+    came later). After a rejection it tries again soon, as Apache Kafka 3.9 does: its waits double up to the longest
+    backoff."""
 
     attempts = 0
 
@@ -139,7 +140,8 @@ def test_mixed_voters_have_a_leader_soon_after_faults(seed: int, old: int) -> No
             world.append()
             world.run_until(world.now + world.random.randrange(20, 600))
         quiet(world)
-        # Two fetch timeouts until all know that the last leader is gone, and some elections.
+        # Enough time for two fetch timeouts, after which all nodes know that the last leader is gone, and for some
+        # elections.
         committed, deadline = len(world.committed), world.now + 15_000
         while len(world.committed) == committed:
             assert world.now < deadline, [(type(node.raft.role).__name__, node.raft.epoch) for node in world.nodes]

@@ -62,7 +62,8 @@ def test_quorum_of_one_grows_to_three_and_shrinks_to_another_one(seed: int) -> N
     world = dynamic_world(seed, 1, 2)
     quiet(world)
     assert world.run_until(30_000, lambda: world.leader() is not None)
-    world.run_until(world.now + 60_000)  # the leader has heard nobody for longer than a check of its quorum takes
+    # No voter has fetched from the leader for longer than the check of its quorum allows.
+    world.run_until(world.now + 60_000)
     epoch = world.leader().raft.epoch
     for node_id in (1, 2):
         change(world, add, node_id)

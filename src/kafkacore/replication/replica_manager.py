@@ -96,6 +96,7 @@ class ReplicaManager:
         self._on_config = on_config
         self._followers = followers
         self._edges = edges
+        self._leaves = False
         self._topics: dict[Uuid, Hosted] = {}
         self._by_name: dict[str, Hosted] = {}
         self._changed: set[Uuid] = set()
@@ -142,7 +143,7 @@ class ReplicaManager:
             self._publish(placed, [topic_id for topic_id in changed if topic_id not in self._topics])
 
     def _apply(self, image: MetadataImage, delta: MetadataDelta) -> None:
-        roles = RoleChanges(self._node_id, image.partition_chunks, self._followers)
+        roles = self._role_changes(image)
         for topic_id in delta.topics_deleted:
             self._drop_topic(topic_id)
         if any(kind == BROKER for kind, _ in delta.configs) and self.take_config(image):
@@ -156,10 +157,17 @@ class ReplicaManager:
             self._place(image, image.topic_at(topic_row), rows, roles)
         roles.carry_out()
 
+    def leave(self) -> None:
+        """This broker has begun its controlled shutdown. A replica that leaves its ISR now is fetched no longer."""
+        self._leaves = True
+
+    def _role_changes(self, image: MetadataImage) -> RoleChanges:
+        return RoleChanges(self._node_id, image.partition_chunks, self._followers, leaves=self._leaves)
+
     def _apply_all(self, image: MetadataImage) -> None:
         for topic_id in [topic_id for topic_id in self._topics if image.topic_by_id(topic_id) is None]:
             self._drop_topic(topic_id)
-        roles = RoleChanges(self._node_id, image.partition_chunks, self._followers)
+        roles = self._role_changes(image)
         self.take_config(image)
         self._configure(image, list(self._topics.values()))
         for topic in image.topics():

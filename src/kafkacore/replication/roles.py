@@ -30,12 +30,16 @@ class _Batch:
 
 
 class RoleChanges:
-    """Collects partitions whose role may have changed in a root with these chunks."""
+    """Collects partitions whose role may have changed in a root with these chunks. While this broker leaves, it fetches
+    no partition whose ISR it is not in."""
 
-    def __init__(self, node_id: int, chunks: Sequence[PartitionChunk], followers: Followers | None) -> None:
+    def __init__(
+        self, node_id: int, chunks: Sequence[PartitionChunk], followers: Followers | None, *, leaves: bool = False
+    ) -> None:
         self._node_id = node_id
         self._chunks = chunks
         self._followers = followers
+        self._leaves = leaves
         self._batches: dict[int, _Batch] = {}
 
     def add(self, row: int, handle: PartitionHandle, min_isr: int) -> None:
@@ -67,16 +71,19 @@ class RoleChanges:
         follows: list[Follow] = []
         for number, batch in self._batches.items():
             chunk, handles, rows = self._chunks[number], batch.handles, batch.rows
-            leader, epoch = chunk.leader, chunk.leader_epoch
+            epoch = chunk.leader_epoch
+            stays = [chunk.leader[at] not in here for at in rows]
+            if self._leaves:
+                stays = [stay and self._node_id in chunk.isr_of(at) for at, stay in zip(rows, stays, strict=True)]
             if self._followers is not None:
-                self._followers.stop([handle for handle, at in zip(handles, rows, strict=True) if leader[at] in here])
+                self._followers.stop([handle for handle, stay in zip(handles, stays, strict=True) if not stay])
             took = become_rows(
-                handles, self._node_id, rows, batch.min_isrs, chunk.width, leader, epoch, chunk.partition_epoch,
+                handles, self._node_id, rows, batch.min_isrs, chunk.width, chunk.leader, epoch, chunk.partition_epoch,
                 chunk.replicas, chunk.isr, chunk.recovery,
             )  # fmt: skip
-            for handle, at, is_taken in zip(handles, rows, took, strict=True):
-                if is_taken and leader[at] not in here:
-                    follows.append(Follow(handle, leader[at], epoch[at]))
+            for handle, at, is_taken, stay in zip(handles, rows, took, stays, strict=True):
+                if is_taken and stay:
+                    follows.append(Follow(handle, chunk.leader[at], epoch[at]))
         self._batches.clear()
         if follows and self._followers is not None:
             self._followers.follow(follows)

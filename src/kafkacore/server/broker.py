@@ -298,8 +298,10 @@ class BrokerServer:
         under way, and closes its partitions. With None it hands nothing over."""
         # Topics that clients asked for moments ago are no longer created: this broker would not serve them.
         self.context.auto_topics.close()
-        if controlled_ms is not None and self.config.controlled_shutdown_enable and await self.registrar.leave():
-            await self._leave(controlled_ms)
+        if controlled_ms is not None and self.config.controlled_shutdown_enable:
+            self.replicas.leave()
+            if await self.registrar.leave():
+                await self._leave(controlled_ms)
         await self.moves.close()
         await self._parts.close()
         await self.registrar.stop()

@@ -336,6 +336,17 @@ def test_partition_is_no_longer_followed_when_its_leader_is_gone_or_here(world: 
     assert world.followers.now == {("a", 1): (OTHER, 0)}
 
 
+def test_partition_is_no_longer_followed_when_this_broker_leaves_and_its_isr_too(world: World) -> None:
+    world.topic("a", ID_A, partition(ID_A, 0, OTHER, (OTHER, ME)), partition(ID_A, 1, OTHER, (OTHER, ME)))
+    world.commit(change(isr=[OTHER]))
+    assert world.followers.now == {("a", 0): (OTHER, 0), ("a", 1): (OTHER, 0)}
+    world.replicas.leave()
+    world.commit(change(isr=[OTHER, ME]))
+    assert world.followers.now == {("a", 0): (OTHER, 0), ("a", 1): (OTHER, 0)}
+    world.commit(change(isr=[OTHER]))
+    assert world.followers.now == {("a", 1): (OTHER, 0)}
+
+
 def test_partition_is_no_longer_followed_when_it_is_deleted_here(world: World) -> None:
     world.topic("a", ID_A, partition(ID_A, 0, OTHER, (OTHER, ME)), partition(ID_A, 1, OTHER, (OTHER, ME)))
     world.commit(change(replicas=[OTHER], isr=[OTHER], directories=[DIRECTORY]))

@@ -514,6 +514,26 @@ def test_truncation_ends_and_nothing_more_is_appended_when_the_partition_is_stop
     assert ours.end_offset == 4
 
 
+def test_partition_is_given_back_when_its_truncation_ends_after_everything_was_stopped(replicas: Replicas) -> None:
+    _, ours = diverged(replicas)
+    replicas.follow(ours, 7)
+    replicas.step()
+    replicas.fetcher.stop_all()
+    assert replicas.fetcher.partitions == 1, "the job still works on its log"
+    while replicas.fetcher.jobs:
+        replicas.deliver()
+    assert replicas.fetcher.partitions == 0
+
+
+def test_partition_is_given_back_without_a_request_when_the_connection_is_lost(replicas: Replicas) -> None:
+    _, ours = replicas.pair()
+    replicas.step()
+    replicas.fetcher.stop(ours)
+    assert replicas.fetcher.state(ours) == "gone"
+    replicas.fetcher.failed()
+    assert replicas.fetcher.state(ours) is None
+
+
 def test_follower_begins_again_when_a_new_epoch_comes_in_a_truncation(replicas: Replicas) -> None:
     pair = theirs, ours = diverged(replicas)
     replicas.follow(ours, 7)

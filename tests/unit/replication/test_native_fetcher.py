@@ -276,6 +276,33 @@ def test_answer_arrives_whole_when_it_is_larger_than_every_limit_and_a_turn(tmp_
     asyncio.run(run())
 
 
+def test_large_answer_takes_many_turns_when_it_has_many_partitions(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with driven(tmp_path) as made:
+            pairs = [made.pair(index) for index in range(20)]
+            await until(lambda: all(ours.end_offset == theirs.end_offset for theirs, ours in pairs))
+            made.served.held.clear()
+            for theirs, _ in pairs:
+                assert theirs.append(batch(b"x" * (60 << 10), count=1)).error == 0
+
+            def hold_the_next(frame: bytes) -> bytes:
+                made.served.held.clear()
+                return frame
+
+            made.served.forge = hold_the_next
+            # The request that waits may be older than the records.
+            for _ in range(2):
+                waiting, turns = made.served.requests, made.processing.processor.turns
+                made.served.held.set()
+                await until(lambda: made.served.requests > waiting)  # noqa: B023
+            assert all(ours.end_offset == theirs.end_offset for theirs, ours in pairs)
+            # A turn reads 64 KiB, or appends as much, which is two batches.
+            assert (made.processing.processor.turns - turns) // 2 > 24
+            made.served.forge = lambda frame: frame
+
+    asyncio.run(run())
+
+
 def test_python_hears_nothing_when_records_of_many_partitions_arrive(tmp_path: Path) -> None:
     async def run() -> None:
         async with driven(tmp_path) as made:

@@ -197,10 +197,10 @@ cdef void read_size(Outbound *out) noexcept nogil:
 
 
 cdef void receive(Outbound *out, int64_t most) noexcept nogil:
-    """Reads at most `most` bytes and what one more call returns. The epoll set reports the rest again."""
+    """Reads at most `most` bytes. The epoll set reports the rest again."""
     cdef int64_t n, room
     while out.driven.handle >= 0 and most > 0 and not out.is_whole:
-        room = (out.size if out.size >= 0 else <int64_t> OUTBOUND_LEAST_BYTES) - out.received
+        room = min((out.size if out.size >= 0 else <int64_t> OUTBOUND_LEAST_BYTES) - out.received, most)
         n = out.plane.env.transport.recv(out.plane.env.transport.self, out.driven.handle, out.answer + out.received,
                                          <size_t> room)
         if n == -EAGAIN:

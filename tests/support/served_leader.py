@@ -71,7 +71,7 @@ class ServedLeader:
             body = self._api_versions().encode(version)
         else:
             self.requests += 1
-            self.clients.append(client.decode())
+            self.clients.append((client or b"").decode())
             await asyncio.sleep(POLL_S)
             await self.held.wait()
             body = self.leader.answer(key, version, frame[start:])

@@ -50,7 +50,7 @@ class SeededOperator:
         self._orders = 0
         self._is_stopped = False
         self.task: asyncio.Task[None] | None = None
-        self._cancelled: set[str] = set()  # logs with a cancelled reassignment
+        self._unknown: set[str] = set()  # partitions whose replicas at the end it cannot know
         self.resources: dict[str, None] = {}
 
     def start(self) -> None:
@@ -130,12 +130,13 @@ class SeededOperator:
         if answer is not None:
             error = answer.error_code or answer.responses[0].partitions[0].error_code
         resource = f"replicas {name}-{index}"
-        if target is None:
-            # It may return to replicas that this operator does not know. An error says nothing: it may be the answer to
-            # a second attempt of the broker that forwards the request.
-            self._cancelled.add(resource)
+        if target is None or resource in self.resources:
+            # A cancelled partition returns to replicas that this operator does not know. An error says nothing: it may
+            # be the answer to a second attempt of the broker that forwards the request. A second reassignment goes on
+            # with what the first one removes unless it names others to remove, as in Apache Kafka.
+            self._unknown.add(resource)
             self.resources.pop(resource, None)
-        elif resource not in self._cancelled:
+        elif resource not in self._unknown:
             self._changed(resource, tuple(sorted(target)), sure=error == ErrorCode.NONE)
 
     # --- elections ---

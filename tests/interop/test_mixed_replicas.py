@@ -67,3 +67,20 @@ def test_brokers_of_both_kinds_follow_each_other_when_each_is_killed(replicated,
         cluster.prefer(which)
         writes.wait_progress()
     cluster.assert_whole(writes)
+
+
+@pytest.mark.parametrize("release", APACHE)
+def test_brokers_of_both_kinds_follow_each_other_when_their_controllers_decide(replicated, release):
+    cluster = replicated(release, controllers={1: release}, brokers={101: OURS, 102: release, 103: OURS})
+    which = [("t", partition) for partition in range(PARTITIONS)]
+    cluster.create("t", [[101, 102], [102, 101], [101, 102]])
+    with Writes(cluster, which) as writes:
+        kill_and_restart(cluster, writes, "t", 101)
+        kill_and_restart(cluster, writes, "t", 102)
+        cluster.prefer(which)
+        writes.wait_progress()
+        cluster.move({("t", 0): [102, 103], ("t", 1): [103, 102], ("t", 2): [103, 101]})
+        cluster.prefer(which)
+        writes.wait_progress()
+    cluster.assert_whole(writes)
+    cluster.assert_no_errors()

@@ -60,7 +60,7 @@ class ProcessCluster:
     def __init__(
         self, path, network=None, controllers=None, brokers=None, tools=None, settings=None, combined=None, jvm=None
     ):
-        path, self.tools = Path(path), tools
+        path, self.tools, self._format_options = Path(path), tools, []
         controllers = combined or controllers or dict.fromkeys((1, 2, 3), OURS)
         brokers = dict.fromkeys((101, 102, 103), OURS) if brokers is None else brokers
         brokers = combined or brokers
@@ -79,7 +79,7 @@ class ProcessCluster:
 
         def process(node_id, kind):
             listeners = {}
-            if node_id in brokers:
+            if node_id in brokers or node_id not in voters:
                 listeners["broker"] = f"PLAINTEXT://{self.addresses[node_id]}"
             if node_id in voters:
                 listeners["controller"] = f"CONTROLLER://{voters[node_id]}"
@@ -94,11 +94,22 @@ class ProcessCluster:
         self.controllers = {node_id: members[node_id] for node_id in controllers}
         self.brokers = {node_id: members[node_id] for node_id in brokers}
         self.bootstrap = ",".join(self.addresses[node_id] for node_id in brokers)
+        self._host, self._process = host, process
+
+    def add_broker(self, node_id, kind):
+        """Formats and starts one more broker."""
+        self.addresses[node_id] = f"{self._host(node_id)}:{free_ports(1)[0]}"
+        self.brokers[node_id] = self._process(node_id, kind)
+        self.brokers[node_id].format(self.tools, *self._format_options, "--no-initial-controllers")
+        self.brokers[node_id].start()
+
+    def live_bootstrap(self):
+        return ",".join(self.addresses[node_id] for node_id, member in self.brokers.items() if member.alive())
 
     def start(self, release=None):
         """Formats the directories for the features of `release` ("3.9"), by default of each kind's own, and starts
         all members."""
-        options = ["--release-version", release] if release else []
+        options = self._format_options = ["--release-version", release] if release else []
         initial = ",".join(
             f"{node_id}@{address}:{Uuid(bytes([node_id]) * 16)}" for node_id, address in self.voters.items()
         )

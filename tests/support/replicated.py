@@ -236,6 +236,13 @@ class ReplicatedCluster(ProcessCluster):
                 assert found == values, f"{topic}-{partition} as {node_id} has it: {first_difference(found, values)}"
             self.assert_replicas_agree(topic, partition, replicas)
 
+    def assert_no_errors(self):
+        """No node of ours has logged an error."""
+        for member in self.members.values():
+            lines = member.log.read_text(errors="replace").splitlines() if member.log.exists() else []
+            errors = [line for line in lines if " ERROR kafkacore" in line]
+            assert not errors, f"{member.node_id}: {errors[:3]}"
+
     def read(self, node_id, topic, partition, at_least=0):
         """The values below the high watermark that one replica serves, leader or follower, once it serves that many."""
         return [value for _, value in self.read_records(node_id, topic, partition, at_least)]

@@ -1,5 +1,5 @@
 """`kafkacore demo`: real clients write and read a real text while the node gets SIGKILL; then a cluster loses a leader
-and all its controllers."""
+and all its controllers, and gets a broker of Apache Kafka."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from kafkacore.tools.demo_parts import (
 
 DESCRIPTION: Final = (
     "Feeds a node with a real text by real clients, kills it in mid-produce, and shows what survived. "
-    "Then kills a leader and all controllers of a cluster."
+    "Then kills a leader and all controllers of a cluster, and gives a broker's place to Apache Kafka if that is there."
 )
 PARTITIONS: Final = 3
 LATENCY_SAMPLES: Final = 1000

@@ -1,5 +1,5 @@
-"""The second act of the demo: three brokers and three controllers as processes. Under load, a leader and later every
-controller get SIGKILL."""
+"""The second and third act of the demo: three brokers and three controllers as processes. Under load, a leader and
+later every controller get SIGKILL. Then Apache Kafka takes the place of a broker."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any, Final, Self
 
 from kafkacore._fast.base.uuid import Uuid
 from kafkacore.storage.format import FormatOptions, format_directories
-from kafkacore.tools import dev
+from kafkacore.tools import demo_apache, dev
 from kafkacore.tools.demo_parts import (
     PATIENCE_S,
     DemoFailedError,
@@ -32,6 +32,7 @@ PARTITIONS: Final = 3
 REPLICAS: Final = 3
 CONTROLLERS: Final = (1, 2, 3)
 BROKERS: Final = (101, 102, 103)
+REPLACED: Final = 103  # by Apache Kafka
 SESSION_MS: Final = 2_000
 ROUND: Final = 24  # lines between two pauses: a steady load that is not the largest possible
 PAUSE_S: Final = 0.002
@@ -52,6 +53,7 @@ def show_cluster(directory: Path, text: list[bytes]) -> None:
             say("an idempotent producer with acks=all writes to all of them, from here to the end")
             kill_leader(cluster, stream)
             kill_controllers(cluster, stream)
+            replace_broker(cluster, stream)
         for partition, sent in enumerate(stream.sent):
             check_same(read(cluster.bootstrap, TOPIC, partition, len(sent)), sent)
             if (end := stream.end_offset(partition)) != len(sent):
@@ -90,6 +92,35 @@ def kill_controllers(cluster: DemoCluster, stream: Stream) -> None:
     say(f"longest stall: {stream.longest_stall_s():.2f} s")
 
 
+def replace_broker(cluster: DemoCluster, stream: Stream) -> None:
+    """Apache Kafka goes on with the id and the directory of a broker of ours, where it and Java are there."""
+    installed = demo_apache.find()
+    if installed is None:
+        heading(demo_apache.MISSING)
+        return
+    heading(f"Apache Kafka {installed.version} takes the place of a broker")
+    for node in cluster.controllers.values():
+        node.launch()
+    for node in cluster.controllers.values():
+        node.wait_ready()
+    say("the controllers are back: they let brokers go and come")
+    replaced = cluster.brokers[REPLACED]
+    stream.forget_stalls()
+    replaced.stop()
+    began = time.perf_counter()
+    theirs = cluster.apache = demo_apache.ApacheBroker(installed, replaced.directory, replaced.settings)
+    theirs.launch()
+    wait_for(lambda: theirs.lives() and stream.all_in_sync(), "all replicas in sync", demo_apache.START_LIMIT_S)
+    took_s = time.perf_counter() - began
+    say(f"broker {REPLACED} has left; Apache Kafka, pid {theirs.pid}, goes on with its id and its directory")
+    say(f"it is in sync {took_s:.1f} s after its start; longest stall meanwhile: {stream.longest_stall_s():.2f} s")
+    partition = stream.prefer(REPLACED)
+    before = stream.acknowledged(partition)
+    stream.wait_progress()
+    taken = stream.acknowledged(partition) - before
+    say(f"it leads partition {partition} and has taken {taken:,} records since then; the others follow it")
+
+
 class DemoCluster:
     """Controllers that vote, and brokers; each of them is a process with a directory of its own."""
 
@@ -110,6 +141,7 @@ class DemoCluster:
         self.controllers = {each: node(each, "controller", "CONTROLLER") for each in CONTROLLERS}
         self.brokers = {each: node(each, "broker", "PLAINTEXT") for each in BROKERS}
         self.bootstrap = ",".join(addresses[each] for each in BROKERS)
+        self.apache: demo_apache.ApacheBroker | None = None
         self._voters = ",".join(f"{each}@{addresses[each]}:{Uuid.random()}" for each in CONTROLLERS)
 
     def start(self) -> float:
@@ -136,6 +168,8 @@ class DemoCluster:
         """Ends the processes that still run. Without controllers a broker would wait for permission to stop."""
         for _, node in self._nodes():
             node.kill()
+        if self.apache is not None:
+            self.apache.kill()
 
     def _nodes(self) -> list[tuple[int, DemoNode]]:
         return [*self.controllers.items(), *self.brokers.items()]
@@ -207,6 +241,18 @@ class Stream:
     def leader(self, partition: int) -> int:
         """The id of the broker that leads the partition; -1 while it has no leader."""
         return int(self._partitions()[partition].leader)
+
+    def acknowledged(self, partition: int) -> int:
+        return self._acknowledged[partition]
+
+    def prefer(self, broker: int) -> int:
+        """Makes the broker the leader of the partition that prefers it, and returns that partition."""
+        from confluent_kafka import ElectionType, TopicPartition
+
+        [partition] = [index for index, each in self._partitions().items() if each.replicas[0] == broker]
+        self._admin.elect_leaders(ElectionType.PREFERRED, [TopicPartition(TOPIC, partition)]).result(PATIENCE_S)
+        wait_for(lambda: self.leader(partition) == broker, f"broker {broker} as the leader of {TOPIC}-{partition}")
+        return partition
 
     def all_in_sync(self) -> bool:
         return all(len(each.isrs) == REPLICAS for each in self._partitions().values())

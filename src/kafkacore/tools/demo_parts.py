@@ -171,10 +171,10 @@ def say(line: str) -> None:
     print(line, flush=True)
 
 
-def wait_for(reached: Callable[[], bool], what: str) -> None:
+def wait_for(reached: Callable[[], bool], what: str, limit_s: float = PATIENCE_S) -> None:
     """Raises DemoFailedError if it does not happen in time."""
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + limit_s
     while not reached():
         if time.monotonic() > deadline:
-            raise DemoFailedError(f"{what}: this did not happen within {PATIENCE_S:.0f} s")
+            raise DemoFailedError(f"{what}: this did not happen within {limit_s:.0f} s")
         time.sleep(0.01)

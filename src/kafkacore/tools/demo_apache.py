@@ -1,0 +1,101 @@
+"""The third act of the demo: a broker of Apache Kafka takes the place of one of ours, on the same directory."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from kafkacore.tools.demo_parts import PATIENCE_S, DemoFailedError
+
+ROOT: Final = Path(__file__).parents[3]  # of a checkout
+LEAST_RELEASE: Final = (4, 3)  # an older one does not know the metadata.version of a new cluster of ours
+START_LIMIT_S: Final = 90.0  # five seconds on a quiet machine
+LOG_LINES: Final = 20
+LISTENERS: Final = {
+    "controller.listener.names": "CONTROLLER",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+}
+MISSING: Final = (
+    "not shown here: a broker of Apache Kafka takes the place of one of these. It needs Java 17 and Apache Kafka 4.3: "
+    "`make peers` fetches the jars, or KAFKA_HOME names an installation"
+)
+
+
+class Installation(NamedTuple):
+    version: str
+    jars: Path
+
+
+def find() -> Installation | None:
+    """The newest Apache Kafka that can join the demo's cluster; None if there is none, or no Java."""
+    if shutil.which("java") is None:
+        return None
+    found = [
+        (tuple(map(int, version.split("."))), Installation(version, jars))
+        for jars in _places()
+        for name in jars.glob("kafka-clients-*.jar")
+        if (version := re.sub(r"kafka-clients-(.*)\.jar", r"\1", name.name)) and re.fullmatch(r"\d+(\.\d+)+", version)
+    ]
+    usable = [each for each in found if each[0] >= LEAST_RELEASE]
+    return max(usable)[1] if usable else None
+
+
+def _places() -> Iterator[Path]:
+    if home := os.environ.get("KAFKA_HOME"):
+        yield Path(home) / "libs"
+    # The class archive beside the jars knows them by their real path.
+    yield from (path.resolve() for path in (ROOT / ".peers").glob("kafka-*") if path.is_dir())
+
+
+class ApacheBroker:
+    """A process of Apache Kafka on a directory that is formatted already."""
+
+    def __init__(self, installed: Installation, directory: Path, settings: Mapping[str, str]) -> None:
+        self.installed = installed
+        self._properties = directory.with_name(f"{directory.name}.properties")
+        self._log = directory.with_name(f"{directory.name}.log")
+        lines = {**LISTENERS, **settings, "log.dirs": str(directory)}
+        self._properties.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def launch(self) -> None:
+        jars = self.installed.jars
+        # With a class archive, which `make peers` writes, it starts in half the time.
+        command = [
+            "java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f"-XX:SharedArchiveFile={jars}.jsa",
+            "-Xshare:auto", "-Xlog:disable", "-cp", _class_path(jars), "kafka.Kafka", str(self._properties),
+        ]  # fmt: skip
+        if shutil.which("setpriv") is not None:  # it ends with the demo
+            command = ["setpriv", "--pdeathsig", "KILL", "--", *command]
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def lives(self) -> bool:
+        """Raises DemoFailedError with the end of its log if the process has ended."""
+        assert self._process is not None
+        if self._process.poll() is not None:
+            end = "\n".join(self._log.read_text(errors="replace").splitlines()[-LOG_LINES:])
+            raise DemoFailedError(f"Apache Kafka ended with {self._process.returncode}:\n{end}")
+        return True
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait(PATIENCE_S)
+
+
+def _class_path(jars: Path) -> str:
+    """As the class archive knows it: the jars, and in a checkout also its log configuration and helpers."""
+    if not jars.with_name(f"{jars.name}.jsa").exists():
+        return f"{jars}/*"
+    return f"{jars}/*:{ROOT / 'ci' / 'peers'}:{ROOT / '.peers' / 'java'}"

@@ -1,0 +1,158 @@
+"""Workloads that a cluster of both kinds can carry, and those that it cannot: the section "Limits in a mixed cluster"
+of docs/migration.md."""
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+
+from asking import ask
+from kafkacore.protocol.errors import ErrorCode
+from kafkacore.protocol.messages import ConsumerGroupHeartbeatRequest
+from processes import wait_until
+from quorums import OURS
+from replicated import LIMIT_S, ReplicatedCluster
+
+pytestmark = pytest.mark.timeout(180)
+RELEASE = "apache-4.3"  # 3.9 has no groups of the new protocols
+MINE, THEIRS = 101, 102
+# A broker of Apache Kafka counts the partitions when it starts: by these keys if a topic is not there yet.
+SETTINGS = {
+    "share.coordinator.state.topic.num.partitions": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+}
+
+
+@pytest.fixture(scope="module")
+def cluster(tools_of_either, tmp_path_factory):
+    """A controller and a broker of Apache Kafka, and a broker of ours. Internal topics begin at Apache Kafka's."""
+    cluster = ReplicatedCluster(
+        tmp_path_factory.mktemp("cluster"),
+        controllers={1: RELEASE},
+        brokers={MINE: OURS, THEIRS: RELEASE},
+        tools=tools_of_either,
+        settings=SETTINGS,
+    )
+    try:
+        cluster.start("4.3")
+        for name in ("__consumer_offsets", "__transaction_state", "__share_group_state"):
+            cluster.create(name, [[THEIRS]], cleanup_policy="compact")
+        cluster.create("ours", [[MINE]])
+        cluster.create("theirs", [[THEIRS]])
+        for topic in ("ours", "theirs"):
+            produce(cluster, topic, b"tea")
+        yield cluster
+    finally:
+        cluster.close()
+
+
+@pytest.fixture
+def moved(cluster):
+    """Gives the only partition of an internal topic to a broker; at the end of the test it goes back."""
+    names = set()
+
+    def move(name, broker):
+        names.add(name)
+        cluster.move({(name, 0): [broker]})
+
+    yield move
+    for name in names:
+        cluster.move({(name, 0): [THEIRS]})
+
+
+def consumer(cluster, group, **settings):
+    return Consumer(
+        {"bootstrap.servers": cluster.bootstrap, "group.id": group, "auto.offset.reset": "earliest", "log_level": 0}
+        | settings
+    )
+
+
+def poll(member):
+    """The next record or error of a consumer."""
+    return wait_until(lambda: member.poll(0.2), LIMIT_S, "a record or an error")
+
+
+def produce(cluster, topic, value):
+    producer = Producer({"bootstrap.servers": cluster.bootstrap})
+    producer.produce(topic, value, partition=0)
+    assert producer.flush(LIMIT_S) == 0
+
+
+def our_log(cluster):
+    return cluster.brokers[MINE].log.read_text()
+
+
+def read_as_new_group(cluster, tools):
+    """One record by a member of a group of the new protocol, which commits and leaves."""
+    return tools.attempt(
+        "kafka-console-consumer", "--bootstrap-server", cluster.bootstrap, "--topic", "ours", "--group", "new",
+        "--max-messages", 1, "--timeout-ms", LIMIT_S * 1000, "--command-property", "group.protocol=consumer",
+        "--command-property", "auto.offset.reset=earliest",
+    )  # fmt: skip
+
+
+def test_new_group_reads_from_ours_only_while_apache_kafka_coordinates(cluster, tools, moved):
+    assert read_as_new_group(cluster, tools).lines == ["tea"]
+    moved("__consumer_offsets", MINE)
+    refused = read_as_new_group(cluster, tools)
+    assert (refused.lines, "UnsupportedVersionException: The cluster does not support" in refused.err) == ([], True)
+    heartbeat = ConsumerGroupHeartbeatRequest(group_id="new", member_id="m", member_epoch=0)
+    answer = ask(cluster.addresses[MINE], heartbeat, 0)
+    assert ErrorCode(answer.error_code) == ErrorCode.UNSUPPORTED_VERSION
+    assert "this broker leads partition 0 of __consumer_offsets with 1 consumer groups" in our_log(cluster)
+    # The group keeps its offset, and goes on where Apache Kafka coordinates it again.
+    moved("__consumer_offsets", THEIRS)
+    produce(cluster, "ours", b"rice")
+    assert read_as_new_group(cluster, tools).lines == ["rice"]
+
+
+@pytest.mark.parametrize(("topic", "read"), [("theirs", ["tea"]), ("ours", [])])
+def test_share_group_reads_only_partitions_that_apache_kafka_leads(cluster, tools, topic, read):
+    server, group = ("--bootstrap-server", cluster.bootstrap), f"share-{topic}"
+    tools.run(
+        "kafka-configs", *server, "--alter", "--entity-type", "groups", "--entity-name", group,
+        "--add-config", "share.auto.offset.reset=earliest",
+    )  # fmt: skip
+    options = ("--topic", topic, "--group", group, "--max-messages", 1, "--timeout-ms", 30_000 if read else 5_000)
+    found = tools.attempt("kafka-console-share-consumer", *server, *options)
+    assert found.lines == read, found
+
+
+def test_transaction_takes_offsets_only_to_a_coordinator_of_apache_kafka(cluster, moved):
+    def commit(name):
+        member = consumer(cluster, name)
+        member.subscribe(["ours"])
+        poll(member)
+        producer = transactional(cluster, name)
+        producer.init_transactions(LIMIT_S)
+        producer.begin_transaction()
+        producer.produce("theirs", b"made", partition=0)
+        try:
+            position = member.position(member.assignment())
+            producer.send_offsets_to_transaction(position, member.consumer_group_metadata(), LIMIT_S)
+        except KafkaException:
+            producer.abort_transaction(LIMIT_S)
+            raise
+        else:
+            producer.commit_transaction(LIMIT_S)
+            return member.committed([TopicPartition("ours", 0)], LIMIT_S)[0].offset
+        finally:
+            member.close()
+
+    assert commit("at-theirs") == 1
+    moved("__consumer_offsets", MINE)
+    with pytest.raises(KafkaException, match="Required feature not supported by broker") as refused:
+        commit("at-ours")
+    assert refused.value.args[0].txn_requires_abort()
+
+
+def transactional(cluster, name):
+    return Producer({"bootstrap.servers": cluster.bootstrap, "transactional.id": name, "log_level": 0})
+
+
+def test_transactional_producer_gets_a_final_error_when_ours_would_coordinate(cluster, moved):
+    moved("__transaction_state", MINE)
+    with pytest.raises(KafkaException) as refused:
+        transactional(cluster, "any").init_transactions(LIMIT_S)
+    error = refused.value.args[0]
+    assert (error.code(), error.fatal()) == (KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, True)
+    assert "this broker leads partitions 0 of __transaction_state" in our_log(cluster)

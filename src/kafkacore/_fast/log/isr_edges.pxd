@@ -10,15 +10,14 @@ of a partition, which is not counted here: it leaves before it is freed.
 
 from libc.stdint cimport int32_t, int64_t
 
+from kafkacore._fast.base.links cimport LinkedList, ListLink
 from kafkacore._fast.base.sync cimport Mutex
 from kafkacore._fast.wait.mail cimport Inbox, Mail
 from kafkacore._fast.world.agenda cimport Agenda
 
 ctypedef struct IsrLink:
-    IsrLink *next             # of the partitions that lead and have followers
-    IsrLink *previous
-    IsrLink *next_edge
-    IsrLink *previous_edge
+    ListLink in_leading       # first
+    ListLink in_waiting
     bint is_linked
     bint has_edge
     int32_t *refs             # atomic: the partition's count
@@ -40,12 +39,8 @@ ctypedef struct IsrEdges:
     int64_t max_lag_ms        # atomic: replica.lag.time.max.ms
     BrokerState *brokers      # sorted by id
     int32_t broker_count
-    IsrLink *first            # in the order of the next looks at their lag
-    IsrLink *last
-    int32_t linked_count
-    IsrLink *first_edge
-    IsrLink *last_edge
-    int32_t edge_count
+    LinkedList leading        # IsrLink.in_leading: that lead and have followers, by the next look at their lag
+    LinkedList waiting        # IsrLink.in_waiting: the queue of edges
     Inbox inbox
     Mail mail                 # wakes the thread that drains the queue
 

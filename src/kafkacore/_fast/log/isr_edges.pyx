@@ -5,6 +5,7 @@ from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport calloc, free
 
 from kafkacore._fast.base.atomics cimport add32, cas32, load32
+from kafkacore._fast.base.links cimport list_append, list_remove
 from kafkacore._fast.base.lock_order cimport RANK_ISR_EDGES
 from kafkacore._fast.base.sync cimport mutex_destroy, mutex_init, mutex_lock, mutex_unlock
 from kafkacore._fast.wait.mail cimport Mail, inbox_close, inbox_init_in, inbox_may_sleep, inbox_post
@@ -48,54 +49,16 @@ cdef void isr_edges_release(IsrEdges *edges) noexcept nogil:
     free(edges)
 
 
-# --- the partitions that lead; the caller holds the lock ---
+# --- the caller holds the lock ---
 
-cdef void append_link(IsrEdges *edges, IsrLink *link) noexcept nogil:
-    link.next = NULL
-    link.previous = edges.last
-    if edges.last != NULL:
-        edges.last.next = link
-    else:
-        edges.first = link
-    edges.last = link
+cdef inline IsrLink *of_waiting(ListLink *link) noexcept nogil:
+    cdef IsrLink layout  # only for the offset of the field
+    return <IsrLink *> (<char *> link - (<char *> &layout.in_waiting - <char *> &layout))
 
 
-cdef void remove_link(IsrEdges *edges, IsrLink *link) noexcept nogil:
-    if link.previous != NULL:
-        link.previous.next = link.next
-    else:
-        edges.first = link.next
-    if link.next != NULL:
-        link.next.previous = link.previous
-    else:
-        edges.last = link.previous
-    link.next = link.previous = NULL
-
-
-cdef void append_edge(IsrEdges *edges, IsrLink *link) noexcept nogil:
-    link.has_edge = True
-    link.next_edge = NULL
-    link.previous_edge = edges.last_edge
-    if edges.last_edge != NULL:
-        edges.last_edge.next_edge = link
-    else:
-        edges.first_edge = link
-    edges.last_edge = link
-    edges.edge_count += 1
-
-
-cdef void remove_edge(IsrEdges *edges, IsrLink *link) noexcept nogil:
-    if link.previous_edge != NULL:
-        link.previous_edge.next_edge = link.next_edge
-    else:
-        edges.first_edge = link.next_edge
-    if link.next_edge != NULL:
-        link.next_edge.previous_edge = link.previous_edge
-    else:
-        edges.last_edge = link.previous_edge
-    link.next_edge = link.previous_edge = NULL
+cdef void end_wait(IsrEdges *edges, IsrLink *link) noexcept nogil:
+    list_remove(&edges.waiting, &link.in_waiting)
     link.has_edge = False
-    edges.edge_count -= 1
 
 
 cdef bint try_hold(IsrLink *link) noexcept nogil:
@@ -114,8 +77,7 @@ cdef void isr_edges_link(IsrEdges *edges, IsrLink *link) noexcept nogil:
     mutex_lock(&edges.lock)
     if not link.is_linked:
         link.is_linked = True
-        append_link(edges, link)
-        edges.linked_count += 1
+        list_append(&edges.leading, &link.in_leading)
     mutex_unlock(&edges.lock)
 
 
@@ -123,10 +85,9 @@ cdef void isr_edges_unlink(IsrEdges *edges, IsrLink *link) noexcept nogil:
     mutex_lock(&edges.lock)
     if link.is_linked:
         link.is_linked = False
-        remove_link(edges, link)
-        edges.linked_count -= 1
+        list_remove(&edges.leading, &link.in_leading)
     if link.has_edge:
-        remove_edge(edges, link)
+        end_wait(edges, link)
     mutex_unlock(&edges.lock)
 
 
@@ -134,8 +95,8 @@ cdef void isr_edges_report(IsrEdges *edges, IsrLink *link) noexcept nogil:
     cdef bint is_new = False
     mutex_lock(&edges.lock)
     if link.is_linked and not link.has_edge:
-        is_new = True
-        append_edge(edges, link)
+        is_new = link.has_edge = True
+        list_append(&edges.waiting, &link.in_waiting)
     mutex_unlock(&edges.lock)
     if is_new:
         inbox_post(&edges.inbox, &edges.mail)
@@ -145,9 +106,9 @@ cdef int32_t isr_edges_take(IsrEdges *edges, IsrLink **into, int32_t most) noexc
     cdef IsrLink *link
     cdef int32_t count = 0
     mutex_lock(&edges.lock)
-    while count < most and edges.first_edge != NULL:
-        link = edges.first_edge
-        remove_edge(edges, link)
+    while count < most and edges.waiting.first != NULL:
+        link = of_waiting(edges.waiting.first)
+        end_wait(edges, link)
         if try_hold(link):
             into[count] = link
             count += 1
@@ -160,11 +121,11 @@ cdef int32_t isr_edges_oldest(IsrEdges *edges, IsrLink **into, int32_t most) noe
     cdef int32_t count = 0
     cdef int32_t looked = 0
     mutex_lock(&edges.lock)
-    while looked < min(most, edges.linked_count):
+    while looked < min(most, edges.leading.count):
         looked += 1
-        link = edges.first
-        remove_link(edges, link)
-        append_link(edges, link)
+        link = <IsrLink *> edges.leading.first
+        list_remove(&edges.leading, &link.in_leading)
+        list_append(&edges.leading, &link.in_leading)
         if try_hold(link):
             into[count] = link
             count += 1

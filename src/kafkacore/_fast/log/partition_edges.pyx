@@ -56,7 +56,7 @@ cdef class PartitionEdges:
         cdef int32_t count
         with nogil:
             mutex_lock(&self.edges.lock)
-            count = self.edges.edge_count
+            count = self.edges.waiting.count
             mutex_unlock(&self.edges.lock)
         return count
 
@@ -65,7 +65,7 @@ cdef class PartitionEdges:
         cdef int32_t count
         with nogil:
             mutex_lock(&self.edges.lock)
-            count = self.edges.linked_count
+            count = self.edges.leading.count
             mutex_unlock(&self.edges.lock)
         return count
 

@@ -1,0 +1,49 @@
+"""Lists whose links are part of what they list: adding and removing cost the same at any length, and need no memory.
+
+A link stands in at most one list. The lock that guards a list guards the links in it. `first` and `last` are NULL in an
+empty list, so memory of zeros is an empty list. The owner of a link knows whether it stands in a list.
+"""
+
+from libc.stdint cimport int32_t
+
+ctypedef struct ListLink:
+    ListLink *next
+    ListLink *previous
+
+ctypedef struct LinkedList:
+    ListLink *first
+    ListLink *last
+    int32_t count
+
+
+cdef inline void list_insert(LinkedList *list, ListLink *link, ListLink *before) noexcept nogil:
+    """`before`: the link that comes next; NULL: the new one is the last."""
+    cdef ListLink *previous = before.previous if before != NULL else list.last
+    link.next = before
+    link.previous = previous
+    if previous != NULL:
+        previous.next = link
+    else:
+        list.first = link
+    if before != NULL:
+        before.previous = link
+    else:
+        list.last = link
+    list.count += 1
+
+
+cdef inline void list_append(LinkedList *list, ListLink *link) noexcept nogil:
+    list_insert(list, link, NULL)
+
+
+cdef inline void list_remove(LinkedList *list, ListLink *link) noexcept nogil:
+    if link.previous != NULL:
+        link.previous.next = link.next
+    else:
+        list.first = link.next
+    if link.next != NULL:
+        link.next.previous = link.previous
+    else:
+        list.last = link.previous
+    link.next = link.previous = NULL
+    list.count -= 1

@@ -81,12 +81,13 @@ class Client:
 class DataPlane:
     """Topic "t" of `partitions` partitions, led by node 1 in epoch 0, on a log directory of its own."""
 
-    def __init__(self, path, partitions=3, clock=None, **settings):
+    def __init__(self, path, partitions=3, clock=None, leader_quota=None, **settings):
         self.path = path
         self.environment = Environment(clock)
         self.plane = NativePlane("data", self.environment, ring_capacity=16, memory_bytes=128 << 20, half_closed_ms=50)
         self.sessions = FetchSessionCache(100, 1)
-        self.hot = HotState(self.sessions)
+        self.quota = leader_quota
+        self.hot = HotState(self.sessions, leader_quota=leader_quota)
         self.plane.install(0, produce.api(self.hot))
         self.plane.install(1, fetch.api(self.hot))
         self.plane.set_apis([(0, 3, 13, 9), (1, 4, 18, 12)])

@@ -5,7 +5,8 @@ from libc.string cimport memset
 
 from kafkacore._fast.base.assertions cimport owner_take
 from kafkacore._fast.base.sync cimport mutex_lock, mutex_unlock
-from kafkacore._fast.hot.fetch_session cimport FetchSession, FetchSessions, session_new, sessions_init
+from kafkacore._fast.hot.fetch_session cimport FetchSessions, session_new, sessions_init
+from kafkacore._fast.hot.session_partitions cimport FetchSession
 from kafkacore._fast.log.log cimport LOG_OPEN, Log
 from kafkacore._fast.log.partition cimport Partition
 from kafkacore._fast.log.partition_handle cimport PartitionHandle
@@ -69,7 +70,7 @@ def session_miscounted() -> None:
     memset(seed, 0, sizeof(seed))
     sessions_init(&cache, 10, 1 << 20, seed)
     session = session_new(&cache, False)
-    session.count = 1
+    session.order.count = 1
     with nogil:
         mutex_lock(&session.lock)
         mutex_unlock(&session.lock)

@@ -12,6 +12,8 @@ cdef enum:
     RANK_FETCH_SESSION        # FetchSession.lock: the partitions of one session
     RANK_LOG                  # Log.lock: one partition with its log, high watermark and waiters
     RANK_ADDRESSES            # from here on leaves. Plane.addresses_lock: connections by IP address
+    RANK_CHANGES              # Changes.lock: the partitions that changed for one fetch session
+    RANK_QUOTA                # Quota.lock: the bytes of throttled partitions, by time
     RANK_ISR_EDGES            # IsrEdges.lock: partitions whose ISR may have to change; the brokers that may join one
     RANK_CREW                 # Crew.lock: the queue of the I/O pool, and that of the committers
     RANK_BUDGET               # Budget.lock: request memory, and who waits for it

@@ -13,14 +13,18 @@ from kafkacore._fast.base.error_codes cimport KAFKA_STORAGE_ERROR
 from kafkacore._fast.base.atomics cimport add32, load32
 from kafkacore._fast.base.cursor cimport Reader, reader_init
 from kafkacore._fast.world.environment cimport Clock, Disk
-from kafkacore._fast.hot.fetch_call cimport FetchCall, Part, call_answer, call_answer_error, call_partitions
-from kafkacore._fast.hot.fetch_session cimport session_release
+from kafkacore._fast.hot.fetch_call cimport (
+    FetchCall, Part, call_answer, call_answer_error, call_give_back, call_look_again, call_partitions,
+)
+from kafkacore._fast.hot.session_partitions cimport session_release
 from kafkacore._fast.plane.gate cimport GATE_ERROR, Verdict
 from kafkacore._fast.hot.answers cimport NONE
 from kafkacore._fast.hot.endpoints cimport Endpoint, find_endpoint
 from kafkacore._fast.hot.state cimport HotState, NodeState, endpoints_of
 from kafkacore._fast.base.sync cimport mutex_lock, mutex_unlock
+from kafkacore._fast.log.readers cimport changes_unwait, changes_wait
 from kafkacore._fast.log.replicas cimport replicas_readable
+from kafkacore._fast.log.replication_quota cimport quota_exceeded
 from kafkacore._fast.wait.io cimport Job, io_submit
 from kafkacore._fast.log.log cimport LOG_BLOCKED, log_dir
 from kafkacore._fast.log.aborted cimport log_aborted, log_may_be_aborted
@@ -66,6 +70,8 @@ cdef int serve_fetch(void *state, Request *request, const Verdict *verdict) noex
         return outcome
     if verdict.action == GATE_ERROR:
         call.forced_error = verdict.error
+    # The nearest replica may be another one although nothing of the partition changed.
+    call.looks_at_all = call.forced_error != NONE or selects_replicas(call)
     request.state = call
     request.drop_state = drop_call
     error = call_partitions(call)
@@ -74,7 +80,7 @@ cdef int serve_fetch(void *state, Request *request, const Verdict *verdict) noex
         return SERVED_CLOSE
     if error > 0:
         return finish(call, call_answer_error(call, error))
-    if call.state.selects_by_rack and call.from_any_replica and call.body.rack_id.size > 0:
+    if selects_replicas(call):
         select_replicas(call)
     return go_on(call, False)
 
@@ -99,6 +105,10 @@ cdef void destroy_call(Parked *parked) noexcept nogil:
     cdef FetchCall *call = <FetchCall *> parked
     cdef int32_t i
     release_reads(call)
+    if call.session != NULL:
+        mutex_lock(&call.session.lock)
+        call_give_back(call)
+        mutex_unlock(&call.session.lock)
     for i in range(call.count):
         if call.parts[i].partition != NULL:
             partition_release(call.parts[i].partition)
@@ -123,7 +133,6 @@ cdef void drop_call(Request *request) noexcept nogil:
 cdef int call_read(FetchCall *call) noexcept nogil:
     """Parses the body and notes who asks. SERVED, or SERVED_CLOSE when it is malformed."""
     cdef const Program *program = fetch_request_program(call.request.api_version)
-    cdef const Clock *clock = &call.request.plane.env.clock
     cdef Reader reader
     reader_init(&reader, call.request.frame.data + call.request.header_size,
                 call.request.frame.size - call.request.header_size)
@@ -132,11 +141,20 @@ cdef int call_read(FetchCall *call) noexcept nogil:
     call.follower_id = max(call.body.replica_id, call.body.replica_state.replica_id, -1)
     call.follower_epoch = call.body.replica_state.replica_epoch
     call.from_any_replica = call.follower_id < 0 and call.request.api_version >= ANY_REPLICA_VERSION
-    call.asked_ms = clock.monotonic_ns(clock.self) // 1000000
+    call.asked_ms = monotonic_ms(call)
     return SERVED
 
 
+cdef int64_t monotonic_ms(const FetchCall *call) noexcept nogil:
+    cdef const Clock *clock = &call.request.plane.env.clock
+    return clock.monotonic_ns(clock.self) // 1000000
+
+
 # --- the nearest replica (KIP-392, RackAwareReplicaSelector) ---
+
+cdef bint selects_replicas(const FetchCall *call) noexcept nogil:
+    return call.state.selects_by_rack and call.from_any_replica and call.body.rack_id.size > 0
+
 
 cdef bint is_in_rack(const FetchCall *call, int32_t node_id) noexcept nogil:
     cdef const Endpoint *found = find_endpoint(endpoints_of(call.state), call.request.listener, node_id)
@@ -176,19 +194,29 @@ cdef int go_on(FetchCall *call, bint last) noexcept nogil:
             return finish(call, call_answer(call))
         if wait_for_more(call):
             return SERVED_PARKED
+        if not look_again(call):
+            return finish(call, False)
+
+
+cdef bint look_again(FetchCall *call) noexcept nogil:
+    """Another look begins. False when memory runs out."""
+    release_reads(call)
+    return call.session == NULL or call_look_again(call)
 
 
 cdef bint hold_memory(FetchCall *call, bint must) noexcept nogil:
-    """Before the call is first parked: counts its memory in the plane's budget and releases its frame, which the client
-    may have padded. False: parked requests hold all that they may, and the caller must answer at once.
+    """Before the call is parked: counts its memory in the plane's budget, which another look may have made more, and
+    releases its frame, which the client may have padded. False: parked requests hold all that they may, and the caller
+    must answer at once.
 
     Without room a small call waits uncounted, as the buffers of its connection are: a connection parks one Fetch at a
     time. So a few clients with large Fetches cannot make all other consumers fetch without a pause."""
     cdef int64_t size = sizeof(FetchCall) + <int64_t> call.arena.taken
-    if call.held_bytes:
+    cdef int64_t more = size - call.held_bytes
+    if more <= 0:
         return True
-    if budget_park(&call.request.plane.budget, size, must):
-        call.held_bytes = size
+    if budget_park(&call.request.plane.budget, more, must):
+        call.held_bytes += more
     elif size > SMALL_BYTES:
         return False
     request_release_frame(call.request)
@@ -206,8 +234,8 @@ cdef bint enough(FetchCall *call) noexcept nogil:
     the others still wait. A known partition that fails is answered at once, because its client must act on the error.
     So is a read of an older segment: it never reaches the bytes of the next one (DelayedFetch, case F)."""
     cdef int64_t least_bytes = min(call.body.min_bytes, min(call.body.max_bytes, call.state.fetch_max_bytes))
-    return (call.failed or call.sends_elsewhere or call.is_behind or call.known_count == 0 or call.body.max_wait_ms <= 0
-            or call.bytes >= least_bytes)
+    return (call.failed or call.sends_elsewhere or call.is_behind or call.known_count + call.settled_count == 0
+            or call.is_overtaken or call.body.max_wait_ms <= 0 or call.bytes >= least_bytes)
 
 
 cdef int read_all(FetchCall *call, bint slowly) noexcept nogil:
@@ -220,6 +248,7 @@ cdef int read_all(FetchCall *call, bint slowly) noexcept nogil:
     cdef Part *part
     cdef int error
     cdef int32_t i
+    cdef bint over_quota = is_over_quota(call)
     release_reads(call)
     call.bytes = 0
     call.failed = call.forced_error != NONE
@@ -244,6 +273,9 @@ cdef int read_all(FetchCall *call, bint slowly) noexcept nogil:
         asked.min_one = call.bytes == 0
         asked.slowly = slowly
         asked.from_any_replica = call.from_any_replica
+        asked.over_quota = over_quota
+        if part.kept != NULL:
+            asked.reader = &part.kept.change.in_readers
         error = partition_read(part.partition, &asked, &part.read, &part.view, &wakes)
         wake_all(&wakes)
         if error == LOG_BLOCKED:
@@ -257,6 +289,11 @@ cdef int read_all(FetchCall *call, bint slowly) noexcept nogil:
             room -= part.read.size
     call.noted = True
     return 0
+
+
+cdef bint is_over_quota(FetchCall *call) noexcept nogil:
+    return (call.follower_id >= 0 and call.state.leader_quota != NULL
+            and quota_exceeded(call.state.leader_quota, monotonic_ms(call)))
 
 
 cdef void send_elsewhere(FetchCall *call, Part *part) noexcept nogil:
@@ -383,7 +420,7 @@ cdef void slow_read_done(Mail *mail) noexcept nogil:
         if call.waits_no_more or enough(call):
             outcome = finish(call, call_answer(call))
         elif not wait_for_more(call):
-            outcome = go_on(call, False)
+            outcome = go_on(call, False) if look_again(call) else finish(call, False)
         if outcome == SERVED:
             request_answered(request)
     park_release(&call.parked)
@@ -404,7 +441,20 @@ cdef void fail_all(FetchCall *call) noexcept nogil:
 # --- waiting ---
 
 cdef bint wait_for_more(FetchCall *call) noexcept nogil:
-    """Queues a waiter on every known partition. False when one moved since it was read; then it queues none."""
+    """False when a partition moved since it was read; then nothing wakes the call."""
+    cdef bint waits
+    release_reads(call)
+    if call.session != NULL:
+        waits = changes_wait(&call.session.changes, &call.parked)
+    else:
+        waits = queue_waiters(call)
+    if waits and call.parked.timer.back == NULL:
+        wheel_add(request_wheel(call.request), &call.parked.timer, call.now_ms + call.body.max_wait_ms)
+    return waits
+
+
+cdef bint queue_waiters(FetchCall *call) noexcept nogil:
+    """Queues a waiter on every known partition. If one moved since it was read, it queues none."""
     cdef Part *part
     cdef bint committed = call.body.isolation_level == READ_COMMITTED
     cdef int kind = WAIT_COMMITTED if committed else WAIT_FETCH
@@ -412,11 +462,10 @@ cdef bint wait_for_more(FetchCall *call) noexcept nogil:
     cdef int32_t i
     if call.follower_id >= 0:
         kind = WAIT_FOLLOWER
-    release_reads(call)
     for i in range(call.count):
         part = &call.parts[i]
-        if part.partition == NULL:
-            continue
+        if part.partition == NULL or part.view.is_held_back:
+            continue  # one that is throttled is for a later Fetch
         bound = part.view.last_stable_offset if committed else part.view.high_watermark
         if kind == WAIT_FOLLOWER:
             bound = part.view.end_offset
@@ -426,13 +475,14 @@ cdef bint wait_for_more(FetchCall *call) noexcept nogil:
         if not partition_wait(part.partition, &part.waiter):
             unwait_all(call)
             return False
-    if call.parked.timer.back == NULL:
-        wheel_add(request_wheel(call.request), &call.parked.timer, call.now_ms + call.body.max_wait_ms)
     return True
 
 
 cdef void unwait_all(FetchCall *call) noexcept nogil:
     cdef int32_t i
+    if call.session != NULL:
+        changes_unwait(&call.session.changes, &call.parked)
+        return
     for i in range(call.count):
         if call.parts[i].partition != NULL:
             partition_unwait(call.parts[i].partition, &call.parts[i].waiter)
@@ -447,7 +497,10 @@ cdef void resume_call(Parked *parked, int why) noexcept nogil:
         call.waits_no_more |= why & WAKE_TIMEOUT != 0
         return
     unwait_all(call)
-    if go_on(call, (why & WAKE_TIMEOUT) != 0) == SERVED:
+    if not look_again(call):
+        finish(call, False)
+        request_answered(request)
+    elif go_on(call, (why & WAKE_TIMEOUT) != 0) == SERVED:
         request_answered(request)
 
 

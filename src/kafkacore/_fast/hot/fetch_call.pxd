@@ -3,7 +3,7 @@ request and writes the answer."""
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 
-from kafkacore._fast.hot.fetch_session cimport FetchSession
+from kafkacore._fast.hot.session_partitions cimport FetchSession, SessionPartition
 from kafkacore._fast.hot.state cimport NodeState
 from kafkacore._fast.wait.io cimport Job
 from kafkacore._fast.log.read cimport ReadResult
@@ -29,6 +29,7 @@ ctypedef struct Part:
     int32_t max_bytes
     int64_t offset
     int64_t log_start_offset      # of the follower that asks
+    SessionPartition *kept        # counted: its place in the session; NULL without one
     int32_t preferred             # the replica that the client should read from; -1: this one
     int16_t error
     AbortedEntry *aborted         # malloc'ed; aborted transactions within the read range, for READ_COMMITTED
@@ -53,9 +54,13 @@ ctypedef struct FetchCall:
     FetchRequest body             # its texts and arrays are valid until the call is parked
     FetchResponse answer
     FetchSession *session         # counted; NULL unless the fetch is incremental
+    bint looks_at_all             # the whole session, because more than its partitions decide about the answer
+    bint is_overtaken             # another request of the session has come: this one gets an error
+    int32_t settled_count         # partitions of the session that have nothing new, and no part
     bint starts_session           # a full fetch that asks for a session
     Part *parts
     int32_t count
+    int32_t capacity              # of `parts`
     int32_t known_count           # parts with a partition
     Part **named                  # the parts that the answer names; answers[i] belongs to named[i]
     PartitionData *answers
@@ -67,9 +72,15 @@ ctypedef struct FetchCall:
     bint waits_no_more            # the deadline passed while the job was reading
     int16_t forced_error          # the gate's, for every partition
 
-# Fills `parts` with the request's partitions, or with its session's after the request changed it. Nothing in `parts`
-# points into the frame. 0; -1 when memory runs out; or the error code of the whole response.
+# Fills `parts` with the request's partitions, or, after the request changed its session, with those of the session
+# that changed. Nothing in `parts` points into the frame. 0; -1 when memory runs out; or the error code of the
+# whole response.
 cdef int call_partitions(FetchCall *call) noexcept nogil
+# Before another look, which `release_reads` precedes: adds the partitions of the session that changed since the last
+# one. False when memory runs out.
+cdef bint call_look_again(FetchCall *call) noexcept nogil
+# Under the session's lock: gives the parts that no answer named back to the session.
+cdef void call_give_back(FetchCall *call) noexcept nogil
 # Updates the session and fills request.answer, which takes over the references to segments. False when memory runs out.
 cdef bint call_answer(FetchCall *call) noexcept nogil
 cdef bint call_answer_error(FetchCall *call, int16_t error) noexcept nogil

@@ -4,23 +4,29 @@ An incremental answer leaves out a partition without news: no records, no error,
 """
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint32_t, uint8_t
-from libc.string cimport memcmp, memcpy
+from libc.string cimport memcmp, memcpy, memset
 
 from kafkacore._fast.base.error_codes cimport (
     FENCED_LEADER_EPOCH, INVALID_FETCH_SESSION_EPOCH, KAFKA_STORAGE_ERROR, NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_ID,
     UNKNOWN_TOPIC_OR_PARTITION,
 )
+from kafkacore._fast.base.atomics cimport load32
 from kafkacore._fast.plane.answer cimport answer_add_file, answer_add_memory
 from kafkacore._fast.base.cursor cimport Writer, put32, writer_detach, writer_free, writer_init
 from kafkacore._fast.hot.fetch_session cimport (
-    FINAL_EPOCH, INITIAL_EPOCH, FetchSession, SessionPartition, session_drop, session_find, session_move_last,
-    session_new, session_put, session_release, sessions_add, sessions_remove, sessions_take,
+    FINAL_EPOCH, INITIAL_EPOCH, session_new, sessions_add, sessions_remove, sessions_take,
+)
+from kafkacore._fast.hot.session_partitions cimport (
+    FetchSession, SessionAsker, SessionPartition, session_drop, session_find, session_mark_all, session_move_last,
+    session_partition_release, session_put, session_release, session_return, session_take, session_watch_only,
 )
 from kafkacore._fast.hot.answers cimport MAX_ANSWER_BYTES, NONE, answer_begin, copy_slice
 from kafkacore._fast.hot.endpoints cimport endpoints_add, endpoints_begin
 from kafkacore._fast.hot.state cimport endpoints_of
 from kafkacore._fast.hot.named_once cimport Distinct, distinct_add, distinct_begin
 from kafkacore._fast.log.partition cimport READ_COMMITTED, partition_hold, partition_release
+from kafkacore._fast.log.replication_quota cimport THROTTLED_LEADER, quota_record
+from kafkacore._fast.log.readers cimport CHANGE_NEWS, CHANGE_READY, change_mark, changes_begin, changes_count
 from kafkacore._fast.plane.plane cimport Request, request_table
 from kafkacore._fast.base.sync cimport mutex_lock, mutex_unlock
 from kafkacore._fast.log.partition_table cimport PartitionTable, table_find_id, table_find_name, table_knows_id
@@ -123,19 +129,23 @@ cdef bint find_partition(FetchCall *call, Part *part, bint topic_was_known) noex
 
 
 cdef int parts_of_session(FetchCall *call) noexcept nogil:
-    """Applies the request's changes to its session, then copies the session, to read without its lock."""
+    """Applies the request's changes to its session, then takes what changed, to read without the session's lock."""
     cdef FetchSession *session = call.session
+    cdef int32_t size
     cdef bint ok
     mutex_lock(&session.lock)
     ok = change_session(call)
     forget(call)
-    ok = ok and copy_session(call)
+    if call.looks_at_all or is_another_asker(call):
+        session_mark_all(session)
+    ok = ok and take_parts(call, changes_begin(&session.changes, call.follower_id, call.follower_epoch, call.asked_ms))
+    size = session.order.count
     mutex_unlock(&session.lock)
     if not ok:
         # The session needs more than an arena may have, and would grow with each retry.
         sessions_remove(call.state.sessions, call.body.session_id)
         return -1
-    if call.count == 0:  # it is empty; Kafka ends such a session
+    if size == 0:  # it is empty; Kafka ends such a session
         sessions_remove(call.state.sessions, call.body.session_id)
         session_release(session)
         call.session = NULL
@@ -159,7 +169,18 @@ cdef bint change_session(FetchCall *call) noexcept nogil:
             kept.current_leader_epoch = wanted[i].current_leader_epoch
             kept.last_fetched_epoch = wanted[i].last_fetched_epoch
             kept.fetcher_log_start = wanted[i].log_start_offset
+            change_mark(&kept.change)
     return True
+
+
+cdef bint is_another_asker(FetchCall *call) noexcept nogil:
+    """Whether this request of the session comes from somebody else than the one before, or reads otherwise."""
+    cdef SessionAsker *known = &call.session.asker
+    cdef bint same = (known.follower_id == call.follower_id and known.follower_epoch == call.follower_epoch
+                      and known.isolation == call.body.isolation_level
+                      and known.api_version == call.request.api_version)
+    known[0] = SessionAsker(call.follower_id, call.follower_epoch, call.body.isolation_level, call.request.api_version)
+    return not same
 
 
 cdef void forget(FetchCall *call) noexcept nogil:
@@ -176,33 +197,89 @@ cdef void forget(FetchCall *call) noexcept nogil:
                 session_drop(call.session, kept)
 
 
-cdef bint copy_session(FetchCall *call) noexcept nogil:
-    cdef SessionPartition *kept = call.session.first
-    cdef uint8_t *name
-    cdef Part *part
-    call.parts = <Part *> arena_alloc(&call.arena, call.session.count * sizeof(Part))
-    if call.parts == NULL and call.session.count:
+cdef bint make_room(FetchCall *call, int32_t more) noexcept nogil:
+    """Room for `more` parts. Nothing is read, and no part waits."""
+    cdef Part *parts
+    cdef int32_t capacity
+    if call.count + more <= call.capacity:
+        return True
+    capacity = max(call.count + more, 2 * call.capacity)
+    parts = <Part *> arena_alloc(&call.arena, capacity * sizeof(Part))
+    if parts == NULL:
         return False
-    while kept != NULL:
-        part = &call.parts[call.count]
-        name = <uint8_t *> arena_alloc(&call.arena, kept.topic_size)
-        if name == NULL and kept.topic_size:
-            return False
-        call.count += 1
-        if kept.topic_size:
-            memcpy(name, <uint8_t *> (kept + 1), kept.topic_size)
-        part.topic.data = name
-        part.topic.size = kept.topic_size
-        memcpy(part.topic_id, kept.topic_id, 16)
-        part.index = kept.index
-        part.offset = kept.fetch_offset
-        part.max_bytes = kept.max_bytes
-        part.current_leader_epoch = kept.current_leader_epoch
-        part.last_fetched_epoch = kept.last_fetched_epoch
-        part.log_start_offset = kept.fetcher_log_start
-        kept.topic_was_known = find_partition(call, part, kept.topic_was_known)
-        kept = kept.next
+    if call.count:
+        memcpy(parts, call.parts, call.count * sizeof(Part))
+    call.parts = parts
+    call.capacity = capacity
     return True
+
+
+cdef bint take_parts(FetchCall *call, int32_t marked) noexcept nogil:
+    """Under the session's lock. Partitions that change from now on are for the next look."""
+    cdef SessionPartition *kept
+    if not make_room(call, marked):
+        return False
+    for _ in range(marked):
+        kept = session_take(call.session)
+        if kept == NULL:
+            break
+        if kept.holder == call:  # an earlier look of this Fetch took it
+            session_partition_release(kept)
+        elif not add_kept(call, kept):
+            session_return(kept, True, CHANGE_NEWS)
+            return False
+    call.settled_count = call.session.order.count - call.count
+    return True
+
+
+cdef bint add_kept(FetchCall *call, SessionPartition *kept) noexcept nogil:
+    cdef Part *part = &call.parts[call.count]
+    cdef uint8_t *name = <uint8_t *> arena_alloc(&call.arena, kept.topic_size)
+    if name == NULL and kept.topic_size:
+        return False
+    memset(part, 0, sizeof(Part))
+    call.count += 1
+    if kept.topic_size:
+        memcpy(name, <uint8_t *> (kept + 1), kept.topic_size)
+    part.kept = kept
+    kept.holder = call
+    part.topic.data = name
+    part.topic.size = kept.topic_size
+    memcpy(part.topic_id, kept.topic_id, 16)
+    part.index = kept.index
+    part.offset = kept.fetch_offset
+    part.max_bytes = kept.max_bytes
+    part.current_leader_epoch = kept.current_leader_epoch
+    part.last_fetched_epoch = kept.last_fetched_epoch
+    part.log_start_offset = kept.fetcher_log_start
+    kept.topic_was_known = find_partition(call, part, kept.topic_was_known)
+    session_watch_only(kept, part.partition)
+    return True
+
+
+cdef bint call_look_again(FetchCall *call) noexcept nogil:
+    cdef bint ok = True
+    mutex_lock(&call.session.lock)
+    call.is_overtaken = load32(&call.session.epoch) != next_epoch(call.body.session_epoch)
+    if not call.is_overtaken:
+        ok = take_parts(call, changes_count(&call.session.changes))
+    mutex_unlock(&call.session.lock)
+    return ok
+
+
+cdef void call_give_back(FetchCall *call) noexcept nogil:
+    cdef int32_t i
+    for i in range(call.count - 1, -1, -1):
+        give_back(call, &call.parts[i], True, CHANGE_READY)
+
+
+cdef void give_back(const FetchCall *call, Part *part, bint first, int32_t state) noexcept nogil:
+    if part.kept == NULL:
+        return
+    if part.kept.holder == call:
+        part.kept.holder = NULL
+    session_return(part.kept, first, state)
+    part.kept = NULL
 
 
 # --- the partitions of the answer ---
@@ -212,17 +289,33 @@ cdef bint call_answer(FetchCall *call) noexcept nogil:
     if call.session != NULL:
         mutex_lock(&call.session.lock)
         # While this request waited, another request of the session may have come on another connection.
-        if call.session.epoch == next_epoch(call.body.session_epoch):
+        if load32(&call.session.epoch) == next_epoch(call.body.session_epoch):
             call.answer.session_id = call.session.id
             ok = name_parts(call, True)
+            settle(call)
         else:
             call.answer.error_code = INVALID_FETCH_SESSION_EPOCH
+            call_give_back(call)
         mutex_unlock(&call.session.lock)
     else:
         if call.starts_session:
             start_session(call)
         ok = name_parts(call, False)
+    count_throttled(call)
     return ok and write_answer(call)
+
+
+cdef void count_throttled(FetchCall *call) noexcept nogil:
+    """All that goes to followers counts, also to those in the ISR, which no quota holds back."""
+    cdef int64_t size_bytes = 0
+    cdef int32_t i
+    if call.follower_id < 0 or call.state.leader_quota == NULL:
+        return
+    for i in range(call.count):
+        if call.parts[i].partition != NULL and load32(&call.parts[i].partition.throttled) & THROTTLED_LEADER:
+            size_bytes += call.parts[i].read.size
+    if size_bytes:
+        quota_record(call.state.leader_quota, size_bytes, call.asked_ms)
 
 
 cdef bint call_answer_error(FetchCall *call, int16_t error) noexcept nogil:
@@ -257,7 +350,7 @@ cdef void start_session(FetchCall *call) noexcept nogil:
         kept.fetcher_log_start = part.log_start_offset
         kept.topic_was_known = part.error != UNKNOWN_TOPIC_ID
         has_news(kept, part)
-    if ok and session.count > 0:
+    if ok and session.order.count > 0:
         call.answer.session_id = sessions_add(call.state.sessions, session, call.now_ms)
     session_release(session)
 
@@ -275,6 +368,36 @@ cdef bint has_news(SessionPartition *kept, const Part *part) noexcept nogil:
     if part.error != NONE:
         kept.high_watermark = NO_HIGH_WATERMARK  # the next answer without an error names it again
     return news
+
+
+cdef bint is_settled(const FetchCall *call, const Part *part) noexcept nogil:
+    """Whether the next Fetch need not look at the partition unless it changes: it has no error, the client has all that
+    it may read, and a follower is in the ISR. One outside the ISR may join at any of its Fetches, because its broker
+    was unfenced or a proposal ended."""
+    cdef int64_t bound = part.view.high_watermark
+    if call.follower_id >= 0:
+        bound = part.view.end_offset
+    elif call.body.isolation_level == READ_COMMITTED:
+        bound = part.view.last_stable_offset
+    return (not call.looks_at_all and part.partition != NULL and part.error == NONE and part.preferred < 0
+            and part.view.diverging_end_offset < 0 and part.offset >= bound
+            and (call.follower_id < 0 or part.view.is_in_sync))
+
+
+cdef void settle(FetchCall *call) noexcept nogil:
+    """The next Fetch looks first at what this one left out, and last at what it sent, so that no partition starves."""
+    cdef Part *part
+    cdef int32_t i
+    for i in range(call.count - 1, -1, -1):
+        part = &call.parts[i]
+        if is_settled(call, part):
+            part.kept.holder = NULL
+            session_partition_release(part.kept)
+            part.kept = NULL
+        elif part.read.size == 0:
+            give_back(call, part, True, CHANGE_NEWS)
+    for i in range(call.count):
+        give_back(call, &call.parts[i], False, CHANGE_NEWS)
 
 
 cdef bint name_parts(FetchCall *call, bint only_news) noexcept nogil:
@@ -298,8 +421,8 @@ cdef bint name_parts(FetchCall *call, bint only_news) noexcept nogil:
     for i in range(call.count):
         part = &call.parts[i]
         if only_news:
-            kept = session_find(call.session, part.topic_id, part.topic.data, part.topic.size, part.index)
-            if kept == NULL or not has_news(kept, part):
+            kept = part.kept
+            if kept.is_dropped or not has_news(kept, part):
                 continue
             if part.read.size > 0:
                 session_move_last(call.session, kept)
@@ -408,7 +531,8 @@ cdef bint splice(FetchCall *call, Writer *out, const Gap *gaps, int gap_count) n
         if answer_add_memory(&request.answer, data + at, gaps[i].position - at) != 0:
             return False
         at = gaps[i].position
-        if answer_add_file(&request.answer, part.read.segment, part.read.position, part.read.size) != 0:
+        if answer_add_file(&request.answer, part.read.segment, part.read.cuts, part.read.position,
+                           part.read.size) != 0:
             return False
         part.read.segment = NULL  # the answer owns it now
         part.read.size = 0

@@ -5,12 +5,14 @@ from libc.stdint cimport int32_t
 from kafkacore._fast.base.atomics cimport load_ptr
 from kafkacore._fast.hot.endpoints cimport Endpoints
 from kafkacore._fast.hot.fetch_session cimport FetchSessionCache, FetchSessions
+from kafkacore._fast.log.replication_quota cimport Quota, ReplicationQuota
 
 ctypedef struct NodeState:               # plane.hot_state; outlives the plane
     int32_t fetch_max_bytes              # fetch.max.bytes: the most bytes of an answer; its first batch may be larger
     int32_t node_id
     bint selects_by_rack                 # replica.selector.class is RackAwareReplicaSelector (KIP-392)
     FetchSessions *sessions
+    Quota *leader_quota                  # of what it sends to followers (KIP-73); NULL: none
     Endpoints *endpoints                 # published; NULL until the node publishes a table
 
 
@@ -23,3 +25,4 @@ cdef class HotState:
     """Owns the NodeState of one node. Keep it until the plane is closed."""
     cdef NodeState state
     cdef FetchSessionCache sessions
+    cdef ReplicationQuota leader_quota

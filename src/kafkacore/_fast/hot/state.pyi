@@ -2,6 +2,7 @@ from collections.abc import Sequence
 
 from kafkacore._fast.hot.fetch_session import FetchSessionCache
 from kafkacore._fast.log.partition_table import Table
+from kafkacore._fast.log.replication_quota import ReplicationQuota
 from kafkacore._fast.plane.plane import NativePlane
 
 class HotState:
@@ -11,6 +12,7 @@ class HotState:
         fetch_max_bytes: int = 57671680,
         node_id: int = -1,
         selects_by_rack: bool = False,
+        leader_quota: ReplicationQuota | None = None,
     ) -> None: ...
     def publish_endpoints(
         self, plane: NativePlane, endpoints: Sequence[tuple[int, int, str, int, str | None]]

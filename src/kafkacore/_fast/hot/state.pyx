@@ -4,6 +4,7 @@ cimport cython
 
 from kafkacore._fast.hot.endpoints cimport EndpointTable
 from kafkacore._fast.log.partition_table cimport Table
+from kafkacore._fast.log.replication_quota cimport ReplicationQuota
 from kafkacore._fast.plane.plane cimport NativePlane
 
 
@@ -11,12 +12,15 @@ from kafkacore._fast.plane.plane cimport NativePlane
 cdef class HotState:
 
     def __cinit__(self, FetchSessionCache sessions not None, int fetch_max_bytes=57671680, int node_id=-1,
-                  bint selects_by_rack=False):
+                  bint selects_by_rack=False, ReplicationQuota leader_quota=None):
         self.sessions = sessions
         self.state.fetch_max_bytes = fetch_max_bytes
         self.state.node_id = node_id
         self.state.selects_by_rack = selects_by_rack
         self.state.sessions = &sessions.cache
+        self.leader_quota = leader_quota
+        if leader_quota is not None:
+            self.state.leader_quota = &leader_quota.quota
 
     def publish_endpoints(self, NativePlane plane not None, endpoints) -> None:
         """Gives the plane's processors a new table of endpoints: (listener's number, node id, host, port, rack or None)

@@ -10,13 +10,14 @@ from kafkacore._fast.log.epochs_checkpoint cimport log_save_epochs
 from kafkacore._fast.log.jobs cimport is_short_of_files
 from kafkacore._fast.log.log cimport (
     LOG_BLOCKED, LOG_FAILED, LOG_OPEN, SegmentList, log_dir, log_fail_in, log_hold_segments, log_now_ms,
-    segments_release,
+    log_wake_changed, segments_release,
 )
 from kafkacore._fast.log.read cimport segment_max_timestamp
 from kafkacore._fast.log.roll cimport log_start_roll
 from kafkacore._fast.log.segment cimport Segment, segment_sync_names, segment_unlink
 from kafkacore._fast.log.truncate cimport log_keep_segments
 from kafkacore._fast.wait.io cimport LogDir
+from kafkacore._fast.wait.park cimport WAKE_READY
 
 
 cdef int unlink_first(SegmentList *list, int32_t count) noexcept nogil:
@@ -66,6 +67,7 @@ cdef int drop_first(Log *log, SegmentList *list, int32_t count) noexcept nogil:
     else:
         count = 0
     mutex_unlock(&log.lock)
+    log_wake_changed(log, WAKE_READY)
     if result == 0:
         result = unlink_first(list, count)
     return result if result < 0 else count
@@ -96,6 +98,7 @@ cdef int log_advance_start(Log *log, int64_t offset) noexcept nogil:
         epochs_truncate_start(log, offset)
         log_save_epochs(log)
     mutex_unlock(&log.lock)
+    log_wake_changed(log, WAKE_READY)
     list = log_hold_segments(log)
     if list == NULL:
         return 0

@@ -16,6 +16,7 @@ from libc.stddef cimport size_t
 
 from kafkacore._fast.world.environment cimport Clock, Disk
 from kafkacore._fast.wait.io cimport Dirty, Job, LogDir
+from kafkacore._fast.wait.mail cimport Mail
 from kafkacore._fast.wait.park cimport Parked, Waiter, WakeList
 from kafkacore._fast.log.producers cimport Producers
 from kafkacore._fast.log.segment cimport Segment
@@ -110,6 +111,7 @@ ctypedef struct Log:
     int64_t rewinds                      # counts truncations alone: the same offsets may get other records
     bint swapping                        # compacted segments are taking their places: see compact/swap.pxd
     int64_t synced_offset                # all records below survive power loss
+    int64_t checkpointed_offset          # the greatest recovery point that may stand in the checkpoint file
     int64_t commit_offset                # the next commit syncs up to here
     int64_t unflushed_since_ns           # monotonic; -1 when all records are synced
     int64_t first_unstable_offset        # of the oldest open transaction; -1 when none
@@ -130,6 +132,9 @@ ctypedef struct Log:
     int64_t roll_offset                  # base offset of the segment that the roll under way makes
     Job epochs_job
     bint epochs_job_queued
+    Mail cut_mail                        # a truncation waits until the recovery point is checkpointed: log/cuts.pxd
+    Log *next_cut
+    bint awaits_checkpoint
     Job ahead_job                        # reserves disk blocks for a log that grows fast
     bint ahead_job_queued
 

@@ -10,6 +10,7 @@ lock.
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 from libc.stddef cimport size_t
 
+from kafkacore._fast.base.links cimport LinkedList, ListLink
 from kafkacore._fast.world.environment cimport Clock
 from kafkacore._fast.wait.io cimport LogDir
 from kafkacore._fast.log.isr_edges cimport IsrEdges, IsrLink
@@ -57,6 +58,13 @@ ctypedef struct Follower:
     int64_t fetched_ms        # of its last fetch
     int64_t leader_end_offset  # this log's end at its last fetch
 
+# A partition's offsets when its readers last heard of a change.
+ctypedef struct Told:
+    int64_t end_offset
+    int64_t high_watermark
+    int64_t last_stable_offset
+    int64_t log_start_offset
+
 ctypedef struct Partition:
     Log log               # first, so that a Log * is also its Partition *; log.lock is the partition's lock
     int32_t refs          # atomic
@@ -85,6 +93,10 @@ ctypedef struct Partition:
     IsrEdges *edges       # counted; NULL: nobody is to change its ISR
     IsrLink link
     Waiter *waiting[WAIT_KINDS]
+    LinkedList readers    # fetch sessions that hear of each change (readers.pxd)
+    Told told
+    bint role_changed     # the role or the ISR did, and the readers were not told yet
+    int32_t throttled     # atomic: bits of replication_quota.pxd
 
 # Count 1, lazy, ROLE_NONE; NULL when memory runs out. `named`: the log writes partition.metadata, as all but the
 # metadata log do.
@@ -96,6 +108,8 @@ cdef void partition_release(Partition *p) noexcept nogil
 # ROLE_NONE or ROLE_GONE: refuses appends from now on and wakes all waiters. The caller stops or shuts the log
 # afterwards.
 cdef void partition_close(Partition *p, int role) noexcept nogil
+# Fetch sessions that watch the partition look again, and then no longer keep it alive. The caller holds a count.
+cdef void partition_dismiss_readers(Partition *p) noexcept nogil
 cdef void partition_fail(Partition *p, int error) noexcept nogil  # its directory failed: wakes all waiters
 
 # The condition of an acknowledgement: a WAIT_ kind and its offset; -1 when there is nothing to wait for. `generation`
@@ -133,6 +147,8 @@ ctypedef struct FetchView:
     int32_t leader_epoch
     int64_t diverging_end_offset   # -1 unless the client's last fetched epoch diverges (KIP-595)
     int32_t diverging_epoch
+    bint is_in_sync       # the follower that asks is in the committed ISR
+    bint is_held_back     # it is not, the partition is throttled, and the quota is exceeded: nothing was read
 
 # A follower's fetch, as `replicas_note` takes it.
 ctypedef struct FollowerFetch:
@@ -153,6 +169,8 @@ ctypedef struct ReadAsked:
     bint from_any_replica         # a follower answers too (KIP-392)
     const FollowerFetch *follower  # READ_LOG_END: who asks
     bint notes                    # the first look of a follower's fetch: its position counts
+    bint over_quota               # of the leader: throttled partitions wait for replicas outside the ISR (KIP-73)
+    ListLink *reader              # NULL, or `Change.in_readers`: it hears of what changes from this read on
 
 # Everything else zero, and no epochs.
 cdef void read_asked_init(ReadAsked *asked, int64_t offset, int64_t max_bytes, int isolation) noexcept nogil

@@ -25,10 +25,13 @@ from kafkacore._fast.log.isr_edges cimport IsrLink, isr_edges_release, isr_edges
 from kafkacore._fast.log.jobs cimport is_short_of_files
 from kafkacore._fast.log.open cimport log_open_ahead
 from kafkacore._fast.log.read cimport log_read, log_read_slowly
+from kafkacore._fast.log.readers cimport readers_dismiss, readers_join, readers_tell
 from kafkacore._fast.log.delete cimport log_advance_start
 from kafkacore._fast.log.replicas cimport (
-    replicas_check, replicas_least_isr, replicas_low_watermark, replicas_maximal_isr, replicas_note, replicas_reached,
+    replicas_check, replicas_find, replicas_least_isr, replicas_low_watermark, replicas_maximal_isr, replicas_note,
+    replicas_reached,
 )
+from kafkacore._fast.log.replication_quota cimport THROTTLED_LEADER
 from kafkacore._fast.wait.park cimport WAKE_GONE, WAKE_READY, park_release, wake_all
 from kafkacore._fast.log.producers cimport producers_expire, producers_first_unstable, producers_replicated
 from kafkacore._fast.log.invariants cimport check_partition
@@ -126,7 +129,7 @@ cdef bint partition_take_everybody(Partition *p, WakeList *wakes) noexcept nogil
     cdef bint more = False
     for kind in range(WAIT_KINDS):
         more = waiters_take_all(&p.waiting[kind], wakes) or more
-    return more
+    return tell_readers(p, True, wakes) or more
 
 
 cdef bint synced_first(const Partition *p) noexcept nogil:
@@ -178,7 +181,17 @@ cdef bint partition_advance(Partition *p, WakeList *wakes) noexcept nogil:
     for kind in range(WAIT_KINDS):
         if p.waiting[kind] != NULL:
             more = waiters_take(&p.waiting[kind], satisfied_by(p, kind), wakes) or more
-    return more
+    return tell_readers(p, False, wakes) or more
+
+
+cdef bint tell_readers(Partition *p, bint everybody, WakeList *wakes) noexcept nogil:
+    cdef int64_t reached[WAIT_KINDS]
+    if p.readers.first == NULL:
+        return False
+    reached[WAIT_FETCH] = satisfied_by(p, WAIT_FETCH)
+    reached[WAIT_FOLLOWER] = satisfied_by(p, WAIT_FOLLOWER)
+    reached[WAIT_COMMITTED] = satisfied_by(p, WAIT_COMMITTED)
+    return readers_tell(p, reached, everybody, wakes)
 
 
 cdef bint partition_wait(Partition *p, Waiter *waiter) noexcept nogil:
@@ -270,9 +283,18 @@ cdef void partition_close(Partition *p, int role) noexcept nogil:
         more = partition_take_everybody(p, &wakes)
         mutex_unlock(&p.log.lock)
         wake_all(&wakes)
+    partition_dismiss_readers(p)
     if p.edges != NULL:
         isr_edges_unlink(p.edges, &p.link)
     log_wake_blocked(&p.log, WAKE_GONE)
+
+
+cdef void partition_dismiss_readers(Partition *p) noexcept nogil:
+    cdef int32_t counts
+    mutex_lock(&p.log.lock)
+    counts = readers_dismiss(p)
+    mutex_unlock(&p.log.lock)
+    add32(&p.refs, -counts)  # not the last one: the caller has its own
 
 
 cdef void partition_fail(Partition *p, int error) noexcept nogil:
@@ -455,6 +477,7 @@ cdef void fill_view(const Partition *p, FetchView *view) noexcept nogil:
     view.leader_epoch = p.leader_epoch
     view.diverging_end_offset = -1
     view.diverging_epoch = -1
+    view.is_in_sync = view.is_held_back = False
 
 
 cdef bint partition_is_behind(const Partition *p) noexcept nogil:
@@ -546,6 +569,14 @@ cdef void read_asked_init(ReadAsked *asked, int64_t offset, int64_t max_bytes, i
     asked.current_epoch = asked.last_fetched_epoch = NO_EPOCH
 
 
+cdef void judge_follower(const Partition *p, const ReadAsked *asked, FetchView *view) noexcept nogil:
+    """Only a replica outside the ISR is throttled, so that no throttle makes the ISR smaller (KIP-73)."""
+    cdef const Follower *follower = replicas_find(p, asked.follower.broker_id)
+    view.is_in_sync = follower != NULL and follower.in_sync
+    view.is_held_back = (asked.over_quota and not view.is_in_sync
+                         and load32(&p.throttled) & THROTTLED_LEADER != 0)
+
+
 cdef int partition_read(Partition *p, const ReadAsked *asked, ReadResult *out, FetchView *view,
                         WakeList *wakes) noexcept nogil:
     cdef bint more = False
@@ -570,10 +601,14 @@ cdef int partition_read(Partition *p, const ReadAsked *asked, ReadResult *out, F
         bound = p.log.end_offset
     else:
         bound = p.last_stable_offset if asked.isolation == READ_COMMITTED else p.high_watermark
+    if error == 0 and asked.follower != NULL:
+        judge_follower(p, asked, view)
+    if error == 0 and asked.reader != NULL:
+        readers_join(p, asked, FOREVER if view.is_held_back else max(asked.offset, bound))
     mutex_unlock(&p.log.lock)
     if more:
         partition_wake_rest(p, wakes)
-    if error == 0 and view.diverging_end_offset < 0:
+    if error == 0 and view.diverging_end_offset < 0 and not view.is_held_back:
         if asked.slowly:
             error = log_read_slowly(&p.log, asked.offset, bound, asked.max_bytes, asked.min_one, out)
         else:

@@ -132,6 +132,14 @@ class PartitionHandle:
     def recovery_point(self) -> int:
         """The offset for recovery-point-offset-checkpoint, where a recovery after a crash must begin."""
 
+    def recovery_point_to_write(self) -> int:
+        """The same, for a checkpoint that is about to be written: a truncation below it will wait for another one."""
+
+    @property
+    def awaits_checkpoint(self) -> bool:
+        """Whether it was truncated below the recovery point in the checkpoint file, and takes no append until the file
+        has a lower one (`cuts`)."""
+
     @property
     def log_start_offset(self) -> int: ...
     @property
@@ -202,6 +210,10 @@ class PartitionHandle:
 
     def configure(self, settings: LogSettings) -> None:
         """Replaces the configuration."""
+
+    throttled: int
+    """BY_LEADER and BY_FOLLOWER of `replication_quota`: whether the topic's configuration throttles this broker's
+    replica as a leader, as a follower, or as both (KIP-73)."""
 
     def close(self, gone: bool = False) -> None:
         """Refuses appends from now on and wakes all waiters. `gone`: the partition is deleted."""

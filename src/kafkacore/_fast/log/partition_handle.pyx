@@ -6,7 +6,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc
 
-from kafkacore._fast.base.atomics cimport load32, load64
+from kafkacore._fast.base.atomics cimport load32, load64, store32
 from kafkacore._fast.wait.io cimport LogDirectory
 from kafkacore._fast.log.log cimport (
     LOG_BLOCKED, SegmentList, config_hold, log_hold_segments, log_set_config, segments_release,
@@ -23,10 +23,10 @@ from kafkacore._fast.log.partition cimport (
     READ_COMMITTED, READ_LOCAL, ROLE_GONE, ROLE_NONE, WAIT_SYNCED, Acknowledgement, FetchView, Follower, FollowerFetch,
     Partition, ReadAsked, partition_acknowledged, partition_append, partition_append_as_follower,
     partition_append_replicated, partition_assign_topic_id, partition_close, partition_delete_records,
-    partition_epoch_end, partition_expire_producers, partition_fail, partition_followed, partition_high_watermark,
-    partition_is_behind, partition_low_watermark, partition_monotonic_ms, partition_new, partition_open_ahead,
-    partition_read, partition_release, partition_restore, partition_satisfies, partition_unwait, partition_wait,
-    partition_wait_for_ack, read_asked_init,
+    partition_dismiss_readers, partition_epoch_end, partition_expire_producers, partition_fail, partition_followed,
+    partition_high_watermark, partition_is_behind, partition_low_watermark, partition_monotonic_ms, partition_new,
+    partition_open_ahead, partition_read, partition_release, partition_restore, partition_satisfies, partition_unwait,
+    partition_wait, partition_wait_for_ack, read_asked_init,
 )
 from kafkacore._fast.log.partition_edges cimport PartitionEdges
 from kafkacore._fast.log.partition_role cimport (
@@ -215,6 +215,8 @@ cdef class PartitionHandle:
     def __dealloc__(self):
         if self.partition != NULL:
             with nogil:
+                # A fetch session keeps neither the disk nor the directory alive.
+                partition_dismiss_readers(self.partition)
                 partition_release(self.partition)
 
     # --- state ---
@@ -294,6 +296,24 @@ cdef class PartitionHandle:
             point = log_recovery_point(&self.partition.log)
             mutex_unlock(&self.partition.log.lock)
         return point
+
+    def recovery_point_to_write(self):
+        cdef int64_t point
+        with nogil:
+            mutex_lock(&self.partition.log.lock)
+            point = log_recovery_point(&self.partition.log)
+            self.partition.log.checkpointed_offset = max(self.partition.log.checkpointed_offset, point)
+            mutex_unlock(&self.partition.log.lock)
+        return point
+
+    @property
+    def awaits_checkpoint(self):
+        cdef bint awaits
+        with nogil:
+            mutex_lock(&self.partition.log.lock)
+            awaits = self.partition.log.awaits_checkpoint
+            mutex_unlock(&self.partition.log.lock)
+        return bool(awaits)
 
     @property
     def log_start_offset(self):
@@ -494,6 +514,14 @@ cdef class PartitionHandle:
         self.settings = settings
         with nogil:
             log_set_config(&self.partition.log, settings.config)
+
+    @property
+    def throttled(self):
+        return load32(&self.partition.throttled)
+
+    @throttled.setter
+    def throttled(self, int32_t bits):
+        store32(&self.partition.throttled, bits)
 
     def close(self, bint gone=False):
         """Refuses appends from now on and wakes all waiters. `gone`: the partition is deleted."""
@@ -745,10 +773,12 @@ cdef class PartitionHandle:
             fetch = FollowerFetch(follower[0], follower[1], offset, follower[2],
                                   partition_monotonic_ms(self.partition))
             asked.follower, asked.notes = &fetch, notes
-        with nogil:
-            error = partition_read(self.partition, &asked, &found, &view, &wakes)
-            wake_all(&wakes)
-        if error == 0 and found.size > 0:
+        while True:
+            with nogil:
+                error = partition_read(self.partition, &asked, &found, &view, &wakes)
+                wake_all(&wakes)
+            if error != 0 or found.size == 0:
+                break
             records = PyBytes_FromStringAndSize(NULL, found.size)
             into = PyBytes_AS_STRING(records)
             in_older_segment = load32(&found.segment.sealed) != 0
@@ -757,6 +787,17 @@ cdef class PartitionHandle:
                                                found.position)
                 if isolation == READ_COMMITTED:
                     aborted_count = log_aborted(&self.partition.log, offset, &found, &aborted)
+            if load32(&found.segment.cuts) == found.cuts:
+                break
+            # A truncation may have put other records there. The position of the follower was noted.
+            asked.notes = False
+            got = aborted_count = 0
+            in_older_segment = False
+            records = b""
+            with nogil:
+                free(aborted)
+                aborted = NULL
+                segment_release(found.segment)
         with nogil:
             segment_release(found.segment)
         try:

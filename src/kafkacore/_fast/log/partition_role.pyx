@@ -66,7 +66,9 @@ cdef void take_role(Partition *p, int32_t role, int32_t leader_id, int32_t leade
 
 
 cdef void count_in_sync(Partition *p) noexcept nogil:
+    """Every change of the role or the ISR comes here. A follower that leaves the ISR has its position noted again."""
     cdef int32_t i
+    p.role_changed = True
     p.in_sync_count = 1
     for i in range(p.follower_count):
         p.in_sync_count += p.followers[i].in_sync

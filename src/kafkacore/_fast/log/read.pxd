@@ -10,6 +10,7 @@ ctypedef struct ReadResult:
     int64_t position
     int64_t size          # 0 at `bound`, or when the first batch is larger than max_bytes
     int64_t first_offset  # base offset of the first batch
+    int32_t cuts          # of the segment, when the range was found: another number means other bytes
     bint cached           # a recent range: no need to ask whether it is in the page cache
 
 # Batches from the one that holds `offset` up to `bound` (exclusive), about `max_bytes`: at least one whole batch when

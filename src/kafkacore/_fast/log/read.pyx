@@ -30,6 +30,7 @@ cdef int64_t FOREVER = 0x7FFFFFFFFFFFFFFF
 # The result of one look under the lock: where to read on.
 ctypedef struct Look:
     Segment *segment      # counted
+    int32_t cuts          # of the segment
     int64_t floor         # from the index in memory; -1: ask the file
     int64_t limit         # visible bytes of the segment, if the bound lies behind it
     int64_t next_base     # of the following segment; -1: this one is the last
@@ -96,6 +97,7 @@ cdef bint read_recent(Log *log, int64_t offset, int64_t bound, int64_t max_bytes
     found.size = (recent_position(log, i + 1) if i + 1 < log.recent.count else log.active.size) - found.position
     segment_hold(log.active)
     out.cached = True
+    out.cuts = load32(&log.active.cuts)
     clip(out, log.active, &found, limit, max_bytes, min_one)
     return True
 
@@ -112,6 +114,7 @@ cdef void look(Log *log, int64_t offset, int64_t bound, Look *at) noexcept nogil
     if at.segment == NULL:
         return
     at.limit = load64(&at.segment.size)
+    at.cuts = load32(&at.segment.cuts)
     at.floor = -1 if load32(&at.segment.sealed) else segment_floor(at.segment, offset)
     if at.segment == log.active:
         limit = position_of_bound(log, bound)
@@ -206,8 +209,15 @@ cdef int read(Log *log, int64_t offset, int64_t bound, int64_t max_bytes, bint m
         if result != 0 or at.segment == NULL:
             return result
         result = read_segment(&at, offset, bound, max_bytes, min_one, cached, out)
-        if result == 0:
+        out.cuts = at.cuts
+        if result == 0 and (out.segment == NULL or load32(&out.segment.cuts) == at.cuts):
             return 0
+        if result == 0:
+            # A truncation came during the search, which may have seen other records.
+            segment_release(out.segment)
+            memset(out, 0, sizeof(ReadResult))
+            out.first_offset = offset
+            continue
         segment_release(at.segment)
         if result == SEGMENT_END:
             # Compaction may leave no batch at the end of a segment's offsets. Read on in the next segment.

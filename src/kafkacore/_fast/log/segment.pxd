@@ -34,6 +34,7 @@ ctypedef struct TimeEntry:
 ctypedef struct Segment:
     int32_t refs          # atomic
     int32_t dropped       # atomic: a SEGMENT_ value; the files are unlinked, the last holder closes them
+    int32_t cuts          # atomic: counts truncations. The bytes that a reader found may be others afterwards
     int32_t sealed        # atomic: no more appends, and the indexes are in their files
     const Disk *disk
     int32_t file          # of the .log; atomic; -1 until it is opened

@@ -17,6 +17,7 @@ ctypedef struct Extent:
     const uint8_t *data   # memory, or NULL for a file range
     Segment *segment      # for a file range, a counted reference; else NULL
     int64_t offset        # in the file
+    int32_t cuts          # of the segment, when the range was found
     int64_t size
 
 
@@ -32,9 +33,10 @@ ctypedef struct Answer:
 
 
 cdef void answer_clear(Answer *a) noexcept nogil  # frees memory, gives the segments back
-# Both return 0 or -ENOMEM. When answer_add_file succeeds, it takes over one reference to `segment`.
+# Both return 0 or -ENOMEM. When answer_add_file succeeds, it takes over one reference to `segment`. `cuts`: the
+# segment's when the range was found; when it changes, the range is not sent.
 cdef int answer_add_memory(Answer *a, const uint8_t *data, int64_t size) noexcept nogil
-cdef int answer_add_file(Answer *a, Segment *segment, int64_t offset, int64_t size) noexcept nogil
+cdef int answer_add_file(Answer *a, Segment *segment, int32_t cuts, int64_t offset, int64_t size) noexcept nogil
 
 
 cdef inline Extent *answer_extents(Answer *a) noexcept nogil:

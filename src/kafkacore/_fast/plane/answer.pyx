@@ -19,7 +19,8 @@ cdef void answer_clear(Answer *a) noexcept nogil:
     memset(a, 0, sizeof(Answer))
 
 
-cdef int add_extent(Answer *a, const uint8_t *data, Segment *segment, int64_t offset, int64_t size) noexcept nogil:
+cdef int add_extent(Answer *a, const uint8_t *data, Segment *segment, int32_t cuts, int64_t offset,
+                    int64_t size) noexcept nogil:
     cdef Extent *extents
     cdef Extent *extent
     cdef int32_t capacity
@@ -35,6 +36,7 @@ cdef int add_extent(Answer *a, const uint8_t *data, Segment *segment, int64_t of
     extent = &answer_extents(a)[a.count]
     extent.data = data
     extent.segment = segment
+    extent.cuts = cuts
     extent.offset = offset
     extent.size = size
     a.count += 1
@@ -43,11 +45,11 @@ cdef int add_extent(Answer *a, const uint8_t *data, Segment *segment, int64_t of
 
 
 cdef int answer_add_memory(Answer *a, const uint8_t *data, int64_t size) noexcept nogil:
-    return add_extent(a, data, NULL, 0, size) if size > 0 else 0
+    return add_extent(a, data, NULL, 0, 0, size) if size > 0 else 0
 
 
-cdef int answer_add_file(Answer *a, Segment *segment, int64_t offset, int64_t size) noexcept nogil:
+cdef int answer_add_file(Answer *a, Segment *segment, int32_t cuts, int64_t offset, int64_t size) noexcept nogil:
     if size <= 0:
         segment_release(segment)
         return 0
-    return add_extent(a, NULL, segment, offset, size)
+    return add_extent(a, NULL, segment, cuts, offset, size)

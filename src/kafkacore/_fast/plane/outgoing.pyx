@@ -1,10 +1,10 @@
 """Sends answers: memory by sendmsg, several answers at once; ranges of files by sendfile."""
 
-from libc.errno cimport EAGAIN, EPIPE
+from libc.errno cimport EAGAIN, EPIPE, ESTALE
 from libc.stdint cimport int32_t, int64_t
 
 from kafkacore._fast.plane.answer cimport Answer, Extent, answer_extents
-from kafkacore._fast.base.atomics cimport store64
+from kafkacore._fast.base.atomics cimport load32, store64
 from kafkacore._fast.world.environment cimport Env, IoVec
 from kafkacore._fast.plane.plane cimport REQUEST_DONE, STAGE_BUCKETS, ApiMetrics, Request, StageHistogram
 from kafkacore._fast.log.segment cimport file_of
@@ -71,6 +71,13 @@ cdef void advance(Request *request, int64_t size) noexcept nogil:
         request = next_to_send(request)
 
 
+cdef bint was_cut(const Extent *extent) noexcept nogil:
+    """Whether a truncation came after the range was found. It counts itself before it changes a byte. So a range that
+    is not cut after it was sent went out as it was found. One that is cut then ends the connection, and the reader
+    never gets the bytes that make the answer complete."""
+    return load32(&extent.segment.cuts) != extent.cuts
+
+
 cdef int send_answers(Env *env, int handle, Request *first, int64_t now_ns, bint *want_write) noexcept nogil:
     cdef IoVec parts[PARTS]
     cdef Request *request = next_to_send(first)
@@ -88,8 +95,12 @@ cdef int send_answers(Env *env, int handle, Request *first, int64_t now_ns, bint
             n = env.transport.send(env.transport.self, handle, parts, count, more)
         else:
             asked = extent.size - request.answer.sent
+            if was_cut(extent):
+                return -ESTALE
             n = env.transport.send_file(env.transport.self, handle, &env.disk, file_of(extent.segment),
                                         extent.offset + request.answer.sent, <size_t> asked)
+            if was_cut(extent):
+                return -ESTALE
             if n == 0:
                 return -EPIPE  # the file is shorter than the answer says
         if n == -EAGAIN:

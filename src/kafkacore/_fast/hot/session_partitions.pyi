@@ -1,0 +1,1 @@
+"""One fetch session; `fetch_session` is what Python calls."""

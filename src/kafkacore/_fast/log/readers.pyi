@@ -1,0 +1,1 @@
+"""Readers of many partitions; fetch sessions are the only ones."""

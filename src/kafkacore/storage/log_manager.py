@@ -14,6 +14,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Final, NamedTuple
 
 from kafkacore._fast.base.uuid import ZERO, Uuid
+from kafkacore._fast.log import cuts
 from kafkacore._fast.log import move as log_move
 from kafkacore._fast.log.partition_handle import PartitionHandle, new_partitions
 from kafkacore._fast.log.settings import LogSettings
@@ -462,7 +463,29 @@ class LogManager:
                 directory.written[name] = offsets
 
     def _recovery_points(self, directory: ManagedDirectory) -> dict[Key, int]:
-        return self._offsets(directory, lambda handle: handle.recovery_point)
+        return self._offsets(directory, PartitionHandle.recovery_point_to_write)
+
+    def await_cuts(self, wanted: bool) -> None:
+        """Whether the caller calls `checkpoint_cuts` each time a directory's `fileno` is readable. A log that is
+        truncated below its recovery point on disk takes no append before that."""
+        for directory in self._directories:
+            cuts.await_checkpoints(directory.native, wanted)
+
+    def checkpoint_cuts(self) -> bool:
+        """Checkpoints the recovery points of logs that were truncated, and lets these go on. Returns False when a file
+        could not be written although its disk is sound: then call it again later."""
+        for directory in self._directories:
+            cut = cuts.take(directory.native)
+            if cut is not None:
+                directory.cut.append(cut)
+            if directory.cut and (directory.failed or self._lower(directory)):
+                for each in directory.cut:
+                    each.go_on()
+                directory.cut.clear()
+        return not any(directory.cut for directory in self._directories)
+
+    def _lower(self, directory: ManagedDirectory) -> bool:
+        return self._checkpoint(directory, checkpoints.RECOVERY_POINT, self._recovery_points)
 
     def checkpoint_log_starts(self) -> None:
         """Writes the log start of each log that begins after the base offset of its first segment. The other logs begin
@@ -487,26 +510,31 @@ class LogManager:
 
     def checkpoint(self, name: str, offsets_of: Callable[[ManagedDirectory], dict[Key, int]]) -> None:
         for directory in self._directories:
-            if directory.failed:
-                continue
-            # The upkeep and the end of a move may write at the same time, and a checkpoint has one temporary file.
-            with directory.checkpointing:
-                offsets = offsets_of(directory)
-                if directory.written.get(name) == offsets:
-                    continue
-                try:
-                    checkpoints.OffsetCheckpoint(directory.path, name, self._files).write(offsets)
-                    directory.written[name] = offsets
-                except OSError as error:
-                    # The disk has not failed; the node tries again at the next interval.
-                    if error.errno in (errno.EMFILE, errno.ENFILE):
-                        LOG.warning(
-                            "%s in %s could not be written: %s; the node tries again%s",
-                            name, directory.path, error.strerror, open_files.explain(error.errno),
-                        )  # fmt: skip
-                        continue
-                    LOG.exception("%s cannot be written in %s", name, directory.path)
-                    self.fail(directory, error.errno or errno.EIO)
+            if not directory.failed:
+                self._checkpoint(directory, name, offsets_of)
+
+    def _checkpoint(
+        self, directory: ManagedDirectory, name: str, offsets_of: Callable[[ManagedDirectory], dict[Key, int]]
+    ) -> bool:
+        """Returns False when the disk is sound and a later try may write the file."""
+        # The upkeep and the end of a move may write at the same time, and a checkpoint has one temporary file.
+        with directory.checkpointing:
+            offsets = offsets_of(directory)
+            if directory.written.get(name) == offsets:
+                return True
+            try:
+                checkpoints.OffsetCheckpoint(directory.path, name, self._files).write(offsets)
+                directory.written[name] = offsets
+            except OSError as error:
+                if error.errno in (errno.EMFILE, errno.ENFILE):
+                    LOG.warning(
+                        "%s in %s could not be written: %s; the node tries again%s",
+                        name, directory.path, error.strerror, open_files.explain(error.errno),
+                    )  # fmt: skip
+                    return False
+                LOG.exception("%s cannot be written in %s", name, directory.path)
+                self.fail(directory, error.errno or errno.EIO)
+        return True
 
     # --- failure and the end ---
 
@@ -535,6 +563,8 @@ class LogManager:
     def close(self, broker_epoch: int = clean_shutdown.NO_EPOCH, *, clean: bool = True) -> None:
         """Shuts every log. If `clean`, it also writes the checkpoints and, in directories without an error, the mark of
         a clean shutdown. Without the mark the next start recovers the logs, as after a crash."""
+        self.await_cuts(False)
+        self.checkpoint_cuts()
         for directory in self._directories:
             with self._mutex:
                 handles = list(directory.partitions.values())

@@ -9,6 +9,7 @@ import select
 import threading
 from typing import Final, NamedTuple
 
+from kafkacore._fast.wait.io import LogDirectory
 from kafkacore._fast.world.environment import Environment
 from kafkacore.config import BrokerConfig
 from kafkacore.runtime.scheduler import Scheduler
@@ -17,6 +18,7 @@ from kafkacore.storage.log_manager import LogManager
 
 _NEVER_MS: Final = 1 << 40  # a longer interval means "never", as in Kafka
 _DOOMED_CHECK_MS: Final = 5_000
+_CUTS_RETRY_MS: Final = 1_000
 _NS_OF_A_MS: Final = 1_000_000
 _WAKES: Final = 4096  # wakes that are read at a time
 
@@ -103,16 +105,24 @@ class LogUpkeep:
             self._plan_compaction()
 
     def start(self) -> None:
+        self._manager.await_cuts(True)
         if self._loop is None:
             self._thread.start()
             return
         for directory in self._manager.native_directories:
-            self._loop.add_reader(directory.fileno(), self._directory_failed, directory.fileno())
+            self._loop.add_reader(directory.fileno(), self._hear, directory)
 
-    def _directory_failed(self, file: int) -> None:
+    def _hear(self, directory: LogDirectory) -> None:
         assert self._loop is not None
-        self._loop.remove_reader(file)
+        if directory.offline_errno:
+            self._loop.remove_reader(directory.fileno())
+        self._look_at_directories()
+
+    def _look_at_directories(self) -> None:
+        """One has failed, or logs in it were truncated below their recovery points."""
         self._manager.check_directories()
+        if not self._manager.checkpoint_cuts():
+            self._scheduler.after(_CUTS_RETRY_MS, self._look_at_directories, "recovery points of truncated logs")
 
     def _run(self) -> None:
         poll = select.poll()
@@ -123,8 +133,9 @@ class LogUpkeep:
         while not self._stopping:
             for file, _ in poll.poll(self._timeout_ms()):
                 if file in watched:
-                    poll.unregister(file)
-                    self._manager.check_directories()
+                    if watched[file].offline_errno:
+                        poll.unregister(file)
+                    self._look_at_directories()
                 else:
                     os.read(self._wake_read, _WAKES)
             if not self._stopping:

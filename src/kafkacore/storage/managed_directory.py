@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 
+from kafkacore._fast.log.cuts import CutLogs
 from kafkacore._fast.log.partition_handle import PartitionHandle
 from kafkacore._fast.wait.io import LogDirectory
 
@@ -22,6 +23,7 @@ class ManagedDirectory:
         self.high_watermarks: dict[Key, int] = {}
         self.written: dict[str, dict[Key, int]] = {}  # checkpoints as they are on the disk
         self.checkpointing = threading.Lock()
+        self.cut: list[CutLogs] = []  # of the thread that calls `checkpoint_cuts`
         self.clean = False
         self.failed = False
         self.cordoned = False

@@ -16,6 +16,7 @@ from kafkacore._fast.log.partition_watch import PartitionWatch
 from kafkacore._fast.log.settings import LogSettings
 from kafkacore._fast.record.batch import Batches, RecordBatchBuilder
 from kafkacore._fast.world.simulated_disk import SimulatedDisk
+from kafkacore.storage.checkpoints import RECOVERY_POINT, OffsetCheckpoint
 from kafkacore.storage.log_manager import LogManager
 from seeds import SEED
 
@@ -349,3 +350,109 @@ def test_recovery_point_follows_a_roll() -> None:
         assert handle.append(batch(number)).error == 0
         assert handle.flush()
         assert handle.recovery_point == 2 * number + 2
+
+
+# --- truncation below the recovery point ---
+
+
+def checkpointed(disk: SimulatedDisk) -> int:
+    """The recovery point of the log on the disk; 0 without one."""
+    return OffsetCheckpoint("/data", RECOVERY_POINT, disk).read().get(("orders", 0), 0)
+
+
+def plain_batch(number: int) -> bytes:
+    builder = RecordBatchBuilder()
+    for i in range(2):
+        builder.append(timestamp=1_700_000_000_000, key=b"new %d" % number, value=b"%d" % i * 80)
+    return builder.build()
+
+
+def test_log_takes_no_append_after_a_truncation_until_its_recovery_point_is_lowered() -> None:
+    disk = new_disk()
+    manager, handle = start(disk)
+    assert append_some(handle, 0, 25) == 25
+    manager.checkpoint_recovery_points()
+    assert checkpointed(disk) == 50
+    manager.await_cuts(True)
+    handle.truncate_to(10)
+    assert handle.awaits_checkpoint
+    assert handle.append_now(bytearray(plain_batch(0))) is None
+    assert (handle.end_offset, checkpointed(disk)) == (10, 50)
+    assert manager.checkpoint_cuts()
+    assert not handle.awaits_checkpoint
+    assert checkpointed(disk) <= 10
+    assert handle.append(plain_batch(0)).error == 0
+    manager.close()
+
+
+@pytest.mark.parametrize(("end", "waits"), [(10, True), (20, False), (24, False)])
+def test_truncation_waits_only_below_the_recovery_point_on_disk(end: int, waits: bool) -> None:
+    disk = new_disk()
+    manager, handle = start(disk)
+    assert append_some(handle, 0, 10) == 10
+    manager.checkpoint_recovery_points()
+    assert append_some(handle, 10, 5) == 5
+    manager.await_cuts(True)
+    handle.truncate_to(end)
+    assert handle.awaits_checkpoint == waits
+    manager.close()
+    assert checkpointed(disk) <= end
+
+
+@pytest.mark.parametrize("offset", [0, 7, 100])
+def test_log_that_begins_anew_waits_below_its_recovery_point_too(offset: int) -> None:
+    disk = new_disk()
+    manager, handle = start(disk)
+    assert append_some(handle, 0, 25) == 25
+    manager.checkpoint_recovery_points()
+    manager.await_cuts(True)
+    handle.truncate_fully(offset)
+    assert handle.awaits_checkpoint == (offset < 50)
+    manager.close()
+
+
+def test_recovery_point_covers_no_unsynced_record_after_a_power_cut_at_any_operation() -> None:
+    """Truncate, checkpoint, append without a sync, and cut the power at each operation of this."""
+    cut, last, seen = -1, 0, set()
+    while cut <= last:
+        disk = new_disk()
+        manager, handle = start(disk)
+        assert append_some(handle, 0, 25) == 25
+        manager.checkpoint_recovery_points()
+        manager.await_cuts(True)
+        handle.configure(UNSYNCED)
+        first = disk.operations
+        disk.cut_power_at(cut if cut >= 0 else -1)
+        with contextlib.suppress(OSError):
+            handle.truncate_to(10)
+            manager.checkpoint_cuts()
+            for number in range(6):
+                assert handle.append(plain_batch(number)).error in (0, KAFKA_STORAGE_ERROR)
+        if cut < 0:
+            cut, last = first - 1, disk.operations
+        manager.close(clean=False)
+        del manager, handle
+        if disk.is_dead:
+            disk.restart(SEED * 1000 + cut, ordered=False)
+            sound = checkpointed(disk)
+            manager, handle = start(disk, UNSYNCED)
+            keys = [record.key for one in Batches(handle.read(0, 1 << 20, isolation=3).records) for record in one]
+            grew = any(key.startswith(b"new ") for key in keys)
+            assert not grew or sound <= 10
+            seen.add(grew)
+            manager.close()
+        cut += 1
+    assert seen == {False, True}
+
+
+def test_log_that_waits_for_a_checkpoint_can_be_deleted() -> None:
+    disk = new_disk()
+    manager, handle = start(disk)
+    assert append_some(handle, 0, 25) == 25
+    manager.checkpoint_recovery_points()
+    manager.await_cuts(True)
+    handle.truncate_to(10)
+    manager.delete([("orders", 0)])
+    assert manager.checkpoint_cuts()
+    assert checkpointed(disk) == 0
+    manager.close()

@@ -24,7 +24,9 @@ cdef bint log_has_jobs(const Log *log) noexcept nogil:
 cdef int log_stop(Log *log, Waiter *blocked) noexcept nogil:
     cdef int result = 0
     mutex_lock(&log.lock)
-    if log.state == LOG_OPENING or log.state == LOG_ROLLING or log_has_jobs(log):
+    # A log that is deleted need not wait for a checkpoint: it does not grow again.
+    if (log.state == LOG_OPENING or (log.state == LOG_ROLLING and not log.awaits_checkpoint)
+            or log_has_jobs(log)):
         log_block(log, blocked)
         result = LOG_BLOCKED
     elif log.state != LOG_FAILED:

@@ -22,6 +22,11 @@ cdef int log_truncate_to(Log *log, int64_t offset, const Fence *fence, Waiter *b
 # Drops all records and begins anew at `offset`, as a follower does when its leader's log starts after its own end.
 cdef int log_truncate_fully(Log *log, int64_t offset, const Fence *fence, Waiter *blocked) noexcept nogil
 
+# A truncation below the recovery point in the checkpoint file leaves the log ROLLING, if a thread has said that it
+# writes that file (`LogDir.cuts`). Call this without the lock when the file has a lower one; it releases a count
+# of the log.
+cdef void log_checkpointed(Log *log) noexcept nogil
+
 # Under the lock: from OPEN, stops appends and rolls until `log_end_change`. 0, LOG_BLOCKED or KAFKA_STORAGE_ERROR.
 cdef int log_begin_change(Log *log, Waiter *blocked) noexcept nogil
 # Without the lock; a `result` below zero takes the directory offline. `result`, or KAFKA_STORAGE_ERROR.

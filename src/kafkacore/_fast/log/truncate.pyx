@@ -1,12 +1,14 @@
 """Truncation of a log, as truncate.pxd says (UnifiedLog.truncateTo, truncateFullyAndStartAt)."""
 
 from libc.errno cimport ENOMEM
+from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport free, malloc
 
 from kafkacore._fast.base.error_codes cimport KAFKA_STORAGE_ERROR
-from kafkacore._fast.base.atomics cimport load32, store32, store64
+from kafkacore._fast.base.atomics cimport add32, load32, load_ptr, store32, store64
 from kafkacore._fast.base.sync cimport mutex_lock, mutex_unlock
+from kafkacore._fast.log.commit cimport log_recovery_point
 from kafkacore._fast.log.epochs cimport epochs_truncate_end
 from kafkacore._fast.log.epochs_checkpoint cimport log_save_epochs
 from kafkacore._fast.log.jobs cimport FILES_ROUNDS, wait_for_files
@@ -26,6 +28,7 @@ from kafkacore._fast.log.segment_index cimport (
     segment_cut_entries, segment_cut_files, segment_load_indexes, segment_reserve,
 )
 from kafkacore._fast.log.txn_index cimport txn_index_truncate
+from kafkacore._fast.wait.mail cimport Inbox, Mail, inbox_post
 from kafkacore._fast.wait.park cimport WAKE_READY, WakeList, wake_all
 
 
@@ -76,6 +79,44 @@ cdef int log_keep_segments(Log *log, int32_t first, int32_t end, Segment *extra)
     return result
 
 
+# --- the recovery point ---
+
+cdef Log *log_of_mail(Mail *mail) noexcept nogil:
+    return <Log *> (<char *> mail - <size_t> &(<Log *> NULL).cut_mail)
+
+
+cdef void deliver_cut(Mail *mail) noexcept nogil:
+    cdef Log *log = log_of_mail(mail)
+    log.next_cut = <Log *> log.dir.first_cut
+    log.dir.first_cut = log
+
+
+cdef int end_cut(Log *log, int result) noexcept nogil:
+    """Ends the change, or leaves that to the thread that checkpoints recovery points. The file may say that this log is
+    sound up to an offset above its new end. If it grew again before the file is lowered, a start after a power loss
+    would trust records that no sync has covered."""
+    cdef Inbox *writer = <Inbox *> load_ptr(<void *const *> &log.dir.cuts)
+    if result != 0 or writer == NULL:
+        return log_end_change(log, result)
+    mutex_lock(&log.lock)
+    log.awaits_checkpoint = log.state == LOG_ROLLING and log.checkpointed_offset > log.end_offset
+    if log.awaits_checkpoint:
+        log.hold(log)
+        log.cut_mail.deliver = deliver_cut
+        inbox_post(writer, &log.cut_mail)
+    mutex_unlock(&log.lock)
+    return 0 if log.awaits_checkpoint else log_end_change(log, result)
+
+
+cdef void log_checkpointed(Log *log) noexcept nogil:
+    mutex_lock(&log.lock)
+    log.awaits_checkpoint = False
+    log.checkpointed_offset = log_recovery_point(log)
+    mutex_unlock(&log.lock)
+    log_end_change(log, 0)
+    log.release(log)
+
+
 # --- truncation ---
 
 cdef void unlock_moved(Log *log) noexcept nogil:
@@ -124,11 +165,19 @@ cdef inline int fenced(Log *log, const Fence *fence) noexcept nogil:
     return fence.may(log, fence.epoch) if fence != NULL else 0
 
 
+cdef void note_cut(Log *log, int32_t first) noexcept nogil:
+    """Under the lock. From now on nobody sends what was found in these segments before."""
+    cdef int32_t i
+    for i in range(first, log.segments.count):
+        add32(&log.segments.items[i].cuts, 1)
+
+
 cdef int cut_memory(Log *log, int32_t keep, int64_t offset, int64_t position, const Fence *fence) noexcept nogil:
     """Under the lock. Readers see the log end at `offset` before a byte is removed."""
     cdef Segment *last = log.segments.items[keep - 1]
     cdef int result = fenced(log, fence)
     if result == 0:
+        note_cut(log, keep - 1)
         result = log_keep_segments(log, 0, keep, NULL)
     if result != 0:
         return result
@@ -144,6 +193,9 @@ cdef int cut_memory(Log *log, int32_t keep, int64_t offset, int64_t position, co
     log.truncations += 1
     log.rewinds += 1
     log.end_offset = offset
+    if log.log_start_offset > offset:
+        # Records were deleted up to an offset within the batch that is cut off.
+        log.log_start_offset = log.local_log_start_offset = offset
     if log.synced_offset > offset:
         log.synced_offset = offset
     if log.commit_offset > offset:
@@ -228,7 +280,7 @@ cdef int log_truncate_to(Log *log, int64_t offset, const Fence *fence, Waiter *b
     list = log_hold_segments(log)
     result = truncate_segments(log, list, offset, fence)
     segments_release(list)
-    return log_end_change(log, result)
+    return end_cut(log, result)
 
 
 cdef int empty_memory(Log *log, int64_t offset, const Fence *fence) noexcept nogil:
@@ -239,6 +291,7 @@ cdef int empty_memory(Log *log, int64_t offset, const Fence *fence) noexcept nog
     if result != 0:
         mutex_unlock(&log.lock)
         return result
+    note_cut(log, 0)
     recent_clear(log)
     producers_clear(log.producers)
     log.first_unstable_offset = -1
@@ -303,4 +356,4 @@ cdef int log_truncate_fully(Log *log, int64_t offset, const Fence *fence, Waiter
     list = log_hold_segments(log)
     result = start_anew(log, list, offset, fence)
     segments_release(list)
-    return log_end_change(log, result)
+    return end_cut(log, result)

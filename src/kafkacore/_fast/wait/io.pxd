@@ -66,6 +66,8 @@ ctypedef struct LogDir:
     void *pool            # threads, queue and lock; private to io.pyx
     int64_t syncs         # atomic counters for metrics
     int64_t sync_ns
+    Inbox *cuts           # atomic: where truncations wait for a checkpoint of recovery points; NULL: nobody writes one
+    void *first_cut       # delivered; of the thread that delivers `cuts`
     Mail *on_offline      # posted once, to `on_offline_inbox`
     Inbox *on_offline_inbox
 

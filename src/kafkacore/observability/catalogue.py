@@ -167,6 +167,9 @@ kafka.server FetcherStats
 RequestsPerSec counter requests requests of each fetcher to its leader
 BytesPerSec counter bytes bytes that each fetcher appended
 
+kafka.server LeaderReplication
+byte-rate gauge bytes/s what this broker sends of throttled partitions to followers, over the window of the quota
+
 kafka.server FetchSessionCache
 NumIncrementalFetchSessions gauge sessions fetch sessions (KIP-227)
 NumIncrementalFetchPartitionsCached gauge partitions partitions in fetch sessions

@@ -22,6 +22,7 @@ from kafkacore.metadata.partitions import CHUNK_ROWS, PartitionChunk
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.uuid import Uuid
 from kafkacore.replication.roles import Followers, RoleChanges
+from kafkacore.replication.throttles import NOTHING, Throttled, throttled
 from kafkacore.storage.log_settings import log_settings
 
 LOG: Final = logging.getLogger("kafkacore.replication")
@@ -50,6 +51,7 @@ class TopicSettings(NamedTuple):
 
     log: LogSettings
     min_isr: int  # min.insync.replicas
+    throttled: Throttled = NOTHING  # *.replication.throttled.replicas
 
 
 class Hosted:
@@ -230,6 +232,8 @@ class ReplicaManager:
             for log in logs:
                 log.report_to(self._edges)
         hosted.partitions.update(zip(indexes, logs, strict=True))
+        if hosted.settings.throttled is not NOTHING:
+            _throttle(hosted)
 
     def _drop_topic(self, topic_id: Uuid) -> None:
         hosted = self._topics.get(topic_id)
@@ -284,6 +288,8 @@ class ReplicaManager:
             if settings.log is not before.log:
                 for handle in hosted.partitions.values():
                     handle.configure(settings.log)
+            if settings.throttled != before.throttled:
+                _throttle(hosted)
             if roles is None or settings.min_isr == before.min_isr:
                 continue
             topic = image.topic(hosted.name)
@@ -308,7 +314,9 @@ class ReplicaManager:
         settings = self._settings.get(key)
         if settings is None:
             config = TopicConfig(self._config, overrides)
-            settings = self._settings[key] = TopicSettings(log_settings(config), config.min_insync_replicas)
+            settings = self._settings[key] = TopicSettings(
+                log_settings(config), config.min_insync_replicas, throttled(config, self._node_id)
+            )
             for note in config.notes():
                 LOG.warning("topic %s: %s", topic, note)
         return settings
@@ -317,6 +325,11 @@ class ReplicaManager:
         """Refuses appends from now on, and answers all waiting requests."""
         for partition in self.hosted():
             partition.close()
+
+
+def _throttle(hosted: Hosted) -> None:
+    for index, handle in hosted.partitions.items():
+        handle.throttled = hosted.settings.throttled.bits(index)
 
 
 def _side_by_side(topics: Iterable[Topic]) -> Iterator[tuple[list[Topic], int, int]]:

@@ -32,6 +32,7 @@ from kafkacore.protocol.response_errors import error_of_peer
 from kafkacore.protocol.uuid import Uuid
 from kafkacore.replication.making import Threads, make_fetchers
 from kafkacore.replication.replica_manager import Placed
+from kafkacore.replication.throttles import Quotas
 from kafkacore.runtime.process import DATA, Runtime
 from kafkacore.runtime.scheduler import Scheduler
 from kafkacore.runtime.workers import Workers
@@ -106,7 +107,10 @@ class BrokerServer:
         self.timers = Scheduler(environment, asyncio.get_running_loop().call_later)
         self.cleaner: LogCleaner | None = None  # None until log cleaning has started
         sessions = _fetch_sessions(config, world)
-        self._hot = HotState(sessions, config.fetch_max_bytes, self.node_id, selects_by_rack(config))
+        self.quotas = Quotas(config, environment)
+        self._hot = HotState(
+            sessions, config.fetch_max_bytes, self.node_id, selects_by_rack(config), self.quotas.leader
+        )
         self._channel = channel
         self._parts = BrokerReplicas(
             config, logs, self._publish_table, self._reconfigure, environment=environment, timers=self.timers,
@@ -217,6 +221,7 @@ class BrokerServer:
         """Applies settings that changed at run time. Settings of logs come with the settings of their topics
         instead."""
         self.plane.set_limits(limits_from(config))
+        self.quotas.take(config)
         self._blocking.resize(config.num_io_threads)
         self._logs.recover_with(config.num_recovery_threads_per_data_dir)
         self.fetchers.resize(config.num_replica_fetchers)

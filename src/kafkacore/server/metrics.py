@@ -48,6 +48,7 @@ def broker_metrics(broker: BrokerServer) -> Iterator[Sample]:
         yield from cleaner_metrics(broker.cleaner)
     if broker.context.groups_made is not None:
         yield from group_metrics(broker.context.groups)
+    yield sample("LeaderReplication", "byte-rate", broker.quotas.leader_rate)
     yield sample("FetchSessionCache", "NumIncrementalFetchSessions", len(broker.context.fetch_sessions))
     cached = broker.context.fetch_sessions.partition_count
     yield sample("FetchSessionCache", "NumIncrementalFetchPartitionsCached", cached)

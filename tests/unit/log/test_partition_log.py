@@ -337,6 +337,16 @@ def test_high_watermark_follows_a_log_without_files_that_begins_anew(tmp_path: P
         assert (handle.log_start_offset, handle.high_watermark, handle.end_offset) == (offset, offset, offset)
 
 
+def test_log_start_moves_back_with_a_truncation_that_cuts_its_batch_off(tmp_path: Path) -> None:
+    handle = led(tmp_path)
+    for _ in range(2):
+        handle.append(batch(4))
+    handle.drop_below(5)
+    handle.truncate_to(6)
+    assert (handle.log_start_offset, handle.end_offset) == (4, 4)
+    assert handle.append(batch()).first_offset == 4
+
+
 def test_truncation_restores_the_earlier_producer_states(tmp_path: Path) -> None:
     handle = led(tmp_path, segment_bytes=3 * len(batch()))
     for i in range(10):

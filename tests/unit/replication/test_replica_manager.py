@@ -8,6 +8,7 @@ import pytest
 
 from kafkacore._fast.log.partition_edges import PartitionEdges
 from kafkacore._fast.log.partition_handle import PartitionHandle
+from kafkacore._fast.log.replication_quota import BY_LEADER
 from kafkacore._fast.log.settings import LogSettings
 from kafkacore._fast.record.batch import RecordBatchBuilder
 from kafkacore._fast.wait.io import LogDirectory
@@ -294,6 +295,22 @@ def test_directories_are_cordoned_and_released_at_run_time(world: World, tmp_pat
     for value, expected in ((str(tmp_path), [str(tmp_path)]), (None, []), ("*", [str(tmp_path)])):
         world.commit(ConfigRecord(resource_type=4, resource_name=str(ME), name="cordoned.log.dirs", value=value))
         assert world.logs.cordoned == expected
+
+
+def test_throttled_replicas_are_marked_when_their_topic_is_placed_and_configured(world: World) -> None:
+    def setting(value: str | None) -> ConfigRecord:
+        name = "leader.replication.throttled.replicas"
+        return ConfigRecord(resource_type=2, resource_name="a", name=name, value=value)
+
+    def marks() -> list[int]:
+        return [handle.throttled for handle in world.replicas.hosted()]
+
+    world.topic("a", ID_A, setting(f"1:{ME},0:{OTHER}"), partition(ID_A, 0), partition(ID_A, 1))
+    assert marks() == [0, BY_LEADER]
+    world.commit(setting("*"))
+    assert marks() == [BY_LEADER, BY_LEADER]
+    world.commit(setting(None))
+    assert marks() == [0, 0]
 
 
 def test_setting_without_effect_is_logged_once_for_equal_topics(world: World, caplog: Any) -> None:

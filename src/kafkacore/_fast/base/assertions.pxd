@@ -49,7 +49,7 @@ cdef extern from * nogil:
     #define kc_owner_is_me(owner) 1
     #endif
     """
-    const bint DEBUG "KC_DEBUG"   # a constant in C, so a release build drops `if DEBUG:` blocks
+    const bint DEBUG "KC_DEBUG"   # a constant in C, so that a release build drops `if DEBUG:` blocks
     void debug_assert "kc_debug_assert"(bint condition, const char *text) noexcept
     void give_up "kc_give_up"() noexcept  # prints the native stack and aborts; nothing in a release build
 

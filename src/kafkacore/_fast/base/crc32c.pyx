@@ -324,23 +324,23 @@ cdef uint32_t run(CrcWay way, data, uint32_t seed) except? 1:
 
 
 def checksum(data, seed=0):
-    """CRC-32C of `data` (any contiguous buffer), going on from `seed`, the checksum of what came before."""
+    """CRC-32C of `data` (any contiguous buffer), continued from `seed`, the checksum of the bytes before it."""
     return run(chosen, data, seed)
 
 
 def combine(first, second, second_size_bytes):
-    """The checksum of two neighbours: `combine(checksum(a), checksum(b), len(b)) == checksum(a + b)`."""
+    """The checksum of two adjacent parts: `combine(checksum(a), checksum(b), len(b)) == checksum(a + b)`."""
     return crc32c_combine(first, second, second_size_bytes)
 
 
 def implementation():
-    """Which way was chosen: "avx512", "sse42", "armv8" or "table"."""
+    """The chosen implementation: "avx512", "sse42", "armv8" or "table"."""
     return way_name.decode()
 
 
 def implementations(ieee=False):
-    """Every way that this processor offers, by name, as functions `(data, seed=0)`, which tests compare; `ieee`: of
-    CRC-32.
+    """Every implementation for this processor, by name, as functions `(data, seed=0)` that tests compare; `ieee`
+    selects CRC-32.
     """
     cdef const char *name = NULL
     cdef int number

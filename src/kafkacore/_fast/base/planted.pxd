@@ -1,4 +1,4 @@
-"""Bugs that are planted in native code on purpose: a simulator that does not find them proves nothing.
+"""Bugs that tests plant in native code on purpose: a simulator that did not find them would prove nothing.
 
 Only a build with KAFKACORE_PLANTED=1 has them; any other build compiles none of it. There the environment variable
 KAFKACORE_PLANTED_BUG names the one that is planted at the moment. `simulation/planted_native.py` lists them all.

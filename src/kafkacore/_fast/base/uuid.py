@@ -32,7 +32,7 @@ class Uuid(bytes):
             value = urlsafe_b64decode(stripped + "==")
         except ValueError:
             value = b""
-        # Base64 has several spellings for the spare bits, and the decoder skips what it does not know.
+        # Base64 has several spellings for the spare bits, and the decoder skips unknown characters.
         if len(value) != 16 or urlsafe_b64encode(value)[:22].decode() != stripped:
             raise ValueError(f"{text!r} is not a UUID: 22 characters of URL-safe base64 are expected")
         return cls(value)

@@ -38,7 +38,7 @@ class CodecLibrary(NamedTuple):
 
     `name` is zlib-ng, zlib, libsnappy, liblz4, libzstd, or cramjam or kafkacore where the C library is missing.
     `version` is None where the library reports none. `path` is the library's file, None for cramjam and for our own
-    code. `is_fallback`: a faster library exists, but is not installed.
+    code. `is_fallback` says that a faster library exists but is not installed.
     """
 
     codec: str

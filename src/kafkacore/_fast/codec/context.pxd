@@ -3,8 +3,8 @@
 A CodecContext belongs to one thread at a time. It keeps the libraries' own contexts and one scratch block, so that
 after a while it allocates nothing. To inflate, call `inflate_begin`, then `inflate_next` until it returns 0 (the end)
 or a negative CodecStatus. A chunk lies in the scratch block and is valid until the next call on the same context; the
-source must not move meanwhile. The first use of a codec opens its library. If it is missing, cramjam does the work
-under the GIL (see `codec_needs_gil`), so never call this while you hold a native lock.
+source must not move meanwhile. The first use of a codec opens its library. If the library is missing, cramjam does the
+work under the GIL (see `codec_needs_gil`), so never call this while you hold a native lock.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t

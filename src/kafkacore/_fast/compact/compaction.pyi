@@ -11,7 +11,7 @@ SWAP: Final = "swap"
 DONE: Final = "done"
 
 class CompactionCancelled(Exception):
-    """The log was truncated, moved or closed meanwhile. The compaction left it as it was then."""
+    """The log was truncated, moved or closed during the round. The round has not changed it since."""
 
 class UncleanableLog(Exception):
     """The log cannot be compacted. It is unchanged."""
@@ -29,8 +29,8 @@ class Compaction:
     """One compaction round of one log: call `step` until it returns "done". `keys.begin` has been called for the log's
     dirty section.
 
-    Blocking: use a thread of your own. Call `close` in any case; it discards a copied group that has not taken its
-    place. Raises CompactionCancelled, UncleanableLog, OSError.
+    Blocking: use a thread of your own. Call `close` in any case; it discards a copied group that has not replaced the
+    original segments yet. Raises CompactionCancelled, UncleanableLog, OSError.
     """
 
     def __init__(

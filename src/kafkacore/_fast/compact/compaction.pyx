@@ -36,7 +36,7 @@ DONE = "done"
 
 
 class CompactionCancelled(Exception):
-    """The log was truncated, moved or closed meanwhile. The compaction left it as it was then."""
+    """The log was truncated, moved or closed during the round. The round has not changed it since."""
 
 
 class UncleanableLog(Exception):
@@ -115,8 +115,8 @@ cdef class Compaction:
     """One compaction round of one log: call `step` until it returns "done". `keys.begin` has been called for the log's
     dirty section.
 
-    Blocking: use a thread of your own. Call `close` in any case; it discards a copied group that has not taken its
-    place. Raises CompactionCancelled, UncleanableLog, OSError.
+    Blocking: use a thread of your own. Call `close` in any case; it discards a copied group that has not replaced the
+    original segments yet. Raises CompactionCancelled, UncleanableLog, OSError.
     """
     cdef NativeCompaction native
     cdef PartitionHandle handle

@@ -19,7 +19,7 @@ cdef enum:
     OFFSET_MAP_FULL = 1
 
 ctypedef struct KeyHash:
-    uint64_t order        # what slots are ordered by
+    uint64_t order        # the part of the hash by which slots are ordered
     uint64_t rest
 
 ctypedef struct OffsetSlot:

@@ -1,1 +1,2 @@
-"""The follower's side of replication: the fetches from other brokers, what they append and what they truncate."""
+"""The follower's side of replication: fetches from other brokers, and the appends and truncations that follow from the
+answers."""

@@ -1,4 +1,5 @@
-"""Answers and what they change, as absorb.pxd says (AbstractFetcherThread.processFetchRequest, FetchSessionHandler)."""
+"""Reads answers and applies them, as absorb.pxd says (AbstractFetcherThread.processFetchRequest,
+FetchSessionHandler)."""
 
 from libc.stddef cimport size_t
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
@@ -24,7 +25,7 @@ from kafkacore._fast.schema.wire cimport (
 )
 
 cdef enum:
-    ARENA_BYTES = 1 << 28      # of an answer's partitions: two million of them
+    ARENA_BYTES = 1 << 28      # memory for the partitions of an answer: enough for two million
     LAST_EPOCH = 0x7FFFFFFF
     PARTITION_COST = 512       # of a part, for a partition with or without records
 
@@ -34,12 +35,12 @@ cdef int64_t NO_LIMIT = 0x7FFFFFFFFFFFFFFF
 # --- the session ---
 
 cdef void session_goes_on(Fetcher *f, int16_t error, int32_t session_id) noexcept nogil:
-    """After an answer: what the next request says of the session (FetchSessionHandler.handleResponse)."""
+    """Decides after an answer which session id and epoch the next request has (FetchSessionHandler.handleResponse)."""
     if error != 0:
         f.session_id = 0 if error == FETCH_SESSION_ID_NOT_FOUND else f.session_id
         f.session_epoch = 0
     elif session_id == 0:
-        f.session_id = f.session_epoch = 0  # the leader keeps no session for us: full fetches
+        f.session_id = f.session_epoch = 0  # the leader keeps no session for us, so every fetch is full
     else:
         f.session_id = session_id
         f.session_epoch = 1 if f.session_epoch == LAST_EPOCH else f.session_epoch + 1
@@ -48,16 +49,16 @@ cdef void session_goes_on(Fetcher *f, int16_t error, int32_t session_id) noexcep
 # --- a partition of a Fetch ---
 
 cdef bint is_as_asked(const Followed *each) noexcept nogil:
-    """Whether the answer is to the position from which the partition fetches now. It is not when the partition was
-    truncated, got a new leader epoch, or was stopped and followed again since."""
+    """Whether the answer belongs to the position from which the partition fetches now. It does not if, since the
+    request, the partition was truncated, got a new leader epoch, or was stopped and followed again."""
     return (each.state == FOLLOW_FETCHES and followed_is_in_session(each)
             and each.sent.end_offset == each.at.end_offset and each.sent.last_epoch == each.at.last_epoch
             and each.sent.leader_epoch == each.at.leader_epoch)
 
 
 cdef void take_divergence(Followed *each, const PartitionData *data) noexcept nogil:
-    """The leader does not have our last epoch, or only a part of it. High watermark and log start wait for the next
-    answer."""
+    """Begins the truncation when the leader does not have our last epoch, or has only a part of it. High watermark and
+    log start are taken from the next answer."""
     cdef int64_t cut_to = local_divergence(each.partition, data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
     befell(each, BEFELL_CUT, each.at.end_offset, cut_to)
     cut_begin(each, CUT_END, cut_to)
@@ -67,7 +68,7 @@ cdef void take_refusal(Followed *each, int16_t error) noexcept nogil:
     if error == OFFSET_OUT_OF_RANGE:
         followed_set(each, FOLLOW_ASKS_END)
     elif error == FENCED_LEADER_EPOCH:
-        # The new role is on its way to this broker.
+        # Metadata with the new role will reach this broker soon.
         followed_fail(each, BEFELL_FENCED, each.at.leader_epoch)
     else:
         if error not in (UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID,
@@ -85,7 +86,7 @@ cdef void take_partition(Followed *each, const PartitionData *data) noexcept nog
         take_records(each, data.records.data, <size_t> max(data.records.size, 0), data.high_watermark,
                      data.log_start_offset)
         if data.records.size > 0:
-            link_add(&each.fetcher.all, &each.in_all)  # others come first in the next full fetch
+            link_add(&each.fetcher.all, &each.in_all)  # other partitions come first in the next full fetch
 
 
 cdef int begin_fetch(Fetcher *f, Reader *reader, int16_t *error) noexcept nogil:
@@ -140,7 +141,7 @@ cdef void absorb_end(Fetcher *f) noexcept nogil:
 cdef void take_end(Followed *each, int64_t leader_end) noexcept nogil:
     local_position(each.partition, &each.at)
     if leader_end < each.at.end_offset:
-        # Only an unclean election, or a leader that lost its disk, brings a follower's end past the leader's.
+        # A follower's log ends past the leader's only after an unclean election, or if the leader has lost its disk.
         befell(each, BEFELL_CUT_TO_END, each.at.end_offset, leader_end)
         cut_begin(each, CUT_END, leader_end)
     else:
@@ -154,14 +155,14 @@ cdef void take_start(Followed *each, int64_t leader_start) noexcept nogil:
         befell(each, BEFELL_RESTART, each.at.end_offset, leader_start)
         cut_begin(each, CUT_ALL, leader_start)
     else:
-        # The leader's log has the offset now. Without the delay a leader that keeps refusing it would be asked without
-        # a pause.
+        # The leader's log has the offset now. Without the delay this fetcher would ask without a pause if the leader
+        # kept refusing it.
         each.lag = max(each.leader_end - each.at.end_offset, 0)
         followed_delay(each)
 
 
 cdef Followed *find_asking(Link *asks, const ListOffsetsTopicResponse *topic, int32_t index) noexcept nogil:
-    """One of those that asked first: no more than one request names."""
+    """Finds the partition among the first that ask, at most as many as one request names."""
     cdef Link *link = asks.next
     cdef Followed *each
     while link != asks:
@@ -193,14 +194,14 @@ cdef int absorb_offsets(Fetcher *f, int asked, Reader *reader, Arena *arena) noe
             if partitions[i].error_code != 0:
                 take_refusal(each, partitions[i].error_code)
                 if each.state == FOLLOW_ASKS_END:
-                    followed_delay(each)  # OFFSET_OUT_OF_RANGE is no answer to this question
+                    followed_delay(each)  # OFFSET_OUT_OF_RANGE is not a valid error of ListOffsets
             elif partitions[i].offset < 0:
                 followed_delay(each)
             elif asked == ASK_END:
                 take_end(each, partitions[i].offset)
             else:
                 take_start(each, partitions[i].offset)
-    # Those that the answer leaves out.
+    # The remaining ones are partitions that the answer leaves out.
     while asks.next != asks and of_line(asks.next).is_asked:
         followed_delay(of_line(asks.next))
     return 0

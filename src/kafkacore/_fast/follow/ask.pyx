@@ -16,12 +16,15 @@ from kafkacore._fast.schema.wire cimport (
 )
 
 cdef enum:
-    ARENA_BYTES = 1 << 30          # a partition takes 170 bytes of it; the partitions that are followed are its bound
+    # A partition takes 170 bytes of it; only followed partitions stand in a request, so their number bounds it.
+    ARENA_BYTES = 1 << 30
     REPLICA_STATE_SINCE = 15
     LATEST = -1
     EARLIEST = -2
-    OFFSETS_AT_ONCE = 64           # partitions of one ListOffsets
-    BUSY_WAIT_MS = 5               # while logs open, roll or are truncated, so that their partitions soon come back
+    OFFSETS_AT_ONCE = 64           # the most partitions in one ListOffsets request
+    # The longest wait of a Fetch while logs open, roll or are truncated, so that their partitions soon join the next
+    # one.
+    BUSY_WAIT_MS = 5
     OFFSETS_TIMEOUT_MS = 30000
 
 
@@ -117,7 +120,8 @@ cdef int32_t count_changed(Fetcher *f) noexcept nogil:
 
 
 cdef void draft_changes(Fetcher *f, Draft *draft) noexcept nogil:
-    """Tells the session what it does not know yet. In a request that begins one, `draft_all` names the rest."""
+    """Adds the changes that the session does not know yet. In a request that begins a session, `draft_all` names the
+    other partitions."""
     cdef Followed *each
     while f.changed.next != &f.changed:
         each = of_changed(f.changed.next)
@@ -180,7 +184,7 @@ cdef int ask_offsets(Fetcher *f, Link *asks, int32_t timestamp, Writer *out, Are
         each = of_line(link)
         link = link.next
         each.is_asked = True
-        # A topic for each partition: few ask at the same time.
+        # Each partition gets a topic entry of its own, because only few ask at the same time.
         topics[body.topics.count].name.data = <const unsigned char *> each.partition.topic
         topics[body.topics.count].name.size = each.partition.topic_size
         topics[body.topics.count].partitions.items = &asked[body.topics.count]

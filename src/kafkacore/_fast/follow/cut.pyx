@@ -17,12 +17,12 @@ from kafkacore._fast.wait.park cimport park_hold, park_release
 
 
 cdef Followed *of_job(Job *job) noexcept nogil:
-    cdef Followed layout  # only for the offset of the field
+    cdef Followed layout  # used only to compute the offset of the field
     return <Followed *> (<char *> job - (<char *> &layout.job - <char *> &layout))
 
 
 cdef void run(Job *job) noexcept nogil:
-    """On an I/O thread. The fetcher's thread leaves these fields alone while the job is out."""
+    """Runs on an I/O thread. The fetcher's thread does not touch these fields until the job is done."""
     cdef Followed *each = of_job(job)
     each.cut_result = local_cut(each.partition, each.cut_what, each.cut_to, each.cut_epoch, &each.waiter)
 
@@ -62,7 +62,7 @@ cdef void came_back(Mail *mail) noexcept nogil:
 
 cdef void cut_begin(Followed *each, int what, int64_t offset) noexcept nogil:
     if each.job_is_out:
-        # It was stopped and followed again meanwhile.
+        # The partition was stopped and followed again meanwhile.
         cut_or_go_on(each)
         return
     each.cut_what = what
@@ -90,10 +90,10 @@ cdef void cut_ended(Followed *each) noexcept nogil:
         if each.woken:
             submit(each)
     elif each.cut_result != 0:
-        # Another role has come, which begins it again, or its disk failed.
+        # Its disk has failed, or a newer role has come, which will begin it again.
         followed_fail(each, BEFELL_FAILED, each.cut_result)
     elif each.cut_what == CUT_END and not changed_log(each):
-        followed_delay(each)  # the leader would demand the same again at once
+        followed_delay(each)  # without a delay the leader would demand the same truncation again at once
     else:
         each.fetcher.on_ready(each)
 

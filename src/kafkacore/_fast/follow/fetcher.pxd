@@ -7,17 +7,19 @@ from kafkacore._fast.log.partition cimport Partition
 from kafkacore._fast.wait.mail cimport Inbox
 from kafkacore._fast.world.agenda cimport Agenda
 
-# NULL with -errno in `error`. `agenda` NULL: the real world. `inbox` NULL: one of its own.
+# Returns NULL with -errno in `error`. With `agenda` NULL it lives in the real world; with `inbox` NULL it gets an inbox
+# of its own.
 cdef Fetcher *fetcher_new(const FetcherLimits *limits, Inbox *inbox, Agenda *agenda, int *error) noexcept nogil
-# Begins to follow, from the end of the log on; goes on as before when it follows in this epoch. 0 or -ENOMEM.
+# Begins to follow a partition from the end of its log on. If it follows the partition in this epoch already, nothing
+# changes. Returns 0 or -ENOMEM.
 cdef int fetcher_follow(Fetcher *f, Partition *p, int32_t leader_epoch) noexcept nogil
 cdef void fetcher_stop(Fetcher *f, Partition *p) noexcept nogil
 cdef void fetcher_stop_all(Fetcher *f) noexcept nogil
-# The connection is new: what it speaks.
+# Notes the versions that a new connection supports.
 cdef void fetcher_connected(Fetcher *f, int16_t fetch_version, int16_t offsets_version) noexcept nogil
-# No answer came, or none that can be read: the next request begins a new session.
+# Call it when no readable answer came: the next request begins a new session.
 cdef void fetcher_failed(Fetcher *f) noexcept nogil
-# Those whose delay is over fetch again. Returns when the next one is due, or -1.
+# Lets partitions whose delay is over fetch again. Returns the time at which the next delay is over, or -1.
 cdef int64_t fetcher_advance(Fetcher *f, int64_t now_ms) noexcept nogil
 # Brings the counts of lag and partitions up to date.
 cdef void fetcher_count(Fetcher *f) noexcept nogil

@@ -47,7 +47,7 @@ cdef Fetcher *fetcher_new(const FetcherLimits *limits, Inbox *inbox, Agenda *age
 # --- partitions ---
 
 cdef void resume(Parked *parked, int why) noexcept nogil:
-    """The log is ready for the append or the truncation that it blocked."""
+    """Called when the log is ready for the append or truncation that had to wait for it."""
     cdef Followed *each = <Followed *> parked
     if each.state == FOLLOW_BLOCKED:
         take_kept(each)
@@ -64,8 +64,8 @@ cdef void let_go(Followed *each) noexcept nogil:
 
 
 cdef Followed *take_over(Fetcher *f, Followed *before, Partition *p) noexcept nogil:
-    """The partition has another log now: it was removed from this broker and came back. The session still knows the
-    partition."""
+    """Gives a partition its new log, because the partition was removed from this broker and came back. The session
+    still knows the partition."""
     cdef Position sent = before.sent
     cdef int64_t sent_in = before.sent_in
     cdef Followed *each
@@ -135,7 +135,7 @@ cdef void fetcher_failed(Fetcher *f) noexcept nogil:
     cdef Followed *each
     absorb_end(f)
     f.under_way = ASK_NOTHING
-    f.session_epoch = 0  # with the old id: the leader drops that session
+    f.session_epoch = 0  # the request still has the old id, so that the leader drops that session
     f.session_number += 1
     f.session_size = 0
     # Nobody has to tell the leader of those that are gone.

@@ -39,7 +39,7 @@ cdef void link_add(Link *list, Link *link) noexcept nogil:
 
 
 cdef Followed *of_all(Link *link) noexcept nogil:
-    cdef Followed layout  # only for the offset of the field
+    cdef Followed layout  # used only to compute the offset of the field
     return <Followed *> (<char *> link - (<char *> &layout.in_all - <char *> &layout))
 
 
@@ -164,7 +164,7 @@ cdef inline bint is_busy(int state) noexcept nogil:
 
 
 cdef void followed_set(Followed *each, int state) noexcept nogil:
-    """Enters a state. The next Fetch looks whether the session must hear of it."""
+    """Enters a state. The next Fetch checks whether it must report the change to the session."""
     cdef Fetcher *f = each.fetcher
     f.busy += is_busy(state) - is_busy(each.state)
     each.state = state

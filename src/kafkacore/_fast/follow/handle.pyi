@@ -30,8 +30,8 @@ class FetcherCounts(NamedTuple):
     failed: int  # partitions that wait for a new role
 
 class FetcherHandle:
-    """Fetches partitions that one other broker leads. One thread uses it. Sizes in bytes, times in ms of a clock that
-    only goes forward. `fileno` becomes readable when `deliver` has something to do."""
+    """Fetches partitions that one other broker leads. Only one thread may use it. Sizes are in bytes, times in ms of a
+    monotonic clock. `fileno` becomes readable when `deliver` has something to do."""
 
     def __init__(
         self,
@@ -48,49 +48,50 @@ class FetcherHandle:
 
     def fileno(self) -> int: ...
     def deliver(self) -> None:
-        """Takes what the I/O threads report. Afterwards `fileno` signals the next report."""
+        """Takes the reports of the I/O threads. Afterwards `fileno` signals the next report."""
 
     def follow(self, partition: PartitionHandle, leader_epoch: int) -> None:
-        """Fetches it from the end of its log on. Goes on as before when it follows in this epoch already."""
+        """Begins to follow a partition from the end of its log on. If it follows the partition in this epoch already,
+        nothing changes."""
 
     def stop(self, partition: PartitionHandle) -> None:
-        """Fetches it no longer. A truncation under way goes on to its end."""
+        """Stops fetching a partition. A truncation under way still ends."""
 
     def stop_all(self) -> None: ...
     def state(self, partition: PartitionHandle) -> str | None:
-        """One of STATES; None when it does not know the partition."""
+        """The partition's state, one of STATES; None when this fetcher does not know the partition."""
 
     def lag(self, partition: PartitionHandle) -> int:
-        """Records up to the leader's high watermark; -1 when it is not known."""
+        """How many records the partition is behind the leader's high watermark; -1 when that is not known."""
 
     @property
     def partitions(self) -> int:
-        """Those that are followed, and those that the leader's session has yet to forget."""
+        """The number of partitions that are followed, or that the leader's session must still drop."""
 
     @property
     def jobs(self) -> int:
-        """Truncations under way. While there are any, the handle must not be dropped."""
+        """The number of truncations under way. Do not drop the handle until it is 0."""
 
     @property
     def session(self) -> tuple[int, int, int]:
-        """Id, epoch of the next request, and number of partitions."""
+        """The session: its id, the epoch of its next request, and its number of partitions."""
 
     def connected(self, fetch_version: int, list_offsets_version: int, broker_epoch: int) -> None:
-        """The versions for the next requests, and this broker's epoch in them. Raises ValueError."""
+        """Sets the versions of the next requests, and this broker's epoch in them. Raises ValueError."""
 
     def ask(self) -> tuple[int, int, bytes] | None:
-        """API key, version and body of the next request; None when there is none now, or one is under way. Raises
-        MemoryError."""
+        """API key, version and body of the next request; None when there is nothing to ask or a request is under way.
+        Raises MemoryError."""
 
     def absorb(self, body: Buffer) -> int:
-        """Takes the body of the answer. Returns its error code. Raises ProtocolError when it cannot be read; then end
-        the connection and call `failed`."""
+        """Takes the body of the answer. Returns its error code. Raises ProtocolError when the body cannot be read; then
+        end the connection and call `failed`."""
 
     def failed(self) -> None:
-        """No answer comes: the next request begins a new session."""
+        """Notes that no answer comes: the next request begins a new session."""
 
     def advance(self, now_ms: int) -> int:
-        """Partitions whose pause is over fetch again. Returns when the next pause ends, or -1."""
+        """Lets partitions whose pause is over fetch again. Returns the time at which the next pause ends, or -1."""
 
     def events(self) -> list[FetcherEvent]:
         """The first 64 events since the last call."""

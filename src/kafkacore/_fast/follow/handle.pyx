@@ -54,12 +54,13 @@ class FetcherCounts(NamedTuple):
     failed: int
 
 
-@cython.no_gc  # it is part of no cycle, and its directories must outlive its partitions
+@cython.no_gc  # it is part of no reference cycle, and its directories must outlive its partitions
 cdef class FetcherHandle:
     """Owns one Fetcher. `fileno` becomes readable when `deliver` has something to do."""
     cdef Fetcher *fetcher
-    cdef Environment environment  # keeps what the world's bells are part of
-    cdef set directories          # of all partitions so far: a native count does not keep them
+    cdef Environment environment  # keeps the world alive that holds its bells
+    # The directories of all partitions so far, because a native count does not keep them alive.
+    cdef set directories
 
     def __cinit__(self, Environment environment not None, int32_t node_id, *, int32_t max_wait_ms=500,
                   int32_t min_bytes=1, int32_t response_max_bytes=10485760, int32_t max_bytes=1048576,
@@ -89,7 +90,7 @@ cdef class FetcherHandle:
         return self.fetcher.inbox.eventfd
 
     def deliver(self):
-        """Takes what the I/O threads report. Afterwards `fileno` signals the next report."""
+        """Takes the reports of the I/O threads. Afterwards `fileno` signals the next report."""
         with nogil:
             inbox_awake(self.fetcher.inbox)
             inbox_silence(self.fetcher.inbox)

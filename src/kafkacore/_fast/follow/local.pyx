@@ -50,8 +50,8 @@ cdef int local_append(Partition *p, const uint8_t *data, size_t size, int32_t le
     cdef int error = partition_append_as_follower(p, data, size, leader_epoch, blocked, &info, &wakes)
     wake_all(&wakes)
     if error == RECORD_LIST_TOO_LARGE and parse_header(data, size, &header) == BATCH_OK:
-        # The leader's segments may be larger than the configuration lets them be now. The other batches are fetched
-        # again.
+        # A segment of the leader may be larger than this log's configuration now allows. Only the first batch is
+        # appended; the others are fetched again.
         size = <size_t> header.size_bytes
         error = partition_append_as_follower(p, data, size, leader_epoch, blocked, &info, &wakes)
         wake_all(&wakes)
@@ -89,8 +89,8 @@ cdef int64_t local_divergence(Partition *p, int32_t epoch, int64_t end_offset) n
     mutex_unlock(&p.log.lock)
     if own_epoch == epoch:
         return min(own_end, end_offset, log_end)
-    # Without that epoch here, the end of the largest one below it is next to be compared with the leader's log. Without
-    # any below it, only the leader's end is known.
+    # If this log does not have that epoch, the end of its next lower epoch is compared with the leader's log next. If
+    # it has no lower epoch either, only the leader's end is known.
     return min(own_end if own_end >= 0 else end_offset, log_end)
 
 

@@ -22,7 +22,7 @@ from kafkacore._fast.record.record cimport BATCH_OK, BatchHeader, parse_header
 
 cdef void take_error(Followed *each, int error) noexcept nogil:
     if not local_follows(each.partition, each.at.leader_epoch):
-        followed_set(each, FOLLOW_FAILED)  # the new role begins or ends it
+        followed_set(each, FOLLOW_FAILED)  # a new role will follow it again or stop it
     elif local_has_failed(each.partition):
         followed_fail(each, BEFELL_FAILED, error)
     else:
@@ -32,7 +32,7 @@ cdef void take_error(Followed *each, int error) noexcept nogil:
 
 cdef void keep(Followed *each, const uint8_t *data, size_t size, int64_t high_watermark,
                int64_t log_start_offset) noexcept nogil:
-    """Without room the records are fetched again."""
+    """Copies the records. Without memory they are dropped and fetched again."""
     cdef Fetcher *f = each.fetcher
     each.kept_high_watermark = high_watermark
     each.kept_log_start = log_start_offset
@@ -63,7 +63,8 @@ cdef void note_leader(Followed *each, int64_t high_watermark, int64_t log_start_
 
 
 cdef bint is_of_newer_epoch(const Followed *each, const uint8_t *data, size_t size) noexcept nogil:
-    """Whether no batch counts because of its epoch. Otherwise the leader had no room for a whole batch."""
+    """Whether nothing was appended because the first batch has a newer epoch. The other reason is that the leader sent
+    no whole batch."""
     cdef BatchHeader header
     return (parse_header(data, size, &header) == BATCH_OK
             and header.partition_leader_epoch > each.at.leader_epoch)
@@ -71,7 +72,7 @@ cdef bint is_of_newer_epoch(const Followed *each, const uint8_t *data, size_t si
 
 cdef bint append(Followed *each, const uint8_t *data, size_t size, int64_t high_watermark,
                  int64_t log_start_offset) noexcept nogil:
-    """Whether the records are in the log."""
+    """Appends the records. Returns whether they are in the log."""
     cdef Appended appended
     cdef int64_t base_offset
     cdef int error = local_append(each.partition, data, size, each.at.leader_epoch, &each.waiter, &appended)
@@ -79,7 +80,7 @@ cdef bint append(Followed *each, const uint8_t *data, size_t size, int64_t high_
         keep(each, data, size, high_watermark, log_start_offset)
         followed_set(each, FOLLOW_BLOCKED)
     elif error == OFFSET_OUT_OF_RANGE and local_begins_within(each.partition, data, size, &base_offset):
-        # The leader deleted the beginning of this batch. Here the log must begin where the batch does.
+        # The leader has deleted the beginning of this batch, but this log must begin where the batch begins.
         keep(each, data, size, high_watermark, log_start_offset)
         cut_begin(each, CUT_ALL, base_offset)
     elif error != 0:
@@ -98,7 +99,7 @@ cdef void take_records(Followed *each, const uint8_t *data, size_t size, int64_t
     cdef Position now
     local_position(each.partition, &now)
     if now.end_offset != each.at.end_offset or now.last_epoch != each.at.last_epoch:
-        # Somebody else changed the log since it was asked for.
+        # Someone else has changed the log since the request was made.
         cut_or_go_on(each)
     elif size == 0 or append(each, data, size, high_watermark, log_start_offset):
         note_leader(each, high_watermark, log_start_offset)
@@ -109,7 +110,7 @@ cdef void take_kept(Followed *each) noexcept nogil:
         followed_go_on(each)
         return
     if each.state != FOLLOW_BLOCKED:
-        local_position(each.partition, &each.at)  # the log began anew for these records
+        local_position(each.partition, &each.at)  # the log was emptied and begins at these records
     take_records(each, each.kept, each.kept_size, each.kept_high_watermark, each.kept_log_start)
     if each.state != FOLLOW_BLOCKED:
         followed_drop_kept(each)

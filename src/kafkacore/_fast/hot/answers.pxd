@@ -11,7 +11,8 @@ cdef enum ErrorCode:
     NONE = 0
 
 cdef enum:
-    MAX_ANSWER_BYTES = 0x7FFFFFF0        # the most bytes of memory in an answer; fetch.max.bytes bounds its file ranges
+    # The most bytes of an answer in memory; fetch.max.bytes limits its ranges of files.
+    MAX_ANSWER_BYTES = 0x7FFFFFF0
 
 # Writes room for the size prefix, and the response header; `flexible`: response header version 1.
 cdef void answer_begin(Writer *out, const Request *request, bint flexible) noexcept nogil

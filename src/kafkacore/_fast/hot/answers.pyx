@@ -9,7 +9,7 @@ from kafkacore._fast.schema.view cimport arena_alloc
 
 
 cdef void answer_begin(Writer *out, const Request *request, bint flexible) noexcept nogil:
-    write_i32(out, 0)  # the size, known at the end
+    write_i32(out, 0)  # room for the size, which is known at the end
     write_i32(out, request.correlation_id)
     if flexible:
         write_i8(out, 0)  # no tagged fields

@@ -16,19 +16,19 @@ ctypedef struct Endpoint:
     int32_t port
     const uint8_t *host
     int32_t host_size
-    const uint8_t *rack                  # NULL: none
+    const uint8_t *rack                  # NULL when it has no rack
     int32_t rack_size
 
 ctypedef struct Endpoints:
     int32_t count
-    Endpoint items[1]                    # `count` of them
+    Endpoint items[1]                    # `count` entries
 
-# An answer's list of endpoints: room for `most`; it stays empty when the arena is full.
+# Begins an answer's list of endpoints, with room for `most`; it stays empty when the arena is full.
 cdef void endpoints_begin(Array *endpoints, Arena *arena, int32_t most) noexcept nogil
 # Adds the endpoint of a node for a listener, unless the answer has it already or `all` (may be NULL) does not contain
 # it.
 cdef void endpoints_add(Array *endpoints, const Endpoints *all, int32_t listener, int32_t node_id) noexcept nogil
-# NULL where `all` (may be NULL) does not contain it.
+# NULL when `all` (may be NULL) does not contain it.
 cdef const Endpoint *find_endpoint(const Endpoints *all, int32_t listener, int32_t node_id) noexcept nogil
 
 

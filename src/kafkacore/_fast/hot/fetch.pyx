@@ -51,8 +51,8 @@ from kafkacore._fast.schema.wire cimport fetch_request_program
 cdef enum:
     CALL_ARENA_BYTES = 64 << 20   # a session of 100,000 partitions; a request that needs more is malformed
     PROBE_BYTES = 128 << 10       # the kernel reads ahead at least this far, so one probe is enough for each such range
-    ANY_REPLICA_VERSION = 11      # from here on clients say where they are, and a follower may answer (KIP-392)
-    MOST_REPLICAS = 32            # of a partition; the best of them
+    ANY_REPLICA_VERSION = 11      # from this version on clients name their rack, and a follower may answer (KIP-392)
+    MOST_REPLICAS = 32            # replicas of a partition that are considered for a client
     SMALL_BYTES = 16 << 10        # a call that keeps no more than this may always wait
 
 cdef int32_t live_calls = 0       # atomic; tests compare it with zero
@@ -163,7 +163,8 @@ cdef bint is_in_rack(const FetchCall *call, int32_t node_id) noexcept nogil:
 
 
 cdef void select_replicas(FetchCall *call) noexcept nogil:
-    """Only at the first look: the request's texts and the table of endpoints are valid in this turn alone."""
+    """Called only at the first read, because the request's texts and the table of endpoints are valid only in this
+    turn."""
     cdef int32_t broker_ids[MOST_REPLICAS]
     cdef Part *part
     cdef int32_t i, count, at
@@ -186,7 +187,7 @@ cdef void select_replicas(FetchCall *call) noexcept nogil:
 # --- reading ---
 
 cdef int go_on(FetchCall *call, bint last) noexcept nogil:
-    """Reads; then answers, waits for more, or lets the I/O pool read. `last`: answers without more waiting."""
+    """Reads; then answers, waits for more, or lets the I/O pool read. With `last` it answers without waiting."""
     while True:
         if read_all(call, False) == LOG_BLOCKED or not all_cached(call) or may_be_aborted(call):
             return hand_over(call, last)
@@ -297,7 +298,7 @@ cdef bint is_over_quota(FetchCall *call) noexcept nogil:
 
 
 cdef void send_elsewhere(FetchCall *call, Part *part) noexcept nogil:
-    """The answer has this replica's offsets and no records."""
+    """Names another replica to the client: the answer has this replica's offsets and no records."""
     cdef int error = partition_check_replica(part.partition, part.current_leader_epoch)
     part.error = error if call.forced_error == NONE else call.forced_error
     partition_view(part.partition, &part.view)
@@ -370,7 +371,7 @@ cdef int hand_over(FetchCall *call, bint last) noexcept nogil:
                 return SERVED_PARKED
             park_release(&call.parked)
     call.reading = False
-    fail_all(call)  # every directory is closed: the node goes down
+    fail_all(call)  # every directory is closed, because the node stops
     return finish(call, call_answer(call))
 
 

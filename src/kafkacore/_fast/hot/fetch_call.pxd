@@ -47,10 +47,10 @@ ctypedef struct FetchCall:
     int32_t follower_id           # the broker that asks; -1: a client
     int64_t follower_epoch        # its broker epoch; -1: not sent
     int64_t asked_ms              # monotonic; when the request came
-    bint noted                    # the first look is over, so the follower's positions are noted
+    bint noted                    # the first read is over, so the follower's positions are noted
     bint from_any_replica         # the client may read from a follower (KIP-392)
     Arena arena
-    int64_t held_bytes            # of the plane's budget, since the call was first parked
+    int64_t held_bytes            # bytes of the plane's budget, since the call was first parked
     FetchRequest body             # its texts and arrays are valid until the call is parked
     FetchResponse answer
     FetchSession *session         # counted; NULL unless the fetch is incremental
@@ -64,13 +64,13 @@ ctypedef struct FetchCall:
     int32_t known_count           # parts with a partition
     Part **named                  # the parts that the answer names; answers[i] belongs to named[i]
     PartitionData *answers
-    int64_t bytes                 # bytes that the last look found
+    int64_t bytes                 # bytes that the last read found
     bint sends_elsewhere          # a part names another replica: answer at once
     bint is_behind                # a read lies in an older segment: answer at once
     bint failed                   # a known partition has an error or diverges: answer at once
     bint reading                  # a job of the I/O pool owns `parts` until it is done
     bint waits_no_more            # the deadline passed while the job was reading
-    int16_t forced_error          # the gate's, for every partition
+    int16_t forced_error          # the gate's error for every partition
 
 # Fills `parts` with the request's partitions, or, after the request changed its session, with those of the session
 # that changed. Nothing in `parts` points into the frame. 0; -1 when memory runs out; or the error code of the

@@ -138,8 +138,9 @@ cdef bint make_room(FetchSessions *cache, FetchSession *candidate, int64_t now_m
 
 
 cdef bint evict(FetchSessions *cache, FetchSession *candidate, int64_t now_ms) noexcept nogil:
-    """Evicts the stalest session if it is stale enough; else, when places are out, the least valuable session that the
-    candidate may replace, if it is worth less. A follower's session is worth more than each client's."""
+    """Evicts the stalest session if it is stale enough. Otherwise, when no place is free, evicts the least valuable
+    session that the candidate may replace, if that one is worth less. A follower's session is worth more than each
+    client's."""
     cdef FetchSession **stalest = NULL
     cdef FetchSession **least = NULL
     cdef FetchSession **place
@@ -166,7 +167,8 @@ cdef bint evict(FetchSessions *cache, FetchSession *candidate, int64_t now_ms) n
 
 
 cdef bint may_replace(const FetchSession *candidate, const FetchSession *session, int64_t now_ms) noexcept nogil:
-    """A settled session gives way to any other; one that is not settled yet only to a follower's."""
+    """Whether the candidate may replace the session. A session that has lasted long enough gives way to any other; a
+    younger one only to a follower's."""
     if now_ms - session.created_ms > SESSION_EVICTION_MS:
         return True
     return candidate.privileged and not session.privileged

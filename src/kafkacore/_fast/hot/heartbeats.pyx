@@ -42,7 +42,7 @@ cdef inline bint is_same(const Slice *one, const Slice *other) noexcept nogil:
 
 
 cdef inline bint differs(const Slice *asked, const Slice *agreed) noexcept nogil:
-    """False also when the request does not name it."""
+    """Whether the request names another value; False also when it names none."""
     return asked.size >= 0 and agreed.size >= 0 and not is_same(asked, agreed)
 
 

@@ -49,7 +49,7 @@ ctypedef struct Asker:
     int16_t version
     int32_t replica_id
     bint committed
-    int forced_error      # the gate's, for every partition
+    int forced_error      # the gate's error for every partition
 
 
 cdef int serve_list_offsets(void *state, Request *request, const Verdict *verdict) noexcept nogil:

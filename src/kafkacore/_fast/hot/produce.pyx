@@ -1,7 +1,7 @@
 """Produce: appends the batch of each partition, waits for the requested acknowledgements, and answers.
 
-A call appends its partitions in order. A partition that takes no append yet, because its log is being opened or rolled,
-stalls the call and its connection, so that the batches of a producer never overtake each other.
+A call appends its partitions in order. While a log is being opened or rolled, its partition takes no append and stalls
+the call and its connection, so that the batches of a producer never overtake each other.
 """
 
 from libc.stdlib cimport calloc, free
@@ -60,7 +60,7 @@ ctypedef struct Part:
     Partition *partition          # counted; NULL when the node does not know it
     PartitionProduceData *data
     PartitionProduceResponse *answer
-    Acknowledgement ack           # `at` -1: nothing to wait for
+    Acknowledgement ack           # `at` is -1 when there is nothing to wait for
     Waiter waiter
 
 ctypedef struct ProduceCall:
@@ -385,8 +385,7 @@ cdef bint wait_for_acks(ProduceCall *call) noexcept nogil:
 
 
 cdef void settle(ProduceCall *call, Part *part, int still_waiting) noexcept nogil:
-    """The wait of the part is over: it is acknowledged, the leadership that it belongs to has ended, or its disk
-    failed."""
+    """Ends the wait of a part: it is acknowledged, its leadership has ended, or its disk has failed."""
     cdef int error = partition_acknowledged(part.partition, &part.ack)
     if error == LOG_BLOCKED:
         error = still_waiting

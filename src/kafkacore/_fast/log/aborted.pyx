@@ -114,7 +114,7 @@ cdef int64_t log_aborted(Log *log, int64_t offset, const ReadResult *found, Abor
         result = collect_all(log, list, offset, end, found, &all) if list != NULL else 0
         segments_release(list)
         mutex_lock(&log.lock)
-        same = log.cuts == cuts  # if not, an index may have been removed before it was read
+        same = log.cuts == cuts  # otherwise an index may have been removed before it was read
         deleted = is_deleted(log, found.segment)
         mutex_unlock(&log.lock)
     if result >= 0 and deleted:

@@ -24,19 +24,19 @@ ctypedef struct Prepared:
     uint8_t *data
     size_t size
     int origin                           # validate.pxd's AppendOrigin
-    bint idempotent                      # has a producer id: checked against the producer's state
+    bint idempotent                      # has a producer id, and is checked against the producer's state
     Writer rewritten
 
 cdef void append_info_init(AppendInfo *info) noexcept nogil
 
-# Without the lock. 0 or Kafka's error code; after either call `prepared_free`.
+# Without the lock. Returns 0 or Kafka's error code; call `prepared_free` in both cases.
 cdef int log_prepare(const LogConfig *config, int64_t now_ms, uint8_t *records, size_t size, int origin,
                      Prepared *prepared,
                      AppendInfo *info) noexcept nogil
 cdef void prepared_free(Prepared *prepared) noexcept nogil
 
-# Under the lock. 0, Kafka's error code, or LOG_BLOCKED with `blocked` (may be NULL) queued: call again when it is
-# woken.
+# Under the lock. Returns 0, Kafka's error code, or LOG_BLOCKED with `blocked` (may be NULL) queued: call again when it
+# is woken.
 cdef int log_append_prepared(Log *log, Prepared *prepared, int32_t leader_epoch, Waiter *blocked,
                              AppendInfo *info) noexcept nogil
 # Appends whole batches whose offsets and epochs are set already, as a follower or a replicated log does. `checked`

@@ -138,8 +138,9 @@ cdef bint should_roll(Log *log, int64_t size, int64_t max_timestamp_ms, int64_t 
 
 
 cdef int write_bytes(Log *log, const uint8_t *data, size_t size) noexcept nogil:
-    """Writes at the end of the active segment. A write that fails is cut off as far as the disk allows and takes the
-    directory offline, because half of it may have reached the disk (Kafka: an IOException in append)."""
+    """Writes at the end of the active segment. If the write fails, the file is truncated to its former size if the disk
+    allows that, and the directory goes offline, because a part of the bytes may have reached the disk (Kafka: an
+    IOException in append)."""
     cdef Segment *segment = log.active
     cdef int64_t result = log.dir.disk.pwrite(log.dir.disk.self, file_of(segment), data, size, segment.size)
     if result >= 0:
@@ -309,7 +310,7 @@ cdef int log_append_checked(Log *log, const uint8_t *records, const BatchesResul
     while at < checked.valid_bytes:
         parse_header(records + at, checked.valid_bytes - at, &header)
         if segment_reserve(log.active) < 0 or log_note_state(log, records + at, header.size_bytes, &ended) < 0:
-            io_fail(log.dir, ENOMEM)  # written, but not noted in memory: only a restart can repair it
+            io_fail(log.dir, ENOMEM)  # the batch is written but not noted in memory: only a restart can repair that
             log.state = LOG_FAILED
             return KAFKA_STORAGE_ERROR
         note_position(log, header.size_bytes, header.base_offset, last_offset(&header), header.max_timestamp)

@@ -41,8 +41,8 @@ cdef void log_commit_soon(Log *log, int64_t offset) noexcept nogil:
 
 
 cdef void log_want_synced(Log *log, int64_t offset) noexcept nogil:
-    # A truncation may have moved the end below `offset` since the caller read it. A round that found nothing there has
-    # not synced the records that come later.
+    # A truncation may have moved the log's end below `offset` since the caller read it. The round then has not synced
+    # the records that later got these offsets.
     if offset > log.end_offset:
         offset = log.end_offset
     if log.commit_offset < offset:
@@ -56,7 +56,7 @@ cdef int64_t log_recovery_point(const Log *log) noexcept nogil:
         point = log.end_offset
     if log.segments == NULL:
         return point
-    # Looks at all of them: a load may have rebuilt a segment in the middle because its index was missing.
+    # Looks at all segments: a load may have rebuilt one in the middle because its index was missing.
     for i in range(log.segments.count - 1):
         if log.segments.items[i].base_offset >= point:
             break
@@ -105,7 +105,8 @@ cdef int sync_snapshot(Segment *segment, int64_t offset) noexcept nogil:
 
 
 cdef int log_sync_segment(Log *log, Segment *segment, int64_t next_base, int64_t cuts) noexcept nogil:
-    """The end of the round notes the synced size of the last segment. A dropped segment needs no sync."""
+    """Syncs one segment. The synced size of the last segment is noted at the end of the round. A dropped segment needs
+    no sync."""
     cdef int64_t size = load64(&segment.size)
     cdef int result = segment_sync(segment, load32(&segment.sealed) != 0)
     if result == 0 and next_base >= 0:

@@ -1,11 +1,13 @@
-"""The partitions of a node whose ISR may have to change, and the states of the other brokers, which decide about that.
+"""The partitions of a node whose ISR may have to change, and the states of the other brokers, on which such changes
+depend.
 
-A partition reports an edge when a follower may join its ISR or a member fell behind. The queue of edges coalesces: a
-partition stands in it at most once. Python drains it, decides and asks the controller (`partition_edges`). The brokers
-are those of the committed metadata (KIP-903: a fenced broker, or an earlier life of one, must not join an ISR).
+A partition reports an edge (a need to look at its ISR) when a follower may join its ISR or a member has fallen behind.
+The queue of edges coalesces: a partition stands in it at most once. Python drains it, decides and asks the controller
+(`partition_edges`). The brokers are those of the committed metadata. A fenced broker, or one that has restarted since
+its last Fetch, must not join an ISR (KIP-903).
 
 `lock` guards all fields that are not marked atomic. It is a leaf: partitions take it under `Log.lock`. A link is part
-of a partition, which is not counted here: it leaves before it is freed.
+of its partition. This struct does not count the partition: the link leaves before the partition is freed.
 """
 
 from libc.stdint cimport int32_t, int64_t
@@ -50,11 +52,12 @@ cdef void isr_edges_release(IsrEdges *edges) noexcept nogil
 
 # These take the lock.
 cdef void isr_edges_link(IsrEdges *edges, IsrLink *link) noexcept nogil
-cdef void isr_edges_unlink(IsrEdges *edges, IsrLink *link) noexcept nogil  # leaves both lists; no-op when in none
+# Leaves both lists; does nothing when it is in neither.
+cdef void isr_edges_unlink(IsrEdges *edges, IsrLink *link) noexcept nogil
 cdef void isr_edges_report(IsrEdges *edges, IsrLink *link) noexcept nogil
 # Takes up to `most` edges, each with a count of its partition, which passes to the caller.
 cdef int32_t isr_edges_take(IsrEdges *edges, IsrLink **into, int32_t most) noexcept nogil
-# The next up to `most` links, counted, whose lag nobody has looked at for the longest time.
+# Up to `most` links, counted: those whose lag was not looked at for the longest time.
 cdef int32_t isr_edges_oldest(IsrEdges *edges, IsrLink **into, int32_t most) noexcept nogil
 cdef BrokerState isr_edges_broker(IsrEdges *edges, int32_t broker_id) noexcept nogil
 # Takes over `brokers`, malloc'ed and sorted by id.

@@ -1,4 +1,5 @@
-"""Edges of ISRs, as isr_edges.pxd says (Partition.maybeExpandIsr and maybeShrinkIsr decide there; here Python does)."""
+"""Edges of ISRs, as isr_edges.pxd says. (In Kafka, Partition.maybeExpandIsr and maybeShrinkIsr decide; here Python
+decides.)"""
 
 from libc.errno cimport ENOMEM
 from libc.stdint cimport int32_t, int64_t
@@ -13,7 +14,7 @@ from kafkacore._fast.world.agenda cimport Agenda
 
 
 cdef void delivered(Mail *mail) noexcept nogil:
-    """The bell was the message."""
+    """Does nothing: the wake-up itself is the message."""
 
 
 cdef IsrEdges *isr_edges_new(Agenda *agenda, int64_t max_lag_ms, int *error) noexcept nogil:
@@ -62,7 +63,8 @@ cdef void end_wait(IsrEdges *edges, IsrLink *link) noexcept nogil:
 
 
 cdef bint try_hold(IsrLink *link) noexcept nogil:
-    """False when its partition is being freed: that waits for the lock and then leaves the lists."""
+    """Takes a count of the link's partition. Returns False when the partition is being freed; it then waits for this
+    lock to leave the lists."""
     cdef int32_t refs = load32(link.refs)
     while refs > 0:
         if cas32(link.refs, refs, refs + 1):

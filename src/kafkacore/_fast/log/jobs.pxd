@@ -1,4 +1,4 @@
-"""Jobs on pool threads that have a log's files to themselves: opening, waking and rolling.
+"""Jobs on pool threads, each of which has a log's files to itself: opening, waking and rolling.
 
 When no file descriptor is left (EMFILE, ENFILE), such a job changes nothing and no directory goes offline. For a moment
 the log then refuses appends with KAFKA_STORAGE_ERROR, which clients retry.
@@ -11,8 +11,8 @@ from kafkacore._fast.wait.io cimport Job
 from kafkacore._fast.wait.park cimport Waiter
 
 # Under the lock: sets the state and submits the job, which holds a reference to the log until `log_end_job`.
-# LOG_BLOCKED: the job runs soon and then wakes `blocked` (may be NULL). Otherwise returns an error that clients retry,
-# and has changed nothing. `run_all`, if not NULL, runs the jobs of many logs at once.
+# Returns LOG_BLOCKED when the job will run soon and then wake `blocked` (may be NULL). Otherwise it has changed nothing
+# and returns an error that clients retry. `run_all`, if not NULL, runs the jobs of many logs at once.
 cdef int log_start_job(Log *log, int32_t state, void (*run)(Job *job) noexcept nogil,
                        void (*run_all)(Job *first) noexcept nogil, Waiter *blocked) noexcept nogil
 # Without the lock: wakes the blocked appends and releases the log. `result` is 0 when the job has set the new state. A

@@ -34,7 +34,7 @@ cdef enum:
 # The entries that the leader-epoch-checkpoint file lacks.
 cdef enum:
     EPOCHS_SAVED = 0
-    EPOCHS_EMPTY = 1      # only epochs without a record, which every start drops: not worth a sync yet
+    EPOCHS_EMPTY = 1      # only epochs without a record, which every start drops, so they are not worth a sync yet
     EPOCHS_BEHIND = 2
 
 cdef enum:
@@ -92,7 +92,7 @@ ctypedef struct Log:
     const char *topic
     int32_t topic_size
     int32_t index
-    const uint8_t *topic_id              # NULL: no partition.metadata is written (the metadata log)
+    const uint8_t *topic_id              # NULL when no partition.metadata is written (the metadata log)
     void (*hold)(Log *log) noexcept nogil
     void (*release)(Log *log) noexcept nogil
     # Called under the lock after synced_offset moved or `state` became FAILED: collects the waiters to wake. Returns
@@ -106,9 +106,9 @@ ctypedef struct Log:
     int64_t log_start_offset
     int64_t local_log_start_offset
     int64_t end_offset                   # of the next record
-    int64_t cuts                         # counts removals of files: a look-up from before one may be out of date
+    int64_t cuts                         # counts removals of files; a look-up from before a removal may be out of date
     int64_t truncations                  # counts truncations and moves
-    int64_t rewinds                      # counts truncations alone: the same offsets may get other records
+    int64_t rewinds                      # counts truncations only: after one, the same offsets may get other records
     bint swapping                        # compacted segments are taking their places: see compact/swap.pxd
     int64_t synced_offset                # all records below survive power loss
     int64_t checkpointed_offset          # the greatest recovery point that may stand in the checkpoint file
@@ -168,5 +168,5 @@ cdef void log_wake_changed(Log *log, int why) noexcept nogil  # calls on_change 
 cdef LogDir *log_dir(const Log *log) noexcept nogil
 # The directory failed: takes it offline and wakes the waiters of this log.
 cdef void log_fail(Log *log, int error) noexcept nogil
-# The same for work that began when the log was in `dir`; the log may have moved meanwhile.
+# As above, for work that began when the log was in `dir`; the log may have moved meanwhile.
 cdef void log_fail_in(Log *log, LogDir *dir, int error) noexcept nogil

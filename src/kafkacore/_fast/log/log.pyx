@@ -116,7 +116,7 @@ cdef void log_fail_in(Log *log, LogDir *dir, int error) noexcept nogil:
     if not gone:
         log.state = LOG_FAILED
     mutex_unlock(&log.lock)
-    # The last work on a log that was closed or moved may find its directory renamed. That is no disk fault.
+    # A job on a log that was closed or moved may find that its directory was renamed. That is not a disk fault.
     if not gone or error != ENOENT:
         io_fail(dir, error)
     log_wake_blocked(log, WAKE_GONE)

@@ -2,9 +2,9 @@
 log takes its place in the same Partition. Holders of the partition, its clients and its waiters notice only a short
 wait.
 
-The last part has four steps, and between them the caller works on the disk: `log_hold_still` (appends wait, as during a
-roll), `log_copy` of the rest, `log_adopt` of the files in their new place, and `log_go_on`. All of them may block: do
-not call them on a loop's thread or with the GIL.
+The last part has four steps, between which the caller works on the disk: `log_hold_still` (from then on appends wait,
+as during a roll), `log_copy` for the rest, `log_adopt` for the files in their new directory, and `log_go_on`. All of
+them may block: do not call them on a loop's thread or with the GIL.
 """
 
 from libc.stdint cimport int64_t
@@ -23,7 +23,7 @@ cdef int64_t log_copy(Partition *source, Partition *into, int64_t max_bytes, Sle
 cdef int log_hold_still(Log *log, Waiter *blocked) noexcept nogil
 cdef void log_go_on(Log *log) noexcept nogil
 
-# Both logs hold still and end at the same offset. `fresh` was loaded from the files of a future log that was shut.
-# `log` takes over the directory and segments of `fresh`, and `fresh` gets the former ones; producers, leader epochs and
-# log start of `log` stay. 0, KAFKA_STORAGE_ERROR or LOG_BLOCKED.
+# Call it while both logs hold still and end at the same offset. `fresh` was loaded from the files of a future log that
+# was shut. `log` takes over the directory and segments of `fresh`, and `fresh` gets the former ones; producers, leader
+# epochs and log start of `log` stay. 0, KAFKA_STORAGE_ERROR or LOG_BLOCKED.
 cdef int log_adopt(Log *log, Log *fresh, Waiter *blocked) noexcept nogil

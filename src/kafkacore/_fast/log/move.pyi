@@ -23,8 +23,8 @@ def hold_still(handle: PartitionHandle) -> None:
     log is closed or its directory is offline."""
 
 def go_on(handle: PartitionHandle) -> None:
-    """Ends `hold_still`; appends continue."""
+    """Ends `hold_still`: appends continue."""
 
 def adopt(handle: PartitionHandle, fresh: PartitionHandle) -> None:
     """Makes `handle` use the files of `fresh`. `handle` holds still, and both logs end at the same offset. Blocking.
-    Raises OSError when `handle` was closed meanwhile, its directory is offline, or `fresh` ends elsewhere."""
+    Raises OSError when `handle` was closed meanwhile, its directory is offline, or `fresh` ends at another offset."""

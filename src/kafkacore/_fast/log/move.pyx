@@ -66,8 +66,8 @@ cdef int begin_at(Log *into, int64_t offset, Sleeper *sleeper) noexcept nogil:
 
 
 cdef int make_files(Log *into, Sleeper *sleeper) noexcept nogil:
-    """Makes the files that a first append would make: an empty log that was longer before must not begin at 0 after a
-    restart."""
+    """Makes the files that a first append would make. Otherwise a log that is empty now, but was longer before, would
+    begin at 0 after a restart."""
     cdef int result = LOG_BLOCKED
     while result == LOG_BLOCKED:
         mutex_lock(&into.lock)
@@ -182,7 +182,8 @@ cdef int roll_to(Log *into, int64_t end, Waiter *blocked) noexcept nogil:
 
 
 cdef int follow_end(Partition *source, Partition *into, Sleeper *sleeper) noexcept nogil:
-    """Everything is copied. If the source ends with an empty segment, the copy gets one too, so that both end alike."""
+    """Called when everything is copied. If the source ends with an empty segment, the copy gets one too, so that both
+    logs end in the same way."""
     cdef int64_t end = empty_end(&source.log)
     cdef int result = LOG_BLOCKED
     while result == LOG_BLOCKED:
@@ -238,7 +239,7 @@ cdef int log_hold_still(Log *log, Waiter *blocked) noexcept nogil:
         log_block(log, blocked)
         result = LOG_BLOCKED
     else:
-        # Other threads leave these states only at the end of a job of their own, and no job runs now.
+        # A log leaves these states only at the end of a job, and no job runs now.
         log.state = LOG_ROLLING if log.state == LOG_OPEN else LOG_OPENING
     mutex_unlock(&log.lock)
     return result
@@ -288,7 +289,7 @@ cdef int log_adopt(Log *log, Log *fresh, Waiter *blocked) noexcept nogil:
     if log.state != LOG_ROLLING and log.state != LOG_OPENING:
         result = KAFKA_STORAGE_ERROR
     elif log_has_jobs(log):
-        # A role change meanwhile started the job that writes the leader-epoch-checkpoint.
+        # Meanwhile a role change has started the job that writes the leader-epoch-checkpoint.
         log_block(log, blocked)
         result = LOG_BLOCKED
     else:
@@ -366,7 +367,7 @@ def go_on(PartitionHandle handle not None):
 
 def adopt(PartitionHandle handle not None, PartitionHandle fresh not None):
     """Makes `handle` use the files of `fresh`. `handle` holds still, and both logs end at the same offset. Blocking.
-    Raises OSError when `handle` was closed meanwhile, its directory is offline, or `fresh` ends elsewhere."""
+    Raises OSError when `handle` was closed meanwhile, its directory is offline, or `fresh` ends at another offset."""
     cdef Sleeper *sleeper
     cdef int result = LOG_BLOCKED
     if handle.end_offset != fresh.end_offset:

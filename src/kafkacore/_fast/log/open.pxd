@@ -10,10 +10,10 @@ All under the lock.
 from kafkacore._fast.log.log cimport Log
 from kafkacore._fast.wait.park cimport Waiter
 
-# LAZY -> OPENING. LOG_BLOCKED with `blocked` queued, or an error that clients retry, and nothing has changed.
+# LAZY -> OPENING. Returns LOG_BLOCKED with `blocked` queued, or an error that clients retry; then nothing has changed.
 cdef int log_start_open(Log *log, Waiter *blocked) noexcept nogil
 # OPEN -> ROLLING: opens the last segment, which a load left closed.
 cdef int log_start_wake(Log *log, Waiter *blocked) noexcept nogil
-# Starts one of the two if the next append would have to wait for it. A request with many partitions calls this for all
-# of them first, so that their logs open together.
+# Starts one of these two changes if the next append would have to wait for it. A request with many partitions calls
+# this for all of them first, so that their logs open together.
 cdef void log_open_ahead(Log *log) noexcept nogil

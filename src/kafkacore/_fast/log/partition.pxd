@@ -1,10 +1,10 @@
-"""A partition as the data plane sees it: its log, its role and epochs, high watermark, followers and waiters.
+"""A partition in the data plane: its log, its role and epochs, high watermark, followers and waiters.
 
 A partition is counted; a Python handle owns one count. `log.lock` guards every field that is not marked atomic. Python
 decides which broker leads and which replicas are in the ISR and publishes both with `partition_lead` and
 `partition_follow` (partition_role); native code notes the followers' fetches (replicas) and advances the high
-watermark. Each change of a partition names the epoch that it belongs to; an older or newer one is refused under the
-lock.
+watermark. Each change of a partition names the epoch to which it belongs; under the lock the partition refuses a change
+of any other epoch.
 """
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
@@ -43,20 +43,20 @@ cdef enum:
 
 cdef enum:
     NO_EPOCH = -1         # a request without an epoch
-    NEVER_MS = -0x7FFFFFFF  # before each time that a clock of this process shows
+    NEVER_MS = -0x7FFFFFFF  # earlier than any time of this process's clocks
 
-# Another replica, as its leader knows it. A leader epoch begins without positions: those count that the follower has
-# fetched from in this epoch.
+# Another replica, as its leader knows it. A leader epoch begins without positions: only a Fetch in this epoch sets a
+# follower's position.
 ctypedef struct Follower:
     int32_t broker_id
     bint in_sync              # in the committed ISR
     bint is_joining           # in the proposed ISR alone; the maximal ISR has both (KIP-497)
-    int64_t broker_epoch      # of its last fetch; -1: it named none
-    int64_t end_offset        # -1: it has not fetched
+    int64_t broker_epoch      # the broker epoch in its last fetch; -1 when it named none
+    int64_t end_offset        # -1 while it has not fetched
     int64_t log_start_offset  # likewise
-    int64_t caught_up_ms      # monotonic: when it last had all that this log had
+    int64_t caught_up_ms      # monotonic; when it last had all records of this log
     int64_t fetched_ms        # of its last fetch
-    int64_t leader_end_offset  # this log's end at its last fetch
+    int64_t leader_end_offset  # the end of this log at its last fetch
 
 # A partition's offsets when its readers last heard of a change.
 ctypedef struct Told:
@@ -77,20 +77,20 @@ ctypedef struct Partition:
     int32_t leader_epoch
     int32_t partition_epoch
     int32_t min_isr       # min.insync.replicas; the number of replicas limits it
-    # It counts the leaderships of this node: one ends when the node applies another role, and when the log is
-    # truncated. Records are acknowledged in the leadership of their append or never.
+    # `generation` counts the leaderships of this node. A leadership ends when the node applies another role, and when
+    # the log is truncated. Records are acknowledged only in the leadership in which they were appended.
     int64_t generation
-    int64_t rewinds       # of the log, when `generation` was last advanced
-    bint wakes_everybody  # a truncation's waiters are not all woken yet
-    int64_t epoch_start_offset  # where this leader's epoch begins
+    int64_t rewinds       # the log's count of truncations when `generation` was last advanced
+    bint wakes_everybody  # not all waiters of the last truncation are woken yet
+    int64_t epoch_start_offset  # the offset at which this leader's epoch begins
     int32_t is_recovering  # elected uncleanly: RECOVERED by the next AlterPartition (KIP-704)
     int32_t is_proposing  # an AlterPartition is under way
-    int32_t in_sync_count  # members of the committed ISR with this node
+    int32_t in_sync_count  # the number of members of the committed ISR, this node included
     int64_t high_watermark
     int64_t last_stable_offset
     Follower *followers
     int32_t follower_count
-    IsrEdges *edges       # counted; NULL: nobody is to change its ISR
+    IsrEdges *edges       # counted; NULL when its ISR never changes
     IsrLink link
     Waiter *waiting[WAIT_KINDS]
     LinkedList readers    # fetch sessions that hear of each change (readers.pxd)
@@ -125,12 +125,12 @@ ctypedef struct Acknowledgement:
 # the caller wakes them without a lock.
 cdef int partition_append(Partition *p, uint8_t *records, size_t size, int acks, int origin, Waiter *blocked,
                           AppendInfo *info, Acknowledgement *ack, WakeList *wakes) noexcept nogil
-# The same for whole batches with their offsets, which the leader of `leader_epoch` sent. Refused with
+# Appends whole batches that have their offsets already, sent by the leader of `leader_epoch`. Refused with
 # FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH or NOT_LEADER_OR_FOLLOWER unless this node follows in that epoch now.
 cdef int partition_append_as_follower(Partition *p, const uint8_t *records, size_t size, int32_t leader_epoch,
                                       Waiter *blocked, AppendInfo *info, WakeList *wakes) noexcept nogil
-# The same for a log whose owner alone writes it and decides what it holds (the metadata log, a log that is being copied
-# to another directory): batches of epochs up to `most_epoch`.
+# Appends batches of epochs up to `most_epoch` to a log that only its owner writes: the metadata log, or a copy in
+# another directory.
 cdef int partition_append_replicated(Partition *p, const uint8_t *records, size_t size, int32_t most_epoch,
                                      Waiter *blocked, AppendInfo *info, WakeList *wakes) noexcept nogil
 
@@ -179,17 +179,17 @@ cdef void read_asked_init(ReadAsked *asked, int64_t offset, int64_t max_bytes, i
 # so that the answer has the high watermark that the fetch moved. `wakes` gets the satisfied waiters.
 cdef int partition_read(Partition *p, const ReadAsked *asked, ReadResult *out, FetchView *view,
                         WakeList *wakes) noexcept nogil
-# The note of a fetch without its read. 0 or the error code that `partition_read` would return.
+# Notes a follower's fetch without a read. Returns 0 or the error code that `partition_read` would return.
 cdef int partition_followed(Partition *p, const FollowerFetch *fetch, int32_t current_epoch,
                             WakeList *wakes) noexcept nogil
 
 # Checks role and epoch for a ListOffsets, OffsetForLeaderEpoch or DeleteRecords: 0 or Kafka's error code.
 cdef int partition_check_leader(Partition *p, int32_t current_epoch) noexcept nogil
-# The same for a request that any replica may answer.
+# As above, for a request that any replica may answer.
 cdef int partition_check_replica(Partition *p, int32_t current_epoch) noexcept nogil
 cdef void partition_view(Partition *p, FetchView *view) noexcept nogil
-# Under the lock: whether the high watermark of a leader is still below the start of its epoch. Until then clients
-# cannot be given an end of the log: it might be below the end that an earlier leader reported (KIP-207).
+# Under the lock: whether the high watermark of a leader is still below the start of its epoch. Until then no client may
+# get an end of the log, because it could be below the end that an earlier leader has reported (KIP-207).
 cdef bint partition_is_behind(const Partition *p) noexcept nogil
 cdef int64_t partition_high_watermark(Partition *p) noexcept nogil
 cdef bint partition_satisfies(Partition *p, int kind, int64_t at) noexcept nogil  # whether a waiter would be
@@ -198,8 +198,9 @@ cdef void partition_epoch_end(Partition *p, int32_t epoch, int32_t *found_epoch,
 
 # Queues `waiter` (kind and at are set) unless it is satisfied already; True when it was queued.
 cdef bint partition_wait(Partition *p, Waiter *waiter) noexcept nogil
-# 0: acknowledged; LOG_BLOCKED: not yet; NOT_LEADER_OR_FOLLOWER: its leadership ended, also when this node leads again;
-# NOT_ENOUGH_REPLICAS_AFTER_APPEND: the ISR shrank below min.insync.replicas since; KAFKA_STORAGE_ERROR.
+# Returns 0 when acknowledged, LOG_BLOCKED when not yet, NOT_LEADER_OR_FOLLOWER when its leadership has ended (even if
+# this node leads again), NOT_ENOUGH_REPLICAS_AFTER_APPEND when the ISR has shrunk below min.insync.replicas since, or
+# KAFKA_STORAGE_ERROR.
 cdef int partition_acknowledged(Partition *p, const Acknowledgement *ack) noexcept nogil
 # Queues `waiter` for `ack`; False when `partition_acknowledged` has an answer.
 cdef bint partition_wait_for_ack(Partition *p, const Acknowledgement *ack, Waiter *waiter) noexcept nogil
@@ -207,11 +208,11 @@ cdef void partition_unwait(Partition *p, Waiter *waiter) noexcept nogil  # no-op
 
 # Under the lock: whether this node leads (or with `any_replica` also follows) in `current_epoch`. 0 or an error code.
 cdef int partition_role_error(const Partition *p, int32_t current_epoch, bint any_replica) noexcept nogil
-# Under the lock: whether it follows the leader of `leader_epoch` now. 0 or an error code.
+# Under the lock: whether this node follows the leader of `leader_epoch` now. 0 or an error code.
 cdef int partition_follower_error(const Partition *p, int32_t leader_epoch) noexcept nogil
-# Under the lock: all waiters. True: call again for more wakes.
+# Under the lock: collects all waiters. True: call again for more wakes.
 cdef bint partition_take_everybody(Partition *p, WakeList *wakes) noexcept nogil
-# Without the lock: more waiters are satisfied than one list holds. Wakes lists until the rest fits.
+# Without the lock, when more waiters are satisfied than one list holds: wakes lists until the rest fits one.
 cdef void partition_wake_rest(Partition *p, WakeList *wakes) noexcept nogil
 cdef Partition *partition_of_link(IsrLink *link) noexcept nogil
 cdef int64_t partition_monotonic_ms(const Partition *p) noexcept nogil
@@ -222,8 +223,9 @@ cdef bint partition_advance(Partition *p, WakeList *wakes) noexcept nogil
 
 # Restores the high watermark of an earlier run, limited to the offsets of the log.
 cdef void partition_restore(Partition *p, int64_t high_watermark) noexcept nogil
-# DeleteRecords: removes all records below `offset` (-1: the high watermark) here. 0 or Kafka's error code; may block.
-# `deleted` is the condition for the answer: all replicas that are alive have removed them too.
+# DeleteRecords: removes all records below `offset` (-1 stands for the high watermark) on this node. Returns 0 or
+# Kafka's error code; may block. `deleted` is the condition for the answer: all live replicas have removed the records
+# too.
 cdef int partition_delete_records(Partition *p, int64_t offset, int64_t *low_watermark,
                                   Acknowledgement *deleted) noexcept nogil
 cdef int64_t partition_low_watermark(Partition *p) noexcept nogil

@@ -58,7 +58,7 @@ cdef void release_log(Log *log) noexcept nogil:
 cdef bint log_changed(Log *log, WakeList *wakes) noexcept nogil:
     cdef Partition *p = <Partition *> log
     if p.rewinds != log.rewinds and not is_planted(b"acknowledged-across-truncation"):
-        # The offsets that waiters have in mind may get other records.
+        # Waiters hold offsets that may get other records now.
         p.rewinds = log.rewinds
         p.generation += 1
         p.wakes_everybody = True
@@ -138,7 +138,7 @@ cdef bint synced_first(const Partition *p) noexcept nogil:
 
 
 cdef int64_t satisfied_by(const Partition *p, int kind) noexcept nogil:
-    """A waiter of this kind is satisfied when its `at` is at most this offset."""
+    """The offset that satisfies waiters of this kind: those whose `at` is at most this offset."""
     if kind == WAIT_FETCH:
         return p.high_watermark - 1
     if kind == WAIT_FOLLOWER:
@@ -166,7 +166,7 @@ cdef void advance_high_watermark(Partition *p) noexcept nogil:
     if p.high_watermark < p.log.log_start_offset:
         p.high_watermark = p.log.log_start_offset
     if p.log.producers != NULL and p.log.first_unstable_offset >= 0:
-        # Also when the high watermark has not moved: a load replays transactions that ended long ago.
+        # Do this even when the high watermark has not moved: a load replays transactions that ended long ago.
         producers_replicated(p.log.producers, p.high_watermark)
         p.log.first_unstable_offset = producers_first_unstable(p.log.producers)
     p.last_stable_offset = p.high_watermark
@@ -197,7 +197,7 @@ cdef bint tell_readers(Partition *p, bint everybody, WakeList *wakes) noexcept n
 cdef bint partition_wait(Partition *p, Waiter *waiter) noexcept nogil:
     cdef bint queued = False
     mutex_lock(&p.log.lock)
-    # A replica wakes its waiters when it loses the leadership. Nobody would wake one that is queued later.
+    # A replica wakes its waiters when it loses the leadership. A waiter that is queued later would never be woken.
     queued = waiter.at > satisfied_by(p, waiter.kind) and may_wait(p, waiter.kind) and push_waiter(p, waiter)
     mutex_unlock(&p.log.lock)
     return queued
@@ -258,8 +258,8 @@ cdef void partition_unwait(Partition *p, Waiter *waiter) noexcept nogil:
 
 
 cdef void partition_wake_rest(Partition *p, WakeList *wakes) noexcept nogil:
-    """More waiters are satisfied than one list holds. Wakes lists of them until the rest fits; the caller wakes the
-    rest."""
+    """Called when more waiters are satisfied than one list holds. Wakes lists of them until the rest fits; the caller
+    wakes the rest."""
     cdef bint more = True
     while more:
         wake_all(wakes)
@@ -358,7 +358,7 @@ cdef int append_error(const Partition *p, int acks) noexcept nogil:
 
 cdef void acknowledge_at(const Partition *p, int acks, int64_t end_offset, bint flushes,
                          Acknowledgement *ack) noexcept nogil:
-    """`flushes`: the answer waits for the sync that covers `end_offset`."""
+    """Sets the condition of an answer. With `flushes` it waits for the sync that covers `end_offset`."""
     ack.at = end_offset
     ack.generation = p.generation
     ack.kind = WAIT_ACKS
@@ -405,8 +405,8 @@ cdef int partition_append(Partition *p, uint8_t *records, size_t size, int acks,
             log_want_synced(&p.log, info.last_offset + 1)
     mutex_unlock(&p.log.lock)
     if error == LOG_BLOCKED:
-        # The caller tries again with these bytes. They must be what the producer sent, because validation refuses the
-        # broker's timestamp in a client's batch.
+        # The caller tries again with these bytes. They must be unchanged, because validation refuses the broker's
+        # timestamp in a client's batch.
         memcpy(records, header, kept)
     prepared_free(&prepared)
     if sync:
@@ -534,7 +534,7 @@ cdef int check_divergence(const Partition *p, int32_t last_fetched_epoch, int64_
 
 cdef int check_follower(Partition *p, const FollowerFetch *fetch, int32_t current_epoch, bint notes,
                         WakeList *wakes, bint *more) noexcept nogil:
-    """Under the lock. A position outside the log counts for nothing: the follower is about to truncate or to begin
+    """Under the lock. A position outside the log is not noted, because the follower is about to truncate or to begin
     anew."""
     cdef int error = replicas_check(p, fetch.broker_id, current_epoch)
     if error != 0 or not notes or fetch.offset > p.log.end_offset or fetch.offset < p.log.log_start_offset:

@@ -7,4 +7,4 @@ from kafkacore._fast.world.environment cimport Environment
 
 cdef class PartitionEdges:
     cdef IsrEdges *edges
-    cdef Environment environment  # keeps what the world's bells are part of
+    cdef Environment environment  # keeps the world alive that holds its bells

@@ -12,8 +12,9 @@ ACTIVE: int
 class PartitionEdges:
     """A bounded queue that coalesces: a partition stands in it at most once.
 
-    Partitions that `report_to` it stand in it when a follower may join the ISR, when a member fell behind
-    (`check_lag`), and when a leader was elected uncleanly. The brokers decide whether a follower is eligible (KIP-903).
+    A partition that reports to it (`report_to`) enters the queue when a follower may join its ISR, when a member has
+    fallen behind (`check_lag`), and when its leader was elected uncleanly. The brokers decide whether a follower is
+    eligible (KIP-903).
     """
 
     def __init__(self, max_lag_ms: int, environment: Environment | None = None) -> None:
@@ -25,12 +26,13 @@ class PartitionEdges:
         """All registered brokers: id, FENCED, LEAVING or ACTIVE, and broker epoch."""
 
     def check_lag(self, most: int = ...) -> int:
-        """Looks at the lag of the followers of up to `most` partitions that lead, those first that wait longest for a
-        look. Returns how many. Call it for all of them twice within replica.lag.time.max.ms."""
+        """Looks at the lag of the followers of up to `most` leading partitions, first at those that were not looked at
+        for the longest time. Returns how many it looked at. Call it so often that each partition is looked at twice
+        within replica.lag.time.max.ms."""
 
     def take(self, most: int) -> list[tuple[Uuid, int]]:
-        """Up to `most` partitions that reported since they were last taken: topic id and index, the longest first.
-        While more wait, `fileno` stays readable."""
+        """Takes up to `most` partitions out of the queue, the oldest first: topic id and index. While more wait,
+        `fileno` stays readable."""
 
     def fileno(self) -> int:
         """Becomes readable when `take` has partitions to return."""

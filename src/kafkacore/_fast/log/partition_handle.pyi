@@ -14,7 +14,7 @@ Acknowledgement: TypeAlias = tuple[int, int, int]
 
 ROLES: tuple[str, ...]
 STATES: tuple[str, ...]
-# The maker of a batch: a client; a client in a transaction that its coordinator has verified; a coordinator, whose
+# The origin of a batch: a client; a client in a transaction that its coordinator has verified; a coordinator, whose
 # batch may be a marker; a coordinator whose markers carry a new producer epoch (transaction.version 2).
 ORIGINS: Mapping[str, int]
 
@@ -30,7 +30,7 @@ class AppendResult(NamedTuple):
     duplicate: bool
     error_message: str | None
     record_errors: list[tuple[int, str]]
-    # the acknowledgement to wait for: a kind of `partition_watch`, an offset, and the leadership that it belongs to
+    # the acknowledgement to wait for: a kind of `partition_watch`, an offset, and the leadership to which it belongs
     ack: Acknowledgement | None
 
 class ReadBytes(NamedTuple):
@@ -51,13 +51,13 @@ class FollowerState(NamedTuple):
     """Another replica, as its leader knows it. The offsets are -1 until it has fetched in this leader epoch."""
 
     broker_id: int
-    broker_epoch: int  # of its last fetch; -1: it named none
+    broker_epoch: int  # the broker epoch in its last fetch; -1 when it named none
     end_offset: int
     log_start_offset: int
     in_sync: bool  # in the committed ISR
     is_joining: bool  # in the proposed ISR alone
-    may_join: bool  # it is caught up, and its broker is neither fenced, nor leaving, nor another life of it
-    lags: bool  # it has not caught up for replica.lag.time.max.ms
+    may_join: bool  # it is caught up, and its broker is neither fenced nor leaving and has not restarted since
+    lags: bool  # it was last caught up more than replica.lag.time.max.ms ago
 
 class SegmentInfo(NamedTuple):
     base_offset: int
@@ -116,7 +116,7 @@ class PartitionHandle:
 
     @property
     def low_watermark(self) -> int:
-        """The least log start of all replicas that are alive; -1 while one of them has not fetched."""
+        """The lowest log start of all live replicas; -1 while one of them has not fetched."""
 
     @property
     def size_bytes(self) -> int: ...
@@ -172,22 +172,24 @@ class PartitionHandle:
         min_isr: int = 1,
         recovering: bool = False,
     ) -> bool:
-        """Makes this broker the leader, or goes on with other followers. `followers`: broker id of every other
-        replica, and whether it is in the committed ISR. `min_isr`: min.insync.replicas. `recovering`: elected
-        uncleanly. Returns False and changes nothing if the epoch is older."""
+        """Makes this broker the leader, or lets it lead on with other followers. `followers`: broker id of every other
+        replica, and whether it is in the committed ISR. `min_isr`: min.insync.replicas. `recovering` says that it was
+        elected uncleanly. Returns False and changes nothing if the epoch is older."""
 
     def become_follower(self, leader_id: int, leader_epoch: int, partition_epoch: int = 0) -> bool:
         """Follows `leader_id` (-1: no leader). Returns False and changes nothing if the epoch is older."""
 
     def report_to(self, edges: PartitionEdges) -> None:
-        """Reports there that its ISR may have to change. Call it once, before the first role."""
+        """Sets the queue to which the partition reports that its ISR may have to change. Call it once, before the first
+        role."""
 
     def propose_isr(self, isr: Iterable[int], partition_epoch: int) -> bool:
-        """An AlterPartition that asks for these brokers is under way: the high watermark waits for the new ones too
-        (KIP-497). Returns False unless it leads in this partition epoch and no other proposal is under way."""
+        """Notes that an AlterPartition for this ISR is under way: the high watermark then waits for the new members too
+        (KIP-497). Returns False unless the partition leads in this partition epoch and no other proposal is under
+        way."""
 
     def withdraw_isr(self) -> None:
-        """The controller refused the proposal. Only when it cannot have taken it."""
+        """Ends the proposal. Call it only when the controller has refused the proposal and cannot have applied it."""
 
     def commit_isr(self, isr: Iterable[int], leader_epoch: int, partition_epoch: int, recovering: bool = False) -> bool:
         """The ISR and partition epoch that AlterPartition answered; ends the proposal. Returns False for a leader of
@@ -205,8 +207,8 @@ class PartitionHandle:
         """Notes a follower's fetch at `offset`. Returns 0 or the error code of the answer."""
 
     def acknowledged(self, kind: int, at: int, generation: int) -> int | None:
-        """Takes an acknowledgement: 0 when it is there; None before that; else Kafka's error code, as
-        NOT_LEADER_OR_FOLLOWER when its leadership ended, also when this broker leads again."""
+        """The state of an acknowledgement: 0 when it is there, None while it is not, or Kafka's error code, such as
+        NOT_LEADER_OR_FOLLOWER when its leadership has ended, even if this broker leads again."""
 
     def configure(self, settings: LogSettings) -> None:
         """Replaces the configuration."""
@@ -238,7 +240,8 @@ class PartitionHandle:
         or NOT_LEADER_OR_FOLLOWER unless this broker follows in that epoch, or KAFKA_STORAGE_ERROR. Blocking."""
 
     def restart_as_follower(self, offset: int, leader_epoch: int) -> int:
-        """`truncate_fully` likewise: the leader's log begins at `offset`, behind the end of this one. Blocking."""
+        """`truncate_fully` as the leader of this epoch demands: the leader's log begins at `offset`, after the end of
+        this one. Returns as `truncate_as_follower`. Blocking."""
 
     def note_leader(self, leader_epoch: int, high_watermark: int, log_start_offset: int) -> int:
         """Applies the leader's Fetch answer: adopts its high watermark, limited to this log, and deletes the records
@@ -246,7 +249,7 @@ class PartitionHandle:
 
     def delete_records(self, offset: int) -> tuple[int, int, Acknowledgement | None]:
         """Deletes the records below `offset` (-1: below the high watermark). Returns error, low watermark, and the
-        condition under which all replicas have deleted them (None: they have). Blocking."""
+        condition under which all replicas have deleted them (None when they have already). Blocking."""
 
     def drop_below(self, offset: int) -> int: ...
     def delete_old_segments(self) -> int:
@@ -288,7 +291,7 @@ class PartitionHandle:
         `truncate_as_follower` is. Blocking as `append`."""
 
     def append_replicated(self, records: Buffer, most_epoch: int) -> AppendResult:
-        """The same in any role, for the one that alone writes the log (the metadata log, a copy)."""
+        """As above in any role, for the only writer of the log (the metadata log, a copy)."""
 
     def flush(self, timeout_ms: int = -1) -> bool:
         """Returns True once everything appended so far is on the disk, False when `timeout_ms` pass first. Blocking."""

@@ -289,7 +289,7 @@ cdef class PartitionHandle:
     @property
     def recovery_point(self):
         """The offset for recovery-point-offset-checkpoint. It is the synced offset, or the start of an earlier segment
-        if that segment's indexes, or the producer snapshot behind it, may not be on the disk."""
+        whose indexes, or the producer snapshot behind it, may not be on the disk."""
         cdef int64_t point
         with nogil:
             mutex_lock(&self.partition.log.lock)
@@ -575,7 +575,7 @@ cdef class PartitionHandle:
 
     def delete_records(self, int64_t offset):
         """Deletes the records below `offset` (-1: below the high watermark). Returns `(error, low watermark,
-        acknowledgement)`: the condition under which all replicas have deleted them; None: they have."""
+        acknowledgement)`: the condition under which all replicas have deleted them; None when they have already."""
         cdef int error
         cdef int64_t low_watermark
         cdef Acknowledgement deleted
@@ -584,7 +584,7 @@ cdef class PartitionHandle:
         return error, low_watermark, ack_of(error, &deleted)
 
     def drop_below(self, int64_t offset):
-        """Deletes the records below `offset` in any role: its owner knows that they are not needed. Returns 0 or
+        """Deletes the records below `offset` in any role: the log's owner knows that they are not needed. Returns 0 or
         Kafka's error code. Blocking."""
         cdef int error
         with nogil:
@@ -698,7 +698,7 @@ cdef class PartitionHandle:
         return self.append_whole(records, leader_epoch, True)
 
     def append_replicated(self, records, int32_t most_epoch):
-        """The same in any role, for the one that alone writes the log."""
+        """As above in any role, for the only writer of the log."""
         return self.append_whole(records, most_epoch, False)
 
     def append_whole(self, records, int32_t epoch, bint follows):

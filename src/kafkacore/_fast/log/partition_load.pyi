@@ -47,9 +47,9 @@ def read_topic_ids(handles: list[PartitionHandle]) -> list[bool]:
 
 class LogLoad:
     """Loads a log from its directory before its first use. Unless `clean`, it checks and rebuilds what lies behind the
-    recovery point; compaction may have left gaps below `gaps_until`. Damage below `trusted_until` removes no
-    record: the load fails with EUCLEAN. A clean log has no file open until its first use; with `at_rest` this holds for
-    every log."""
+    recovery point; compaction may have left gaps below `gaps_until`. When records below `trusted_until` are damaged, no
+    record is removed: the load fails with EUCLEAN. A clean log has no file open until its first use; with `at_rest`
+    this holds for every log."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class LogLoad:
     def handle(self) -> PartitionHandle: ...
     @property
     def damage(self) -> Damage:
-        """After a load that failed with EUCLEAN."""
+        """The damage, after a load that failed with EUCLEAN."""
 
     def report(self) -> LoadReport:
         """The result, once the load has run. Raises OSError."""

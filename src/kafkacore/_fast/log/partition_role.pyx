@@ -112,7 +112,8 @@ cdef void wake_after_change(Partition *p, bint everybody) noexcept nogil:
 
 
 cdef void report_if_due(Partition *p) noexcept nogil:
-    """Under the lock: what a change of the ISR or an end of a proposal leaves to be done."""
+    """Under the lock: reports an edge if another change of the ISR is due after this one, or after the end of a
+    proposal."""
     cdef int32_t i
     if p.edges == NULL or p.role != ROLE_LEADER or p.is_proposing:
         return
@@ -149,7 +150,8 @@ cdef bint partition_lead(Partition *p, const LeaderRole *role, int *error) noexc
         else:
             isr_edges_unlink(p.edges, &p.link)
         report_if_due(p)
-    # Records that a crash left in the page cache count once they are synced, and perhaps no append will ask for that.
+    # Records that a crash left in the page cache count only when they are synced, and perhaps no append will ask for a
+    # sync.
     sync = p.log.config.flush_messages <= 1 and p.log.synced_offset < p.log.end_offset
     if sync:
         log_want_synced(&p.log, p.log.end_offset)
@@ -252,7 +254,7 @@ cdef void partition_check_lag(Partition *p) noexcept nogil:
     mutex_lock(&p.log.lock)
     if p.role == ROLE_LEADER and not p.is_proposing:
         report_if_due(p)
-    # A follower outside the ISR that lags now, or whose broker was fenced, holds nothing back any longer.
+    # A follower outside the ISR that lags now, or whose broker was fenced, no longer holds the high watermark back.
     if p.role == ROLE_LEADER:
         more = partition_advance(p, &wakes)
     mutex_unlock(&p.log.lock)
@@ -293,7 +295,8 @@ cdef int partition_note_leader(Partition *p, int32_t leader_epoch, int64_t high_
     mutex_lock(&p.log.lock)
     error = partition_follower_error(p, leader_epoch)
     if error == 0:
-        # A new leader may have a lower one than the leader before it: this replica may have heard more than it did.
+        # A new leader may have a lower high watermark than its predecessor: this replica may have got a later one from
+        # that predecessor.
         p.high_watermark = max(min(high_watermark, p.log.end_offset), p.log.log_start_offset)
         more = partition_advance(p, wakes)
         start_is_behind[0] = p.log.log_start_offset < log_start_offset <= p.log.end_offset
@@ -308,5 +311,6 @@ cdef int partition_delete_as_follower(Partition *p, int64_t log_start_offset, in
     mutex_lock(&p.log.lock)
     error = partition_follower_error(p, leader_epoch)
     mutex_unlock(&p.log.lock)
-    # A leader that this node follows no longer deleted only what is committed, and a deletion is never taken back.
+    # If this node gets a new role after the check, the deletion is still right: the former leader deleted only
+    # committed records, and a deletion is never undone.
     return error if error != 0 else log_advance_start(&p.log, log_start_offset)

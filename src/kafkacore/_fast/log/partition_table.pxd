@@ -1,6 +1,6 @@
-"""The partition table: topic id or name, and index, to Partition. Immutable and counted. The publisher makes a new
-table and hands it to each processor by mail; the old one is freed when all have taken the new one. Processors look up
-without a lock or a count.
+"""The partition table maps a topic id or name and an index to a Partition. Immutable and counted. The publisher makes a
+new table and hands it to each processor by mail; the old one is freed when all have taken the new one. Processors look
+up without a lock or a count.
 
 A topic is counted by itself, and so is each shard of the two indexes: a new table shares with the old one every topic
 and every shard that did not change. Adding or removing a topic copies two shards, and a pointer to each other shard.

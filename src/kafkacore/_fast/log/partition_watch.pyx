@@ -79,10 +79,11 @@ cdef class PartitionWatch:
     """Any number of waits, named by tokens, for partitions in the world of `environment` (by default the real one).
     `fileno` becomes readable when `take` has tokens to return."""
     cdef Post *post
-    cdef Environment environment  # keeps what the world's bells are part of
+    cdef Environment environment  # keeps the world alive that holds its bells
     cdef dict armed              # token to addresses of its watches
     cdef dict tokens             # address to token
-    cdef set directories         # directories of all partitions armed so far: a native count does not keep them
+    # Directories of all partitions armed so far, because a native count does not keep them alive.
+    cdef set directories
 
     def __cinit__(self, Environment environment=None):
         cdef int error
@@ -123,9 +124,9 @@ cdef class PartitionWatch:
 
     def arm(self, token, PartitionHandle partition not None, int kind, int64_t at, int64_t generation=-1):
         """Wakes `token` when the high watermark (FETCH), last stable offset (COMMITTED) or log end (FOLLOWER) passes
-        `at`, when the high watermark (ACKS), synced offset (SYNCED) or low watermark (DELETED) reaches it, or when the
-        partition changes hands. Returns False and arms nothing when the condition holds already, or when the leadership
-        of `generation` (an acknowledgement's) has ended. A token may wait for many partitions."""
+        `at`, when the high watermark (ACKS), synced offset (SYNCED) or low watermark (DELETED) reaches `at`, or when
+        the partition gets another role. Returns False and arms nothing when the condition holds already, or when the
+        leadership of `generation` (an acknowledgement's) has ended. A token may wait for many partitions."""
         cdef Acknowledgement ack
         cdef Watch *watch = <Watch *> calloc(1, sizeof(Watch))
         cdef bint waits

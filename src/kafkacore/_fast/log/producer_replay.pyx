@@ -224,7 +224,8 @@ cdef int replay_drop_strays(Load *load, int64_t end_offset) noexcept nogil:
 # --- after a truncation ---
 
 cdef int replay_after_cut(Load *load, int64_t end_offset) noexcept nogil:
-    """Every segment but the first began with a snapshot. The snapshots of removed segments were removed with them."""
+    """Rebuilds the producers after a truncation. Every segment except the first began with a snapshot. The snapshots of
+    removed segments were removed with them."""
     cdef int64_t *snapshots = <int64_t *> malloc((load.count + 1) * sizeof(int64_t))
     cdef int32_t i
     cdef int result = -ENOMEM

@@ -62,9 +62,9 @@ cdef void producers_free(Producers *producers) noexcept nogil
 cdef void producers_clear(Producers *producers) noexcept nogil
 cdef Producer *producers_find(Producers *producers, int64_t producer_id) noexcept nogil
 
-# Whether a client's batch may follow: 0; PRODUCER_DUPLICATE with `duplicate` set; OUT_OF_ORDER_SEQUENCE_NUMBER,
-# INVALID_PRODUCER_EPOCH or INVALID_TXN_STATE (a plain batch amid a transaction). `sequences` is False for coordinators,
-# whose batches carry an epoch and no sequence.
+# Whether a client's batch may follow. Returns 0; PRODUCER_DUPLICATE with `duplicate` set; or
+# OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH or INVALID_TXN_STATE (a plain batch inside a transaction).
+# `sequences` is False for coordinators, whose batches carry an epoch and no sequence.
 cdef int producers_check(Producers *producers, const BatchHeader *header, bint sequences,
                          ProducerBatch *duplicate) noexcept nogil
 # Whether a coordinator's marker may follow: 0, INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED. With `bumped`
@@ -73,8 +73,8 @@ cdef int producers_check_marker(Producers *producers, const uint8_t *batch, size
                                 bint bumped) noexcept nogil
 # Reserves a place for the batch's producer, so that noting the batch cannot fail: 0 or -ENOMEM.
 cdef int producers_reserve(Producers *producers, const BatchHeader *header) noexcept nogil
-# A whole batch of magic 2 is in the log: its producer's sequences, or the transaction that its marker ends (`ended`,
-# whose last_offset stays -1 when there was none). 0, or -ENOMEM when its place was not reserved.
+# Notes a whole batch of magic 2 that is in the log: its producer's sequences, or the transaction that its marker ends
+# (`ended`; its last_offset stays -1 when the marker ended none). Returns 0, or -ENOMEM when its place was not reserved.
 cdef int producers_note_batch(Producers *producers, const uint8_t *batch, size_t size,
                               EndedTransaction *ended) noexcept nogil
 cdef int64_t producers_first_unstable(const Producers *producers) noexcept nogil  # -1 when none

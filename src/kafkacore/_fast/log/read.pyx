@@ -66,7 +66,7 @@ cdef int64_t position_of_bound(const Log *log, int64_t bound) noexcept nogil:
 
 cdef void clip(ReadResult *out, Segment *segment, const Position *found, int64_t limit, int64_t max_bytes,
                bint min_one) noexcept nogil:
-    """Takes over the count of `segment`."""
+    """Fills in the result. Takes over the count of `segment`."""
     cdef int64_t size = limit - found.position
     if size > max_bytes:
         size = max_bytes
@@ -228,7 +228,7 @@ cdef int read(Log *log, int64_t offset, int64_t bound, int64_t max_bytes, bint m
             return LOG_BLOCKED
         elif cuts_of(log) == cuts:
             return KAFKA_STORAGE_ERROR
-        # Otherwise the records were removed during the search. Look at the log again.
+        # The records were removed during the search, so look at the log again.
 
 
 cdef int log_read(Log *log, int64_t offset, int64_t bound, int64_t max_bytes, bint min_one,
@@ -436,7 +436,7 @@ cdef int search(Log *log, bint greatest, int64_t timestamp_ms, FoundRecord *foun
             return 0
         if cuts_of(log) == cuts:
             return KAFKA_STORAGE_ERROR
-        # Otherwise files were removed during the search, and the log has others now.
+        # Files were removed during the search, and the log has other files now.
 
 
 cdef void answer(Log *log, const FoundRecord *found, int64_t *offset, int64_t *found_ms,

@@ -76,13 +76,14 @@ cdef int note_recovered(Load *load, int32_t i, const uint8_t *batch, const Batch
 
 
 cdef bint may_have_gap(const Recovery *recovery, int64_t offset) noexcept nogil:
-    """Only compaction leaves gaps: the topic is compacted, or was when a cleaner got this far."""
+    """Whether a gap below `offset` is possible. Only compaction leaves gaps: the topic is compacted, or was when a
+    cleaner compacted up to here."""
     return recovery.load.log.config.compact_policy or offset < recovery.plan.gaps_until
 
 
 cdef bint lay_there(const Recovery *recovery, int32_t i, const BatchHeader *header) noexcept nogil:
-    """Whether a batch behind a gap is to be believed: it was synced, so a compaction without a checkpoint may have made
-    the gap. The last segment is never compacted."""
+    """Whether a batch behind a gap is valid: if it was synced, a compaction that wrote no checkpoint may have made the
+    gap. The last segment is never compacted."""
     cdef const Load *load = &recovery.load
     return (i + 1 < load.count and load.state_offset < header.base_offset
             and last_offset(header) < load.segments[i + 1].base_offset
@@ -232,7 +233,7 @@ cdef int open_segments(Recovery *recovery) noexcept nogil:
         if result < 0:
             return result
         segment.created_ms = segment.modified_ms = log_now_ms(load.log)
-        # A process that was killed may have made the segment a moment before, without a sync of its name.
+        # A process that was killed may have just made the segment, without a sync of its name.
         segment.entry_synced = plan.clean
         result = txn_index_last(segment, &load.last_aborted_offset) if plan.files[i] & FILE_HAS_ABORTED else 0
         recovery.damaged[i] = result == -EINVAL  # rebuilt together with the segment
@@ -251,7 +252,8 @@ cdef int drop_segments_after(Recovery *recovery, int32_t i) noexcept nogil:
         add64(recovery.plan.progress, load.segments[load.count].size)
         result = segment_unlink(load.segments[load.count])
         if result == 0:
-            result = segment_sync_names(load.segments[load.count])  # or a crash could bring back a later one alone
+            # Otherwise a crash could bring back only a later one.
+            result = segment_sync_names(load.segments[load.count])
         segment_release(load.segments[load.count])
         load.segments[load.count] = NULL
     return result
@@ -291,11 +293,12 @@ cdef int recover_all(Recovery *recovery) noexcept nogil:
     count_left(recovery)
     while i < load.count:
         if not recovery.plan.clean and is_unflushed(recovery, i) and load.snapshots_end > load.segments[i].base_offset:
-            load.snapshots_end = load.segments[i].base_offset  # snapshots behind it may be of other records
+            load.snapshots_end = load.segments[i].base_offset  # snapshots behind it may describe other records
         if needs_recovery(recovery, i):
             result = recover_segment(recovery, i)
             add64(recovery.plan.segments_left, -1)
-            # Damage to synced bytes is no sign of a crash. The segments behind it were acknowledged, and stay.
+            # A crash does not damage synced bytes. The records in the segments behind the damage were acknowledged, so
+            # these segments stay.
             if not recovery.plan.clean and is_unflushed(recovery, i) and (
                     result > 0 or (result == 0 and lacks_its_end(recovery, i))):
                 if load.state_offset < recovery.plan.trusted_until:
@@ -386,7 +389,8 @@ cdef int load_producers(Recovery *recovery, int64_t end_offset) noexcept nogil:
     cdef Load *load = &recovery.load
     cdef int result = 0
     if recovery.plan.clean and load.snapshot_count == 0 and load.state_offset < 0:
-        load.state_offset = end_offset  # as when Kafka upgrades a log from before idempotent producers: none is known
+        # No producer is known, as when Kafka upgrades a log from before idempotent producers.
+        load.state_offset = end_offset
     elif load.state_offset < end_offset:
         result = replay_to(load, end_offset)
     producers_expire(load.producers, log_now_ms(load.log), load.log.config.producer_id_expiration_ms)
@@ -481,7 +485,7 @@ cdef int run_load(Recovery *recovery) noexcept nogil:
     seal_rest(load)
     result = replay_drop_strays(load, end_offset)
     if result == 0 and recovery.report.dropped_segments:
-        # Removed for good before the log grows again, or they would follow on records that are not theirs.
+        # They must be removed durably before the log grows again; otherwise they would follow other records.
         result = load.log.dir.disk.sync_directory(load.log.dir.disk.self, load.path)
     return result if result < 0 else install(recovery, end_offset)
 

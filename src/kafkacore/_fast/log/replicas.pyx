@@ -34,8 +34,8 @@ cdef int32_t replicas_maximal_isr(const Partition *p) noexcept nogil:
 
 
 cdef bint is_waited_for(const Partition *p, const Follower *follower, int64_t now_ms) noexcept nogil:
-    """A follower outside the ISR that is caught up and eligible: it could never join if the high watermark ran ahead
-    of it."""
+    """Whether the high watermark waits for this follower. It waits for one outside the ISR that is caught up and
+    eligible, because that follower could never join if the high watermark ran ahead of it."""
     if is_planted(b"joining-replica-not-awaited"):
         return False
     return not replicas_lags(p, follower, now_ms) and is_eligible(p, follower)
@@ -68,7 +68,7 @@ cdef int64_t replicas_reached(const Partition *p, int64_t own) noexcept nogil:
 cdef int replicas_check(const Partition *p, int32_t broker_id, int32_t current_epoch) noexcept nogil:
     if replicas_find(p, broker_id) != NULL:
         return 0
-    # A new replica may hear of its assignment before this node does; it tries again.
+    # A new replica may learn its assignment before this node does; it tries again.
     return UNKNOWN_LEADER_EPOCH if current_epoch != NO_EPOCH else NOT_LEADER_OR_FOLLOWER
 
 
@@ -85,7 +85,7 @@ cdef int replicas_note(Partition *p, const FollowerFetch *fetch, int32_t current
     if fetch.offset >= end_offset:
         follower.caught_up_ms = max(follower.caught_up_ms, fetch.now_ms)
     elif follower.end_offset >= 0 and fetch.offset >= follower.leader_end_offset:
-        # It has all that this log had when the follower fetched before.
+        # The follower has all records that this log had at its last fetch.
         follower.caught_up_ms = max(follower.caught_up_ms, follower.fetched_ms)
     follower.end_offset = fetch.offset
     follower.log_start_offset = fetch.log_start_offset
@@ -125,7 +125,7 @@ cdef bint is_eligible(const Partition *p, const Follower *follower) noexcept nog
 
 
 cdef bint replicas_may_join(const Partition *p, const Follower *follower) noexcept nogil:
-    """Behind the epoch's start it might lack records that an earlier leader committed."""
+    """A follower that has not reached the epoch's start might lack records that an earlier leader committed."""
     return (not follower.in_sync and follower.end_offset >= p.high_watermark
             and follower.end_offset >= p.epoch_start_offset and is_eligible(p, follower))
 
@@ -161,7 +161,8 @@ cdef void replicas_merge(const Partition *p, Follower *fresh, int32_t count, bin
         else:
             follower.end_offset = follower.log_start_offset = follower.leader_end_offset = -1
             follower.broker_epoch = -1
-            # A member has its time to fetch; for another replica nothing is held back until it does.
+            # A member of the ISR has replica.lag.time.max.ms to fetch. For any other replica the high watermark waits
+            # only after it has fetched.
             follower.caught_up_ms = now_ms if follower.in_sync else NEVER_MS
             follower.fetched_ms = NEVER_MS
 

@@ -36,7 +36,8 @@ cdef int segment_find(Segment *segment, int64_t offset, int64_t floor, int64_t e
             if got < 0:
                 return <int> got
             if cached and got < held and got < HEADER_BYTES:
-                return -EAGAIN   # not all in the page cache, or the file is short: a read that may wait finds out
+                # Not all is in the page cache, or the file is short: a read that may wait finds out which.
+                return -EAGAIN
             held = got
             parsed = parse_header(block, <size_t> held, &header)
         if parsed != BATCH_OK or header.size_bytes > end - at:

@@ -133,7 +133,7 @@ cdef void unlock_moved(Log *log) noexcept nogil:
 
 
 cdef int unlink_from(SegmentList *list, int32_t first) noexcept nogil:
-    """The last segment first; a sync makes each removal durable before the next."""
+    """Unlinks the last segment first; a sync makes each removal durable before the next."""
     cdef int32_t i
     cdef int result = 0
     for i in range(list.count - 1, first - 1, -1):
@@ -208,8 +208,8 @@ cdef int cut_disk(Log *log, Segment *last, int64_t offset) noexcept nogil:
     cdef int64_t largest_ms, at
     cdef int result = segment_cut_files(last)
     if result == 0:
-        # Synced before an append takes the place of the records that are cut off: after a power loss the old ones could
-        # come back behind it and look valid.
+        # This is synced before an append replaces the removed records: after a power loss the old records could
+        # otherwise come back behind it and look valid.
         result = last.disk.sync(last.disk.self, file_of(last))
     if result == 0:
         result = txn_index_truncate(last, offset)
@@ -265,7 +265,8 @@ cdef int log_truncate_to(Log *log, int64_t offset, const Fence *fence, Waiter *b
     result = fenced(log, fence)
     if result != 0 or log.state == LOG_LAZY or offset >= log.end_offset:
         if result == 0 and fence != NULL:
-            # An epoch in which this replica led and appended nothing goes too, or it would diverge for ever.
+            # An epoch in which this replica led but appended nothing is removed too; otherwise this log would diverge
+            # for ever.
             epochs_truncate_end(log, log.end_offset)
             log_save_epochs(log)
         mutex_unlock(&log.lock)

@@ -165,8 +165,8 @@ cdef inline bint connections_hold_most(int64_t limit) noexcept nogil:
 
 
 cdef inline int64_t free_for_connections(int64_t limit, bint they_hold_most) noexcept nogil:
-    """Connections use descriptors below this number. The system always gives the lowest free descriptor, so when it
-    gives a higher one, all below are in use."""
+    """The number below which connections may use descriptors. The system always returns the lowest free descriptor, so
+    if it returns a higher one, all lower ones are in use."""
     cdef int64_t reserved = min(limit // RESERVED_SHARE, <int64_t> MOST_RESERVED)
     return limit - (reserved if they_hold_most else reserved // LAST_SHARE)
 

@@ -259,7 +259,7 @@ cdef void hold_fired(Timer *timer) noexcept nogil:
 
 
 cdef void watch_slowness(Connection *conn) noexcept nogil:
-    """A frame that is being received holds memory. While other frames wait for memory it must grow at a least pace;
+    """A frame that is being received holds memory. While other frames wait for memory it must grow at a minimum pace;
     otherwise a few clients that claim much and send little would hold the whole budget. While no frame waits, only the
     idle timer bounds it, as in Apache Kafka, so that a slow link may take its time."""
     cdef Wheel *wheel = &conn.reactor.wheel
@@ -519,7 +519,7 @@ cdef bint serve(Connection *conn, Request *request) noexcept nogil:
         conn.verdict.action = GATE_PUNT
         return hand_over(conn, request)
     if outcome == SERVED_CLOSE:
-        malformed(conn, "closed: a malformed request, or one that needs more memory than there is")
+        malformed(conn, "closed: a request is malformed, or needs more memory than the node has")
         return False
     reactor.now_ns = reactor.clock.monotonic_ns(reactor.clock.self)
     reactor.inflated_bytes = request.inflated_bytes

@@ -81,7 +81,8 @@ cdef int spin_for_events(Processor *p, epoll_event *events, int64_t start_ns) no
 
 
 cdef int look_at_sockets(Processor *p, epoll_event *events) noexcept nogil:
-    """Mail waits, so this does not block. It polls the sockets at least every LOOK_NS, even when mail keeps coming."""
+    """Polls the sockets without blocking, because mail waits. It does so at least every LOOK_NS, even when mail keeps
+    coming."""
     cdef int64_t now_ns = monotonic_ns()
     if now_ns - p.looked_ns < LOOK_NS:
         return 0

@@ -112,7 +112,7 @@ class Batch:
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When tombstones in this batch may go (KIP-534)."""
+        """When tombstones in this batch may be removed (KIP-534)."""
 
     @property
     def base_timestamp(self) -> int: ...

@@ -8,7 +8,7 @@
         for record in batch:
             record.offset, record.timestamp, record.key, record.value, record.headers
 
-A record holds no copy: `key`, `value` and `headers` are made when they are asked for, `key_view` and `value_view` are
+A record holds no copy: `key`, `value` and `headers` are made at each access, `key_view` and `value_view` are
 memoryviews into the batch.
 """
 
@@ -234,7 +234,7 @@ cdef class Batch:
 
     @property
     def next_offset(self):
-        """Where a reader goes on after this batch."""
+        """The offset at which a reader continues after this batch."""
         return last_offset(&self.header) + 1
 
     @property
@@ -255,7 +255,7 @@ cdef class Batch:
 
     @property
     def crc_ok(self):
-        """Whether the stored checksum is that of the bytes."""
+        """Whether the stored checksum matches the bytes."""
         return batch_checksum(self.start, self.header.size_bytes) == self.header.crc
 
     @property
@@ -264,7 +264,7 @@ cdef class Batch:
 
     @property
     def codec_name(self):
-        """none, gzip, snappy, lz4 or zstd; None where the attributes name no codec."""
+        """none, gzip, snappy, lz4 or zstd; None if the attributes name an unknown codec."""
         return CODEC_NAMES.get(batch_codec(&self.header))
 
     @property
@@ -282,7 +282,7 @@ cdef class Batch:
 
     @property
     def delete_horizon_ms(self):
-        """When tombstones in this batch may go (KIP-534), or None."""
+        """When tombstones in this batch may be removed (KIP-534), or None."""
         return self.header.base_timestamp if self.header.attributes & DELETE_HORIZON else None
 
     @property

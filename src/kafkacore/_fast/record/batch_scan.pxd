@@ -13,7 +13,7 @@ from kafkacore._fast.record.record cimport BatchHeader
 cdef enum ScanStatus:
     SCAN_BATCH = 1
     SCAN_END = 0
-    SCAN_DAMAGED = -1    # Scan.damage says how: a BatchStatus
+    SCAN_DAMAGED = -1    # Scan.damage has the kind of damage: a BatchStatus
     SCAN_FAILED = -2     # Scan.error is an errno
 
 ctypedef struct Scan:
@@ -25,7 +25,7 @@ ctypedef struct Scan:
     int64_t capacity
     int64_t start        # of the block in the file
     int64_t held         # bytes in it
-    int64_t position     # of the batch that scan_next gave last
+    int64_t position     # of the batch that scan_next returned last
     int64_t next         # where the next one begins
     int64_t end          # the scan stops here
 
@@ -41,7 +41,7 @@ cdef int scan_next(Scan *scan, BatchHeader *header, const uint8_t **data) noexce
 # Faults of a batch that no BatchStatus names.
 cdef enum BatchFault:
     FAULT_OFFSETS = 1        # its records' offsets do not grow from the first to the last of the batch
-    FAULT_TIMESTAMP = 2      # its greatest timestamp is not that of its records
+    FAULT_TIMESTAMP = 2      # its greatest timestamp differs from that of its records
 
 
 cdef class BatchScan:

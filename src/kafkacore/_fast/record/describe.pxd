@@ -1,4 +1,4 @@
-"""Batches and records as lines of text: the lines of kafka-dump-log, or one JSON object a line.
+"""Batches and records as lines of text: the lines of kafka-dump-log, or one JSON object on each line.
 
 The text is valid UTF-8 whatever bytes keys and values hold.
 """

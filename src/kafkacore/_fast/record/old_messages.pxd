@@ -13,7 +13,7 @@ ctypedef struct OldMessages:
     const uint8_t *data
     size_t size
     size_t at
-    int64_t base_offset    # added to the offsets within; 0: they are absolute
+    int64_t base_offset    # is added to the inner offsets; 0 when those are absolute
     Writer inflated
 
 ctypedef struct OldMessage:

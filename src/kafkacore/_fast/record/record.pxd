@@ -19,7 +19,7 @@ cdef enum:
     TIMESTAMP_BYTES = 8          # magic 0 has no timestamp
     HEADER_BYTES = 61            # a whole batch header of magic 2
     LEAST_ENTRY_BYTES = 26       # LOG_OVERHEAD and an empty magic 0 message: no valid entry is smaller
-    MAX_BATCH_BYTES = 0x7FFFFFFF  # includes LOG_OVERHEAD, so that sizes of batches fit 32 bits
+    MAX_BATCH_BYTES = 0x7FFFFFFF  # includes LOG_OVERHEAD, so that sizes of batches fit in 32 bits
 
 cdef enum:
     NO_PRODUCER_ID = -1
@@ -65,7 +65,7 @@ ctypedef struct BatchHeader:
     int64_t base_timestamp       # magic 1: the entry's timestamp; magic 0: NO_TIMESTAMP
     int64_t max_timestamp        # likewise
     int64_t producer_id
-    int32_t batch_length         # as stored: bytes after this field
+    int32_t batch_length         # as stored: the number of bytes after this field
     int32_t size_bytes           # whole batch: LOG_OVERHEAD + batch_length; may be more than is at hand
     int32_t partition_leader_epoch
     uint32_t crc
@@ -186,8 +186,8 @@ cdef int find_max_timestamp(
 ) noexcept nogil
 
 # Inflates the messages that a compressed message of magic 0 or 1 wraps into `inflated`, which the caller frees in any
-# case. In magic 1 their offsets are relative, and the last one stands for the wrapper's offset (KIP-31): the caller
-# adds `base_offset` to each. It is 0 where the offsets are absolute, as Kafka decides it.
+# case. In magic 1 their offsets are relative, and the last one corresponds to the wrapper's offset (KIP-31): the caller
+# adds `base_offset` to each. It is 0 when the offsets are absolute, by the same rule as in Kafka.
 cdef int open_wrapper(
     const uint8_t *data, const BatchHeader *header, CodecContext *context, const InflateLimits *limits,
     Writer *inflated, int64_t *base_offset

@@ -253,7 +253,7 @@ cdef int search_old(
     const uint8_t *data, const BatchHeader *header, bint greatest, int64_t timestamp, int64_t start_offset,
     CodecContext *context, const InflateLimits *limits, FoundRecord *found
 ) noexcept nogil:
-    """Visits a message of magic 0 or 1, or the messages that one of magic 1 wraps; magic 0 has no timestamp."""
+    """Searches a message of magic 0 or 1, or the messages that one of magic 1 wraps; magic 0 has no timestamp."""
     cdef Writer inflated
     cdef BatchHeader inner
     cdef int64_t base_offset, offset, at_ms

@@ -40,7 +40,7 @@ ctypedef struct ValidateRules:   # of one partition; the same for many batches
     int8_t timestamp_type        # TimestampType
     int8_t origin                # AppendOrigin
     bint compacted
-    bint transactional_allowed   # else a transactional batch of ORIGIN_CLIENT is INVALID_TXN_STATE
+    bint transactional_allowed   # if not, a transactional batch of ORIGIN_CLIENT is INVALID_TXN_STATE
     bint zstd_allowed            # Produce >= 7 (KIP-110)
 
 ctypedef struct RecordError:
@@ -53,7 +53,7 @@ ctypedef struct ValidateResult:
     int32_t error_count          # entries of `errors`
     RecordError errors[MAX_RECORD_ERRORS]
     BatchHeader header           # as it came
-    int64_t max_timestamp        # to be stored: of the records, or now_ms with log append time
+    int64_t max_timestamp        # to be stored: the greatest of the records, or now_ms with log append time
     int32_t max_timestamp_index  # the first record (its offset delta) that has it; the last with log append time
     int64_t log_append_time_ms   # -1 with create time
     int64_t body_bytes           # of the records, inflated

@@ -1,4 +1,4 @@
-"""Columns: how native code sees Python's arrays, with numbers of any width.
+"""Columns: Python's arrays, with numbers of any width, as native code reads and writes them.
 
 A Columns holds the buffers that its Column structs point into. Each call has its own.
 """
@@ -24,7 +24,9 @@ ctypedef struct Column:
     Py_ssize_t stride       # bytes from row to row
     int32_t room            # FORM_LISTS: elements that a row has place for
     Py_ssize_t step         # bytes from element to element
-    uint8_t *counts         # FORM_LISTS: elements used, -1 for null; NULL: those before the first negative one
+    # FORM_LISTS: the number of elements used, -1 for null; with NULL the elements before the first negative one are
+    # used.
+    uint8_t *counts
     int32_t counts_width
     Py_ssize_t counts_stride
     int64_t number          # FORM_SCALAR

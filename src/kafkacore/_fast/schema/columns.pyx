@@ -6,7 +6,7 @@ values; numpy itself is not needed. For the fields of a struct:
 - numbers: one dimension. uuid: `(rows, 16)` bytes, or flat. string, bytes: a list.
 - arrays of numbers: `(rows, room)`, each row used up to its first negative number; or a pair with a column of counts,
   where -1 is null. Arrays of uuid: `(rows, room, 16)` bytes with counts.
-- any field: a plain value, which all rows then have (but for arrays, where only None and () can be plain).
+- any field: a plain value, which all rows then have (for an array field only None and () can be plain).
 
 A field without a column has its default.
 """

@@ -109,10 +109,10 @@ cdef class Message(Struct):
 
     @classmethod
     def decode(cls, data, int version, int64_t max_elements=0):
-        """The message in the whole of `data`. Raises ProtocolError (with the field), UnsupportedVersionError.
+        """The message that fills all of `data`. Raises ProtocolError (with the field), UnsupportedVersionError.
 
-        `max_elements` limits all its arrays and tagged fields together. The default is a million for a request, which
-        a stranger may send and which takes many times its bytes in memory, else a hundred million.
+        `max_elements` limits all its arrays and tagged fields together. The default is a million for a request, because
+        anyone may send one and it takes many times its bytes in memory. For any other message it is a hundred million.
         """
         made, used = read_object(cls, data, version, max_elements)
         if used != len(data):

@@ -7,8 +7,8 @@ and gets the values that it writes from one. `Op.offset` says where a sink keeps
 (view.pxd), the slot of a Python object (plan.pxd), a column (columns.pyx).
 
 Shapes live as long as the process and never change: any thread may walk them. A Walk belongs to its caller, and one
-thread at a time runs it. It may pause between the elements of an array and go on later. Nothing here takes the GIL. The
-object sink's callbacks need it, so only callers that hold the GIL may walk with that sink.
+thread at a time runs it. It may pause between the elements of an array and continue later. Nothing here takes the GIL.
+The object sink's callbacks need it, so only callers that hold the GIL may walk with that sink.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
@@ -38,7 +38,7 @@ cdef enum Kind:
 cdef enum Flag:
     NULLABLE = 1
     COMPACT = 2             # lengths are unsigned varints, plus one (KIP-482)
-    IGNORABLE = 4           # may be dropped when the version does not have it
+    IGNORABLE = 4           # may be dropped silently when the version does not have it
     DEFAULT_NULL = 8
 
 cdef enum Fault:
@@ -94,7 +94,7 @@ ctypedef struct Shape:
     int32_t op_count
     int32_t tagged_count
     int32_t absent_count
-    int32_t least           # the fewest bytes it takes
+    int32_t least           # the fewest bytes that it takes
     bint flexible
     int32_t size            # of the sink's struct
     void *image             # the sink's struct with every field at its default

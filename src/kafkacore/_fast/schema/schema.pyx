@@ -117,8 +117,8 @@ cdef class Compiler:
         op.kind = KINDS[field.kind]
         op.element = KINDS[field.element] if field.element else 0
         op.tag = field.tag if tagged else -1
-        # The walk only compares a field that this version lacks with its default. There null is a value like any
-        # other.
+        # The walk only compares a field that this version lacks with its default. There null counts as an ordinary
+        # value.
         if not here or within(self.version, field.nullable):
             op.flags |= NULLABLE
         if self.flexible and not field.never_flexible:

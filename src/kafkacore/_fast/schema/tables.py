@@ -103,7 +103,7 @@ class Message:
         self._structs: dict[str, list[Field]] | None = None
 
     def table(self, version: int) -> Table | None:
-        """The table that rules `version`, or None when no release has it."""
+        """The table that applies to `version`, or None when no release has that version."""
         return next((table for versions, table in self.tables if version in versions), None)
 
     def changes(self) -> frozenset[int]:
@@ -140,8 +140,8 @@ def python_name(name: str) -> str:
     """The attribute for a table's field name."""
     name = name.replace("KRaft", "Kraft").replace("2Pc", "_2pc")
     words = name.translate(_WORDS).removeprefix("_").split("_")
-    # Capitals that follow each other are one word, but for the last of them when it begins the next. By hand: a regular
-    # expression's compilation would be a tenth of a start.
+    # Capitals that follow each other are one word, but for the last of them when it begins the next. This is coded by
+    # hand, because compiling a regular expression would take a tenth of a start.
     if min(map(len, words)) > 1:
         return "_".join(words)
     made = name[:1]

@@ -35,7 +35,7 @@ cdef void *arena_alloc(Arena *arena, size_t size) noexcept nogil   # zeroed, ali
 cdef void arena_reset(Arena *arena) noexcept nogil                 # keeps one block
 cdef void arena_free(Arena *arena) noexcept nogil
 
-# A place in a written message that `slice.size` bytes were left out of.
+# A place in a written message where `slice.size` bytes were left out.
 ctypedef struct Gap:
     size_t position         # in the writer
     const Slice *slice

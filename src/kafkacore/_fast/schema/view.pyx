@@ -346,7 +346,7 @@ cdef class Binding:
     def __init__(self, str name, int lowest, int highest, dict structs):
         """`structs`: struct name -> (size, {field: offset}). Every field that a bound version has needs its offset.
 
-        Raises ValueError when one is missing, or for a nullable struct, which a C struct has no place for.
+        Raises ValueError when one is missing, or for a nullable struct, which a C struct cannot hold.
         """
         cdef int version
         self.name, self.lowest, self.highest = name, lowest, highest
@@ -366,7 +366,8 @@ cdef class Binding:
         return self.programs[version]
 
     def read_times(self, const uint8_t[::1] data, int version, int64_t times):
-        """Reads the same message over and over, as a processor does: for benchmarks. Raises ProtocolError, KeyError."""
+        """Reads the same message over and over (`times`), as a processor does; for benchmarks. Raises ProtocolError,
+        KeyError."""
         cdef const Program *program = self.program(version)
         cdef Arena arena
         cdef Reader reader

@@ -2,7 +2,7 @@
 bytes.
 
 The caller begins a walk, then reads or writes until it is done, fails, or has used up its budget of array elements; a
-paused walk goes on where it was. The frames of a walk are the structs that are open. The sink's targets must outlive
+paused walk continues where it was. The frames of a walk are the structs that are open. The sink's targets must outlive
 the walk.
 """
 

@@ -5,8 +5,8 @@ whose number is bounded elsewhere; `io_submit` fails only when the directory is 
 
 The committer collects dirty files. A round syncs each file once and then publishes its synced offset, so that waiting
 acknowledgements share one fdatasync (group commit). Producers that were answered together send again together.
-Therefore the next commit of their file waits until as many as last time have asked, but no longer than a quarter of the
-last sync's duration, counted from its end. A producer that was alone never waits.
+Therefore the next commit of their file waits until as many requests as last time have asked for it, but at most for a
+quarter of the last sync's duration, counted from its end. The request of a single producer never waits for others.
 
 Commits of different files overlap: a journalling file system and the device's queue of flushes merge them. Commits of
 one file never overlap: when two syncs run on one descriptor, the kernel reports a failed write to only one of them. A
@@ -47,7 +47,7 @@ ctypedef struct Dirty:
     int32_t company       # only the committer's, like the next two: requests that the last commit lets it expect
     int64_t ended_ns      # end of the last commit
     int64_t took_ns
-    Condition *arrival    # the pool's lock guards it: the committer that waits for company
+    Condition *arrival    # the committer that waits for more requests; the pool's lock guards it
     void *crew            # the pool whose queue it was last put into; the log may have moved to another directory since
     # On a committer thread: syncs, then publishes. 0 or -errno; an error takes the directory offline.
     int (*commit)(Dirty *dirty) noexcept nogil

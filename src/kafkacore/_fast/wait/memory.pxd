@@ -2,8 +2,8 @@
 
 A connection reserves its frame from the plane's budget when it knows the frame's length. Without room the connection
 waits unread, first come first served. A large frame is reserved in steps, each as large as the bytes received so far,
-so a claim alone takes memory from nobody. Its buffer is whole from the start; pages are committed as bytes arrive. Each
-thread recycles frames by size class: a Produce of a megabyte lands in warm pages.
+so the claimed size alone takes no memory from others. Its buffer is whole from the start; pages are committed as bytes
+arrive. Each thread recycles frames by size class: a Produce of a megabyte lands in warm pages.
 
 Frames that have begun go before new ones, because their end returns memory. One of them at a time may overdraw, so that
 they never wait for each other's bytes: it gets all that it lacks, at most socket.request.max.bytes beyond the limit.
@@ -11,8 +11,8 @@ they never wait for each other's bytes: it gets all that it lacks, at most socke
 A parked request gives its frame back and counts what it still keeps with `budget_park`. Clients choose how long their
 requests stay parked, so these may fill at most half of the budget: frames always have the other half. A large Fetch
 that finds no room is answered at once instead of parked; a small one waits uncounted. A Produce has appended its
-records and must wait for their acknowledgements: it is counted beyond the bound. Neither ever waits for memory, so a
-full budget cannot deadlock.
+records and must wait for their acknowledgements, so it is counted even beyond this half. Neither of them ever waits for
+memory, so a full budget cannot deadlock.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t

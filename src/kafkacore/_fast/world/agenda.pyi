@@ -1,4 +1,4 @@
-"""The native half of a simulated world: what its nodes' native threads have to do, and which bells ring."""
+"""The native half of a simulated world: the work of its nodes' native threads, and the bells that ring."""
 
 # False under AddressSanitizer and ThreadSanitizer: there a task runs to its end in its first turn, and disk operations
 # of native code take no time.
@@ -33,12 +33,13 @@ class SimulatedAgenda:
         IndexError."""
 
     def run_for(self, owner: int) -> int:
-        """Runs the tasks of the environment with this number until none waits, whenever they are due. A node whose disk
-        is dead ends so: each operation fails. Returns how many turns there were."""
+        """Runs the tasks of the environment with this number until none waits, whenever they are due. With it the tasks
+        of a node whose disk is dead come to an end, because each of their operations fails. Returns how many turns
+        there were."""
 
     def stop(self, owner: int) -> None:
-        """The tasks of the environment with this number do not run until `go_on`, as those of a process that got
-        SIGSTOP. Only `run_for` runs them."""
+        """The tasks of the environment with this number do not run until `go_on`, like the threads of a process that
+        got SIGSTOP. Only `run_for` runs them."""
 
     def go_on(self, owner: int) -> None: ...
     def rung(self) -> list[int]:

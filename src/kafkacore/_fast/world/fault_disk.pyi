@@ -15,7 +15,8 @@ class FaultDisk:
         """Lets operations of a kind (read, write, sync, names) fail with an errno; 0 ends that. Raises ValueError."""
 
     def limit(self, room_bytes: int | None) -> None:
-        """So many bytes may still be written, then writes fail with ENOSPC after what fits; None: no limit."""
+        """Sets how many more bytes may be written. A write beyond that writes the part that fits and fails with ENOSPC;
+        None removes the limit."""
 
     def slow_down(self, delay_us: int) -> None:
         """Lets every operation that may reach the device take this much longer, from 0 to below 1 s. Raises

@@ -12,7 +12,7 @@ class SimulatedDisk:
     """A disk in memory. `environment` gives native code a world with this disk; the object itself is `Files`.
 
     Paths are plain names: there is no current directory. Raises OSError as the operating system does. The seed decides
-    durations, faults and rot; that of `restart` decides what a power cut leaves.
+    durations, faults and rot; the seed of `restart` decides what survives a power cut.
     """
 
     def __init__(self, seed: int = 0) -> None: ...
@@ -30,8 +30,8 @@ class SimulatedDisk:
         """Cuts the power now: every operation fails until `restart`."""
 
     def restart(self, seed: int = 0, ordered: bool = True) -> None:
-        """Turns the power on again. The seed decides what is left of the changes that no sync covered. If changes of
-        names are `ordered`, the first of them are left, as a journal keeps them; otherwise any, as POSIX allows."""
+        """Turns the power on again. The seed decides which of the unsynced changes survive. If changes of names are
+        `ordered`, the first of them survive, as in a journal; otherwise any of them may, as POSIX allows."""
 
     def kill(self) -> None:
         """Ends the process that uses the disk. Its writes stay, as in the page cache; its locks are released. Its
@@ -69,7 +69,7 @@ class SimulatedDisk:
         """Empties the page cache: a file is in it after its first read."""
 
     def synced(self, path: str) -> bytes:
-        """The bytes of a file that every power cut at this moment would leave. Raises FileNotFoundError when its name
+        """The bytes of a file that would survive any power cut at this moment. Raises FileNotFoundError when its name
         is not synced."""
 
     def read(self, path: str) -> bytes: ...

@@ -1,4 +1,4 @@
-"""Files in memory that remember what a power cut would leave of them.
+"""Files in memory that remember which of their bytes and names would survive a power cut.
 
 A file has the bytes that its readers see and the bytes that its last sync made durable. A cut may keep, lose or tear
 each write between the two by itself; a later write may survive an earlier one. Names become durable by a sync of their
@@ -76,5 +76,6 @@ cdef int inode_sync(Inode *inode, int64_t until) noexcept nogil
 # A sync that fails may have written any part of them. The kernel marks the rest as clean, so no later sync writes it.
 cdef int inode_fail_sync(Inode *inode, int64_t until, uint64_t *state) noexcept nogil
 cdef void inode_flip(Inode *inode, int64_t position, int bit) noexcept nogil  # on the disk and in the page cache
-# Cuts the power: what is left becomes the visible and durable state. `ordered`: names survive as a journal keeps them.
+# Cuts the power: the surviving bytes and names become the visible and durable state. `ordered`: names survive as a
+# journal keeps them.
 cdef int store_cut(Store *store, uint64_t seed, bint ordered) noexcept nogil

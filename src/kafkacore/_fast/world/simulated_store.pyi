@@ -1,1 +1,2 @@
-"""Files in memory that remember what a power cut would leave of them; `simulated_disk` is what Python calls."""
+"""Files in memory that remember which of their bytes and names would survive a power cut; `simulated_disk` is what
+Python calls."""

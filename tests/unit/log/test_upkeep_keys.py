@@ -37,6 +37,9 @@ class Manager:
         self.done: list[str] = []
         self.again = threading.Event()
 
+    def await_cuts(self, wanted: bool) -> None:
+        """No log is truncated here."""
+
     def __getattr__(self, name: str) -> object:
         def work() -> None:
             self.done.append(name)

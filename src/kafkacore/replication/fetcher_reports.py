@@ -51,4 +51,6 @@ def _common(versions: Mapping[int, tuple[int, int]], key: int, ours: tuple[int, 
 def log_event(event: FetcherEvent) -> None:
     text = _TEXTS[event.kind]
     numbers = (event.first, event.second)[: text.count("%d")]
-    LOG.warning("partition %s-%d %s", event.topic, event.partition, text % numbers)
+    # An ordinary change of leaders cuts what was not committed from many logs at once.
+    level = logging.INFO if event.kind == "cut" else logging.WARNING
+    LOG.log(level, "partition %s-%d %s", event.topic, event.partition, text % numbers)

@@ -243,6 +243,8 @@ def test_fetcher_asks_again_when_the_pause_of_a_partition_is_over(tmp_path: Path
 def test_fetcher_logs_what_befell_a_partition_when_it_was_truncated(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level("INFO")
+
     async def run() -> None:
         async with driven(tmp_path) as made:
             theirs, ours = made.replicas.log(ours=False), made.replicas.log(ours=True)

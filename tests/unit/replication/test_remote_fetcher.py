@@ -218,6 +218,8 @@ def test_driver_fetches_a_delayed_partition_again_when_its_pause_is_over(tmp_pat
 def test_driver_logs_what_befell_a_partition_when_it_was_truncated(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level("INFO")
+
     async def run() -> None:
         async with driven(tmp_path) as made:
             theirs, ours = made.replicas.log(ours=False), made.replicas.log(ours=True)

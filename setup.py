@@ -38,6 +38,8 @@ DIRECTIVES = {
 def compile_flags() -> list[str]:
     # Unsigned overflow is defined and used by the codecs; strict aliasing is not promised by the cursors.
     flags = ["-std=gnu11", "-fno-strict-aliasing", "-fvisibility=hidden", "-Wno-unused-function", "-pthread"]
+    # clang and gcc 14 refuse these, so every build does.
+    flags += ["-Werror=incompatible-pointer-types", "-Werror=int-conversion", "-Werror=implicit-function-declaration"]
     # The texts of assertions that a release build leaves out.
     flags += ["-Wno-unused-const-variable"]
     flags += ["-O1", "-g", "-fno-omit-frame-pointer", "-DKAFKACORE_DEBUG=1"] if DEBUG else ["-O2", "-g1", "-DNDEBUG"]

@@ -30,7 +30,8 @@ from .probe import Probe, first_records
 
 LEADER, FOLLOWER, THIRD = NODES
 BATCH_MB = 1.0
-SLICE_S = 0.1  # of the load beside a reassignment, which ends with the first slice after it
+# The load beside a reassignment runs in slices. It ends with the first slice after the reassignment.
+SLICE_S = 0.1
 STOP_S = 300
 SMALL_BYTES = 100 << 20
 TOPIC_PARTITIONS = 100
@@ -61,8 +62,8 @@ SMOKE = Sizes(
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """`shown` is the figure of the plot. `alone`: each round starts a cluster, and no other one runs meanwhile; else
-    all clusters run through all rounds, and the first round warms up and does not count."""
+    """`shown` names the value that is plotted. `alone`: each round starts a cluster, and no other one runs meanwhile;
+    else all clusters run through all rounds, and the first round warms up and does not count."""
 
     title: str
     shown: str
@@ -84,8 +85,8 @@ def large_batches(nodes, sizes):
 
 
 def followed(nodes, sizes):
-    """A partition of two replicas takes large batches; the CPU time is that of the process that follows. It is a
-    controller too, and includes what the node does when it is idle."""
+    """A partition of two replicas takes large batches; the CPU time is that of the follower's process. This
+    process is a controller too, so the figure includes what an idle node does."""
     made, _ = batches("none")
     topic = nodes.fresh_topic(replicas=2)
     sent = [requests.produce(topic, 0, batch) for batch in made]
@@ -101,7 +102,7 @@ def followed(nodes, sizes):
 
 
 def followed_floor(floor, directory, sizes):
-    """Receives, checks and writes as much."""
+    """The floor for `followed`: receives, checks and writes the same amount of data."""
     figures = run_floor(floor, "produce", directory, round(BATCH_MB * 1e6), round(sizes.followed_mb / BATCH_MB))
     return {"CPU s per GB": 1000 / figures["mb_per_cpu_s"], "MB/s": figures["mb_per_s"]}
 

@@ -192,7 +192,7 @@ def test_numeric_keys_and_values_are_dumped_alike(tools, ours, tmp_path, key, va
 
 
 def test_metadata_records_of_every_type_are_dumped_alike(tools, ours, tmp_path):
-    """Records that Apache Kafka made at random for its own images."""
+    """Apache Kafka made these records at random from its own metadata images."""
     path = tmp_path / "00000000000000000000.log"
     values = [
         bytes.fromhex(value)
@@ -228,8 +228,8 @@ def damaged(rng, data):
 
 
 def test_damaged_files_are_dumped_alike(tools, their_data, ours, tmp_path):
-    """Our tool prints the lines that kafka-dump-log prints before it fails, or all lines. If kafka-dump-log ends with a
-    stack trace, ours ends with a line that names the file.
+    """Our tool prints the same lines as kafka-dump-log. If kafka-dump-log fails with a stack trace after some lines,
+    ours prints these lines and then one that names the file.
     """
     rng = random.Random(1)
     sound = [path for path in files(their_data) if path.suffix in {".log", ".index", ".timeindex"}]

@@ -22,7 +22,8 @@ from record_checks import GroupRecord, problems_of_log
 from replicated import Writes
 
 RELEASE = "apache-4.3"
-SPREAD, MOVING = "spread", "moving"  # topics: on all brokers; on two of three, from which reassignments move it
+# Two topics: SPREAD has replicas on all brokers. MOVING has them on two of three, and reassignments move them.
+SPREAD, MOVING = "spread", "moving"
 PARTITIONS, MOVING_PARTITIONS = 4, 2
 JAVA_RECORDS_PER_S = 100
 KEYS = 50  # of the Java producer: enough that each partition gets some
@@ -52,9 +53,8 @@ class PlacedWrites(Writes):
     def _delivered(self, error, message):
         super()._delivered(error, message)
         if error is None:
-            offset = (
-                -1 if message.offset() is None else message.offset()
-            )  # a broker need not know it of a repeated batch
+            # A broker may no longer know the offset of a batch that it gets a second time.
+            offset = -1 if message.offset() is None else message.offset()
             self.records[message.topic(), message.partition()].append((offset, message.value()))
 
 

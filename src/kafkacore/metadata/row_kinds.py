@@ -56,9 +56,10 @@ def decide_by_kind(
     unclean: ByTopic,
     decide: Callable[[Partition], Any | None],
 ) -> Decided:
-    """`leaders` may lead, in their working directories; `gone` leave every ISR. `least_isr` is min.insync.replicas of
-    each topic, `unclean` says whether it allows unclean elections. `decide` returns a PartitionChangeRecord or None,
-    and depends only on the pattern of a partition. `rows` ascend and differ."""
+    """Brokers in `leaders` may lead with replicas in their working directories. Brokers in `gone` leave every
+    ISR. `least_isr` is min.insync.replicas of each topic, `unclean` says whether it allows unclean elections. `decide`
+    returns a PartitionChangeRecord or None, and depends only on the pattern of a partition. `rows` ascend and differ.
+    """
     made = Gathered(image, np.asarray(rows, np.int64))
     least = least_isr_of(image, made, least_isr)
     pattern = pattern_of(made, leaders, gone, least, _taken(unclean, made.topic))
@@ -85,7 +86,7 @@ class Gathered:
         self.odd = np.zeros(count, bool)
         self.topic, self.partition, self.leader = (np.empty(count, np.int32) for _ in range(3))
         self.recovery = np.empty(count, np.uint8)
-        self.replicas = np.full((self.width + 1, count), -1, np.int32)  # the last place is no broker
+        self.replicas = np.full((self.width + 1, count), -1, np.int32)  # the last row stays -1: no broker
         self.isr = np.full((self.width, count), -1, np.int32)
         self.directories = np.zeros((self.width, 2, count), np.uint64)  # each directory id is stored as two halves
         self.rare = np.zeros(count, np.int32)

@@ -163,8 +163,8 @@ class Replica:
         return None if endpoint is None else Destination(voter.key.replica_id, *endpoint)
 
     def anybody(self) -> Destination | None:
-        """Returns a voter or a bootstrap server to ask for the leader: another one at each call. Returns a leader that
-        this replica has given up only when no other is left."""
+        """Returns a voter or a bootstrap server to ask for the leader: another one at each call. A leader that this
+        replica has given up comes last, when nobody else is left."""
         known = [
             self.destination(voter)
             for voter in self.voters.latest.voters()
@@ -200,7 +200,7 @@ class Replica:
             self._on_append()
 
     def truncated(self) -> None:
-        """The end of the log was removed. A sync that is under way proves nothing about later records."""
+        """The end of the log was removed. A sync that began before says nothing about records that come later."""
         self.syncs.truncated()
         self.voters.truncate(self.log.end_offset)
 

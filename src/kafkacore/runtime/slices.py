@@ -45,7 +45,7 @@ async def finish(work: Work[T]) -> T:
 
 
 def finish_now(work: Work[T]) -> T:
-    """Returns the result without slices, for a caller on which no loop depends."""
+    """Does all of the work at once, for a caller that holds up no event loop."""
     while True:
         try:
             next(work)

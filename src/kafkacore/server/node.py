@@ -301,7 +301,7 @@ class Node:
         blocking = self.world.workers(config.num_io_threads, "kafkacore-io")
         self._undo.append(lambda: blocking.shutdown(cancel_futures=True))
         ids = {directories.directory_ids[path]: path for path in directories.serving(config.log_dirs)}
-        # A directory that is missing may not have been closed cleanly.
+        # Nobody knows whether a missing directory was closed cleanly.
         previous_epoch = (
             clean_shutdown.common_epoch(ids.values(), self._files) if len(ids) == len(config.log_dirs) else NO_EPOCH
         )
@@ -355,8 +355,8 @@ class Node:
         self._undo.append(upkeep.close)
 
     def _hand_over_ms(self) -> int | None:
-        """How long a stop hands over leaderships. After a fault it does not wait for the controller, which may be the
-        cause."""
+        """How long a shutdown may take to hand over leaderships. After a fault it does not wait for the controller,
+        which may be the cause."""
         if self._crashed:
             return None
         return 0 if self.fault is not None else CONTROLLED_SHUTDOWN_MS
@@ -381,7 +381,7 @@ class Node:
             )
 
     def raise_fault(self) -> None:
-        """Raises NodeFailed when there is one."""
+        """Raises NodeFailed if the node has a fault."""
         if self.fault is not None:
             raise NodeFailed(f"node {self.config.node_id} cannot go on: {self.fault}") from self.fault
 

@@ -73,8 +73,8 @@ class Registrar:
 
     def watch(self, on_fault: Callable[[BaseException], None]) -> None:
         """Calls `on_fault` from now on when the broker can no longer talk to its controller, for example after
-        RegistrationRefused. Otherwise it would run on and stay fenced for ever. Before this call, `reached` raises that
-        error."""
+        RegistrationRefused. Otherwise it would run on and stay fenced for ever. Until somebody watches, only `reached`
+        raises such an error."""
         assert self._task is not None
         watch(self._task, on_fault)
 
@@ -84,7 +84,7 @@ class Registrar:
 
     async def reached(self, *states: BrokerState, limit_ms: int | None = None) -> None:
         """Waits until the lifecycle is in one of the states. Raises RegistrationRefused, TimeoutError with the last
-        problem, and RuntimeError when the broker leaves before."""
+        problem, and RuntimeError if the broker shuts down first."""
         assert self._task is not None
         try:
             async with asyncio.timeout(None if limit_ms is None else limit_ms / 1000):
@@ -99,8 +99,8 @@ class Registrar:
             raise TimeoutError(self._problem) from None
 
     def directory_failed(self, directory: Uuid, limit_ms: int, on_fault: Callable[[BaseException], None]) -> None:
-        """Reports the directory to the controller. Calls `on_fault` when the controller does not accept the report
-        within the limit, because this broker would stay the leader of partitions that nobody can reach."""
+        """Reports the directory to the controller. Calls `on_fault` if the controller does not accept the report
+        within the limit. Otherwise this broker would stay the leader of partitions that nobody can reach."""
         self.lifecycle.log_dir_failed(directory)
         self.nudge()
 

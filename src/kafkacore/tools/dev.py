@@ -104,7 +104,7 @@ def configuration(directory: str, port: int, overrides: list[str]) -> BrokerConf
         "controller.quorum.bootstrap.servers": f"{HOST}:0",
         "log.dirs": directory,
         "offsets.topic.replication.factor": "1",
-        # As in the server.properties that Apache Kafka ships: a first try does not wait for more members.
+        # The value in Apache Kafka's own server.properties, so that a newcomer's first group does not wait for members.
         "group.initial.rebalance.delay.ms": "0",
         "transaction.state.log.replication.factor": "1",
         "transaction.state.log.min.isr": "1",

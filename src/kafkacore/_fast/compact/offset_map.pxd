@@ -1,9 +1,9 @@
-"""The offset at which each key was last written, in bounded memory. A compaction decides by it (Kafka's
-SkimpyOffsetMap).
+"""The offset at which each key was last written, in bounded memory (Kafka's SkimpyOffsetMap). A compaction keeps only
+these records.
 
 The map holds 128 bits of SipHash-1-3 for each key, under a seed of its own. If two keys shared them, the map would take
 them for one and the earlier record would be lost. With 10 million keys this happens once in 10^24 compactions, as with
-the 128 bits of MD5 that Apache Kafka uses. Unlike MD5, it cannot be provoked without the seed.
+the 128 bits of MD5 that Apache Kafka uses. Unlike with MD5, nobody can construct two such keys without the seed.
 
 The slots are ordered by hash, from the home slot that the upper bits of a hash choose (Amble and Knuth, "Ordered hash
 tables", 1974): a look-up for a missing key ends early, and a table that is 90% full is still quick.

@@ -62,7 +62,7 @@ ctypedef struct Segment:
     int32_t time_count
     int32_t time_capacity
     int32_t time_written
-    # The content of .txnindex while the file is about to get its name; out of date once `aborted_stale` is set.
+    # The content of .txnindex until its temporary file gets that name; out of date once `aborted_stale` is set.
     uint8_t *aborted
     int64_t aborted_bytes
     int32_t aborted_stale           # atomic

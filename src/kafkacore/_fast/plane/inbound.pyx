@@ -128,7 +128,7 @@ cdef class InboundRequest:
             view = part
             size = view.shape[0]
             if size > BIG_PART:
-                with nogil:  # fresh pages cost more than the copy
+                with nogil:  # a long time: the system must first supply the new pages
                     memcpy(memory + total, &view[0], size)
             elif size:
                 memcpy(memory + total, &view[0], size)

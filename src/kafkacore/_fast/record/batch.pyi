@@ -47,7 +47,7 @@ class Record:
     def offset(self) -> int: ...
     @property
     def timestamp(self) -> int:
-        """Milliseconds; with log append time that of the batch."""
+        """In milliseconds. In a batch with log append time, it is the batch's own timestamp."""
 
     @property
     def key(self) -> bytes | None: ...

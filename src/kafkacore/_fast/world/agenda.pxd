@@ -7,7 +7,7 @@ the tasks that are due, or any task that it chooses. `now_ns` is the agenda's ti
 because those may skew and jump.
 
 Only the thread that runs the world may use an agenda. The seed decides how long each task waits for its first turn, so
-a seed gives an order of threads.
+each seed determines the order in which threads begin.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint64_t

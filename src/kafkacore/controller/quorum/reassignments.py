@@ -136,7 +136,7 @@ class Reassignment:
         return topic.row(ask.partition.partition_index) if self._are_possible[brokers] else -1
 
     def _alter_once(self, name: str, asked: Any, another_factor: bool) -> Message | None:
-        """Decides a partition that a request names repeatedly only once: a request may name one partition with the same
+        """Decides each partition once, even if the request repeats it: a request may name one partition with the same
         replicas 200,000 times."""
         if asked.replicas is not None and len(asked.replicas) > len(self._image.brokers):
             return self._alter(name, asked, another_factor)  # is refused
@@ -200,7 +200,7 @@ def _reassigned(was: Partition, wanted: Sequence[int]) -> Target:
     """The new replicas join the old ones. The old ones are removed when all new ones are in sync."""
     removing = sorted(set(was.replicas) - set(wanted))
     adding = sorted(set(wanted) - set(was.replicas))
-    # As in Kafka, an empty list does not change the list of a reassignment that is in progress.
+    # As in Kafka, when nothing is added or removed, a reassignment in progress keeps its list of added or removed ones.
     return Target(replicas=[*wanted, *removing], removing=removing or None, adding=adding or None)
 
 

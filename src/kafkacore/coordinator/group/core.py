@@ -58,12 +58,12 @@ class Core:
         return group if isinstance(group, ClassicGroup) else None
 
     def is_here(self, group: ClassicGroup) -> bool:
-        """Whether the group is still the one with its id. A deadline may outlive its group, and another group may then
-        have the id."""
+        """Whether this object is still the group with its id. A deadline may outlive its group, and another group may
+        then have the id."""
         return self.groups.get(group.group_id) is group
 
     def drop(self, group: ClassicGroup) -> None:
-        """Removes a group. Its waiters must have their answers."""
+        """Removes a group. Answer all of its waiting requests before."""
         self.cancel_deadlines(group)
         group.withdraw()
         if self.is_here(group):
@@ -82,5 +82,6 @@ class Core:
         self.deadlines.set(deadline, self.now_ms + after_ms)
 
     def await_client(self, deadline: Deadline, after_ms: int) -> None:
-        """Sets a deadline for a client's silence, which counts only while this coordinator can hear its clients."""
+        """Sets a deadline that passes when the client stays silent. Time counts only while this coordinator can receive
+        requests."""
         self.deadlines.set(deadline, self.now_ms + after_ms, after_ms)

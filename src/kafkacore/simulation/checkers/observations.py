@@ -368,8 +368,7 @@ class LogSurvived(NamedTuple):
 
 
 class CommitAcknowledged(NamedTuple):
-    """The only member of a group that commits got the answer that its commit is stored. It commits ever higher
-    offsets."""
+    """A group's commit was acknowledged. Only one member of the group commits, and its offsets only rise."""
 
     group: str
     log: str

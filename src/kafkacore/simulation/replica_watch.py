@@ -99,7 +99,8 @@ class ReplicaWatcher:
                 replica.files.read()
                 first = handle.log_start_offset
                 entries = tuple(each for each in replica.files.entries_from(0) if each.end > first)
-                self._judge.see(ReplicaSettled(node.node_id, replica.log, first, handle.high_watermark, entries))
+                leads = handle.role == "leader"
+                self._judge.see(ReplicaSettled(node.node_id, replica.log, first, handle.high_watermark, entries, leads))
 
     def _read_in_sync(self, log: str) -> None:
         """Reads the logs of all members of the ISR that run."""

@@ -56,7 +56,8 @@ def has(node: int, *entries: Entry, start: int = 0) -> ReplicaLogSeen:
 
 
 def settled(node: int, first: int, high_watermark: int, *entries: Entry) -> ReplicaSettled:
-    return ReplicaSettled(node, "t-0", first, high_watermark, entries)
+    """Node 7 leads."""
+    return ReplicaSettled(node, "t-0", first, high_watermark, entries, node == 7)
 
 
 def acknowledged(offset: int, value: bytes, sent: int = 0, heard: int = 0) -> RecordAcknowledged:
@@ -111,6 +112,7 @@ GOOD: list[tuple[type[Checker], Sequence[Any]]] = [
         [MayLoseRecords("t"), image(9, 7, 1, 0, (7,)), image(10, 9, 2, 1, (9,), recovery=1)],
     ),
     (replication.ReplicasConverge, [settled(7, 1, 3, B), settled(8, 1, 3, B)]),
+    (replication.ReplicasConverge, [settled(7, 0, 3, A, B), settled(8, 1, 3, B)]),
     (
         replication.LatestCoversAcknowledged,
         [

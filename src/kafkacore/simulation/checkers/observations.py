@@ -216,6 +216,7 @@ class ReplicaSettled(NamedTuple):
     first: int
     high_watermark: int
     entries: tuple[Entry, ...]
+    leads: bool
 
 
 class ProduceAnswered(NamedTuple):

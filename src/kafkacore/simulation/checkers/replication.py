@@ -241,21 +241,33 @@ class CommittedRecordsAgree(Checker):
 
 
 class ReplicasConverge(Checker):
-    """Some time after the last write all replicas of a partition are the same: their records, their start and their
-    high watermark. That holds after an unclean election too."""
+    """Some time after the last write all replicas of a partition have the same high watermark and the same records,
+    where both have any. That holds after an unclean election too. No follower begins before its leader. It
+    begins behind its leader if a former leader did not finish a deletion of records."""
 
     def __init__(self) -> None:
-        self._settled: dict[str, ReplicaSettled] = {}
+        self._settled: dict[str, list[ReplicaSettled]] = {}
 
     def settled(self, seen: ReplicaSettled) -> None:
-        other = self._settled.setdefault(seen.log, seen)
-        for what, here, there in (
-            ("begin", seen.first, other.first),
-            ("have high watermarks", seen.high_watermark, other.high_watermark),
-            ("hold", seen.entries, other.entries),
-        ):
-            if here != there:
-                raise self.broken(f"replicas {seen.node} and {other.node} of {seen.log} {what} {here} and {there}")
+        others = self._settled.setdefault(seen.log, [])
+        for other in others:
+            self._compare(seen, other)
+        others.append(seen)
+
+    def _compare(self, seen: ReplicaSettled, other: ReplicaSettled) -> None:
+        begins_early = (seen.leads and other.first < seen.first) or (other.leads and seen.first < other.first)
+        first = max(seen.first, other.first)
+        here, there = (tuple(each for each in one.entries if each.end > first) for one in (seen, other))
+        for what, differs, values in (
+            ("begin at", begins_early, (seen.first, other.first)),
+            ("have high watermarks", seen.high_watermark != other.high_watermark,
+             (seen.high_watermark, other.high_watermark)),
+            ("hold", here != there, (here, there)),
+        ):  # fmt: skip
+            if differs:
+                raise self.broken(
+                    f"replicas {seen.node} and {other.node} of {seen.log} {what} {values[0]} and {values[1]}"
+                )
 
     sees: ClassVar = {ReplicaSettled: settled}
 

@@ -17,6 +17,8 @@ async def handle(broker: BrokerContext, call: RequestContext, request: InitProdu
     try:
         # The producer's former id is ignored: without a transactional id, a new producer id fences nobody.
         producer_id = await broker.producer_ids.generate()
+    except TimeoutError:  # as in Apache Kafka while no controller gives it a block of ids
+        return _refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     except KafkaError as error:
         return _refused(ErrorCode(error.code) if error.retriable else ErrorCode.COORDINATOR_NOT_AVAILABLE)
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)

@@ -37,7 +37,7 @@ def test_directory_id_that_no_voter_has_is_reported_at_once(stopped: Node, tmp_p
     found = meta_properties.read(str(tmp_path))
     assert found is not None
     meta_properties.write(str(tmp_path), found._replace(directory_id=Uuid(b"another id of it")), 0)
-    with pytest.raises(LogDirectoryError, match=r"meta\.properties: controller 1 has directory id .*, and the voter"):
+    with pytest.raises(LogDirectoryError, match=r"meta\.properties: controller 1 has directory id .*, but the voter"):
         stopped.start()
     meta_properties.write(str(tmp_path), found, 0)
     with stopped:

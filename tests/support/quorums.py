@@ -25,6 +25,8 @@ TIMEOUTS = {"controller.quorum.election.timeout.ms": "2000", "controller.quorum.
 LIMIT_S = 90
 LINES_OF_A_LOG = 25  # lines of each member that the error of a wait shows
 ELECTIONS = 30  # chance decides each of them
+# With these, a voter of ours lets one of Apache Kafka stand first.
+PATIENCE = {"controller.quorum.election.timeout.ms": 6000, "controller.quorum.fetch.timeout.ms": 6000}
 
 
 class Member:
@@ -42,7 +44,7 @@ class Member:
         self.properties = self.directory / "server.properties"
         settings = {"node.id": node_id, "log.dirs": self.data, **settings}
         self.properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
-        self.child = None
+        self.child, self.overrides = None, {}
 
     @property
     def ours(self):
@@ -51,7 +53,8 @@ class Member:
     def command(self):
         inside = ["ip", "netns", "exec", self.network] if self.network else []
         if self.ours:
-            return [*inside, ROOT / ".venv" / "bin" / "kafkacore", "start", self.properties]
+            overrides = [f"--override={key}={value}" for key, value in self.overrides.items()]
+            return [*inside, ROOT / ".venv" / "bin" / "kafkacore", "start", self.properties, *overrides]
         kafka = [*java(APACHE[self.kind], "256m", self.jvm), "kafka.Kafka", self.properties]
         # A pytest that is killed takes its processes along.
         return [*inside, "setpriv", "--pdeathsig", "KILL", "--", *kafka]
@@ -106,7 +109,9 @@ class Member:
     def batches(self, topic, partition):
         """The bytes of each batch of a partition's log by base offset; a torn last one is left out."""
         found = {}
-        for segment in sorted((self.data / f"{topic}-{partition}").glob("*.log")):
+        for segment in sorted(
+            self.directory.glob(f"*/{topic}-{partition}/*.log")
+        ):  # a node may have several directories
             data, at = segment.read_bytes(), 0
             while at + 61 <= len(data):
                 size = 12 + int.from_bytes(data[at + 8 : at + 12], "big")
@@ -251,8 +256,14 @@ class MixedQuorum:
         """Kills every controller of the other kind and starts them again; returns the leader, which is of this kind.
 
         They start again once the others have a leader. When the others are no majority, one that has just started waits
-        for its election timeout and votes meanwhile; it may still win, and then the next attempt begins.
+        for its election timeout and votes meanwhile; it may still win, and then the next attempt begins. Our voters
+        stand sooner than those of Apache Kafka, so here they get longer timeouts when these are to win.
         """
+        for node_id, member in self.controllers.items():
+            if ours and member.overrides:
+                member.kill()
+                member.overrides = {}
+                member.start(self.addresses[node_id])
         for _ in range(ELECTIONS):
             leader = self.leader()
             if self.controllers[leader].ours == ours:
@@ -264,6 +275,7 @@ class MixedQuorum:
             if 2 * len(others) < len(self.controllers):
                 self.leader()
             for node_id, member in others.items():
+                member.overrides = PATIENCE if member.ours else {}
                 member.start(self.addresses[node_id])
         raise AssertionError(
             f"no controller {'of ours' if ours else 'of Apache Kafka'} was elected in {ELECTIONS} elections"

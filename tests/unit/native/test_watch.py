@@ -97,6 +97,8 @@ def test_closing_frees_every_watch(partition: PartitionHandle) -> None:
 
 @pytest.mark.parametrize("cyclic", [False, True])
 def test_watch_outlives_its_owner(cyclic: bool) -> None:
+    gc.collect()
+    before = watch.live()  # brokers of earlier tests in this process may have some
     disk = SimulatedDisk()
     disk.make_directories("/data")
     made = PartitionHandle(LogDirectory(disk.environment(), "/data"), "t", 0)
@@ -113,4 +115,4 @@ def test_watch_outlives_its_owner(cyclic: bool) -> None:
     if not cyclic:
         watching.close()
         del watching
-    assert watch.live() == 0
+    assert watch.live() == before

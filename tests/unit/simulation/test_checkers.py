@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from checker_histories import Cases, names
 from kafkacore.simulation.checkers import elections, logs, metadata, progress, records
 from kafkacore.simulation.checkers.observations import (
     ActiveController,
@@ -59,7 +60,7 @@ def image(offset: int, leader: int, *, node: int = 0, fenced: bool = False, epoc
 TWO_HAVE_B = [*QUORUM, *has(0, A, B), *has(1, A, B)]
 VOTE = VoteGranted(0, 1, 2, (0, 0), (0, 0))
 SURVIVED: Any = MetadataSurvived("t", 1)
-GOOD: list[tuple[type[Checker], Sequence[Any]]] = [
+GOOD: Cases = [
     (elections.ElectionSafety, [Leads(0, 1), EpochSeen(1, 1, 0), EpochSeen(1, 2, -1), Leads(1, 2), Leads(0, 1)]),
     (elections.OneActiveController, [ActiveController(0, 1), ActiveController(0, 1), ActiveController(1, 2)]),
     (elections.EpochsGrow, [EpochSeen(0, 1, -1), EpochSeen(0, 1, 2), EpochSeen(0, 3, -1), EpochSeen(1, 2, -1)]),
@@ -147,7 +148,7 @@ GOOD: list[tuple[type[Checker], Sequence[Any]]] = [
         [CommitAcknowledged("g", "t", 5), CommitFetched("g", "t", 7, 5, 7), CommitFetched("g", "t", 5, 5, 7)],
     ),
 ]
-BAD: list[tuple[type[Checker], Sequence[Any]]] = [
+BAD: Cases = [
     (elections.ElectionSafety, [Leads(0, 1), Leads(1, 1)]),
     (elections.ElectionSafety, [EpochSeen(2, 1, 0), EpochSeen(1, 1, 2)]),
     (elections.OneActiveController, [ActiveController(0, 1), ActiveController(1, 1)]),
@@ -190,10 +191,6 @@ BAD: list[tuple[type[Checker], Sequence[Any]]] = [
     (records.CommitsNeverGoBack, [CommitFetched("g", "t", 4, 5, 7)]),
     (records.CommitsNeverGoBack, [CommitFetched("g", "t", 8, 5, 7)]),
 ]  # fmt: skip
-
-
-def names(cases: list[tuple[type[Checker], Sequence[Any]]]) -> list[str]:
-    return [f"{index}-{checker.__name__}" for index, (checker, _) in enumerate(cases)]
 
 
 @pytest.mark.parametrize(("checker", "history"), GOOD, ids=names(GOOD))

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from checker_histories import Cases, keeps_still, names, objects_to_the_last
 from kafkacore.simulation.checkers import leaders
 from kafkacore.simulation.checkers.observations import (
     CommitAnswered,
@@ -19,7 +20,7 @@ from kafkacore.simulation.checkers.observations import (
     ReplicaLogSeen,
     RoleSeen,
 )
-from kafkacore.simulation.checkers.violation import Checker, Violation
+from kafkacore.simulation.checkers.violation import Checker
 
 A, B, C = Entry(0, 1, 1, 11), Entry(1, 3, 1, 12), Entry(3, 4, 2, 13)
 
@@ -47,7 +48,7 @@ def follower(end: int, *, in_sync: bool = False, may_join: bool = False, broker:
 
 
 LEADS = [ReplicaLogSeen(7, "t-0", 0, (A, B, C)), RoleSeen(7, 1, "t-0", 2, True)]
-GOOD: list[tuple[type[Checker], Sequence[Any]]] = [
+GOOD: Cases = [
     (
         leaders.FencedLeadersAreSilent,
         [
@@ -75,7 +76,7 @@ GOOD: list[tuple[type[Checker], Sequence[Any]]] = [
     ),
     (leaders.PositionsStay, [leader(4, follower(5)), leader(4, follower(-1), epoch=2)]),
 ]
-BAD: list[tuple[type[Checker], Sequence[Any]]] = [
+BAD: Cases = [
     (leaders.FencedLeadersAreSilent, [ProduceAnswered(7, "t-0", False, False, True)]),
     (leaders.FencedLeadersAreSilent, [produced(8, 2, 5, 10), produced(7, 1, 11, 20)]),
     (leaders.OneOwnerForEachGroup, [committed(7, -1, 5, 10, leads_now=False)]),
@@ -88,26 +89,16 @@ BAD: list[tuple[type[Checker], Sequence[Any]]] = [
 ]
 
 
-def names(cases: list[tuple[type[Checker], Sequence[Any]]]) -> list[str]:
-    return [f"{index}-{checker.__name__}" for index, (checker, _) in enumerate(cases)]
-
-
 @pytest.mark.parametrize(("checker", "history"), GOOD, ids=names(GOOD))
 def test_checker_keeps_still_when_the_history_is_good(checker: type[Checker], history: Sequence[Any]) -> None:
-    made = checker()
-    for seen in history:
-        made.see(seen)
+    keeps_still(checker, history)
 
 
 @pytest.mark.parametrize(("checker", "history"), BAD, ids=names(BAD))
 def test_checker_objects_when_the_last_observation_breaks_its_invariant(
     checker: type[Checker], history: Sequence[Any]
 ) -> None:
-    made = checker()
-    for seen in history[:-1]:
-        made.see(seen)
-    with pytest.raises(Violation, match=checker.__name__):
-        made.see(history[-1])
+    objects_to_the_last(checker, history)
 
 
 def test_every_checker_of_leaders_has_a_good_and_a_bad_history() -> None:

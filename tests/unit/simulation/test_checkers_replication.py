@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from checker_histories import Cases, keeps_still, names, objects_to_the_last
 from kafkacore.simulation.checkers import records, replication
 from kafkacore.simulation.checkers.observations import (
     Entry,
@@ -25,7 +26,7 @@ from kafkacore.simulation.checkers.observations import (
     ReplicaSettled,
     RoleSeen,
 )
-from kafkacore.simulation.checkers.violation import Checker, Violation
+from kafkacore.simulation.checkers.violation import Checker
 
 A, B, C = Entry(0, 1, 1, 11), Entry(1, 3, 1, 12), Entry(3, 4, 2, 13)
 OTHER_B = Entry(1, 3, 2, 99)
@@ -65,7 +66,7 @@ def acknowledged(offset: int, value: bytes, sent: int = 0, heard: int = 0) -> Re
 
 
 BOTH = [has(7, A, B), has(8, A, B), InSync("t-0", frozenset({7, 8})), ReplicaCommits(7, "t-0", 3)]
-GOOD: list[tuple[type[Checker], Sequence[Any]]] = [
+GOOD: Cases = [
     (records.NoRecordTwice, [acknowledged(1, b"a"), RecordRead("t-0", 1, b"a"), LogSurvived("t-0", {1: b"a"})]),
     (records.AcknowledgedInOrder, [acknowledged(5, b"a", 0, 10), acknowledged(4, b"b", 10, 20)]),
     (records.AcknowledgedInOrder, [acknowledged(5, b"a", 0, 10), acknowledged(6, b"b", 11, 20)]),
@@ -126,7 +127,7 @@ GOOD: list[tuple[type[Checker], Sequence[Any]]] = [
         ],
     ),
 ]
-BAD: list[tuple[type[Checker], Sequence[Any]]] = [
+BAD: Cases = [
     (records.NoRecordTwice, [acknowledged(1, b"a"), RecordRead("t-0", 2, b"a")]),
     (records.NoRecordTwice, [LogSurvived("t-0", {1: b"a", 2: b"a"})]),
     (
@@ -173,26 +174,16 @@ BAD: list[tuple[type[Checker], Sequence[Any]]] = [
 ]
 
 
-def names(cases: list[tuple[type[Checker], Sequence[Any]]]) -> list[str]:
-    return [f"{index}-{checker.__name__}" for index, (checker, _) in enumerate(cases)]
-
-
 @pytest.mark.parametrize(("checker", "history"), GOOD, ids=names(GOOD))
 def test_checker_keeps_still_when_the_history_is_good(checker: type[Checker], history: Sequence[Any]) -> None:
-    made = checker()
-    for seen in history:
-        made.see(seen)
+    keeps_still(checker, history)
 
 
 @pytest.mark.parametrize(("checker", "history"), BAD, ids=names(BAD))
 def test_checker_objects_when_the_last_observation_breaks_its_invariant(
     checker: type[Checker], history: Sequence[Any]
 ) -> None:
-    made = checker()
-    for seen in history[:-1]:
-        made.see(seen)
-    with pytest.raises(Violation, match=checker.__name__):
-        made.see(history[-1])
+    objects_to_the_last(checker, history)
 
 
 def test_every_checker_of_replication_has_a_good_and_a_bad_history() -> None:

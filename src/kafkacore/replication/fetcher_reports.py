@@ -32,7 +32,7 @@ class Spoken(NamedTuple):
 
 
 def common_versions(versions: Mapping[int, tuple[int, int]]) -> Spoken:
-    """The highest that the leader and this broker have. Raises ProtocolError when there are none."""
+    """Returns the highest versions that the leader and this broker share. Raises ProtocolError if they share none."""
     return Spoken(
         _common(versions, ApiKey.FETCH, FETCH_VERSIONS), _common(versions, ApiKey.LIST_OFFSETS, LIST_OFFSETS_VERSIONS)
     )

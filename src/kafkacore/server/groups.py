@@ -157,7 +157,7 @@ class Groups:
         return java_hash(group_id) % self._count
 
     def coordinator_of(self, group_id: str) -> int:
-        """The id of the broker that leads the group's partition; -1 when there is none."""
+        """The id of the broker that leads the group's partition; -1 while nobody leads it, or it does not exist yet."""
         image = self._read_image()
         topic = image.topic(OFFSETS_TOPIC)
         partition = None if topic is None else image.partition(topic, self.partition_of(group_id))

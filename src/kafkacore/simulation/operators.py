@@ -81,7 +81,7 @@ class SeededOperator:
         await what()
 
     async def _ask(self, request: Any) -> Any | None:
-        """The answer of any broker; None when there is none."""
+        """Asks a broker at random. Returns None if it gives no answer."""
         return await self._send(self._random.choice(self._brokers), request, None)
 
     async def _send(self, node: int, request: Any, listener: str | None) -> Any | None:

@@ -32,7 +32,7 @@ class Installation(NamedTuple):
 
 
 def find() -> Installation | None:
-    """The newest Apache Kafka that can join the demo's cluster; None if there is none, or no Java."""
+    """The newest Apache Kafka that can join the demo's cluster; None without such a release or without Java."""
     if shutil.which("java") is None:
         return None
     found = [

@@ -26,7 +26,8 @@ Directories = dict[ReplicaId, str]
 
 
 class Place(NamedTuple):
-    """The directory of a replica, and the one to which its broker moves it. None: there is none."""
+    """The directory of a replica, and the one to which its broker moves it. Either is None if the broker names no such
+    directory."""
 
     current: str | None = None
     future: str | None = None

@@ -51,9 +51,12 @@ def network():
         network.close()
 
 
-# A known defect, not found yet: in one short run of several, each replica held an idempotent producer's records twice,
-# from b'5960' on, after faults of nodes and links. A run that meets it fails; the others pass.
-@pytest.mark.xfail(reason="records of an idempotent producer stood twice in one of several runs", strict=False)
+def is_doubling(problem):
+    """Whether it says that a replica has a record twice, which also changes the order. One of several short runs met
+    that, on all replicas alike."""
+    return problem.endswith(" twice") or " in another order: " in problem
+
+
 @pytest.mark.timeout(SECONDS + 900)
 @pytest.mark.parametrize("shape", MEMBERS)
 def test_nothing_acknowledged_is_lost_or_doubled_when_nodes_links_and_disks_fail(shape, network, tmp_path):
@@ -76,7 +79,10 @@ def test_nothing_acknowledged_is_lost_or_doubled_when_nodes_links_and_disks_fail
                 faults.run(SECONDS / len(MEMBERS))
             finally:
                 print(f"seed {SEED}, {clients.count()} records:", *faults.done, sep="\n")
-        assert list(clients.problems()) == []
+        problems = list(clients.problems())
+        if any(each.endswith(" twice") for each in problems) and all(map(is_doubling, problems)):
+            pytest.xfail(f"a known defect, its cause is not found yet: {problems[0]}")
+        assert problems == []
 
 
 LOG = [(offset, b"%d" % offset) for offset in range(6)]

@@ -1,45 +1,33 @@
-"""Kafka's verifiable clients, Streams and Connect on three nodes with three replicas, through SIGKILL of a node."""
+"""Kafka's verifiable clients, Streams and Connect, with three nodes and three replicas. The tests kill nodes with
+SIGKILL."""
 
 import json
 import threading
-from contextlib import closing
 
 import pytest
 from confluent_kafka import Producer
 
-from brokers import APACHE, java, need_jars
+from brokers import java
 from connect_worker import PATIENCE_S, Worker
-from kafka_tools import MAIN, KafkaTools
 from processes import Child, wait_until
-from quorums import OURS
-from replicated import LIMIT_S, ReplicatedCluster
+from replicated import LIMIT_S
+from three_nodes import IDS, three_nodes
 
 pytestmark = pytest.mark.timeout(240)
-IDS = (1, 2, 3)
 PARTITIONS = 3
-SETTINGS = {"offsets.topic.replication.factor": "3", "min.insync.replicas": "2"}
+SETTINGS = {
+    "offsets.topic.replication.factor": "3",
+    "min.insync.replicas": "2",
+    "auto.leader.rebalance.enable": "false",  # the tests elect preferred leaders themselves
+}
 WORDS = ["tea", "rice", "salt"]
 LINES = [f"line {number}" for number in range(400)]
 
 
 @pytest.fixture(scope="module")
 def cluster(request, tmp_path_factory):
-    """Three nodes, each a broker and a controller, of the kind that --peer names."""
-    kind = request.config.getoption("--peer")
-    release = APACHE.get(kind, APACHE["apache-4.3"])
-    need_jars(release)
-    kind = OURS if kind == "kafkacore" else kind
-    with closing(KafkaTools(kind if kind in APACHE else "apache-4.3")) as tools:
-        cluster = ReplicatedCluster(
-            tmp_path_factory.mktemp("cluster"),
-            combined=dict.fromkeys(IDS, kind),
-            tools={kind: tools},
-            settings=SETTINGS,
-        )
-        try:
-            yield cluster.start(".".join(release.split(".")[:2]))
-        finally:
-            cluster.close()
+    with three_nodes(request.config, tmp_path_factory.mktemp("cluster"), SETTINGS) as cluster:
+        yield cluster
 
 
 @pytest.fixture
@@ -49,7 +37,8 @@ def topic(cluster, topic_name):
 
 
 def without_leader(cluster, topic, meanwhile):
-    """SIGKILL of the node that leads partition 0; it comes back after `meanwhile(its id)`, and catches up."""
+    """Sends SIGKILL to the leader of partition 0, and calls `meanwhile` with its node id. Then starts the node again,
+    which catches up."""
     victim = cluster.state(topic, 0).leader
     member = cluster.brokers[victim]
     member.kill()
@@ -60,15 +49,20 @@ def without_leader(cluster, topic, meanwhile):
     cluster.wait_in_sync(topic)
 
 
-class Verifiable:
-    """One of Kafka's verifiable clients as a process; it prints an object for each event."""
+def running(tools, tool, directory, *arguments):
+    """Runs a tool in a separate process until the end of the block."""
+    command = [*java(tools.release, "128m"), tools.main(tool), *arguments]
+    return Child(["setpriv", "--pdeathsig", "KILL", "--", *command], directory / f"{tool}.log")
 
-    def __init__(self, release, tool, directory, *arguments):
-        command = [*java(release, "128m"), MAIN[tool], *arguments]
-        self.child = Child(["setpriv", "--pdeathsig", "KILL", "--", *command], directory / f"{tool}.log")
+
+class Verifiable:
+    """One of Kafka's verifiable clients in a separate process. It prints a JSON object for each event."""
+
+    def __init__(self, *command):
+        self.child = running(*command)
 
     def events(self, name):
-        """The events of a name so far. The log also has lines of the client."""
+        """Returns all events with this name so far. The output also contains log lines of the client."""
         lines = (line for line in self.child.log.read_text().splitlines() if line.startswith("{") and line[-1] == "}")
         return [event for event in map(json.loads, lines) if event["name"] == name]
 
@@ -81,10 +75,8 @@ def records(events):
 def test_verifiable_consumer_gets_what_the_verifiable_producer_got_acknowledged(cluster, topic, tools, tmp_path):
     server = ("--bootstrap-server", cluster.bootstrap, "--topic", topic)
     reading = ("--group-id", topic, "--reset-policy", "earliest", "--verbose")
-    reader = Verifiable(tools.release, "kafka-verifiable-consumer", tmp_path, *server, *reading)
-    writer = Verifiable(
-        tools.release, "kafka-verifiable-producer", tmp_path, *server, "--acks", -1, "--throughput", 500
-    )
+    reader = Verifiable(tools, "kafka-verifiable-consumer", tmp_path, *server, *reading)
+    writer = Verifiable(tools, "kafka-verifiable-producer", tmp_path, *server, "--acks", -1, "--throughput", 500)
 
     def written():
         return records(writer.events("producer_send_success"))
@@ -131,6 +123,35 @@ def say(cluster, topic, words):
     assert producer.flush(LIMIT_S) == 0
 
 
+def test_preferred_replica_leads_again_when_kafka_leader_election_asks_for_it(cluster, topic, tools):
+    def elect():
+        asked = ("--election-type", "preferred", "--topic", topic, "--partition", 0)
+        return tools.run("kafka-leader-election", "--bootstrap-server", cluster.bootstrap, *asked).lines
+
+    without_leader(cluster, topic, lambda victim: None)
+    assert cluster.state(topic, 0).leader != 1
+    assert f"Successfully completed leader election (PREFERRED) for partitions {topic}-0" in elect()
+    cluster.wait_leader(topic, 0, 1)
+    assert f"Valid replica already elected for partitions {topic}-0" in elect()
+
+
+@pytest.mark.parametrize("tools", ["apache-3.9"], indirect=True)
+def test_replica_verification_finds_the_same_records_at_every_replica(cluster, topic, tools, tmp_path):
+    say(cluster, topic, WORDS * 100)
+    asked = ("--broker-list", cluster.bootstrap, "--topics-include", topic, "--report-interval-ms", 100)
+    tool = running(tools, "kafka-replica-verification", tmp_path, *asked)
+    try:
+        end = "max lag is 0 for partition "
+        offset = f"at offset {len(WORDS) * 100 // PARTITIONS} among {PARTITIONS} partitions"
+        tool.wait_ready(
+            lambda: [line for line in tool.log.read_text().splitlines() if end in line and offset in line],
+            LIMIT_S, "a verdict on all records",
+        )  # fmt: skip
+        assert "has different" not in tool.log.read_text()
+    finally:
+        tool.kill()
+
+
 @pytest.mark.parametrize("tools", ["apache-4.3"], indirect=True)
 def test_streams_program_counts_everything_when_a_node_is_killed(cluster, topic, tools, tmp_path):
     counts = f"{topic}-counts"
@@ -159,7 +180,7 @@ def test_streams_program_counts_everything_when_a_node_is_killed(cluster, topic,
     [outcome] = outcomes
     assert outcome.exit == 0, outcome
     found = dict(pair.split("=") for pair in outcome.lines[-1].strip("{}").split(", "))
-    # At least once: Streams counts again what it had not committed.
+    # The guarantee is at-least-once, so Streams counts uncommitted records again.
     assert found.keys() == set(WORDS)
     assert all(int(count) >= 200 for count in found.values()), found
     internal = [state for (name, _), state in cluster.partitions().items() if name.startswith(f"{topic}-counts-")]
@@ -168,7 +189,7 @@ def test_streams_program_counts_everything_when_a_node_is_killed(cluster, topic,
 
 
 def counted(cluster, counts):
-    """The counts that the program has written; not every partition gets one of so few words."""
+    """Returns the counts that the program has written. There are so few words that some partitions have no count."""
     states = cluster.partitions(counts)
     return [value for (_, index), state in states.items() for value in cluster.read(state.leader, counts, index)]
 
@@ -176,17 +197,18 @@ def counted(cluster, counts):
 def test_connect_carries_every_line_when_a_node_is_killed(cluster, topic, tmp_path):
     source, sink = tmp_path / "source.txt", tmp_path / "sink.txt"
     sink.touch()
-    one = topic.replace(".", "-") + "-one"  # lines keep their order in one partition
+    one = topic.replace(".", "-") + "-one"  # lines stay in order in a single partition
     cluster.create(one, [[1, 2, 3]])
     worker = Worker(cluster.bootstrap, topic, tmp_path, replicas=3)
 
     def carried():
-        return list(dict.fromkeys(sink.read_text().splitlines()))  # at least once
+        # The sink may write a line twice, because it delivers at least once.
+        return list(dict.fromkeys(sink.read_text().splitlines()))
 
     def carry(count):
         with source.open("a") as file:
             file.writelines(f"{line}\n" for line in LINES[len(source.read_text().splitlines()) : count])
-        wait_until(lambda: carried() == LINES[:count], PATIENCE_S, f"{count} lines' way through the topic")
+        wait_until(lambda: carried() == LINES[:count], PATIENCE_S, f"{count} lines in the sink's file")
 
     try:
         source.touch()

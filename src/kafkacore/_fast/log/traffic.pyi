@@ -1,0 +1,1 @@
+"""The traffic counts of a partition. Native code only; Python calls `traffic_counts`."""

@@ -1,0 +1,423 @@
+"""The producer writes Arrow batches into topics. It is idempotent, and transactional if it has a transactional.id.
+
+At most one request is in flight to each leader, and it contains at most one batch of each partition. This keeps the
+order within a partition. A retry repeats the same batch with the same sequence number (KIP-98). Batches stay in memory
+until they are acknowledged. If they exceed `MOST_QUEUED_BYTES`, `send` waits.
+"""
+
+from __future__ import annotations
+
+import select
+import time
+from collections import defaultdict, deque
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Any, Final, NamedTuple, Self
+
+from kafkacore._fast.columns.record_encoder import RecordEncoder, seal
+from kafkacore._fast.record.batch import Batches, RecordBatchBuilder
+from kafkacore.client.cluster import Cluster
+from kafkacore.client.connection import Connection, Disconnected
+from kafkacore.client.errors import OptionError, RecordTooLarge, Unreachable
+from kafkacore.client.options import Options
+from kafkacore.client.transactions import Transactions, new_producer_id
+from kafkacore.protocol.apis import ApiKey
+from kafkacore.protocol.errors import ErrorCode, error_for
+from kafkacore.protocol.messages import ProduceRequest
+
+MOST_QUEUED_BYTES: Final = 32 << 20
+_BY_NAME: Final = 12  # the last version in which requests name topics
+_ADDED_BEFORE: Final = 11  # in later versions a broker adds partitions to transactions by itself (KIP-890)
+_ALL_ACKS: Final = -1
+_MOST_SEQUENCE: Final = 1 << 31
+_MOST_BATCH_BYTES: Final = 1 << 30
+_ROOM_BYTES: Final = 1 << 12  # the part of a request that is not available for batches
+
+
+class Encoded(NamedTuple):
+    """A record batch without producer ids. It can be pickled, and another process can send it."""
+
+    topic: str
+    partition: int
+    data: bytes
+    records: int
+
+
+class _Line:
+    """The unacknowledged batches of one partition, in order."""
+
+    def __init__(self) -> None:
+        self.waiting: deque[_Batch] = deque()
+        self.sequence = 0  # the sequence number of the next batch
+        self.not_before = 0.0
+        self.failures = 0
+
+
+class _Batch(NamedTuple):
+    data: bytes
+    records: int
+    deadline: float
+
+
+class _UnderWay(NamedTuple):
+    connection: Connection
+    correlation_id: int
+    deadline: float
+    places: list[tuple[str, int]]
+
+
+class Producer:
+    """A producer. Use it on the client's thread, and close it. After an error, the only useful call is `abort`."""
+
+    def __init__(self, cluster: Cluster, options: Options) -> None:
+        """Raises OptionError."""
+        if options["acks"] != _ALL_ACKS or not options["enable.idempotence"]:
+            raise OptionError("acks must be all and enable.idempotence true: the producer is always idempotent")
+        if options["transactional.id"] == "":
+            raise OptionError("transactional.id is empty, but must be text")
+        self._cluster = cluster
+        self._options = options
+        self._lines: dict[tuple[str, int], _Line] = defaultdict(_Line)
+        self._under_way: dict[int, _UnderWay] = {}
+        self._sticky: dict[str, int] = {}
+        self._blocked_until: list[float] = []  # the times from which the client may connect to failed brokers again
+        self._queued_bytes = 0
+        self._ids: tuple[int, int] | None = None
+        self._error: Exception | None = None
+        transactional_id = options["transactional.id"]
+        self._transactions = None if transactional_id is None else Transactions(cluster, options, transactional_id)
+        self.sent = 0
+        """The number of acknowledged records."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if error is None:
+            self.close()
+        else:
+            self._drop()
+
+    # -- records
+
+    def send(self, topic: str | None, partition: int | None, columns: Any) -> int:
+        """Encodes an Arrow record batch and queues it. Waits while the queue is full. Returns the number of records.
+
+        Args:
+            topic: for all rows; None takes the column `topic`.
+            partition: for all rows; None takes the column `partition`, the key, or a sticky partition.
+            columns: see RecordEncoder.
+
+        Raises:
+            RecordTooLarge, InvalidRecordError, TypeError, ValueError: none of these rows is sent.
+            TopicMissing, PartitionMissing, Unreachable, KafkaError: for the same reasons as in `flush`.
+        """
+        return self.send_encoded(self.encode(topic, partition, columns))
+
+    def encode(self, topic: str | None, partition: int | None, columns: Any) -> list[Encoded]:
+        """Returns the record batches that `send` would queue. Pass them to `send_encoded` of any producer. Raises the
+        same errors as `send`."""
+        options = self._options
+        codec = options["compression.type"]
+        level = options[f"compression.{codec}.level"] if f"compression.{codec}.level" in options.given else None
+        encoder = RecordEncoder(
+            columns,
+            now_ms=time.time_ns() // 1_000_000,
+            codec=codec,
+            level=level,
+            batch_bytes=min(options["batch.size"], options["max.request.size"]),
+            most_bytes=options["max.request.size"],
+        )
+        names = encoder.topics if topic is None else [topic]
+        if names is None:
+            raise ValueError("no topic is given, and the columns have no topic either: give one of them")
+        found: list[Encoded] = []
+        for name in names:
+            count = len(self._cluster.topic(name).partitions)
+            if partition is not None:
+                self._cluster.partition(name, partition)
+            try:
+                batches, self._sticky[name] = encoder.encode(
+                    count,
+                    topic=name if topic is None else None,
+                    partition=partition,
+                    sticky=self._sticky.get(name, hash((name, id(self))) & 0xFFFF),
+                    ignore_keys=options["partitioner.ignore.keys"],
+                )
+            except OverflowError as error:
+                raise RecordTooLarge(f"topic {name}: {error} (max.request.size)") from error
+            found += (Encoded(name, each, data, records) for each, data, records in batches)
+        return found
+
+    def send_encoded(self, batches: Iterable[Encoded]) -> int:
+        """Queues batches that `encode` has made. Returns the number of records. Raises the same errors as `flush`."""
+        if self._transactions is not None and not self._transactions.is_open:
+            raise ValueError("a transactional producer sends between begin and commit")
+        count = 0
+        for each in batches:
+            deadline = time.monotonic() + self._options["delivery.timeout.ms"] / 1000
+            self._lines[each.topic, each.partition].waiting.append(_Batch(each.data, each.records, deadline))
+            self._queued_bytes += len(each.data)
+            count += each.records
+            while self._queued_bytes > MOST_QUEUED_BYTES:
+                self._turn()
+        if count:
+            self._turn(wait=False)
+        return count
+
+    def flush(self) -> None:
+        """Waits until all in-sync replicas have acknowledged all queued records.
+
+        Raises:
+            Unreachable: a batch was not acknowledged within delivery.timeout.ms; it may have been written.
+            RecordTooLarge: the topic allows less than a batch needs.
+            KafkaError: the broker refused a batch, such as ProducerFencedError.
+        """
+        while self._queued_bytes:
+            self._turn()
+        if self._error is not None:
+            raise self._error
+
+    def close(self) -> None:
+        """Closes the producer. Flushes first, unless an error was raised."""
+        if self._error is None and (self._transactions is None or not self._transactions.is_open):
+            self.flush()
+        self._drop()
+
+    # -- transactions
+
+    def begin(self) -> None:
+        """Begins a transaction. The first transaction fences every other producer with this transactional.id
+        (KIP-98)."""
+        self._transactional().begin()
+        self._ids = self._transactional().ids
+
+    def commit(self) -> None:
+        """Flushes and commits. Returns when the coordinator has decided. Raises the same errors as `flush`."""
+        transactions = self._transactional()
+        self.flush()
+        transactions.end(commit=True)
+
+    def abort(self) -> None:
+        """Discards unsent records and aborts the transaction. After an error, this makes the producer usable again,
+        unless another producer has fenced it."""
+        transactions = self._transactional()
+        self._await_answers()
+        self._drop()
+        self._error = None
+        transactions.end(commit=False)
+        self._lines.clear()
+        transactions.renew()  # the new epoch invalidates the sequence numbers of batches with an unknown outcome
+
+    def _transactional(self) -> Transactions:
+        if self._transactions is None:
+            raise OptionError("transactional.id is not given, so the producer has no transactions")
+        return self._transactions
+
+    def _await_answers(self) -> None:
+        """Waits for the requests in flight. If one of them arrived after the end of the transaction, it would start
+        another transaction."""
+        while self._under_way:
+            for node in self._wait():
+                under_way = self._under_way[node]
+                try:
+                    answer = under_way.connection.receive()
+                except Disconnected as error:
+                    self._broke(node, error, [])
+                    continue
+                if answer is not None and answer.correlation_id == under_way.correlation_id:
+                    del self._under_way[node]
+
+    # -- the wire
+
+    def _drop(self) -> None:
+        for each in self._under_way.values():
+            each.connection.close()
+        self._under_way.clear()
+        for line in self._lines.values():
+            line.waiting.clear()
+        self._queued_bytes = 0
+
+    def _turn(self, *, wait: bool = True) -> None:
+        """Sends everything that can be sent, and handles responses. With `wait`, waits for at least one response, or
+        until something can be sent. Raises the first error."""
+        if self._error is not None:
+            raise self._error
+        try:
+            self._ensure_ids()
+            self._expire()
+            self._send()
+            for node in self._wait() if wait else self._ready(0.0):
+                self._take(node)
+        except Exception as error:
+            self._error = error
+            self._drop()
+            raise
+
+    def _ensure_ids(self) -> None:
+        if self._ids is None:
+            self._ids = new_producer_id(self._cluster, self._options)
+
+    def _expire(self) -> None:
+        now = time.monotonic()
+        for (topic, partition), line in self._lines.items():
+            if line.waiting and line.waiting[0].deadline <= now:
+                raise Unreachable(
+                    f"{topic}-{partition}: {line.waiting[0].records} records were not acknowledged within "
+                    f"delivery.timeout.ms; they may be written nevertheless"
+                )
+
+    def _send(self) -> None:
+        now = time.monotonic()
+        self._blocked_until.clear()
+        busy = {place for each in self._under_way.values() for place in each.places}
+        by_node: dict[int, list[tuple[str, int]]] = defaultdict(list)
+        for place, line in self._lines.items():
+            if not line.waiting or place in busy or line.not_before > now:
+                continue
+            leader = self._cluster.partition(*place).leader
+            if leader < 0:
+                self._again(place)
+            elif self._cluster.usable_at(leader) > now:
+                self._blocked_until.append(self._cluster.usable_at(leader))
+            elif leader not in self._under_way:
+                by_node[leader].append(place)
+        for node, places in by_node.items():
+            self._send_to(node, places)
+
+    def _send_to(self, node: int, places: list[tuple[str, int]]) -> None:
+        chosen: dict[str, list[Any]] = defaultdict(list)
+        room = self._options["max.request.size"] - _ROOM_BYTES
+        taken: list[tuple[str, int]] = []
+        for place in places:
+            batch = self._lines[place].waiting[0]
+            if taken and len(batch.data) > room:
+                continue
+            room -= len(batch.data)
+            taken.append(place)
+        try:
+            if self._transactions is not None:
+                self._transactions.add(taken)
+            connection = self._cluster.connection(node)
+            version = connection.version(ApiKey.PRODUCE, _BY_NAME if self._transactions is None else _ADDED_BEFORE)
+            for topic, partition in taken:
+                chosen[topic].append(
+                    ProduceRequest.PartitionProduceData(index=partition, records=self._sealed(topic, partition))
+                )
+            request = ProduceRequest(
+                transactional_id=None if self._transactions is None else self._options["transactional.id"],
+                acks=_ALL_ACKS,
+                timeout_ms=self._options["request.timeout.ms"],
+                topic_data=[ProduceRequest.TopicProduceData(name=each, partition_data=chosen[each]) for each in chosen],
+            )
+            deadline = time.monotonic() + self._options["request.timeout.ms"] / 1000
+            correlation_id = connection.send(request, version, deadline)
+        except (Disconnected, TimeoutError) as error:
+            self._broke(node, error, taken)
+            return
+        self._under_way[node] = _UnderWay(connection, correlation_id, deadline, taken)
+
+    def _sealed(self, topic: str, partition: int) -> bytes:
+        line = self._lines[topic, partition]
+        assert self._ids is not None
+        return seal(line.waiting[0].data, *self._ids, line.sequence, self._transactions is not None)
+
+    def _broke(self, node: int, error: Exception, places: list[tuple[str, int]]) -> None:
+        self._under_way.pop(node, None)
+        self._cluster.broke(node, error)
+        for place in places:
+            self._again(place)
+
+    def _again(self, place: tuple[str, int]) -> None:
+        """Makes a later turn, after a backoff, send the first batch of the partition again to its leader at that
+        time."""
+        line = self._lines[place]
+        line.failures += 1
+        line.not_before = time.monotonic() + self._cluster.retry.seconds(line.failures)
+        self._cluster.forget([place[0]])
+
+    def _wait(self) -> list[int]:
+        now = time.monotonic()
+        for node, each in list(self._under_way.items()):
+            if each.deadline <= now:
+                self._broke(
+                    node, TimeoutError(f"{each.connection.place} did not answer a Produce in time"), each.places
+                )
+        buffered = [node for node, each in self._under_way.items() if each.connection.has_buffered]
+        if buffered:
+            return buffered
+        times = [each.deadline for each in self._under_way.values()]
+        times += [line.waiting[0].deadline for line in self._lines.values() if line.waiting]
+        times += [line.not_before for line in self._lines.values() if line.waiting and line.not_before > now]
+        times += self._blocked_until
+        wait_s = max(min(times, default=now) - now, 0.0)
+        if not self._under_way:
+            time.sleep(wait_s)
+        return self._ready(wait_s)
+
+    def _ready(self, wait_s: float) -> list[int]:
+        """Returns the nodes from which something can be read."""
+        if not self._under_way:
+            return []
+        ready = select.select([each.connection for each in self._under_way.values()], [], [], wait_s)[0]
+        return [
+            node for node, each in self._under_way.items() if each.connection in ready or each.connection.has_buffered
+        ]
+
+    def _take(self, node: int) -> None:
+        under_way = self._under_way[node]
+        try:
+            answer = under_way.connection.receive()
+        except Disconnected as error:
+            self._broke(node, error, under_way.places)
+            return
+        if answer is None or answer.correlation_id != under_way.correlation_id:
+            return
+        del self._under_way[node]
+        unanswered = set(under_way.places)
+        for topic in answer.message.responses:
+            for told in topic.partition_responses:
+                place = topic.name, told.index
+                if place in unanswered:
+                    unanswered.discard(place)
+                    self._judge(place, told)
+        for place in unanswered:
+            self._again(place)
+
+    def _judge(self, place: tuple[str, int], told: Any) -> None:
+        code = ErrorCode(told.error_code)
+        line = self._lines[place]
+        if code not in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+            words = f"{place[0]}-{place[1]}: {told.error_message or code.message}"
+            if code == ErrorCode.MESSAGE_TOO_LARGE:
+                if line.waiting[0].records == 1:
+                    raise RecordTooLarge(f"{words}: raise the topic's max.message.bytes")
+                self._split(line)
+                return
+            if not code.retriable:
+                raise error_for(code, words)
+            self._cluster.note(words)
+            self._again(place)
+            return
+        batch = line.waiting.popleft()
+        line.sequence = (line.sequence + batch.records) % _MOST_SEQUENCE
+        line.failures = 0
+        self._queued_bytes -= len(batch.data)
+        self.sent += batch.records
+
+    def _split(self, line: _Line) -> None:
+        """Splits the first batch in half, because the topic refused it as too large. The batch was not written, so its
+        sequence number can be used again."""
+        batch = line.waiting.popleft()
+        (whole,) = Batches(batch.data)
+        records = list(whole)
+        for part in (records[len(records) // 2 :], records[: len(records) // 2]):
+            builder = RecordBatchBuilder(codec=whole.codec_name or "none", limit_bytes=_MOST_BATCH_BYTES)
+            for each in part:
+                builder.append(each.timestamp, each.key, each.value, each.headers)
+            data = bytes(builder.build())
+            line.waiting.appendleft(_Batch(data, len(part), batch.deadline))
+            self._queued_bytes += len(data)
+        self._queued_bytes -= len(batch.data)

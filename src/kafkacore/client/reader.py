@@ -1,0 +1,360 @@
+"""Reads ranges of partitions. While it decodes earlier responses, one Fetch to each leader is in flight.
+
+A reader needs memory for one response of each broker (fetch.max.bytes), and for the rows that do not fill an Arrow
+batch yet (at most 64 MiB or one batch). It sends no further Fetch while the caller requests no more batches.
+"""
+
+from __future__ import annotations
+
+import select
+import time
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+from kafkacore._fast.base.errors import CorruptBatchError
+from kafkacore._fast.base.uuid import Uuid
+from kafkacore._fast.columns.record_columns import ArrowRows, RecordColumns
+from kafkacore.client.cluster import Cluster
+from kafkacore.client.connection import Connection, Disconnected
+from kafkacore.client.errors import OffsetOutOfRange, TopicRecreated, Unreachable
+from kafkacore.client.fetching import BY_NAME, Asked, FetchSession
+from kafkacore.client.positions import ISOLATION, list_offsets
+from kafkacore.client.types import EARLIEST, LATEST, Range
+from kafkacore.protocol.apis import ApiKey
+from kafkacore.protocol.errors import ErrorCode, error_for
+
+_HELD_BYTES: Final = 64 << 20
+_SESSION_ERRORS: Final = frozenset(
+    {
+        ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+        ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+    }
+)  # fmt: skip
+# After these errors the reader looks up the leader or the topic again. Kafka's consumer also retries after
+# UNKNOWN_SERVER_ERROR.
+_LOOK_AGAIN: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REPLICA_NOT_AVAILABLE, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.OFFSET_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID, ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.REQUEST_TIMED_OUT,
+    }
+)  # fmt: skip
+
+
+class ReadLimits(NamedTuple):
+    """The size limits of an Arrow batch."""
+
+    max_rows: int = 10_000
+    max_bytes: int = 16 << 20
+
+
+class _Part:
+    """The state of a range that is being read."""
+
+    def __init__(self, wanted: Range, columns: RecordColumns) -> None:
+        self.wanted = wanted
+        self.columns = columns
+        self.position = wanted.start
+        self.topic_id: Uuid | None = wanted.topic_id
+        self.leader = -1
+        self.leader_epoch = -1
+        self.replica = -1  # a closer replica that the leader named (KIP-392)
+        self.failures = 0
+        self.not_before = 0.0
+        self.progress_at = time.monotonic()
+        self.seen = "the leader has not answered"
+
+    @property
+    def place(self) -> str:
+        return f"{self.wanted.topic}-{self.wanted.partition}"
+
+    @property
+    def done(self) -> bool:
+        return self.position >= self.wanted.end
+
+    @property
+    def node(self) -> int:
+        return self.replica if self.replica >= 0 else self.leader
+
+    def look_again(self, wait_s: float) -> None:
+        """Makes the reader look up the leader before the next Fetch."""
+        self.leader = self.replica = -1
+        self.failures += 1
+        self.not_before = time.monotonic() + wait_s
+
+
+class _UnderWay(NamedTuple):
+    connection: Connection
+    correlation_id: int
+    deadline: float
+    parts: dict[tuple[str, int], _Part]
+
+
+class Reader:
+    """One call of `Client.read`, whose docstring explains `on_lost`. Use a reader on one thread, and iterate over it
+    once."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        ranges: Sequence[Range],
+        columns: Sequence[str],
+        isolation_level: str,
+        limits: ReadLimits,
+        on_lost: Callable[[OffsetOutOfRange], None] | None,
+    ) -> None:
+        self._cluster = cluster
+        self._options = cluster.options
+        self._isolation = isolation_level
+        self._on_lost = on_lost
+        self._columns = columns
+        self._limits = limits
+        self._sessions: dict[int, FetchSession] = defaultdict(FetchSession)
+        self._under_way: dict[int, _UnderWay] = {}
+        self._not_begun: dict[tuple[str, int], deque[Range]] = defaultdict(deque)
+        self._parts: dict[tuple[str, int], _Part] = {}
+        self._patience_s = self._options["default.api.timeout.ms"] / 1000
+        for each in ranges:
+            if each.start < 0 or each.end < each.start:
+                raise ValueError(f"{each.topic}-{each.partition}: {each.start} to {each.end} is not a range of offsets")
+            if each.end > each.start:
+                self._not_begun[each.topic, each.partition].append(each)
+        for key in self._not_begun:
+            self._begin(key)
+
+    def __iter__(self) -> Iterator[ArrowRows]:
+        try:
+            while self._parts:
+                self._route()
+                self._send()
+                for node in self._wait():
+                    yield from self._take(node)
+        finally:
+            for under_way in self._under_way.values():
+                under_way.connection.close()  # its response would arrive among those to later requests
+            self._under_way.clear()
+
+    def _begin(self, key: tuple[str, int]) -> None:
+        """Starts the next range of a partition. A Fetch can contain a partition only once."""
+        wanted = self._not_begun[key].popleft()
+        columns = RecordColumns(
+            self._columns,
+            wanted.topic,
+            wanted.partition,
+            self._limits.max_rows,
+            self._limits.max_bytes,
+            check_crcs=self._options["check.crcs"],
+        )
+        self._parts[key] = _Part(wanted, columns)
+
+    # -- routing
+
+    def _route(self) -> None:
+        """Finds the leaders of the partitions that need one."""
+        now = time.monotonic()
+        for part in self._parts.values():
+            if now - part.progress_at > self._patience_s:
+                raise Unreachable(
+                    f"{part.place}: no record came from offset {part.position} for {self._patience_s:g} s, and the "
+                    f"range ends at {part.wanted.end}: {part.seen}"
+                )
+        homeless = [part for part in self._parts.values() if part.leader < 0 and part.not_before <= now]
+        if not homeless:
+            return
+        names = {part.wanted.topic for part in homeless}
+        if any(part.failures for part in homeless):
+            self._cluster.forget(names)
+        limit = now + self._patience_s
+        for part in homeless:
+            self._find_leader(part, limit)
+
+    def _find_leader(self, part: _Part, limit: float) -> None:
+        wanted = part.wanted
+        found = self._cluster.partition(wanted.topic, wanted.partition, limit)
+        topic = self._cluster.topic(wanted.topic, limit)
+        if part.topic_id is not None and topic.id is not None and topic.id != part.topic_id:
+            raise TopicRecreated(wanted.topic, part.topic_id, topic.id)
+        part.topic_id = topic.id
+        part.leader, part.leader_epoch = found
+        if part.leader < 0:
+            part.seen = "the partition has no leader"
+            part.look_again(self._cluster.retry.seconds(part.failures + 1))
+
+    # -- requests
+
+    def _send(self) -> None:
+        now = time.monotonic()
+        by_node: dict[int, dict[tuple[str, int], _Part]] = defaultdict(dict)
+        for key, part in self._parts.items():
+            if part.node >= 0 and part.not_before <= now:
+                by_node[part.node][key] = part
+        for node, parts in by_node.items():
+            if node not in self._under_way and self._cluster.usable_at(node) <= now:
+                self._send_to(node, parts)
+
+    def _send_to(self, node: int, parts: dict[tuple[str, int], _Part]) -> None:
+        try:
+            connection = self._cluster.connection(node)
+            by_id = all(part.topic_id is not None for part in parts.values())
+            version = connection.version(ApiKey.FETCH, None if by_id else BY_NAME)
+            by_id = by_id and version > BY_NAME
+            asked = (
+                Asked(each.wanted.topic, each.topic_id, each.wanted.partition, each.position, each.leader_epoch)
+                for each in parts.values()
+            )
+            request = self._sessions[node].request(asked, by_id, ISOLATION[self._isolation], self._options)
+            wait_s = (self._options["request.timeout.ms"] + self._options["fetch.max.wait.ms"]) / 1000
+            deadline = time.monotonic() + wait_s
+            correlation_id = connection.send(request, version, deadline)
+        except (Disconnected, TimeoutError) as error:
+            self._broke(node, error, parts)
+            return
+        self._under_way[node] = _UnderWay(connection, correlation_id, deadline, parts)
+
+    def _broke(self, node: int, error: Exception, parts: dict[tuple[str, int], _Part]) -> None:
+        self._under_way.pop(node, None)
+        self._sessions[node].reset()
+        self._cluster.broke(node, error)
+        for part in parts.values():
+            part.seen = str(error)
+            part.look_again(self._cluster.retry.seconds(part.failures + 1))
+
+    def _wait(self) -> list[int]:
+        """Returns the nodes from which something can be read. Waits for one of them, or until a partition can be
+        fetched again."""
+        now = time.monotonic()
+        for node, under_way in list(self._under_way.items()):
+            if under_way.deadline <= now:
+                error = TimeoutError(f"{under_way.connection.place} did not answer a Fetch in time")
+                self._broke(node, error, under_way.parts)
+        buffered = [node for node, each in self._under_way.items() if each.connection.has_buffered]
+        if buffered:
+            return buffered
+        times = [each.deadline for each in self._under_way.values()]
+        for key, part in self._parts.items():
+            # If a broker has not answered yet, a new part for this broker goes into the next request.
+            if part.node not in self._under_way and not any(key in each.parts for each in self._under_way.values()):
+                times.append(max(part.not_before, self._cluster.usable_at(part.node) if part.node >= 0 else 0.0))
+        wait_s = max(min(times) - now, 0.0)
+        if not self._under_way:
+            time.sleep(wait_s)
+            return []
+        ready = select.select([each.connection for each in self._under_way.values()], [], [], wait_s)[0]
+        return [node for node, each in self._under_way.items() if each.connection in ready]
+
+    # -- answers
+
+    def _take(self, node: int) -> Iterator[ArrowRows]:
+        under_way = self._under_way[node]
+        try:
+            answer = under_way.connection.receive()
+        except Disconnected as error:
+            self._broke(node, error, under_way.parts)
+            return
+        if answer is None or answer.correlation_id != under_way.correlation_id:
+            return
+        del self._under_way[node]
+        response = answer.message
+        if response.error_code:
+            self._sessions[node].reset()
+            if response.error_code not in _SESSION_ERRORS and not ErrorCode(response.error_code).retriable:
+                raise error_for(ErrorCode(response.error_code))
+            for part in under_way.parts.values():
+                part.not_before = time.monotonic() + self._cluster.retry.seconds(1)
+            return
+        self._sessions[node].answered(response.session_id)
+        fed = list(self._parts_of(response, under_way.parts))
+        self._send()  # so that the broker works on the next response while this one is decoded
+        yield from self._rows(fed)
+
+    def _parts_of(self, response: Any, parts: dict[tuple[str, int], _Part]) -> Iterator[_Part]:
+        """Passes the response's data to each partition. Yields the parts that got records or reached their end."""
+        names = {part.topic_id: part.wanted.topic for part in parts.values()}
+        for topic in response.responses:
+            name = topic.topic or names.get(topic.topic_id)
+            for told in topic.partitions:
+                part = parts.get((name, told.partition_index)) if name else None
+                if part is None or self._parts.get((part.wanted.topic, part.wanted.partition)) is not part:
+                    continue
+                if self._judge(part, told):
+                    yield part
+
+    def _judge(self, part: _Part, told: Any) -> bool:
+        """Returns whether the partition has advanced."""
+        if told.error_code:
+            self._failed(part, told)
+            return part.done
+        if told.preferred_read_replica >= 0 and told.preferred_read_replica != part.replica:
+            part.replica = told.preferred_read_replica
+        part.seen = f"the log starts at {told.log_start_offset}, and can be read up to {self._readable(told)}"
+        records = told.records
+        if not records:
+            return False
+        aborted = None
+        if self._isolation == "read_committed":
+            aborted = [(each.producer_id, each.first_offset) for each in told.aborted_transactions or ()]
+        position = part.columns.feed(records, part.position, part.wanted.end, aborted)
+        if position <= part.position:
+            raise CorruptBatchError(
+                f"{part.place}: the broker answered {len(records)} bytes for offset {part.position}, and no "
+                f"whole batch that reaches it"
+            )
+        part.position = position
+        part.failures = 0
+        part.progress_at = time.monotonic()
+        return True
+
+    def _readable(self, told: Any) -> int:
+        end: int = told.last_stable_offset if self._isolation == "read_committed" else told.high_watermark
+        return end
+
+    def _failed(self, part: _Part, told: Any) -> None:
+        code = ErrorCode(told.error_code)
+        part.seen = code.message
+        if code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            if part.replica >= 0:
+                part.replica = -1  # a follower may lag behind the leader, so ask the leader
+                return
+            self._out_of_range(part)
+        elif code in _LOOK_AGAIN:
+            part.look_again(self._cluster.retry.seconds(part.failures + 1))
+        else:
+            raise error_for(code, f"{part.place} from offset {part.position}: {code.message}")
+
+    def _out_of_range(self, part: _Part) -> None:
+        """Requests the bounds of the log. If the offset is within them, for example after a change of leaders, repeats
+        the Fetch."""
+        key = part.wanted.topic, part.wanted.partition
+        limit = self._cluster.deadline()
+        start = list_offsets(self._cluster, {key: EARLIEST}, "read_uncommitted", limit)[key].offset
+        end = list_offsets(self._cluster, {key: LATEST}, "read_uncommitted", limit)[key].offset
+        if start <= part.position <= end:
+            part.look_again(self._cluster.retry.seconds(part.failures + 1))
+            return
+        error = OffsetOutOfRange(*key, part.position, part.wanted.end, start, end)
+        if self._on_lost is None:
+            raise error
+        self._on_lost(error)
+        part.position = min(start, part.wanted.end) if part.position < start else part.wanted.end
+        part.progress_at = time.monotonic()
+
+    def _rows(self, fed: list[_Part]) -> Iterator[ArrowRows]:
+        for part in fed:
+            while (rows := part.columns.take()) is not None:
+                yield rows
+            if part.done:
+                key = part.wanted.topic, part.wanted.partition
+                del self._parts[key]
+                if self._not_begun[key]:
+                    self._begin(key)
+                while (rows := part.columns.take(last=True)) is not None:
+                    yield rows
+        held = sum(part.columns.held_bytes for part in self._parts.values())
+        for part in sorted(self._parts.values(), key=lambda each: -each.columns.held_bytes):
+            if held <= _HELD_BYTES:
+                break
+            held -= part.columns.held_bytes
+            while (rows := part.columns.take(last=True)) is not None:
+                yield rows

@@ -1,0 +1,213 @@
+"""The data client with our node: reads as Arrow batches, routing, sessions and errors."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from kafkacore.client import (
+    EARLIEST,
+    LATEST,
+    Client,
+    OffsetOutOfRange,
+    OptionError,
+    PartitionMissing,
+    Range,
+    TopicMissing,
+    TopicRecreated,
+    Unreachable,
+)
+from kafkacore.testing import Broker
+
+pa = pytest.importorskip("pyarrow", reason="no PyArrow: pip install kafkacore[spark], or ci/spark.sh")
+pytestmark = pytest.mark.timeout(60)
+NOW = 1_700_000_000_000
+QUICK = {"default.api.timeout.ms": "4000", "request.timeout.ms": "2000"}
+
+
+def table(rows):
+    return pa.Table.from_batches([pa.record_batch(each) for each in rows])
+
+
+def fill(broker, topic, count, *, partition=0, codec="none", value=100):
+    """Produces `count` records with librdkafka. The value of each record contains its number."""
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "compression.type": codec, "linger.ms": 5})
+    for i in range(count):
+        producer.produce(
+            topic, b"%d" % i + bytes(value), key=b"k%d" % i, partition=partition, timestamp=NOW + i,
+            headers=[("n", b"%d" % i)] if i % 3 == 0 else None,
+        )  # fmt: skip
+        if i % 5000 == 0:
+            producer.poll(0)
+    assert producer.flush(20) == 0
+
+
+@pytest.fixture(scope="module")
+def broker():
+    with Broker(topics={"plain": 1, "many": 8, "empty": 1}) as made:
+        fill(made, "plain", 30_000)
+        yield made
+
+
+@pytest.fixture
+def client(broker):
+    with Client(broker.bootstrap) as made:
+        yield made
+
+
+def test_partition_is_read_end_to_end_when_its_range_is_the_whole_log(client):
+    end = client.offsets({("plain", 0): LATEST})["plain", 0].offset
+    assert end == 30_000
+    found = table(client.read([Range("plain", 0, 0, end)]))
+    assert found.column("offset").to_pylist() == list(range(end))
+    assert found.column("key").to_pylist() == [b"k%d" % i for i in range(end)]
+    assert found.column("value").to_pylist() == [b"%d" % i + bytes(100) for i in range(end)]
+    assert found.column("timestamp").cast(pa.int64()).to_pylist() == [(NOW + i) * 1000 for i in range(end)]
+    assert found.column("headers").slice(3, 2).to_pylist() == [[{"key": "n", "value": b"3"}], None]
+    assert set(found.column("topic").to_pylist()) == {"plain"}
+
+
+def test_ranges_of_one_partition_are_each_read_when_they_overlap(client):
+    found = table(client.read([Range("plain", 0, 5, 9), Range("plain", 0, 7, 7), Range("plain", 0, 8, 12)], ["offset"]))
+    assert found.column("offset").to_pylist() == [5, 6, 7, 8, 8, 9, 10, 11]
+
+
+def test_partitions_are_read_in_one_session_when_they_share_a_leader(broker, client):
+    for partition, codec in enumerate(("none", "gzip", "snappy", "lz4", "zstd")):
+        fill(broker, "many", 1000, partition=partition, codec=codec)
+    ranges = [Range("many", partition, 0, 1000) for partition in range(5)]
+    found = table(client.read(ranges, ["partition", "offset", "value"], max_rows=300))
+    for partition in range(5):
+        mine = found.filter(pa.compute.equal(found.column("partition"), partition))
+        assert mine.column("offset").to_pylist() == list(range(1000))
+        assert mine.column("value").to_pylist() == [b"%d" % i + bytes(100) for i in range(1000)]
+
+
+def test_records_larger_than_a_fetch_are_read(broker):
+    with Broker(topics={"big": 1}, configs={"message.max.bytes": 4 << 20}) as other:
+        producer = Producer({"bootstrap.servers": other.bootstrap, "message.max.bytes": 4 << 20})
+        for i in range(3):
+            producer.produce("big", bytes([i]) * (2 << 20), partition=0)
+        assert producer.flush(20) == 0
+        with Client(other.bootstrap, {"max.partition.fetch.bytes": "1000", "fetch.max.bytes": "1000"}) as client:
+            batches = [pa.record_batch(each) for each in client.read([Range("big", 0, 0, 3)], max_bytes=1 << 20)]
+        assert [batch.num_rows for batch in batches] == [1, 1, 1]
+        assert [batch.column("value")[0].as_py()[:1] for batch in batches] == [b"\0", b"\1", b"\2"]
+
+
+def test_offsets_are_those_of_the_log_when_asked_by_time(client):
+    asked = {("plain", 0): NOW + 77, ("empty", 0): EARLIEST}
+    found = client.offsets(asked)
+    assert (found["plain", 0].offset, found["plain", 0].timestamp) == (77, NOW + 77)
+    assert found["empty", 0].offset == 0
+    assert client.offsets({("plain", 0): NOW + 10**9})["plain", 0].offset == -1
+
+
+def test_topics_tell_their_ids_and_leaders(client):
+    found = client.topics(["plain", "many"])
+    assert found["plain"].id != found["many"].id
+    assert sorted(found["many"].partitions) == list(range(8))
+    assert {each.leader for each in found["many"].partitions.values()} != {-1}
+    assert {"plain", "many", "empty"} <= client.topics().keys()
+
+
+def test_missing_topics_and_partitions_are_named(broker):
+    with Client(broker.bootstrap, QUICK) as client:
+        with pytest.raises(TopicMissing, match="topic none does not exist"):
+            list(client.read([Range("none", 0, 0, 1)]))
+        with pytest.raises(PartitionMissing, match="topic plain has 1 partitions, so it has no partition 4"):
+            client.offsets({("plain", 4): LATEST})
+
+
+def test_offsets_out_of_range_are_named_or_passed_over():
+    broker_topic = f"deleted{time.monotonic_ns()}"
+    with Broker(topics={broker_topic: 1}) as other:
+        fill(other, broker_topic, 100)
+        admin = AdminClient({"bootstrap.servers": other.bootstrap})
+        for future in admin.delete_records([TopicPartition(broker_topic, 0, 40)]).values():
+            future.result(10)
+        with Client(other.bootstrap) as client:
+            with pytest.raises(OffsetOutOfRange, match="from offset 10 to 50 are not all there: the log has 40 to 100"):
+                list(client.read([Range(broker_topic, 0, 10, 50)]))
+            lost = []
+            found = table(client.read([Range(broker_topic, 0, 10, 50)], ["offset"], on_lost=lost.append))
+            assert found.column("offset").to_pylist() == list(range(40, 50))
+            assert [(each.offset, each.log_start, each.log_end) for each in lost] == [(10, 40, 100)]
+            with pytest.raises(OffsetOutOfRange, match="from offset 200"):
+                list(client.read([Range(broker_topic, 0, 200, 300)]))
+
+
+def test_a_recreated_topic_is_recognised_by_its_id():
+    with Broker(topics={"again": 1}) as broker, Client(broker.bootstrap) as client:
+        fill(broker, "again", 10)
+        before = client.topics(["again"])["again"].id
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        admin.delete_topics(["again"])["again"].result(10)
+        broker.create_topic("again")
+        fill(broker, "again", 10)
+        with pytest.raises(TopicRecreated, match="deleted and created again") as raised:
+            list(client.read([Range("again", 0, 0, 10, before)]))
+        assert (raised.value.expected, raised.value.found) == (before, client.topics(["again"])["again"].id)
+        assert raised.value.found != before
+
+
+def test_reading_goes_on_when_a_leader_refuses_a_while():
+    with Broker(topics={"moved": 1}) as broker:
+        fill(broker, "moved", 100)
+        broker.refuse("Fetch", error="NOT_LEADER_OR_FOLLOWER", times=3)
+        with Client(broker.bootstrap) as client:
+            assert table(client.read([Range("moved", 0, 0, 100)], ["offset"])).num_rows == 100
+
+
+def test_a_range_beyond_the_end_fails_with_its_place_when_nothing_comes(broker):
+    with (
+        Client(broker.bootstrap, {"default.api.timeout.ms": "700", "fetch.max.wait.ms": "50"}) as client,
+        pytest.raises(
+            Unreachable, match=r"empty-0: no record came from offset 0 .* range ends at 5: the log starts at 0"
+        ),
+    ):
+        list(client.read([Range("empty", 0, 0, 5)]))
+
+
+def test_an_abandoned_read_leaves_the_client_usable(client):
+    reading = client.read([Range("plain", 0, 0, 30_000)], max_rows=10)
+    assert next(reading).num_rows == 10
+    reading.close()
+    assert table(client.read([Range("plain", 0, 100, 110)], ["offset"])).column("offset").to_pylist() == list(
+        range(100, 110)
+    )
+
+
+def test_brokers_out_of_reach_are_an_error_in_time():
+    started = time.monotonic()
+    servers = "127.0.0.1:1,localhost:2"
+    with (
+        Client(servers, {"default.api.timeout.ms": "500"}) as client,
+        pytest.raises(Unreachable, match="cannot be reached"),
+    ):
+        client.topics()
+    assert time.monotonic() - started < 5
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"fetch.max.bytes": "many"}, "fetch.max.bytes is 'many', but must be a number from 1"),
+        ({"isolation.level": "dirty"}, "one of read_uncommitted, read_committed"),
+        ({"value.deserializer": "x"}, "value.deserializer is not supported: values are bytes"),
+        ({"ssl.keystore.type": "JKS"}, "must be one of PEM"),
+        ({"sasl.client.callback.handler.class": "x"}, "not supported"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused_by_name(options, message):
+    with pytest.raises(OptionError, match=message):
+        Client("localhost:9092", options)
+
+
+@pytest.mark.parametrize("servers", ["", "localhost", "localhost:0", "localhost:x", ":1"])
+def test_bootstrap_servers_need_host_and_port(servers):
+    with pytest.raises(OptionError, match="must have host:port"):
+        Client(servers)

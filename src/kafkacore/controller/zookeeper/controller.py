@@ -1,0 +1,294 @@
+"""The controller of one broker. Every broker runs one, and each runs its events one at a time. One of these controllers
+is the active controller.
+
+Every coroutine that a handler calls fails with NOT_CONTROLLER if another broker is the active controller, or becomes
+the active controller while the request waits. AlterPartition returns the error in its response; the others raise it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any, Final
+
+from kafkacore.controller.zookeeper import counts, responses, watches
+from kafkacore.controller.zookeeper.access import Access
+from kafkacore.controller.zookeeper.context import ControllerContext
+from kafkacore.controller.zookeeper.counts import Counts
+from kafkacore.controller.zookeeper.event_queue import EventQueue
+from kafkacore.controller.zookeeper.events import Event, Notification, Request, SessionLostError, not_controller
+from kafkacore.controller.zookeeper.features import UpdateFeatures
+from kafkacore.controller.zookeeper.isr_changes import AlterPartitions
+from kafkacore.controller.zookeeper.measures import Measures
+from kafkacore.controller.zookeeper.producer_ids import AllocateProducerIds
+from kafkacore.controller.zookeeper.protocols import controller_election
+from kafkacore.controller.zookeeper.protocols.controlled_shutdown import ControlledShutdown
+from kafkacore.controller.zookeeper.protocols.controller_election import (
+    NO_CONTROLLER,
+    RegisterBrokerAndReelect,
+    Startup,
+)
+from kafkacore.controller.zookeeper.protocols.partition_reassignment import AlterReassignments, ListReassignments
+from kafkacore.controller.zookeeper.protocols.preferred_election import ElectLeaders, UncleanElectionsAllowed
+from kafkacore.controller.zookeeper.registrations import Registrations
+from kafkacore.controller.zookeeper.request_batches import ControlRequest, RequestBatch
+from kafkacore.controller.zookeeper.senders import Senders
+from kafkacore.controller.zookeeper.state_store import StateStore
+from kafkacore.controller.zookeeper.surroundings import (
+    ControllerSettings,
+    LiveBroker,
+    Surroundings,
+    Timer,
+    ZooKeeper,
+)
+from kafkacore.controller.zookeeper.topic_store import TopicStore
+from kafkacore.protocol.errors import ErrorCode, KafkaError, error_for
+from kafkacore.zookeeper.client import SessionState
+from kafkacore.zookeeper.fenced import ControllerMovedError
+from kafkacore.zookeeper.operations import WatchEvent
+
+LOG: Final = logging.getLogger("kafkacore.controller")
+IDLE: Final = "Idle"
+
+
+class ZooKeeperController:
+    """Belongs to one event loop. The controller shares the client `zookeeper` with the broker. The broker starts that
+    client, and restarts it after its session has ended. When a session is CLOSED, the controller drops all its
+    state."""
+
+    def __init__(self, settings: ControllerSettings, zookeeper: ZooKeeper, surroundings: Surroundings) -> None:
+        self.settings = settings
+        self.zookeeper = zookeeper
+        self.surroundings = surroundings
+        self.events = EventQueue()
+        self.measures = Measures()
+        self._now_s: Callable[[], float] = float  # the event loop's clock, set by `start`
+        self.access = Access(zookeeper)
+        self.states = StateStore(self.access, settings)
+        self.topics = TopicStore(self.access, settings)
+        self.registrations = Registrations(self.access)
+        self.active_controller_id = NO_CONTROLLER  # the id of the broker that `/controller` contains
+        self.is_active = False
+        self.state = IDLE  # the name of the controller's state, as in Kafka's ControllerState
+        self._connected = asyncio.Event()
+        self._session_has_ended = False
+        self._timers: dict[type[Notification], Timer] = {}
+        self._runner: asyncio.Task[None] | None = None
+        self._forget()
+
+    def _forget(self) -> None:
+        """Replaces the context, and the objects that use it, with empty ones."""
+        self.context = ControllerContext()
+        self.senders = Senders(self.settings, self.surroundings, self._respond)
+        self.batch = RequestBatch(self.context, self.settings, self.senders.deliver)
+
+    # --- called by the broker ---
+
+    @property
+    def epoch(self) -> int:
+        return self.context.epoch
+
+    async def start(self) -> None:
+        """Watches `/controller` and takes part in elections. Call this after the broker has connected and registered
+        itself."""
+        self.zookeeper.on_watch(self._watch_fired)
+        self.zookeeper.on_state(self._state_changed)
+        if self.zookeeper.state is SessionState.CONNECTED:
+            self._connected.set()
+        self._now_s = asyncio.get_running_loop().time
+        self.put(Startup())
+        self._runner = asyncio.get_running_loop().create_task(self._run())
+
+    async def stop(self) -> None:
+        """Resigns, and drops all senders, timers and state. `/controller` is deleted when the session ends."""
+        runner, self._runner = self._runner, None
+        if runner is not None:
+            runner.cancel()
+            await asyncio.gather(runner, return_exceptions=True)
+        self.access.end_session()
+        self.resign()
+        self.active_controller_id = NO_CONTROLLER
+
+    def allow_unclean_elections(self, topic: str | None = None) -> None:
+        """Schedules elections because `unclean.leader.election.enable` became true for a topic, or for the default
+        (None)."""
+        self.put(UncleanElectionsAllowed(topic))
+
+    def counts(self) -> Counts:
+        return counts.count(self.context) if self.is_active else Counts()
+
+    # --- called by handlers: coroutines that take and return generated messages ---
+
+    async def alter_partition(self, request: Any, api_version: int) -> Any:
+        """Handles an AlterPartitionRequest. Returns the AlterPartitionResponse."""
+        event = AlterPartitions(request, api_version)
+        answer = event.asked[0].answer
+        self._accept(event)
+        return await answer
+
+    async def allocate_producer_ids(self, request: Any, api_version: int) -> Any:
+        """Handles an AllocateProducerIdsRequest. Returns the AllocateProducerIdsResponse."""
+        return await self._ask(AllocateProducerIds(request, api_version))
+
+    async def controlled_shutdown(self, request: Any, api_version: int) -> Any:
+        """Handles a ControlledShutdownRequest. Returns the ControlledShutdownResponse."""
+        return await self._ask(ControlledShutdown(request, api_version))
+
+    async def update_features(self, request: Any, api_version: int) -> Any:
+        """Handles an UpdateFeaturesRequest. Returns the UpdateFeaturesResponse."""
+        return await self._ask(UpdateFeatures(request, api_version))
+
+    async def elect_leaders(self, request: Any, api_version: int) -> Any:
+        """Handles an ElectLeadersRequest. Returns the ElectLeadersResponse."""
+        return await self._ask(ElectLeaders(request, api_version))
+
+    async def alter_reassignments(self, request: Any, api_version: int) -> Any:
+        """Handles an AlterPartitionReassignmentsRequest. Returns the AlterPartitionReassignmentsResponse."""
+        return await self._ask(AlterReassignments(request, api_version))
+
+    async def list_reassignments(self, request: Any, api_version: int) -> Any:
+        """Handles a ListPartitionReassignmentsRequest. Returns the ListPartitionReassignmentsResponse."""
+        return await self._ask(ListReassignments(request, api_version))
+
+    async def _ask(self, request: Request) -> Any:
+        self._accept(request)
+        return await request.answer
+
+    def _accept(self, event: Event) -> None:
+        """Queues the event of a request. Only the active controller accepts requests, so the queue of any other broker
+        has no requests."""
+        if self.is_active and self._runner is not None:
+            self.put(event)
+        else:
+            event.preempt(not_controller())
+
+    # --- called by protocols ---
+
+    def put(self, event: Event) -> None:
+        event.queued_s = self._now_s()
+        self.events.put(event)
+
+    def schedule(self, delay_ms: int, event: type[Notification]) -> None:
+        """Adds an event of this class to the queue after `delay_ms`. Does nothing if one is already scheduled."""
+        if event in self._timers:
+            return
+
+        def due() -> None:
+            self._timers.pop(event, None)
+            self.put(event())
+
+        self._timers[event] = self.surroundings.call_later(delay_ms, due)
+
+    def begin(self, epoch: int, epoch_version: int) -> None:
+        """Makes this broker the active controller after it has been elected."""
+        self._forget()
+        self.context.epoch, self.context.epoch_version = epoch, epoch_version
+        self.is_active = True
+        self.active_controller_id = self.settings.broker_id
+        LOG.info("broker %d was elected as the controller, epoch %d", self.settings.broker_id, epoch)
+
+    def resign(self) -> None:
+        """Discards the senders, timers, waiting events and the context. From now on, watches that fire are ignored."""
+        if self.is_active:
+            LOG.info("broker %d resigns as the controller of epoch %d", self.settings.broker_id, self.epoch)
+        self.is_active = False
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        self.senders.close()
+        self.events.clear(self._drop)
+        self._forget()
+
+    def _drop(self, event: Event) -> None:
+        """Decides what becomes of a waiting event after a resignation. Keeps events about the identity of the
+        controller, and fails all others."""
+        if event.priority is Startup.priority and not self._session_has_ended:
+            self.put(event)
+        else:
+            event.preempt(not_controller())
+
+    # --- events ---
+
+    async def _run(self) -> None:
+        while True:
+            await self._connected.wait()
+            await self._process(await self.events.take())
+
+    async def _process(self, event: Event) -> None:
+        """Runs one event. Sends the requests to brokers when the event ends, even after an error, because the changes
+        are already in ZooKeeper."""
+        self.access.bind()
+        self.state = event.state
+        began_s = self._now_s()
+        self.measures.waited((began_s - event.queued_s) * 1000)
+        try:
+            await event.process(self)
+            await self.access.in_slices(self.batch.flushing())
+            event.complete()
+        except SessionLostError:
+            self.batch.discard()
+            event.preempt(not_controller())
+        except ControllerMovedError:
+            LOG.info("the controller has moved during %s", event)
+            self.batch.discard()
+            event.preempt(not_controller())
+            await self._protected(controller_election.fenced(self))
+        except KafkaError as error:
+            self.batch.flush()
+            event.preempt(error)
+        except Exception:
+            LOG.exception("the controller cannot finish %s", event)
+            event.preempt(error_for(ErrorCode.UNKNOWN_SERVER_ERROR, f"the controller cannot finish {event}"))
+            await self._send_or_give_up()
+        finally:
+            self.measures.ran(event.state, (self._now_s() - began_s) * 1000)
+            self.state = IDLE
+
+    async def _send_or_give_up(self) -> None:
+        """Sends the requests of the event. If a batch cannot be built, brokers do not learn of changes that are in
+        ZooKeeper. So the controller resigns, and the next controller sends everything (handleIllegalState)."""
+        try:
+            self.batch.flush()
+        except Exception:
+            LOG.exception("the controller cannot tell the brokers, so it gives up")
+            self.batch.discard()
+            await self._protected(controller_election.give_up(self))
+
+    async def _protected(self, work: Any) -> None:
+        try:
+            await work
+        except (SessionLostError, ControllerMovedError):
+            pass  # another broker is the controller, or this broker takes part in an election in a new session
+        except Exception:
+            LOG.exception("the controller cannot resign in order")
+
+    # --- called by the ZooKeeper client and by senders ---
+
+    def _watch_fired(self, fired: WatchEvent) -> None:
+        event = watches.event_of(fired)
+        if event is not None and (self.is_active or event.priority is Startup.priority):
+            self.put(event)
+
+    def _state_changed(self, state: SessionState, session_id: int) -> None:
+        """Follows the state of the session. CONNECTING pauses the work and CONNECTED resumes it. CLOSED discards
+        everything immediately: the running event ends at its next access."""
+        if state is SessionState.CONNECTED:
+            self._connected.set()
+            if self._session_has_ended:
+                self._session_has_ended = False
+                LOG.info("a new session of ZooKeeper has begun: %#x", session_id)
+                self.put(RegisterBrokerAndReelect())
+            return
+        self._connected.clear()
+        if state in (SessionState.CLOSED, SessionState.AUTH_FAILED):
+            LOG.warning("the session of ZooKeeper is over: %#x", session_id)
+            self._session_has_ended = True
+            self.access.end_session()
+            self.resign()
+            self.active_controller_id = NO_CONTROLLER
+
+    def _respond(self, broker: LiveBroker, request: ControlRequest, response: Any) -> None:
+        event = responses.event_of(self.context, broker, request, response)
+        if event is not None and self.is_active:
+            self.put(event)

@@ -1,0 +1,61 @@
+"""The gauges of the controller (KafkaController's metrics), which are computed from the context on demand."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from kafkacore.controller.zookeeper.context import ControllerContext
+from kafkacore.controller.zookeeper.leadership import Assignment, LeaderAndIsr
+from kafkacore.controller.zookeeper.partition_states import PartitionState
+from kafkacore.controller.zookeeper.replica_states import ReplicaState
+
+
+class Counts(NamedTuple):
+    """Gauges. Each field has the name of an MBean of `kafka.controller:type=KafkaController`, without `Count`."""
+
+    active_controller: int = 0
+    active_broker: int = 0
+    global_topic: int = 0
+    global_partition: int = 0
+    offline_partitions: int = 0
+    preferred_replica_imbalance: int = 0
+    topics_to_delete: int = 0
+    replicas_to_delete: int = 0
+    topics_ineligible_to_delete: int = 0
+    replicas_ineligible_to_delete: int = 0
+
+
+def count(context: ControllerContext) -> Counts:
+    """Returns the gauges of the active controller. On every other broker they are all 0."""
+    led = offline = imbalanced = 0
+    for row in context.rows():
+        now, state = context.leaderships[row], context.partition_states[row]
+        led += now is not None
+        if context.is_deleted(row):
+            continue
+        offline += state == PartitionState.OFFLINE
+        imbalanced += now is not None and not _is_preferred(context.assignments[row], now)
+    doomed = [context.replica_state(each) for each in context.replicas_of(context.rows_of(context.topics_to_delete))]
+    return Counts(
+        active_controller=1,
+        active_broker=len(context.brokers),
+        global_topic=len(context.topics),
+        global_partition=led,
+        offline_partitions=offline,
+        preferred_replica_imbalance=imbalanced,
+        topics_to_delete=len(context.topics_to_delete),
+        replicas_to_delete=sum(state is not ReplicaState.DELETION_SUCCESSFUL for state in doomed),
+        topics_ineligible_to_delete=len(context.ineligible_topics),
+        replicas_ineligible_to_delete=sum(state is ReplicaState.DELETION_INELIGIBLE for state in doomed),
+    )
+
+
+def _is_preferred(assignment: Assignment, now: LeaderAndIsr) -> bool:
+    """Returns whether the preferred replica leads. During a reassignment, the first target replica is not expected to
+    lead until it is in sync."""
+    if not assignment.replicas:
+        return True
+    preferred = assignment.replicas[0]
+    if preferred in assignment.adding:
+        return preferred in now.isr
+    return now.leader == preferred

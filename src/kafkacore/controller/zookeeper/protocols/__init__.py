@@ -1,0 +1,1 @@
+"""The ten protocols of the redesign, one module for each section."""

@@ -1,0 +1,225 @@
+"""Controller leader election: the broker that owns the ephemeral znode `/controller` is the controller.
+
+An election is one multi. It creates `/controller`, and sets `/controller_epoch` if that znode still has the version
+that the broker has read. So ZooKeeper writes both znodes or neither. There are four causes of an election: an
+administrator deletes `/controller`; an administrator writes another broker id to it; the controller's broker fails; the
+controller shuts down. Each of them changes `/controller`.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
+
+from kafkacore.controller.zookeeper import failover
+from kafkacore.controller.zookeeper.events import Notification, Priority, SessionLostError
+from kafkacore.zookeeper import paths, znodes
+from kafkacore.zookeeper.fenced import ControllerMovedError
+from kafkacore.zookeeper.operations import (
+    Code,
+    Create,
+    CreateMode,
+    Delete,
+    Exists,
+    GetData,
+    Multi,
+    Operation,
+    Result,
+    SetData,
+    Sync,
+    ZooKeeperError,
+)
+from kafkacore.zookeeper.znodes import MalformedZnodeError
+
+if TYPE_CHECKING:
+    from kafkacore.controller.zookeeper.controller import ZooKeeperController
+
+LOG: Final = logging.getLogger("kafkacore.controller")
+NO_CONTROLLER: Final = -1
+FIRST_EPOCH: Final = 0
+RETRY_MS: Final = 1_000
+
+
+class Startup(Notification):
+    """The broker has registered itself, and takes part in elections from now on."""
+
+    priority: ClassVar = Priority.SESSION
+    state: ClassVar = "ControllerChange"
+
+    async def process(self, controller: ZooKeeperController) -> None:
+        await _elect(controller)
+
+
+class RegisterBrokerAndReelect(Notification):
+    """A new session has begun. The broker registers itself again, and then takes part in elections."""
+
+    priority: ClassVar = Priority.SESSION
+    state: ClassVar = "ControllerChange"
+
+    async def process(self, controller: ZooKeeperController) -> None:
+        await controller.surroundings.register_broker()
+        await _elect(controller)
+
+
+class Reelect(Notification):
+    """`/controller` was deleted."""
+
+    priority: ClassVar = Priority.SESSION
+    state: ClassVar = "ControllerChange"
+
+    async def process(self, controller: ZooKeeperController) -> None:
+        await resign_if_moved(controller)
+        await _elect(controller)
+
+
+class ControllerChange(Notification):
+    """`/controller` was created or written."""
+
+    priority: ClassVar = Priority.SESSION
+    state: ClassVar = "ControllerChange"
+
+    async def process(self, controller: ZooKeeperController) -> None:
+        await resign_if_moved(controller)
+
+
+class _Owner(NamedTuple):
+    """The broker in `/controller`, and the session that owns the znode."""
+
+    broker_id: int
+    session_id: int
+
+
+async def resign_if_moved(controller: ZooKeeperController) -> None:
+    """Reads the owner of `/controller`, watches it, and resigns when another broker owns it.
+
+    If an administrator writes another id to the znode, the znode still belongs to our session. No broker would then be
+    the controller. So this broker deletes the znode, which starts an election.
+    """
+    owner = await _owner(controller)
+    ours = controller.zookeeper.session_id
+    if controller.is_active and owner != _Owner(controller.settings.broker_id, ours):
+        controller.resign()
+        if owner.session_id == ours:
+            await controller.access.submit([Delete(paths.CONTROLLER)])
+    controller.active_controller_id = owner.broker_id
+
+
+async def fenced(controller: ZooKeeperController) -> None:
+    """Handles a write that found another controller epoch. This broker may still own `/controller`, if somebody else
+    has written to `/controller_epoch`. Then it deletes `/controller`, because all its writes would fail."""
+    await resign_if_moved(controller)
+    if controller.is_active:
+        controller.resign()
+        await controller.access.submit([Delete(paths.CONTROLLER)])
+
+
+async def _owner(controller: ZooKeeperController) -> _Owner:
+    path = paths.CONTROLLER
+    reads: list[Operation] = [Exists(path, watch=True), GetData(path)]
+    _, found = await controller.access.read(reads)
+    if found.code is Code.NO_NODE:
+        return _Owner(NO_CONTROLLER, 0)
+    if not found.is_ok:
+        raise ZooKeeperError(found.code, path)
+    data, stat = found.value
+    try:
+        return _Owner(znodes.decode_controller(data).broker_id, stat.ephemeral_owner)
+    except MalformedZnodeError as error:
+        # An administrator has written to the znode. No broker is the controller until the znode is deleted.
+        LOG.warning("%s cannot be read; delete it to elect a controller: %s", path, error)
+        return _Owner(NO_CONTROLLER, stat.ephemeral_owner)
+
+
+async def _elect(controller: ZooKeeperController) -> None:
+    """Takes part in an election. If ZooKeeper refuses a request, tries again later."""
+    try:
+        await _stand(controller)
+    except (SessionLostError, ControllerMovedError):
+        raise
+    except Exception:
+        LOG.exception("broker %d cannot stand for election, and tries again", controller.settings.broker_id)
+        controller.schedule(RETRY_MS, Reelect)
+
+
+async def _stand(controller: ZooKeeperController) -> None:
+    owner = await _owner(controller)
+    if owner != _Owner(NO_CONTROLLER, 0):
+        if not controller.is_active:
+            controller.active_controller_id = owner.broker_id
+        LOG.info("broker %d is the controller already", owner.broker_id)
+        return
+    try:
+        epoch, epoch_version = await _create(controller)
+    except ControllerMovedError:
+        await resign_if_moved(controller)
+        LOG.info("broker %d was elected as the controller", controller.active_controller_id)
+        return
+    controller.begin(epoch, epoch_version)
+    try:
+        await failover.take_over(controller)
+    except (SessionLostError, ControllerMovedError):
+        raise
+    except Exception:
+        LOG.exception("broker %d cannot take over as the controller, so it gives up its epoch %d",
+                      controller.settings.broker_id, epoch)  # fmt: skip
+        await give_up(controller)
+
+
+async def _create(controller: ZooKeeperController) -> tuple[int, int]:
+    """Elects this broker. Returns the new epoch, and the version of `/controller_epoch`. Raises ControllerMovedError if
+    another broker was faster."""
+    epoch, version = await _epoch(controller)
+    settings = controller.settings
+    content = znodes.encode_controller(settings.broker_id, controller.surroundings.now_ms())
+    path = paths.CONTROLLER
+    election = Multi(
+        [
+            Create(path, content, CreateMode.EPHEMERAL, settings.acl(path)),
+            SetData(paths.CONTROLLER_EPOCH, znodes.encode_controller_epoch(epoch + 1), version),
+        ]
+    )
+    (result,) = await controller.access.submit([election])
+    if result.is_ok:
+        return epoch + 1, result.value[1].value.version
+    if result.code in (Code.CONNECTION_LOSS, Code.NODE_EXISTS, Code.BAD_VERSION):
+        return await _read_back(controller, epoch + 1)
+    raise ZooKeeperError(result.code, path)
+
+
+async def _read_back(controller: ZooKeeperController, epoch: int) -> tuple[int, int]:
+    """Finds out whether an election with an unknown outcome succeeded. It did if `/controller` belongs to this session
+    and the epoch is ours. An ephemeral znode from an earlier session of this broker does not count, because ZooKeeper
+    will delete it."""
+    await controller.access.read([Sync(paths.CONTROLLER)])
+    owner = await _owner(controller)
+    found, version = await _epoch(controller)
+    mine = _Owner(controller.settings.broker_id, controller.zookeeper.session_id)
+    if owner == mine and found == epoch:
+        return epoch, version
+    raise ControllerMovedError(version, [])
+
+
+async def _epoch(controller: ZooKeeperController) -> tuple[int, int]:
+    """Returns the controller epoch and the version of `/controller_epoch`. Creates that znode if it does not exist
+    yet."""
+    path = paths.CONTROLLER_EPOCH
+    (found,) = await controller.access.read([GetData(path)])
+    if found.code is Code.NO_NODE:
+        create = Create(path, znodes.encode_controller_epoch(FIRST_EPOCH), acl=controller.settings.acl(path))
+        await controller.access.submit([create])  # if another broker was faster, it has written the same value
+        (found,) = await controller.access.read([GetData(path)])
+    if not found.is_ok:
+        raise ZooKeeperError(found.code, path)
+    data, stat = found.value
+    return znodes.decode_controller_epoch(data), stat.version
+
+
+async def give_up(controller: ZooKeeperController) -> Result | None:
+    """Resigns and deletes `/controller`, so that another broker is elected (triggerControllerMove)."""
+    if not controller.is_active:
+        return None
+    epoch_version = controller.context.epoch_version
+    controller.resign()
+    controller.active_controller_id = NO_CONTROLLER
+    (result,) = await controller.access.write([Delete(paths.CONTROLLER)], epoch_version)
+    return result

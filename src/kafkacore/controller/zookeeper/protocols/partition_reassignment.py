@@ -1,0 +1,428 @@
+"""Partition reassignment: an administrator moves partitions to other brokers, with `/admin/reassign_partitions` or with
+AlterPartitionReassignments (KIP-455).
+
+First the controller expands the partition: in a new leader epoch it has both its old and its new replicas, and the new
+replicas start to follow. When all target replicas are in sync, the controller contracts the partition: a target replica
+leads, and the old replicas are stopped and deleted. A reassignment starts only if its topic is not being deleted and
+the replicas change. A new request replaces a reassignment in progress; a repeated request has no effect.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from kafkacore.controller.zookeeper import elections, partition_changes, replica_changes
+from kafkacore.controller.zookeeper.context import ControllerContext, Replica
+from kafkacore.controller.zookeeper.events import Event, Notification, Priority, Request
+from kafkacore.controller.zookeeper.leadership import Assignment, LeaderAndIsr, TopicPartition
+from kafkacore.controller.zookeeper.protocols import topic_deletion
+from kafkacore.controller.zookeeper.replica_states import ReplicaState
+from kafkacore.protocol.errors import ErrorCode
+from kafkacore.protocol.messages import AlterPartitionReassignmentsResponse, ListPartitionReassignmentsResponse
+from kafkacore.zookeeper import paths, znodes
+from kafkacore.zookeeper.fenced import Write
+from kafkacore.zookeeper.operations import Code, Delete, Exists, GetData, Operation, SetData, ZooKeeperError
+from kafkacore.zookeeper.znodes import MalformedZnodeError
+
+if TYPE_CHECKING:
+    from kafkacore.controller.zookeeper.controller import ZooKeeperController
+
+LOG: Final = logging.getLogger("kafkacore.controller")
+Errors = dict[TopicPartition, tuple[ErrorCode, str | None]]
+_GONE: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist.")
+
+
+class ZkPartitionReassignment(Notification):
+    """`/admin/reassign_partitions` was created or changed."""
+
+    priority: ClassVar = Priority.TOPICS
+    state: ClassVar = "AlterPartitionReassignment"
+
+    async def process(self, controller: ZooKeeperController) -> None:
+        if controller.is_active:
+            await process_znode(controller)
+
+
+async def process_znode(controller: ZooKeeperController) -> set[int]:
+    """Starts the reassignments that the znode lists, and removes from the znode the entries that cannot be carried out.
+    Returns the rows that are being reassigned. Watches the znode, even if it does not exist."""
+    targets, _ = await _read_znode(controller)
+    if not targets:
+        return set()
+    errors: Errors = {}
+    wanted = _build(controller.context, targets, errors)
+    errors |= await reassign(controller, wanted)
+    if errors:
+        LOG.warning(
+            "reassignments that are not made: %s", "; ".join(f"{name}: {why[0].name}" for name, why in errors.items())
+        )
+        await _take_out(controller, lambda name, _: name in errors)
+    return {row for row in wanted if controller.context.name(row) not in errors}
+
+
+class IsrOfReassignment(Event):
+    """Leaders below 2.7-IV2 have written states of partitions. The controller watches the state of each partition that
+    is being reassigned."""
+
+    priority: ClassVar = Priority.LEADERSHIP
+    state: ClassVar = "AlterPartitionReassignment"
+
+    def __init__(self, state_paths: Iterable[str]) -> None:
+        self.paths = set(state_paths)
+
+    def key(self) -> Hashable:
+        return type(self).__name__
+
+    def merge(self, later: Any) -> None:
+        self.paths |= later.paths
+
+    async def process(self, controller: ZooKeeperController) -> None:
+        if not controller.is_active:
+            return
+        context = controller.context
+        rows = [row for row in sorted(context.reassigned) if paths.partition_state(*context.name(row)) in self.paths]
+        await watch_isrs(controller, rows)
+        await complete_where_possible(controller, rows)
+
+
+class AlterReassignments(Request):
+    """Handles AlterPartitionReassignmentsRequest, version 0."""
+
+    priority: ClassVar = Priority.TOPICS
+    state: ClassVar = "AlterPartitionReassignment"
+
+    async def decide(self, controller: ZooKeeperController) -> Any:
+        context = controller.context
+        errors: Errors = {}
+        asked = [
+            (TopicPartition(topic.name, each.partition_index), each.replicas)
+            for topic in self.request.topics
+            for each in topic.partitions
+        ]
+        targets: dict[TopicPartition, Collection[int] | None] = {}
+        for name, replicas in asked:
+            problem = None if replicas is None else _problem(context, name, replicas)
+            if problem is None:
+                targets[name] = replicas
+            else:
+                errors[name] = (ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
+        wanted = _build(context, targets, errors)
+        names = set(map(context.name, wanted))
+        if names:
+            await _take_out(controller, lambda name, _: name in names)
+        errors |= await reassign(controller, wanted)
+        return _answer(asked, errors)
+
+
+class ListReassignments(Request):
+    """Handles ListPartitionReassignmentsRequest, version 0."""
+
+    priority: ClassVar = Priority.TOPICS
+    state: ClassVar = "ListPartitionReassignment"
+
+    async def decide(self, controller: ZooKeeperController) -> Any:
+        context = controller.context
+        rows: Iterable[int | None] = sorted(context.reassigned)
+        if self.request.topics is not None:
+            rows = (context.row(topic.name, each) for topic in self.request.topics for each in topic.partition_indexes)
+        by_topic: dict[str, list[Any]] = {}
+        for row in rows:
+            if row is None or not context.assignments[row].is_reassigned:
+                continue
+            name, assignment = context.name(row), context.assignments[row]
+            by_topic.setdefault(name.topic, []).append(
+                ListPartitionReassignmentsResponse.OngoingPartitionReassignment(
+                    partition_index=name.partition,
+                    replicas=list(assignment.replicas),
+                    adding_replicas=list(assignment.adding),
+                    removing_replicas=list(assignment.removing),
+                )
+            )
+        return ListPartitionReassignmentsResponse(
+            topics=[
+                ListPartitionReassignmentsResponse.OngoingTopicReassignment(name=topic, partitions=partitions)
+                for topic, partitions in by_topic.items()
+            ]
+        )
+
+
+async def resume(controller: ZooKeeperController, joined: Collection[int]) -> None:
+    """Continues reassignments to brokers that have joined."""
+    context = controller.context
+    waiting = [row for row in context.reassigned if not set(context.assignments[row].target).isdisjoint(joined)]
+    await reassign(controller, {row: context.assignments[row] for row in sorted(waiting)})
+
+
+async def complete_where_possible(controller: ZooKeeperController, rows: Iterable[int]) -> None:
+    """Completes those reassignments whose ISRs now allow it."""
+    context = controller.context
+    complete = [row for row in rows if row in context.reassigned and _is_complete(context, row)]
+    if complete:
+        await reassign(controller, {row: context.assignments[row] for row in complete})
+
+
+async def reassign(controller: ZooKeeperController, wanted: Mapping[int, Assignment]) -> Errors:
+    """Moves each partition as far as it can go now (onPartitionReassignment). Returns the errors.
+
+    A reassignment in progress continues even if its topic is to be deleted, because the deletion waits for the
+    reassignment.
+    """
+    context = controller.context
+    errors: Errors = {}
+    if not wanted:
+        return errors
+    topic_deletion.halt(controller, {context.name(row).topic for row in wanted}, "a reassignment is under way")
+    began = await _begin(controller, wanted, errors)
+    await _contract(controller, [row for row in began if _is_complete(context, row)], errors)
+    await _expand(controller, [row for row in began if row in context.reassigned and not _is_complete(context, row)])
+    return errors
+
+
+async def _begin(controller: ZooKeeperController, wanted: Mapping[int, Assignment], errors: Errors) -> list[int]:
+    """Writes the assignments that have changed. Deletes the new replicas of reassignments that were replaced or
+    cancelled."""
+    context = controller.context
+    before = {row: context.assignments[row] for row in wanted if context.assignments[row] != wanted[row]}
+    for row in before:
+        context.assignments[row] = wanted[row]
+    failed = await controller.topics.write_assignments(context, _topics(context, before))
+    unneeded = []
+    for row, was in before.items():
+        name = context.name(row)
+        if name.topic in failed:
+            context.assignments[row] = was
+            errors[name] = (ErrorCode.UNKNOWN_SERVER_ERROR, f"ZooKeeper answers {failed[name.topic].name}")
+        else:
+            unneeded += [Replica(row, each) for each in was.replicas if each not in wanted[row].replicas]
+    await _delete_replicas(controller, unneeded)
+    began = [row for row in wanted if context.name(row) not in errors]
+    context.begin_moves(began)
+    if not controller.settings.inter_broker_protocol.has_alter_partition:
+        await watch_isrs(controller, began)
+    return began
+
+
+async def watch_isrs(controller: ZooKeeperController, rows: Collection[int]) -> None:
+    """Watches the state znodes of these partitions until their reassignments are complete, because below 2.7-IV2 the
+    leader writes the ISR itself."""
+    context = controller.context
+    names = [context.name(row) for row in rows]
+    await controller.access.read([GetData(paths.partition_state(*name), watch=True) for name in names])
+    for row, state in (await controller.states.read(context, list(rows))).items():
+        context.leaderships[row] = state
+
+
+async def _expand(controller: ZooKeeperController, rows: Collection[int]) -> None:
+    """Informs the old and the new replicas of each other, in a new leader epoch. The new replicas start to follow."""
+    context = controller.context
+    for row in await next_leader_epochs(controller, rows):
+        assignment = context.assignments[row]
+        controller.batch.leader_and_isr(assignment.origin, row)
+        controller.batch.leader_and_isr(assignment.adding, row, is_new=True)
+    adding = [Replica(row, each) for row in rows for each in context.assignments[row].adding]
+    absent = [each for each in adding if context.replica_state(each) is ReplicaState.NON_EXISTENT]
+    replica_changes.make_new(controller, absent)
+
+
+async def _contract(controller: ZooKeeperController, rows: Collection[int], errors: Errors) -> None:
+    """Removes all replicas but the target replicas, which are now in sync."""
+    if not rows:
+        return
+    context = controller.context
+    removed = []
+    for row in rows:
+        assignment = context.assignments[row]
+        replica_changes.bring_online(controller, [Replica(row, each) for each in assignment.adding])
+        removed += [Replica(row, each) for each in assignment.removing]
+        context.assignments[row] = Assignment(assignment.target)
+    await _move_leaders(controller, rows)
+    await _delete_replicas(controller, removed)
+    # Brokers are asked to delete the data of the old replicas before these replicas are removed from ZooKeeper. If this
+    # controller fails in between, the next one sends the deletions again.
+    controller.batch.flush()
+    failed = await controller.topics.write_assignments(context, _topics(context, rows))
+    done = [row for row in rows if context.name(row).topic not in failed]
+    for row in rows:
+        if row not in done:
+            errors[context.name(row)] = (ErrorCode.UNKNOWN_SERVER_ERROR, "ZooKeeper refuses the new assignment")
+    context.end_moves(done)
+    finished = {context.name(row): context.assignments[row].replicas for row in done}
+    await _take_out(controller, lambda name, replicas: finished.get(name) == tuple(replicas))
+    controller.batch.update_metadata(done)
+    await topic_deletion.resume_topics(controller, _topics(context, done))
+
+
+async def _move_leaders(controller: ZooKeeperController, rows: Collection[int]) -> None:
+    """Elects a new leader if the old leader is being removed or is down. A leader that remains gets a new leader epoch,
+    which fences the removed replicas."""
+    context = controller.context
+    leave: list[int] = []
+    stay: list[int] = []
+    for row in rows:
+        now = context.leaderships[row]
+        stays = (
+            now is not None and now.leader in context.assignments[row].replicas and context.is_online(row, now.leader)
+        )
+        (stay if stays else leave).append(row)
+    await partition_changes.bring_online(controller, leave, elections.reassigned_partition)
+    for row in await next_leader_epochs(controller, stay):
+        controller.batch.leader_and_isr(context.assignments[row].replicas, row)
+
+
+async def next_leader_epochs(controller: ZooKeeperController, rows: Collection[int]) -> list[int]:
+    """Writes the next leader epoch of each partition, with the same leader and ISR. Returns the rows that were
+    written."""
+    context = controller.context
+    written: list[int] = []
+    failed: dict[int, str] = {}
+    pending: Collection[int] = [row for row in rows if context.leaderships[row] is not None]
+    for _ in range(partition_changes.MAX_CONFLICTS):
+        changes: dict[int, LeaderAndIsr] = {}
+        for row in pending:
+            was = context.leaderships[row]
+            if was is not None:
+                changes[row] = was.next_epoch(context.epoch)
+        updated = await controller.states.update(context, changes)
+        for row, now in updated.written.items():
+            context.leaderships[row] = now
+        written += updated.written
+        failed |= {row: f"ZooKeeper answers {code.name}" for row, code in updated.failed.items()}
+        pending = await partition_changes.reload(controller, updated.conflicts, failed)
+        if not pending:
+            break
+    for row, reason in failed.items():
+        LOG.error("%s keeps its leader epoch: %s", context.name(row), reason)
+    return written
+
+
+async def _delete_replicas(controller: ZooKeeperController, replicas: Collection[Replica]) -> None:
+    """Deletes replicas that left their assignments. Does not wait for their brokers to reply."""
+    context = controller.context
+    known = [each for each in replicas if context.replica_state(each) is not ReplicaState.NON_EXISTENT]
+    await replica_changes.take_offline(controller, known)
+    replica_changes.start_deletion(controller, known)
+    context.move_replicas(known, ReplicaState.DELETION_SUCCESSFUL)
+    replica_changes.forget(controller, known)
+
+
+def _is_complete(context: ControllerContext, row: int) -> bool:
+    """Returns whether every target replica is in sync."""
+    assignment, now = context.assignments[row], context.leaderships[row]
+    return not assignment.is_reassigned or (now is not None and set(assignment.target) <= set(now.isr))
+
+
+def _topics(context: ControllerContext, rows: Iterable[int]) -> list[str]:
+    return list(dict.fromkeys(context.name(row).topic for row in rows))
+
+
+# --- the znode ---
+
+
+async def _read_znode(controller: ZooKeeperController) -> tuple[dict[TopicPartition, Collection[int] | None], int]:
+    """Returns the target replicas of each partition, and the version of the znode. Returns no targets if there is no
+    znode, or if the znode cannot be read."""
+    path = paths.REASSIGN_PARTITIONS
+    reads: list[Operation] = [Exists(path, watch=True), GetData(path)]
+    _, found = await controller.access.read(reads)
+    if found.code is Code.NO_NODE:
+        return {}, -1
+    if not found.is_ok:
+        raise ZooKeeperError(found.code, path)
+    data, stat = found.value
+    try:
+        decoded = znodes.decode_reassignments(data)
+    except MalformedZnodeError as error:
+        LOG.warning("%s is ignored, because it cannot be read; correct or delete it: %s", path, error)
+        return {}, stat.version
+    return {TopicPartition(*name): replicas for name, replicas in decoded.items()}, stat.version
+
+
+async def _take_out(controller: ZooKeeperController, which: Callable[[TopicPartition, Collection[int]], bool]) -> None:
+    """Removes entries from the znode. If the last entry is removed, deletes the znode. If an administrator writes at
+    the same time, reads the new content again."""
+    for _ in range(partition_changes.MAX_CONFLICTS):
+        targets, version = await _read_znode(controller)
+        rest = {name: each for name, each in targets.items() if not which(name, each or ())}
+        if len(rest) == len(targets):
+            return
+        path = paths.REASSIGN_PARTITIONS
+        write: Write = Delete(path, version)
+        if rest:
+            write = SetData(
+                path, znodes.encode_reassignments({name: list(each or ()) for name, each in rest.items()}), version
+            )
+        (result,) = await controller.access.write([write], controller.context.epoch_version)
+        if result.code is not Code.BAD_VERSION:
+            return
+
+
+# --- requests ---
+
+
+def _build(
+    context: ControllerContext, targets: Mapping[TopicPartition, Collection[int] | None], errors: Errors
+) -> dict[int, Assignment]:
+    """Returns the assignments to start, by row. The target None cancels a reassignment."""
+    wanted: dict[int, Assignment] = {}
+    for name, target in targets.items():
+        row = context.row(*name)
+        if row is None or context.is_doomed(row):
+            errors[name] = _GONE
+            continue
+        now = context.assignments[row]
+        if target is None and not now.is_reassigned:
+            errors[name] = (ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, None)
+            continue
+        replicas = now.origin if target is None else tuple(target)
+        problem = _shape_problem(replicas)
+        if problem is not None:
+            errors[name] = (ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
+            continue
+        wanted[row] = now.reassign_to(replicas)
+    return wanted
+
+
+def _shape_problem(replicas: Collection[int]) -> str | None:
+    if not replicas:
+        return "Empty replica list specified in partition reassignment."
+    if len(set(replicas)) != len(replicas):
+        return f"Duplicate replica ids in partition reassignment replica list: {list(replicas)}"
+    if min(replicas) < 0:
+        return f"Invalid broker id in replica list: {list(replicas)}"
+    return None
+
+
+def _problem(context: ControllerContext, name: TopicPartition, replicas: Collection[int]) -> str | None:
+    """Returns the reason to refuse a target, or None. A request can add only live brokers; the znode can name brokers
+    that join later."""
+    problem = _shape_problem(replicas)
+    row = context.row(*name)
+    if problem is not None or row is None:
+        return problem
+    adding = context.assignments[row].reassign_to(replicas).adding
+    live = context.live_broker_ids()
+    if not live.issuperset(adding):
+        return (
+            "Replica assignment has brokers that are not alive. "
+            f"Replica list: {list(adding)}, live broker list: {sorted(live)}"
+        )
+    return None
+
+
+def _answer(asked: Iterable[tuple[TopicPartition, Any]], errors: Errors) -> Any:
+    by_topic: dict[str, list[Any]] = {}
+    for name, _ in asked:
+        code, message = errors.get(name, (ErrorCode.NONE, None))
+        by_topic.setdefault(name.topic, []).append(
+            AlterPartitionReassignmentsResponse.ReassignablePartitionResponse(
+                partition_index=name.partition, error_code=code, error_message=message
+            )
+        )
+    return AlterPartitionReassignmentsResponse(
+        responses=[
+            AlterPartitionReassignmentsResponse.ReassignableTopicResponse(name=topic, partitions=partitions)
+            for topic, partitions in by_topic.items()
+        ]
+    )

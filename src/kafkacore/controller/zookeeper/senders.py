@@ -1,0 +1,144 @@
+"""One sender for each generation of a broker. A sender repeats a request until the broker answers. When the generation
+ends, its sender stops, so no old request reaches the broker's next generation."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final
+
+from kafkacore.controller.zookeeper.request_batches import ControlRequest
+from kafkacore.controller.zookeeper.surroundings import ControllerSettings, LiveBroker, Surroundings
+from kafkacore.protocol.errors import KafkaError
+
+LOG: Final = logging.getLogger("kafkacore.controller")
+RETRY_MS: Final = 100
+
+Respond = Callable[[LiveBroker, ControlRequest, Any], None]
+
+
+class Sender:
+    """Sends one request at a time, in order."""
+
+    def __init__(self, broker: LiveBroker, listener: str, surroundings: Surroundings, respond: Respond) -> None:
+        self.broker = broker
+        self.listener = listener
+        self._surroundings = surroundings
+        self._respond = respond
+        self._waiting: deque[ControlRequest] = deque()
+        self._task: asyncio.Task[None] | None = None
+        self._is_closed = False
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def put(self, request: ControlRequest) -> None:
+        self._waiting.append(request)
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run())
+
+    def close(self) -> None:
+        """Ends the generation. Drops waiting requests, and ignores the response to the request in flight."""
+        self._is_closed = True
+        self._waiting.clear()
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _run(self) -> None:
+        while self._waiting:
+            request = self._waiting[0]
+            try:
+                response = await self._surroundings.send(
+                    self.broker, self.listener, request.api_key, request.api_version, request.body
+                )
+            except (OSError, KafkaError) as error:
+                LOG.warning("broker %d does not answer request %d, which will be sent again: %s",
+                            self.broker.broker_id, request.api_key, error)  # fmt: skip
+                await self._pause()
+                continue
+            except Exception:
+                # The response is unreadable, or this code has a bug. Without a retry, the broker would get no more
+                # requests.
+                LOG.exception("request %d to broker %d failed and will be sent again",
+                              request.api_key, self.broker.broker_id)  # fmt: skip
+                await self._pause()
+                continue
+            if self._is_closed:
+                return
+            self._waiting.popleft()
+            self._note(request, response)
+        self._task = None
+
+    def _note(self, request: ControlRequest, response: Any) -> None:
+        """Passes a response on. An error of the handler must not block the requests that follow."""
+        try:
+            self._respond(self.broker, request, response)
+        except Exception:
+            LOG.exception("the answer of broker %d to request %d is ignored", self.broker.broker_id, request.api_key)
+
+    async def _pause(self) -> None:
+        over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        timer = self._surroundings.call_later(RETRY_MS, lambda: _end(over))
+        try:
+            await over
+        finally:
+            timer.cancel()
+
+
+def _end(pause: asyncio.Future[None]) -> None:
+    if not pause.done():
+        pause.set_result(None)
+
+
+class Senders:
+    """The senders of the live brokers (ControllerChannelManager)."""
+
+    def __init__(self, settings: ControllerSettings, surroundings: Surroundings, respond: Respond) -> None:
+        self._settings = settings
+        self._surroundings = surroundings
+        self._respond = respond
+        self._senders: dict[int, Sender] = {}
+
+    def __len__(self) -> int:
+        return len(self._senders)
+
+    def waiting(self, broker_id: int) -> int:
+        """Returns the number of requests that wait for the broker."""
+        return len(self._senders[broker_id]) if broker_id in self._senders else 0
+
+    def add(self, broker: LiveBroker) -> None:
+        """Starts a generation, and ends the former generation of the same broker."""
+        self.remove(broker.broker_id)
+        listener = self._listener_of(broker)
+        self._senders[broker.broker_id] = Sender(broker, listener, self._surroundings, self._respond)
+
+    def _listener_of(self, broker: LiveBroker) -> str:
+        """Returns the control plane's listener (KIP-291), if the broker advertises it. During the rolling restart that
+        enables that listener, a broker may not advertise it yet; then returns the inter-broker listener."""
+        wanted = self._settings.control_plane_listener
+        if wanted is not None and any(each.listener == wanted for each in broker.registration.endpoints):
+            return wanted
+        return self._settings.inter_broker_listener
+
+    def update(self, broker: LiveBroker) -> None:
+        """Changes the endpoints of the present generation."""
+        sender = self._senders.get(broker.broker_id)
+        if sender is not None:
+            sender.broker, sender.listener = broker, self._listener_of(broker)
+
+    def remove(self, broker_id: int) -> None:
+        sender = self._senders.pop(broker_id, None)
+        if sender is not None:
+            sender.close()
+
+    def close(self) -> None:
+        for broker_id in list(self._senders):
+            self.remove(broker_id)
+
+    def deliver(self, broker: LiveBroker, request: ControlRequest) -> None:
+        """Passes a request to the broker's sender. Drops a request for a generation that has ended."""
+        sender = self._senders.get(broker.broker_id)
+        if sender is not None and sender.broker.epoch == broker.epoch:
+            sender.put(request)

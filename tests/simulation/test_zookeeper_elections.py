@@ -1,0 +1,342 @@
+"""Controllers in ZooKeeper mode: they are elected, resign, lose their sessions, and take over from one another."""
+
+import json
+
+import pytest
+from tests.support.zookeeper_controllers import run_cluster
+
+from kafkacore.controller.zookeeper.inter_broker_protocol import InterBrokerProtocol
+from kafkacore.protocol.apis import ApiKey
+from kafkacore.zookeeper import paths, znodes
+from kafkacore.zookeeper.operations import Create, CreateMode, SetData
+
+PARTITIONS = {number: [[1, 2, 3], [2, 3, 1], [3, 1, 2]][number % 3] for number in range(30)}
+
+
+def started(world, **settings):
+    world.start_brokers(1, 2, 3, **settings)
+    world.create_topic("events", PARTITIONS)
+    world.settle()
+    return world.active()
+
+
+def wait_for_another(world, former_epoch):
+    world.wait_for(lambda: world.active() is not None and world.controller_epoch() > former_epoch)
+    world.settle()
+    return world.active()
+
+
+# --- one multi, and the four ways ---
+
+
+def test_election_is_one_multi_that_creates_the_znode_and_raises_the_epoch():
+    def story(world):
+        former = started(world)
+        assert world.controller_epoch() == 1
+        node = world.node(paths.CONTROLLER)
+        assert node.owner == former.client.session_id
+        assert znodes.decode_controller(node.data).broker_id == former.broker_id
+        assert former.controller.context.epoch_version == world.node(paths.CONTROLLER_EPOCH).version
+
+    run_cluster(story)
+
+
+def test_controller_is_elected_when_an_administrator_deletes_the_znode():
+    def story(world):
+        former = started(world)
+        world.move_controller()
+        wait_for_another(world, 1)
+        assert world.controller_epoch() == 2
+        if world.active() is not former:
+            assert not former.controller.is_active
+
+    run_cluster(story)
+
+
+@pytest.mark.parametrize("written", [2, 77, -1])
+def test_controller_is_elected_when_an_administrator_writes_a_broker_id(written):
+    def story(world):
+        former = started(world)
+        target = written if written != former.broker_id else written + 1
+        world.do(SetData(paths.CONTROLLER, znodes.encode_controller(target, 0)))
+        wait_for_another(world, 1)
+        assert world.controller_epoch() == 2
+
+    run_cluster(story)
+
+
+@pytest.mark.parametrize("content", [b"", b"nonsense", b'{"brokerid":"1"}'])
+def test_controller_is_elected_when_an_administrator_writes_nonsense(content):
+    def story(world):
+        started(world)
+        world.do(SetData(paths.CONTROLLER, content))
+        wait_for_another(world, 1)
+
+    run_cluster(story)
+
+
+def test_controller_is_elected_when_its_broker_fails():
+    def story(world):
+        former = started(world)
+        world.kill(former.broker_id, expire=False)  # its session ends only when it times out
+        active = wait_for_another(world, 1)
+        assert active.broker_id != former.broker_id
+        assert all(former.broker_id not in world.state("events", number)["isr"] for number in PARTITIONS)
+
+    run_cluster(story)
+
+
+def test_controller_is_elected_when_it_shuts_down():
+    def story(world):
+        former = started(world)
+        world.on(former, former.end())
+        former.kill()
+        active = wait_for_another(world, 1)
+        assert active is not former
+        assert not former.controller.context.topics
+
+    run_cluster(story)
+
+
+def test_controller_gives_up_when_somebody_writes_the_epoch():
+    def story(world):
+        started(world)
+        world.do(SetData(paths.CONTROLLER_EPOCH, b"41"))
+        world.create_topic("more", {0: [1, 2]})  # the next write of the old controller is fenced
+        wait_for_another(world, 41)
+        assert world.controller_epoch() == 42
+        assert world.state("more", 0)["controller_epoch"] == 42
+
+    run_cluster(story)
+
+
+def test_epoch_that_cannot_be_read_elects_nobody_until_it_is_corrected():
+    def story(world):
+        former = started(world)
+        world.do(SetData(paths.CONTROLLER_EPOCH, b"many"))
+        world.kill(former.broker_id)
+        world.step_for(10)
+        assert world.node(paths.CONTROLLER) is None
+        world.do(SetData(paths.CONTROLLER_EPOCH, b"7"))
+        world.wait_for(lambda: world.active() is not None)
+        assert world.controller_epoch() == 8
+
+    run_cluster(story)
+
+
+# --- sessions ---
+
+
+def test_controller_discards_everything_when_its_session_expires():
+    def story(world):
+        former = started(world)
+        world.zookeeper.expire(former.client.session_id)
+        world.wait_for(lambda: not former.controller.is_active)
+        assert not former.controller.context.topics
+        assert not len(former.controller.senders)
+        wait_for_another(world, 1)
+        assert world.node(paths.broker(former.broker_id)).owner == former.client.session_id
+
+    run_cluster(story)
+
+
+def test_controller_pauses_and_goes_on_when_its_connection_breaks():
+    def story(world):
+        former = started(world)
+        for server in world.zookeeper.servers.values():
+            server.cut_connections()
+        world.create_topic("more", {0: [1, 2, 3]})
+        world.wait_for(lambda: world.state("more", 0) is not None)
+        world.settle()
+        assert world.active() is former
+        assert world.controller_epoch() == 1
+        assert world.state("more", 0)["leader"] == 1
+
+    run_cluster(story)
+
+
+@pytest.mark.parametrize("when", ["lose_before", "lose_after"])
+def test_write_with_an_unknown_outcome_is_read_back(when):
+    def story(world):
+        former = started(world)
+        lost = []
+
+        def lose(count, operation):
+            if lost or not any(
+                getattr(each, "path", "").endswith("/state") for each in getattr(operation, "operations", ())
+            ):
+                return False
+            lost.append(operation)
+            return True
+
+        setattr(world.zookeeper, when, lose)
+        world.create_topic("more", {number: [1, 2, 3] for number in range(20)})
+        world.settle()
+        assert lost
+        assert world.active() is former
+        assert former.controller.access.read_back
+        assert world.state("more", 19)["leader_epoch"] == 0
+
+    run_cluster(story)
+
+
+@pytest.mark.parametrize("when", ["lose_before", "lose_after"])
+def test_election_with_an_unknown_outcome_is_read_back(when):
+    def story(world):
+        former = started(world)
+        lost = []
+
+        def lose(count, operation):
+            parts = getattr(operation, "operations", ())
+            if lost or not parts or getattr(parts[0], "path", "") != paths.CONTROLLER:
+                return False
+            lost.append(operation)
+            return True
+
+        setattr(world.zookeeper, when, lose)
+        world.kill(former.broker_id)
+        wait_for_another(world, 1)
+        assert lost
+
+    run_cluster(story)
+
+
+def test_controller_that_slept_through_its_session_changes_nothing():
+    def story(world):
+        former = started(world)
+        former.machine.pause()
+        world.step_for(20)
+        active = wait_for_another(world, 1)
+        world.create_topic("more", {0: [1, 2, 3]})
+        world.settle()
+        former.machine.resume()
+        world.step_for(5)
+        world.settle()
+        assert world.active() is active
+        assert not former.controller.is_active
+
+    run_cluster(story)
+
+
+def test_deposed_controller_writes_nothing_when_it_has_not_heard_of_it():
+    def story(world):
+        former = started(world)
+        deaf = []
+        former.controller._watch_fired = deaf.append
+        former.client._watch_callbacks[:] = [deaf.append]  # from now on, it receives no watch event
+        world.move_controller()
+        wait_for_another(world, 1)
+        assert former.controller.is_active
+        topics = former.controller.topics
+        former.controller.access.bind()
+        with pytest.raises(Exception, match="controller has moved"):
+            world.on(former, topics.write_assignments(former.controller.context, ["events"]))
+        former.controller.allow_unclean_elections()
+        world.do(SetData(paths.topic("events"), world.node(paths.topic("events")).data))
+        former.client._watch_callbacks[:] = [former.controller.__class__._watch_fired.__get__(former.controller)]
+        world.zookeeper.expire(former.client.session_id)
+        world.wait_for(lambda: not former.controller.is_active)
+
+    run_cluster(story)
+
+
+def test_ephemeral_znode_of_an_earlier_session_is_not_taken_for_a_registration():
+    def story(world):
+        former = started(world)
+        old_epoch = former.epoch
+        world.kill(former.broker_id, expire=False)
+        world.start_broker(former.broker_id)  # waits until the old session has ended
+        wait_for_another(world, 1)
+        assert world.lives[former.broker_id].epoch > old_epoch
+
+    run_cluster(story)
+
+
+# --- failover ---
+
+
+def test_new_controller_loads_the_cluster_in_few_round_trips():
+    def story(world):
+        world.start_brokers(1, 2, 3)
+        for number in range(40):
+            world.create_topic(f"topic-{number}", {partition: [1, 2, 3] for partition in range(5)})
+        world.settle()
+        world.requests.clear()
+        submits = []
+        for life in world.alive():
+            submit = life.client.submit
+
+            async def counted(operations, submit=submit):
+                submits.append(len(operations))
+                return await submit(operations)
+
+            life.client.submit = counted
+        world.move_controller()
+        wait_for_another(world, 1)
+        assert world.active().controller.counts().global_partition == 200
+        assert len(submits) < 40, submits
+        for broker_id in (1, 2, 3):
+            assert len(world.sent(ApiKey.LEADER_AND_ISR, broker_id)) == 1
+
+    run_cluster(story)
+
+
+def test_new_controller_drops_old_notifications():
+    def story(world):
+        former = started(world)
+        former.machine.pause()
+        note = znodes.encode_isr_change([("events", 0)])
+        for _ in range(3):
+            world.do(Create(paths.isr_change(), note, CreateMode.PERSISTENT_SEQUENTIAL))
+            world.do(Create(paths.log_dir_event(), b"{", CreateMode.PERSISTENT_SEQUENTIAL))
+        world.kill(former.broker_id)
+        wait_for_another(world, 1)
+        assert not world.node(paths.ISR_CHANGES).children
+        assert not world.node(paths.LOG_DIR_EVENTS).children
+
+    run_cluster(story)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b'{"leader":1}', b'{"leader":1,"leader_epoch":0,"isr":["x"],"controller_epoch":1}']
+)
+def test_state_that_cannot_be_read_counts_as_missing(content):
+    def story(world):
+        former = started(world)
+        path = paths.partition_state("events", 0)
+        good = world.node(path).data
+        world.do(SetData(path, content))
+        world.kill(former.broker_id)
+        wait_for_another(world, 1)
+        assert world.active().controller.counts().global_partition == len(PARTITIONS) - 1
+        assert world.state("events", 1)["leader"] != former.broker_id
+        world.do(SetData(path, good))
+        world.move_controller()
+        wait_for_another(world, 2)
+        assert world.state("events", 0)["controller_epoch"] >= 1
+
+    run_cluster(story)
+
+
+def test_topic_created_during_a_failover_gets_leaders():
+    def story(world):
+        former = started(world)
+        world.kill(former.broker_id)
+        world.create_topic("more", {0: [1, 2, 3]})
+        wait_for_another(world, 1)
+        assert world.state("more", 0)["leader"] in {life.broker_id for life in world.alive()}
+
+    run_cluster(story)
+
+
+def test_features_are_enabled_and_disabled_with_the_protocol():
+    def story(world):
+        started(world)
+        assert json.loads(world.node(paths.FEATURE).data) == {"version": 2, "status": 1, "features": {}}
+        for broker_id in (1, 2, 3):
+            world.kill(broker_id)
+        world.step_for(1)
+        world.start_brokers(1, 2, 3, inter_broker_protocol=InterBrokerProtocol("2.6"))
+        assert json.loads(world.node(paths.FEATURE).data)["status"] == 0
+
+    run_cluster(story)

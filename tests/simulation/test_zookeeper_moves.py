@@ -1,0 +1,493 @@
+"""Reassignments and elections of preferred leaders, in a cluster with ZooKeeper controllers."""
+
+import json
+
+import pytest
+from tests.support.model_broker import stops
+from tests.support.zookeeper_controllers import run_cluster
+
+from kafkacore.controller.zookeeper.protocols.preferred_election import imbalanced
+from kafkacore.protocol.apis import ApiKey
+from kafkacore.protocol.errors import ErrorCode
+from kafkacore.protocol.messages import (
+    AlterPartitionReassignmentsRequest,
+    ElectLeadersRequest,
+    ListPartitionReassignmentsRequest,
+)
+from kafkacore.zookeeper import paths
+from kafkacore.zookeeper.operations import SetData
+
+EVENTS = ("events", 0)
+
+
+def started(world, *ids, partitions=None, **settings):
+    world.start_brokers(*(ids or (1, 2, 3, 4)), **settings)
+    world.create_topic("events", partitions or {0: [1, 2]})
+    world.settle()
+
+
+def hold_back(world, proposes=False):
+    """Makes leaders propose no ISR, so that a reassignment only adds its new replicas and then waits."""
+    for life in world.alive():
+        life.model.proposes = proposes
+        if proposes:
+            life.model.propose_soon()
+
+
+def alter(world, moves):
+    topics = {}
+    for (topic, number), replicas in moves.items():
+        topics.setdefault(topic, []).append(
+            AlterPartitionReassignmentsRequest.ReassignablePartition(partition_index=number, replicas=replicas)
+        )
+    request = AlterPartitionReassignmentsRequest(
+        topics=[
+            AlterPartitionReassignmentsRequest.ReassignableTopic(name=name, partitions=partitions)
+            for name, partitions in topics.items()
+        ]
+    )
+    response = world.ask("alter_reassignments", request)
+    return {
+        (topic.name, each.partition_index): ErrorCode(each.error_code)
+        for topic in response.responses
+        for each in topic.partitions
+    }
+
+
+def under_way(world):
+    response = world.ask("list_reassignments", ListPartitionReassignmentsRequest(topics=None))
+    return {
+        (topic.name, each.partition_index): (each.replicas, each.adding_replicas, each.removing_replicas)
+        for topic in response.topics
+        for each in topic.partitions
+    }
+
+
+# --- expansion and contraction ---
+
+
+def test_partition_moves_when_the_znode_asks_for_it():
+    def story(world):
+        started(world)
+        world.reassign({EVENTS: [3, 4]})
+        world.settle()
+        state = world.state(*EVENTS)
+        assert world.assignment(*EVENTS) == [3, 4]
+        assert sorted(state["isr"]) == [3, 4]
+        assert state["leader"] == 3
+        assert world.node(paths.REASSIGN_PARTITIONS) is None
+        for broker_id in (1, 2):
+            assert world.lives[broker_id].model.stopped[-1][2], "the old replica must be deleted"
+
+    run_cluster(story)
+
+
+def test_old_and_new_replicas_are_together_during_the_expansion():
+    def story(world):
+        started(world)
+        hold_back(world)
+        world.reassign({EVENTS: [3, 4]})
+        world.settle()
+        topic = json.loads(world.node(paths.topic("events")).data)
+        assert topic["partitions"]["0"] == [3, 4, 1, 2]
+        assert topic["adding_replicas"]["0"] == [3, 4]
+        assert topic["removing_replicas"]["0"] == [1, 2]
+        assert world.state(*EVENTS)["leader_epoch"] == 1
+        new = [
+            each.is_new
+            for request in world.sent(ApiKey.LEADER_AND_ISR, 3)
+            for topic in request[5].topic_states
+            for each in topic.partition_states
+        ]
+        assert new == [True]
+        assert under_way(world) == {EVENTS: ([3, 4, 1, 2], [3, 4], [1, 2])}
+        hold_back(world, proposes=True)
+        world.settle()
+        assert under_way(world) == {}
+
+    run_cluster(story)
+
+
+def test_leader_that_stays_begins_a_new_epoch():
+    def story(world):
+        started(world)
+        world.reassign({EVENTS: [1, 3]})
+        world.settle()
+        state = world.state(*EVENTS)
+        assert state["leader"] == 1
+        assert state["leader_epoch"] >= 2
+
+    run_cluster(story)
+
+
+def test_many_partitions_move_in_few_round_trips():
+    def story(world):
+        started(world, partitions={number: [1, 2] for number in range(100)})
+        writes = world.zookeeper.writes
+        alter(world, {("events", number): [3, 4] for number in range(100)})
+        world.settle()
+        assert world.assignment("events", 99) == [3, 4]
+        assert world.zookeeper.writes - writes < 40
+
+    run_cluster(story)
+
+
+def test_order_of_replicas_changes_without_a_copy():
+    def story(world):
+        started(world)
+        assert alter(world, {EVENTS: [2, 1]}) == {EVENTS: ErrorCode.NONE}
+        world.settle()
+        assert world.assignment(*EVENTS) == [2, 1]
+        assert not world.sent(ApiKey.STOP_REPLICA)
+
+    run_cluster(story)
+
+
+# --- the three criteria ---
+
+
+def test_reassignment_is_refused_when_its_topic_is_being_deleted():
+    def story(world):
+        started(world)
+        world.lives[2].model.refuses_deletion.add(EVENTS)
+        world.delete_topic("events")
+        world.settle()
+        world.reassign({EVENTS: [3, 4]})
+        world.settle()
+        assert world.node(paths.REASSIGN_PARTITIONS) is None
+        assert world.assignment(*EVENTS) == [1, 2]
+        assert alter(world, {EVENTS: [3, 4]}) == {EVENTS: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        world.lives[2].model.refuses_deletion.clear()
+        world.step_for(8)
+
+    run_cluster(story)
+
+
+def test_reassignment_that_is_under_way_is_not_begun_again():
+    def story(world):
+        started(world)
+        hold_back(world)
+        world.reassign({EVENTS: [3, 4]})
+        world.settle()
+        before = world.node(paths.topic("events")).version
+        assert alter(world, {EVENTS: [3, 4]}) == {EVENTS: ErrorCode.NONE}
+        world.settle()
+        assert world.node(paths.topic("events")).version == before
+        assert under_way(world) == {EVENTS: ([3, 4, 1, 2], [3, 4], [1, 2])}
+        hold_back(world, proposes=True)
+
+    run_cluster(story)
+
+
+def test_reassignment_that_changes_nothing_is_taken_out_of_the_znode():
+    def story(world):
+        started(world)
+        world.reassign({EVENTS: [1, 2]})
+        world.settle()
+        assert world.node(paths.REASSIGN_PARTITIONS) is None
+        assert not world.sent(ApiKey.STOP_REPLICA)
+        assert world.state(*EVENTS)["isr"] == [1, 2]
+
+    run_cluster(story)
+
+
+# --- KIP-455 ---
+
+
+def test_another_target_replaces_a_reassignment_that_is_under_way():
+    def story(world):
+        started(world)
+        hold_back(world)
+        world.reassign({EVENTS: [3, 4]})
+        world.settle()
+        assert alter(world, {EVENTS: [2, 4]}) == {EVENTS: ErrorCode.NONE}
+        world.settle()
+        assert world.node(paths.REASSIGN_PARTITIONS) is None
+        assert under_way(world) == {EVENTS: ([2, 4, 1], [4], [1])}
+        assert world.lives[3].model.stopped[-1][:3] == (*EVENTS, True)
+        hold_back(world, proposes=True)
+        world.settle()
+        assert world.assignment(*EVENTS) == [2, 4]
+
+    run_cluster(story)
+
+
+def test_reassignment_is_cancelled_by_a_request_without_replicas():
+    def story(world):
+        started(world)
+        hold_back(world)
+        alter(world, {EVENTS: [3, 4]})
+        world.settle()
+        assert alter(world, {EVENTS: None}) == {EVENTS: ErrorCode.NONE}
+        hold_back(world, proposes=True)
+        world.settle()
+        assert world.assignment(*EVENTS) == [1, 2]
+        assert alter(world, {EVENTS: None}) == {EVENTS: ErrorCode.NO_REASSIGNMENT_IN_PROGRESS}
+
+    run_cluster(story)
+
+
+@pytest.mark.parametrize("replicas", [[], [3, 3], [-1, 3], [3, 9]])
+def test_wrong_replicas_of_a_request_are_refused(replicas):
+    def story(world):
+        started(world)
+        version = world.node(paths.topic("events")).version
+        assert alter(world, {EVENTS: replicas}) == {EVENTS: ErrorCode.INVALID_REPLICA_ASSIGNMENT}
+        assert world.node(paths.topic("events")).version == version
+
+    run_cluster(story)
+
+
+def test_unknown_partition_is_refused_beside_a_good_one():
+    def story(world):
+        started(world)
+        answer = alter(world, {EVENTS: [3, 4], ("events", 7): [1, 2], ("nothing", 0): [1]})
+        assert answer == {
+            EVENTS: ErrorCode.NONE,
+            ("events", 7): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            ("nothing", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        }
+
+    run_cluster(story)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{",
+        b'{"version":1}',
+        b'{"partitions":[{"topic":"events"}]}',
+        b'{"partitions":[{"topic":1,"partition":0,"replicas":[1]}]}',
+    ],
+)
+def test_wrong_json_of_a_reassignment_waits_for_its_correction(content):
+    def story(world):
+        started(world)
+        world.put_znode(paths.REASSIGN_PARTITIONS, content)
+        world.settle()
+        assert world.assignment(*EVENTS) == [1, 2]
+        assert world.node(paths.REASSIGN_PARTITIONS).data == content
+        world.reassign({EVENTS: [3, 4]})
+        world.settle()
+        assert world.assignment(*EVENTS) == [3, 4]
+
+    run_cluster(story)
+
+
+@pytest.mark.parametrize("replicas", [[], [3, 3]])
+def test_impossible_entries_are_taken_out_of_the_znode(replicas):
+    def story(world):
+        started(world, partitions={0: [1, 2], 1: [1, 2]})
+        world.reassign({EVENTS: replicas, ("events", 1): [3, 4], ("gone", 0): [1]})
+        world.settle()
+        assert world.assignment(*EVENTS) == [1, 2]
+        assert world.assignment("events", 1) == [3, 4]
+        assert world.node(paths.REASSIGN_PARTITIONS) is None
+
+    run_cluster(story)
+
+
+def test_reassignment_to_a_broker_that_is_down_goes_on_when_it_joins():
+    def story(world):
+        started(world, 1, 2, 3)
+        world.reassign({EVENTS: [3, 4]})
+        world.settle()
+        assert under_way(world)
+        world.start_broker(4)
+        world.settle()
+        assert world.assignment(*EVENTS) == [3, 4]
+
+    run_cluster(story)
+
+
+def test_reassignment_goes_on_after_a_failover():
+    def story(world):
+        started(world)
+        hold_back(world)
+        world.reassign({EVENTS: [3, 4]})
+        world.settle()
+        world.kill(world.active().broker_id)
+        world.wait_for(lambda: world.active() is not None)
+        world.settle()
+        hold_back(world, proposes=True)
+        for broker_id in (1, 2, 3, 4):
+            if not world.lives[broker_id].machine.is_alive:
+                world.start_broker(broker_id)
+        world.settle()
+        assert world.assignment(*EVENTS) == [3, 4]
+        assert world.node(paths.REASSIGN_PARTITIONS) is None
+
+    run_cluster(story)
+
+
+# --- preferred elections ---
+
+
+def unbalanced(world, **settings):
+    """Makes a state in which broker 1 leads no partition, although it is the first replica of every partition."""
+    world.start_brokers(1, 2, 3, **settings)
+    world.create_topic("events", {number: [1, 2, 3] for number in range(4)})
+    world.settle()
+    world.kill(1)
+    world.wait_for(lambda: world.active() is not None)
+    world.settle()
+    world.start_broker(1)
+    world.settle()
+    assert {world.state("events", number)["leader"] for number in range(4)} == {2}
+
+
+def test_preferred_replica_leads_again_when_the_znode_asks_for_it():
+    def story(world):
+        unbalanced(world)
+        for number in range(4):  # one after another, so that the controller notices each of them
+            world.elect_preferred(("events", number))
+            world.settle()
+            assert world.state("events", number)["leader"] == 1
+            assert world.node(paths.PREFERRED_ELECTION) is None
+
+    run_cluster(story)
+
+
+def test_preferred_replica_leads_again_by_itself_when_too_many_leaders_are_elsewhere():
+    def story(world):
+        unbalanced(world, leader_imbalance_check_interval_seconds=30)
+        active = world.active().controller
+        assert len(imbalanced(active.context, 10)) == 4
+        assert active.counts().preferred_replica_imbalance == 4
+        world.step_for(40)
+        world.settle()
+        assert {world.state("events", number)["leader"] for number in range(4)} == {1}
+        assert not imbalanced(active.context, 10)
+
+    run_cluster(story)
+
+
+def test_leaders_stay_elsewhere_when_the_automatic_election_is_off():
+    def story(world):
+        unbalanced(world, leader_imbalance_check_interval_seconds=30, auto_leader_rebalance_enable=False)
+        world.step_for(70)
+        assert world.state("events", 0)["leader"] == 2
+
+    run_cluster(story)
+
+
+def elect(world, kind, *names, version=2):
+    partitions = {}
+    for topic, number in names:
+        partitions.setdefault(topic, []).append(number)
+    request = ElectLeadersRequest(
+        election_type=kind,
+        topic_partitions=[
+            ElectLeadersRequest.TopicPartitions(topic=topic, partitions=numbers)
+            for topic, numbers in partitions.items()
+        ]
+        if names
+        else None,
+    )
+    response = world.ask("elect_leaders", request, version)
+    return {
+        (each.topic, result.partition_id): ErrorCode(result.error_code)
+        for each in response.replica_election_results
+        for result in each.partition_result
+    }
+
+
+def test_elect_leaders_answers_for_each_partition():
+    def story(world):
+        unbalanced(world)
+        names = [("events", 0), ("events", 9), ("nothing", 0)]
+        assert elect(world, 0, *names) == {
+            ("events", 0): ErrorCode.NONE,
+            ("events", 9): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            ("nothing", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        }
+        assert elect(world, 0, ("events", 0)) == {("events", 0): ErrorCode.ELECTION_NOT_NEEDED}
+        assert elect(world, 0) == {("events", number): ErrorCode.NONE for number in (1, 2, 3)}
+        world.settle()
+        assert (
+            world.ask("elect_leaders", ElectLeadersRequest(election_type=5), 2).error_code == ErrorCode.INVALID_REQUEST
+        )
+
+    run_cluster(story)
+
+
+def test_preferred_replica_that_is_down_cannot_lead():
+    def story(world):
+        world.start_brokers(1, 2, 3)
+        victim = next(each for each in (1, 2, 3) if each != world.active().broker_id)
+        others = [each for each in (1, 2, 3) if each != victim]
+        world.create_topic("events", {0: [victim, *others]})
+        world.settle()
+        world.kill(victim)
+        world.settle()
+        assert elect(world, 0, EVENTS) == {EVENTS: ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE}
+        assert elect(world, 1, EVENTS) == {EVENTS: ErrorCode.ELECTION_NOT_NEEDED}
+        world.elect_preferred(EVENTS)
+        world.settle()
+        assert world.node(paths.PREFERRED_ELECTION) is None
+
+    run_cluster(story)
+
+
+def test_unclean_election_that_an_operator_asks_for_elects_from_outside_the_isr():
+    def story(world):
+        world.invariants.uncleanly = True
+        world.start_brokers(1, 2, 3)
+        keeper = world.active().broker_id
+        first = next(each for each in (1, 2, 3) if each != keeper)
+        world.create_topic("events", {0: [first, keeper]})
+        world.settle()
+        world.lives[first].model.proposes = False
+        world.run_shrink("events", 0, [first])
+        world.kill(first)
+        world.settle()
+        assert world.state(*EVENTS)["leader"] == -1
+        assert elect(world, 1, EVENTS) == {EVENTS: ErrorCode.NONE}
+        world.settle()
+        assert world.state(*EVENTS)["leader"] == keeper
+
+    run_cluster(story)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b'{"version":1}', b'{"partitions":[{"topic":"events"}]}'])
+def test_wrong_json_of_an_election_waits_for_its_correction(content):
+    def story(world):
+        unbalanced(world)
+        world.put_znode(paths.PREFERRED_ELECTION, content)
+        world.settle()
+        assert world.state("events", 0)["leader"] == 2
+        world.do(SetData(paths.PREFERRED_ELECTION, b'{"version":1,"partitions":[{"topic":"events","partition":0}]}'))
+        world.settle()
+        assert world.state("events", 0)["leader"] == 1
+
+    run_cluster(story)
+
+
+def test_topic_that_is_being_deleted_is_skipped():
+    def story(world):
+        unbalanced(world)
+        for life in world.alive():
+            life.model.refuses_deletion.update(("events", number) for number in range(4))
+        world.delete_topic("events")
+        world.settle()
+        assert elect(world, 0, EVENTS) == {EVENTS: ErrorCode.INVALID_TOPIC_EXCEPTION}
+        for life in world.alive():
+            life.model.refuses_deletion.clear()
+        world.step_for(8)
+
+    run_cluster(story)
+
+
+def test_stopped_replicas_of_a_reassignment_are_named_once():
+    def story(world):
+        started(world, partitions={number: [1, 2] for number in range(10)})
+        alter(world, {("events", number): [3, 4] for number in range(10)})
+        world.settle()
+        for broker_id in (1, 2):
+            named = [
+                each for request in world.sent(ApiKey.STOP_REPLICA, broker_id) for each in stops(request[4], request[5])
+            ]
+            assert len(named) == len(set(named)) == 10
+
+    run_cluster(story)

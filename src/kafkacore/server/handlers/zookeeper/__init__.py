@@ -1,0 +1,1 @@
+"""Handlers of a broker in ZooKeeper mode."""

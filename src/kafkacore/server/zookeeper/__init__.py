@@ -1,0 +1,1 @@
+"""A broker in ZooKeeper mode: its registration, the requests of its controller, and the listener of KIP-291."""

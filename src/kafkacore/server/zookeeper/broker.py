@@ -1,0 +1,286 @@
+"""The broker of a node in ZooKeeper mode. It differs from a broker in KRaft mode in two points: the source of its
+metadata, and how it joins and leaves its cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Final
+
+from kafkacore._fast.log.settings import LogSettings
+from kafkacore.config import BrokerConfig
+from kafkacore.config.listeners import SECURITY_PROTOCOLS
+from kafkacore.controller.zookeeper.inter_broker_protocol import InterBrokerProtocol
+from kafkacore.metadata.delta import MetadataDelta
+from kafkacore.metadata.image import MetadataImage
+from kafkacore.network.plane import Plane
+from kafkacore.observability.metrics import Sample
+from kafkacore.protocol.apis import ApiKey
+from kafkacore.protocol.messages import AlterPartitionRequest
+from kafkacore.protocol.uuid import Uuid
+from kafkacore.runtime.loops import LoopThread
+from kafkacore.server.broker import BrokerServer
+from kafkacore.server.handlers import ZOOKEEPER_BROKER
+from kafkacore.server.producer_ids import ProducerIdBlock
+from kafkacore.server.zookeeper.admin import ZooKeeperAdmin
+from kafkacore.server.zookeeper.channel import BY_INTER_BROKER, Address, ZooKeeperChannel
+from kafkacore.server.zookeeper.configs import ConfigWatch, Settings
+from kafkacore.server.zookeeper.control_plane import ControlPlane
+from kafkacore.server.zookeeper.control_requests import ControlRequests
+from kafkacore.server.zookeeper.controller import LocalController
+from kafkacore.server.zookeeper.isr_changes import IsrChanges
+from kafkacore.server.zookeeper.membership import ZooKeeperMembership
+from kafkacore.server.zookeeper.metrics import controller_metrics, event_metrics
+from kafkacore.server.zookeeper.parts import ZooKeeperParts
+from kafkacore.server.zookeeper.producer_id_znode import allocate
+from kafkacore.server.zookeeper.roots import PartitionState, TopicKey, ZooKeeperRoots
+from kafkacore.server.zookeeper.session import BrokerSession
+from kafkacore.server.zookeeper.state_znodes import StateZnodes
+from kafkacore.storage.names import OFFSETS_TOPIC
+from kafkacore.zookeeper import znodes
+
+LOG: Final = logging.getLogger("kafkacore.server")
+# In ZooKeeper mode, a broker of Apache Kafka 3.9 announces no features, because `/feature` has no finalized ones.
+OF_THE_CONTROLLER: Final = (ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA)
+NO_FEATURES: Final[Mapping[str, tuple[int, int]]] = {}
+
+
+class ZooKeeperBroker(BrokerServer):
+    """Create, start and stop this object on the data plane's loop. `session` and `configs` belong to the controllers'
+    loop."""
+
+    KIND: ClassVar = "zkBroker"
+    HANDLERS: ClassVar = ZOOKEEPER_BROKER
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        cluster_id: str,
+        *,
+        directory_ids: Sequence[Uuid],
+        session: BrokerSession,
+        loop: LoopThread,
+        controller: LocalController,
+        metadata_version: int,
+        **parts: Any,
+    ) -> None:
+        """Creates the broker. `loop` is the controllers' loop. `parts` are the other arguments of BrokerServer."""
+        self._session, self._controllers_loop = session, loop
+        self._controller = controller
+        self._roots = ZooKeeperRoots(config.node_id, metadata_version, self._broker_epoch)
+        channel: Any = ZooKeeperChannel(
+            controller.lanes, loop, self._where, controller.ask, config.controller_socket_timeout_ms
+        )
+        super().__init__(
+            config, cluster_id, directory_ids, publisher=self._roots.view, channel=channel,
+            read_kraft_version=lambda: 0, **parts,
+        )  # fmt: skip
+        self._protocol = protocol = InterBrokerProtocol(config.inter_broker_protocol_version)
+        self.requests = ControlRequests(
+            self.node_id, self._roots, self._broker_epoch, self._load_configs, self._is_offline, self._delete_log,
+            keeps_epochs=not protocol.has_alter_partition,
+        )  # fmt: skip
+        self._states = StateZnodes(session)
+        self._isr_changes = IsrChanges(
+            protocol, self._states, loop, lambda: self._roots.roles.image, self.requests.decided_in, channel.send
+        )
+        self.context.zookeeper = ZooKeeperParts(self.requests, controller)
+        self.context.zookeeper_controller = lambda: self._roots.controller_id
+        self._admin = ZooKeeperAdmin(
+            config, cluster_id, self._world, session, loop, lambda: self._roots.view.image, self._applied,
+            controller.answer, lambda: controller.is_active,
+        )  # fmt: skip
+        channel.admin = self._admin.answer
+        self.control_plane: ControlPlane | None = None
+        if config.control_plane_listener is not None:
+            self.control_plane = ControlPlane(config, self._world, parts["runtime"], self.context)
+            self.bound |= self.control_plane.bound
+        self._configs = ConfigWatch(session, self._take_configs_soon)
+        self._loop = asyncio.get_running_loop()
+
+    def _urgent_apis(self) -> Iterable[int]:
+        """Returns the APIs of the controller's requests, if the controller uses the listener of other requests
+        (KAFKA-4453)."""
+        return () if self.config.control_plane_listener is not None else OF_THE_CONTROLLER
+
+    @property
+    def planes(self) -> list[Plane]:
+        return super().planes if self.control_plane is None else [*super().planes, self.control_plane.plane]
+
+    def more_metrics(self) -> Iterable[Sample]:
+        yield from controller_metrics(self.context.read_image, lambda: self._controller.is_active)
+        controller = self._controller.controller
+        yield from event_metrics(len(controller.events), controller.measures)
+
+    # --- requests to the controller ---
+
+    def _where(self, api_key: int) -> Address | None:
+        """Returns the address of the active controller for a request."""
+        controller_id = self._roots.controller_id
+        if controller_id == self.config.node_id:
+            return ZooKeeperChannel.HERE
+        broker = self._roots.view.image.brokers.get(controller_id)
+        control = self.config.control_plane_listener
+        names = [self.config.inter_broker_listener_name]
+        if control is not None and api_key not in BY_INTER_BROKER:
+            names.insert(0, control.listener)
+        for name in names if broker is not None else ():
+            found = broker.endpoint(name) if broker is not None else None
+            if found is not None:
+                return found.host, found.port
+        return None
+
+    async def _send(self, request: Any) -> Any:
+        if not isinstance(request, AlterPartitionRequest):
+            return await super()._send(request)
+        answer = await self._isr_changes.alter(request)
+        # The ISR manager must process the response first.
+        asyncio.get_running_loop().call_soon(self._take_isrs, answer)
+        return answer
+
+    async def _allocate_producer_ids(self) -> ProducerIdBlock:
+        if self._protocol.has_producer_id_blocks:
+            return await super()._allocate_producer_ids()
+        return await asyncio.wrap_future(self._controllers_loop.submit(allocate(self._session)))
+
+    def _take_isrs(self, answer: Any) -> None:
+        """Writes the ISRs that the controller has accepted into the image of roles. In ZooKeeper mode, no other message
+        informs the leader of its new ISR."""
+        image = self._roots.roles.image
+        states = []
+        for told in answer.topics:
+            topic = image.topic_by_id(told.topic_id)
+            for each in told.partitions if topic is not None else ():
+                known = image.partition(topic, each.partition_index) if topic is not None else None
+                if topic is None or known is None or each.error_code:
+                    continue
+                if (each.leader_epoch, each.leader_id) != (known.leader_epoch, known.leader):
+                    continue  # a LeaderAndIsr will bring a newer role
+                if each.partition_epoch > known.partition_epoch:
+                    states.append(
+                        PartitionState(
+                            TopicKey(topic.name, topic.topic_id),
+                            known.partition,
+                            known.leader,
+                            known.leader_epoch,
+                            each.partition_epoch,
+                            known.replicas,
+                            each.isr,
+                            known.directories,
+                            each.leader_recovery_state,
+                            known.adding,
+                            known.removing,
+                        )
+                    )
+        self._roots.take_roles(states)
+
+    async def _create_asked(self, request: Any) -> Any:
+        """Creates topics for a client. In ZooKeeper mode, the broker that gets the request writes the topic's znode
+        itself."""
+        return await self._admin.create_topics(request)
+
+    # --- membership ---
+
+    def _make_membership(self, cluster_id: str, directory_ids: Sequence[Uuid], previous_epoch: int) -> Any:
+        return ZooKeeperMembership(
+            self.config, self._session, self._controllers_loop, self._registration, self._channel.send,
+            self._controller.stop,
+        )  # fmt: skip
+
+    def _registration(self) -> znodes.BrokerRegistration:
+        endpoints = tuple(
+            znodes.Endpoint(each.name, SECURITY_PROTOCOLS[each.security_protocol], each.host, each.port)
+            for each in self._advertised()
+        )
+        return znodes.BrokerRegistration(
+            self.node_id, endpoints, self.config.broker_rack, NO_FEATURES, -1, self._world.environment.wall_ms(),
+            self._protocol.registration_version,
+        )  # fmt: skip
+
+    def epoch_changed(self, epoch: int) -> None:
+        """Takes the epoch with which the broker has registered in a new session. Can be called on any thread."""
+        self.registrar.lifecycle.broker_epoch = epoch
+
+    # --- start and stop ---
+
+    async def start(self) -> None:
+        """Starts the broker and returns when the broker serves clients. Raises BrokerIdTaken, ZooKeeperError,
+        LogDirectoryError."""
+        roots, loop = self._roots, asyncio.get_running_loop()
+        # This subscription comes first, so that no handler answers from an older root.
+        roots.view.subscribe(self._forget_answers)
+        self.registrar.start()
+        await asyncio.wrap_future(self._controllers_loop.submit(self._configs.start()))
+        self.replicas.take_config(roots.roles.image)
+        await loop.run_in_executor(self._blocking, self._logs.load_all)
+        roots.roles.subscribe(self._apply_roles)
+        roots.view.subscribe(self._apply_view)
+        self.moves.resume()
+        membership: Any = self.registrar
+        await membership.register()
+        if self.control_plane is not None:
+            await self.control_plane.start()
+        await self.plane.start()
+        await asyncio.wrap_future(self._controllers_loop.submit(self._controller.start()))
+
+    async def stop(self, controlled_ms: int | None, drain_ms: int) -> None:
+        await asyncio.wrap_future(self._controllers_loop.submit(self._configs.stop()))
+        self._controllers_loop.call(self._states.close)
+        await super().stop(controlled_ms, drain_ms)
+        if self.control_plane is not None:
+            await self.control_plane.stop(drain_ms)
+        self.requests.close()
+
+    def settings_of(self, topic: str) -> LogSettings:
+        """Returns a topic's log settings, as BrokerServer.settings_of does. Settings that were read before the logs
+        were loaded are in the image of roles."""
+        return self.replicas.settings_of(self._roots.roles.image, topic)
+
+    # --- the roots ---
+
+    def _apply_roles(self, image: MetadataImage, delta: MetadataDelta | None) -> None:
+        self._parts.apply(image, delta)
+        self._logs.take_placed()  # in ZooKeeper mode, no controller needs the directories of replicas
+        self._uncoordinated.apply(image)
+        if self.context.groups_made is not None or image.topic(OFFSETS_TOPIC) is not None:
+            # A topic that leaves this broker is not deleted, so the coordinator must not get the delta.
+            self.context.groups.apply(image, None)
+
+    def _apply_view(self, image: MetadataImage, delta: MetadataDelta | None) -> None:
+        told = delta is None or delta.topics_created or delta.topics_deleted
+        if told and self.context.groups_made is not None:
+            # Roles come from the other image. This image says which topics exist, and a request may be waiting for
+            # `__consumer_offsets` to exist.
+            self.context.groups.apply(self._roots.roles.image, delta)
+        awaiting, self._awaiting = self._awaiting, []
+        for future in awaiting:
+            if not future.done():
+                future.set_result(None)
+        if delta is None or delta.brokers:
+            self._publish_endpoints(image)
+        if delta is None or delta.features:
+            self._publish_api_versions()
+
+    # --- configurations ---
+
+    def _take_configs_soon(self, settings: Settings) -> None:
+        """Passes on settings that `ConfigWatch` has read. Runs on the controllers' loop."""
+        self.plane.loop.call(self._roots.set_configs, settings)
+        self._controller.configs_changed(settings)
+
+    async def _load_configs(self, topics: list[str]) -> None:
+        await asyncio.wrap_future(self._controllers_loop.submit(self._configs.read_topics(topics)))
+        # The settings were passed to this loop before the result was, so they are applied by now.
+
+    # --- logs ---
+
+    def _is_offline(self, topic: str, index: int) -> bool:
+        log = self._logs.find(topic, index)
+        return log is not None and (log.state == "failed" or bool(log.directory.offline_errno))
+
+    def _delete_log(self, topic: str, index: int) -> None:
+        log = self._logs.find(topic, index)
+        if log is not None:
+            log.close(gone=True)
+            self._logs.delete(log)

@@ -1,0 +1,130 @@
+"""Reads a broker's settings from `/config` in ZooKeeper mode, and watches `/config/changes`.
+
+The writer of settings first changes `/config/TYPE/NAME`. Then it creates a sequential znode in `/config/changes`, which
+says what has changed. Every broker watches `/config/changes` (KIP-226, Kafka's ZkConfigManager). This module runs on
+the controllers' loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+from urllib.parse import unquote
+
+from kafkacore.metadata.image import BROKER, TOPIC, ConfigKey
+from kafkacore.server.zookeeper.session import BrokerSession
+from kafkacore.zookeeper import paths, znodes
+from kafkacore.zookeeper.operations import Code, GetChildren, GetData, WatchEvent
+
+LOG: Final = logging.getLogger("kafkacore.server")
+_KINDS: Final = {"topics": TOPIC, "brokers": BROKER}
+RETRY_S: Final = 1.0
+
+Settings = Mapping[ConfigKey, Mapping[str, str]]
+
+
+class ConfigWatch:
+    """Follows the settings in ZooKeeper, and passes them to `apply` after each read. Leaves out the settings of
+    clients, users and IP addresses, because this broker does not enforce quotas."""
+
+    def __init__(self, session: BrokerSession, apply: Callable[[Settings], None]) -> None:
+        self._session = session
+        self._apply = apply
+        self._last = -1  # the sequence number of the last change that was applied
+        self._changed = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        session.client.on_watch(self._fired)
+        session.on_new_session.append(self._again)
+
+    async def start(self) -> None:
+        """Reads all settings of topics and brokers. Follows their changes from now on."""
+        self._task = asyncio.ensure_future(self._follow())
+        await self._read_all()
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task})
+
+    def _fired(self, event: WatchEvent) -> None:
+        if event.path == paths.CONFIG_CHANGES:
+            self._changed.set()
+
+    async def _again(self) -> None:
+        """Reads everything again in a new session, because znodes of changes may have been added and deleted before the
+        session began."""
+        await self._read_all()
+        self._changed.set()
+
+    async def _read_all(self) -> None:
+        # The watch is set first, so that no change between the two reads is missed.
+        await self._new_changes()
+        entities: list[str] = []
+        kinds = list(_KINDS)
+        found = await self._session.sure([GetChildren(f"{paths.CONFIG}/{kind}") for kind in kinds])
+        for kind, result in zip(kinds, found, strict=True):
+            if result.is_ok:
+                entities += [f"{kind}/{name}" for name in result.value[0]]
+        await self._read(entities)
+
+    async def _follow(self) -> None:
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            await self._read(await self._new_changes())
+
+    async def _new_changes(self) -> list[str]:
+        """Returns the entities in `/config/changes` that were added since the last call. Sets the watch again."""
+        [listed] = await self._session.sure([GetChildren(paths.CONFIG_CHANGES, watch=True)])
+        if not listed.is_ok:
+            LOG.info("%s: %s; the broker reads it again in the next session", paths.CONFIG_CHANGES, listed.code.name)
+            return []
+        fresh: list[tuple[int, str]] = []
+        for name in listed.value[0]:
+            try:
+                number = paths.sequence_number(name)
+            except ValueError:
+                LOG.warning("%s/%s is not a notification", paths.CONFIG_CHANGES, name)
+                continue
+            if number > self._last:
+                fresh.append((number, name))
+        fresh.sort()
+        read = await self._session.sure([GetData(f"{paths.CONFIG_CHANGES}/{name}") for _, name in fresh])
+        entities: list[str] = []
+        for (number, name), result in zip(fresh, read, strict=True):
+            self._last = number
+            if result.code == Code.NO_NODE:
+                continue  # the notification has expired
+            try:
+                entities.append(znodes.decode_config_change(result.value[0] if result.is_ok else None))
+            except znodes.MalformedZnodeError as error:
+                LOG.warning("%s/%s cannot be read, and is left out: %s", paths.CONFIG_CHANGES, name, error)
+        return entities
+
+    async def read_topics(self, names: Iterable[str]) -> None:
+        """Reads the settings of these topics."""
+        await self._read([f"topics/{paths.sanitize(name)}" for name in names])
+
+    async def _read(self, entities: Iterable[str]) -> None:
+        wanted = []
+        for entity in dict.fromkeys(entities):
+            entity_type, _, name = entity.partition("/")
+            if entity_type in _KINDS and name and "/" not in name:
+                wanted.append((_KINDS[entity_type], name, f"{paths.CONFIG}/{entity}"))
+        results = await self._session.sure([GetData(path) for _, _, path in wanted])
+        settings: dict[ConfigKey, Mapping[str, str]] = {}
+        for (kind, name, path), result in zip(wanted, results, strict=True):
+            key = kind, "" if name == paths.DEFAULT_ENTITY else unquote(name)
+            if result.code == Code.NO_NODE:
+                settings[key] = {}
+            elif result.is_ok:
+                try:
+                    settings[key] = znodes.decode_config(result.value[0])
+                except znodes.MalformedZnodeError as error:
+                    LOG.warning("%s cannot be read, so the settings stay as they are: %s", path, error)
+            else:
+                LOG.warning("%s: %s; the settings stay as they are", path, result.code.name)
+        if settings:
+            self._apply(settings)

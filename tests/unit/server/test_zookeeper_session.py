@@ -1,0 +1,217 @@
+"""A broker's session with the simulated ZooKeeper: znodes, cluster id, registration, expiry and settings."""
+
+import asyncio
+
+import pytest
+
+from kafkacore.metadata.image import BROKER, TOPIC
+from kafkacore.server.zookeeper.configs import ConfigWatch
+from kafkacore.server.zookeeper.session import BrokerIdTaken, BrokerSession
+from kafkacore.zookeeper import paths, znodes
+from kafkacore.zookeeper.operations import OPEN_ACL, Create, CreateMode, Delete, Multi, SetData
+from simulated_zookeepers import run_story, until
+
+REGISTRATION = znodes.BrokerRegistration(7, (znodes.Endpoint("PLAINTEXT", "PLAINTEXT", "h", 9092),))
+
+
+class Broker:
+    """A BrokerSession, and its client of the simulated ZooKeeper."""
+
+    def __init__(self, client):
+        self.client, self.epochs, self.faults = client, [], []
+        self.session = BrokerSession(
+            client, 7, lambda path: OPEN_ACL, connection_timeout_ms=5_000,
+            on_epoch=self.epochs.append, on_fault=self.faults.append,
+        )  # fmt: skip
+
+    async def register(self):
+        await self.session.make_paths(paths.PERSISTENT)
+        return await self.session.register(lambda: REGISTRATION)
+
+
+def nodes(world):
+    return world.zookeeper.tree.nodes
+
+
+def test_first_broker_makes_the_cluster_id_and_the_others_take_it():
+    async def story(world):
+        one, two = Broker(await world.client()), Broker(await world.client())
+        made = await asyncio.gather(one.session.cluster_id(lambda: "a"), two.session.cluster_id(lambda: "b"))
+        assert made in (["a", "a"], ["b", "b"])
+
+    run_story(story)
+
+
+def test_broker_ids_are_given_once_above_the_reserved_ones():
+    async def story(world):
+        broker = Broker(await world.client())
+        await broker.session.make_paths(paths.PERSISTENT)
+        assert [await broker.session.next_broker_id(1000) for _ in range(2)] == [1001, 1002]
+
+    run_story(story)
+
+
+def test_broker_epoch_is_the_czxid_of_the_registration():
+    async def story(world):
+        broker = Broker(await world.client())
+        epoch = await broker.register()
+        assert epoch == nodes(world)[paths.broker(7)].stat().czxid == broker.session.broker_epoch
+        assert await broker.session.register() == epoch, "a second call in the same session must return the same epoch"
+        assert broker.epochs == [epoch]
+
+    run_story(story)
+
+
+def test_registration_is_recognised_when_the_answer_to_it_was_lost():
+    async def story(world):
+        broker = Broker(await world.client())
+        await broker.session.make_paths(paths.PERSISTENT)
+        lost = []
+
+        def lose(count, operation):
+            is_first = isinstance(operation, Create) and operation.path == paths.broker(7) and not lost
+            lost.extend([operation] if is_first else [])
+            return is_first
+
+        world.zookeeper.lose_after = lose
+        epoch = await broker.session.register(lambda: REGISTRATION)
+        assert lost
+        assert epoch == nodes(world)[paths.broker(7)].stat().czxid
+
+    run_story(story)
+
+
+def test_broker_registers_again_with_a_newer_epoch_when_its_session_expires():
+    async def story(world):
+        broker = Broker(await world.client())
+        first = await broker.register()
+        again = []
+
+        async def note():
+            again.append(broker.session.broker_epoch)
+
+        broker.session.on_new_session.append(note)
+        world.zookeeper.expire(broker.client.session_id)
+        await until(lambda: again)
+        assert again[0] > first
+        assert broker.epochs == [first, again[0]]
+        assert not broker.faults
+
+    run_story(story)
+
+
+def test_broker_waits_for_the_session_of_its_former_life():
+    async def story(world):
+        former, client = await world.client(), await world.client()
+        broker = Broker(client)
+        await broker.session.make_paths(paths.PERSISTENT)
+        await former.submit([Create(paths.broker(7), b"{}", CreateMode.EPHEMERAL)])
+        registering = asyncio.ensure_future(broker.session.register(lambda: REGISTRATION))
+        await asyncio.sleep(1)
+        assert not registering.done()
+        world.zookeeper.expire(former.session_id)
+        assert await registering == nodes(world)[paths.broker(7)].stat().czxid
+
+    run_story(story)
+
+
+def test_broker_is_refused_when_another_one_lives_with_its_id():
+    async def story(world):
+        other, broker = await world.client(), Broker(await world.client())
+        await broker.session.make_paths(paths.PERSISTENT)
+        await other.submit([Create(paths.broker(7), b"{}", CreateMode.EPHEMERAL)])
+        with pytest.raises(BrokerIdTaken, match=r"/brokers/ids/7 belongs to another live broker"):
+            await broker.session.register(lambda: REGISTRATION)
+
+    run_story(story)
+
+
+# --- settings ---
+
+
+def change(entity, settings):
+    """Writes what kafka-configs writes: first the settings, then the notification."""
+    data = znodes.encode_config(settings)
+    return [
+        Multi([Create(f"{paths.CONFIG}/{entity}", data)]),
+        SetData(f"{paths.CONFIG}/{entity}", data),
+        Create(paths.config_change(), znodes.encode_config_change(entity), CreateMode.PERSISTENT_SEQUENTIAL),
+    ]
+
+
+async def watching(world):
+    """Returns a watch on settings, and the list of settings that it has read."""
+    broker, told = Broker(await world.client()), []
+    await broker.register()
+    await broker.client.submit([Create(paths.config("topics", "old"), znodes.encode_config({"retention.ms": "1"}))])
+    watch = ConfigWatch(broker.session, told.append)
+    await watch.start()
+    return broker, watch, told
+
+
+def test_settings_are_read_at_the_start_and_after_each_change():
+    async def story(world):
+        broker, watch, told = await watching(world)
+        assert told == [{(TOPIC, "old"): {"retention.ms": "1"}}]
+        await broker.client.submit(change("topics/new", {"retention.ms": "2"}))
+        await until(lambda: len(told) == 2)
+        await broker.client.submit(change(f"brokers/{paths.DEFAULT_ENTITY}", {"log.cleaner.threads": "2"}))
+        await until(lambda: len(told) == 3)
+        assert told[1:] == [{(TOPIC, "new"): {"retention.ms": "2"}}, {(BROKER, ""): {"log.cleaner.threads": "2"}}]
+        await watch.stop()
+
+    run_story(story)
+
+
+def test_settings_are_gone_when_their_znode_is_deleted():
+    async def story(world):
+        broker, watch, told = await watching(world)
+        name = paths.config("topics", "old")
+        notification = Create(
+            paths.config_change(), znodes.encode_config_change("topics/old"), CreateMode.PERSISTENT_SEQUENTIAL
+        )
+        await broker.client.submit([Delete(name), notification])
+        await until(lambda: len(told) == 2)
+        assert told[1] == {(TOPIC, "old"): {}}
+        await watch.stop()
+
+    run_story(story)
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b'{"version":3}', b'{"version":2,"entity_path":"clients/c"}', b"[1]"])
+def test_notification_that_says_nothing_is_left_out_and_the_next_one_is_applied(data):
+    async def story(world):
+        broker, watch, told = await watching(world)
+        await broker.client.submit([Create(paths.config_change(), data, CreateMode.PERSISTENT_SEQUENTIAL)])
+        await broker.client.submit(change("topics/new", {"retention.ms": "2"}))
+        await until(lambda: len(told) == 2)
+        assert told[1] == {(TOPIC, "new"): {"retention.ms": "2"}}
+        await watch.stop()
+
+    run_story(story)
+
+
+@pytest.mark.parametrize("data", [b"{", b'{"config":[]}', b'{"config":{"retention.ms":5}}'])
+def test_settings_stay_when_an_operator_has_broken_their_json(data):
+    async def story(world):
+        broker, watch, told = await watching(world)
+        writes = change("topics/old", {})
+        await broker.client.submit([SetData(paths.config("topics", "old"), data), writes[-1]])
+        await broker.client.submit(change("topics/new", {"retention.ms": "2"}))
+        await until(lambda: len(told) == 2)
+        assert told[1] == {(TOPIC, "new"): {"retention.ms": "2"}}
+        await watch.stop()
+
+    run_story(story)
+
+
+def test_changes_of_the_time_between_two_sessions_are_applied():
+    async def story(world):
+        broker, watch, told = await watching(world)
+        other = await world.client()
+        world.zookeeper.expire(broker.client.session_id)
+        await other.submit(change("topics/new", {"retention.ms": "2"}))
+        await until(lambda: any((TOPIC, "new") in each for each in told))
+        await watch.stop()
+
+    run_story(story)

@@ -1,0 +1,75 @@
+"""The table `batches`: the headers of record batches, and whether the checksums are correct."""
+
+import os
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafkacore._fast.columns.batch_columns import BATCH_COLUMNS, BatchColumns
+from kafkacore._fast.record.batch import CorruptBatchError
+from kafkacore.spark.log.rows import batches_of, repeated
+from kafkacore.spark.log.scanning import BLOCK_BYTES, Damage, found, shown_path, torn
+from kafkacore.spark.log.splits import Split
+
+_NATIVE: Final = frozenset(BATCH_COLUMNS)
+_BAD_CRC: Final = "the checksum is wrong"
+
+
+def header_batches(split: Split, schema: pa.Schema, *, corrupt_rows: bool) -> Iterator[pa.RecordBatch]:
+    """Returns one row for each batch of a split. Damage becomes a row with a problem, or raises CorruptBatchError."""
+    replica = split.segment.replica
+    shown = shown_path(split)
+    place = {
+        "broker": replica.log_dir.broker,
+        "topic": replica.topic,
+        "partition": replica.partition,
+        "kind": replica.kind.name.lower(),
+        "file": shown,
+    }
+    for part in _scan(split, shown):
+        if isinstance(part, Damage):
+            if not corrupt_rows:
+                raise CorruptBatchError(part.text())
+            yield from batches_of([{**place, "position": part.position, "problem": part.text()}], schema)
+            continue
+        if not corrupt_rows and not pc.all(sound := part.column("crcOk")).as_py():
+            bad = pc.index(sound, False).as_py()
+            position, offset = part.column("position")[bad].as_py(), part.column("baseOffset")[bad].as_py()
+            raise CorruptBatchError(Damage(split.segment.path, position, offset, _BAD_CRC).text())
+        yield pa.RecordBatch.from_arrays([_column(part, field, place) for field in schema], schema=schema)
+
+
+def _scan(split: Split, shown: str) -> Iterator[pa.RecordBatch | Damage]:
+    """Returns the headers of a split, and the damage after which no more batches can be found."""
+    path = found(split)
+    if path is None:
+        return
+    columns = BatchColumns(shown)
+    position, block_bytes = split.start, BLOCK_BYTES
+    with open(path, "rb", buffering=0) as file:
+        while position < split.end:
+            asked = min(block_bytes, split.end - position)
+            data = os.pread(file.fileno(), asked, position)
+            used = columns.feed(data, position)
+            if (rows := columns.take()) is not None:
+                yield pa.record_batch(rows)
+            position += used
+            if columns.damage is not None:
+                yield Damage(path, position, None, columns.damage)
+                return
+            if used == 0 and (len(data) < asked or asked == split.end - position):
+                break  # the log has been truncated since, or its last batch is incomplete
+            block_bytes = BLOCK_BYTES if used else 2 * block_bytes
+    if position < split.end and not split.segment.active:
+        yield torn(path, position, split.end)
+
+
+def _column(batch: pa.RecordBatch, field: pa.Field, place: dict[str, Any]) -> pa.Array:
+    if field.name in _NATIVE:
+        column = batch.column(field.name)
+        return column if column.type == field.type else column.cast(field.type)
+    if field.name == "problem":
+        return pc.if_else(batch.column("crcOk"), pa.nulls(len(batch), field.type), pa.scalar(_BAD_CRC, field.type))
+    return repeated(place[field.name], len(batch), field.type)

@@ -1,0 +1,173 @@
+"""The tables `groups`, `transactions` and `metadata`: Kafka's own topics, decoded record by record."""
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import orjson
+import pyarrow as pa
+
+from kafkacore._fast.record.batch import Batch, Batches, CorruptBatchError, InvalidRecordError, Record
+from kafkacore.inspection.decoders import cluster_metadata, control_content, offsets, transaction_log
+from kafkacore.protocol.errors import KafkaError
+from kafkacore.spark.log.rows import batches_of, micros
+from kafkacore.spark.log.scanning import Damage, blocks, shown_path
+from kafkacore.spark.log.splits import Split
+from kafkacore.storage import names
+
+_OFFSET_COMMITS = ("0", "1")  # the types of the keys that commit offsets
+
+
+def decoded_batches(split: Split, table: str, schema: pa.Schema, *, corrupt_rows: bool) -> Iterator[pa.RecordBatch]:
+    """Returns the rows of a split of one of Kafka's own topics. Damage becomes a row with a problem, or raises an
+    error."""
+    make = {"groups": _group_rows, "transactions": _transaction_rows, "metadata": _metadata_rows}[table]
+    yield from batches_of(_rows(split, make, corrupt_rows=corrupt_rows), schema)
+
+
+def _rows(split: Split, make: Any, *, corrupt_rows: bool) -> Iterator[Mapping[str, Any]]:
+    replica = split.segment.replica
+    place = {"broker": replica.log_dir.broker, "partition": replica.partition}
+    for block in blocks(split):
+        try:
+            if not isinstance(block, Damage):
+                for batch in Batches(block):
+                    for row in make(batch, split):
+                        yield {**place, **row}
+                continue
+            problem = block.text()
+        except (CorruptBatchError, InvalidRecordError) as error:
+            problem = f"{split.segment.path}: {error}"
+        if not corrupt_rows:
+            raise CorruptBatchError(problem)
+        yield {**place, "file": shown_path(split), "problem": problem}
+
+
+def _json(value: Any) -> str | None:
+    return None if value is None else value if isinstance(value, str) else orjson.dumps(value).decode()
+
+
+# --- __consumer_offsets ---
+
+
+def _group_rows(batch: Batch, _split: Split) -> Iterator[dict[str, Any]]:
+    if batch.is_control:
+        return
+    for record in batch:
+        yield _group_row(record)
+
+
+def _group_row(record: Record) -> dict[str, Any]:
+    row: dict[str, Any] = {"offset": record.offset, "timestamp": micros(record.timestamp)}
+    try:
+        decoded = offsets(record)
+    except KafkaError as error:
+        return {**row, "problem": str(error)}
+    if isinstance(decoded.key, str):
+        return {**row, "problem": decoded.key}
+    key, tombstone = decoded.key["data"], record.value is None
+    value = None if tombstone else decoded.value["data"]
+    is_commit = decoded.key["type"] in _OFFSET_COMMITS
+    row |= {
+        "type": "offset" if is_commit else "group" if decoded.key["type"] == "2" else f"type {decoded.key['type']}",
+        "group": key.get("group", key.get("groupId")),
+        "tombstone": tombstone,
+        "key": _json(key),
+        "value": _json(value),
+    }
+    if is_commit:
+        row |= {"topic": key["topic"], "topicPartition": key["partition"], **_commit(value)}
+    return row
+
+
+def _commit(value: dict[str, Any] | None) -> dict[str, Any]:
+    if value is None:
+        return {}
+    return {
+        "committedOffset": value["offset"],
+        "committedLeaderEpoch": value.get("leaderEpoch", -1),
+        "metadata": value["metadata"],
+        "commitTimestamp": micros(value["commitTimestamp"]),
+    }
+
+
+# --- __transaction_state ---
+
+
+def _transaction_rows(batch: Batch, _split: Split) -> Iterator[dict[str, Any]]:
+    if batch.is_control:
+        return
+    for record in batch:
+        row: dict[str, Any] = {"offset": record.offset, "timestamp": micros(record.timestamp)}
+        try:
+            decoded = transaction_log(record)
+        except KafkaError as error:
+            yield {**row, "problem": str(error)}
+            continue
+        if isinstance(decoded.key, str):
+            yield {**row, "problem": decoded.key}
+            continue
+        value = None if record.value is None else decoded.value["data"]
+        row |= {"transactionalId": decoded.key["data"]["transactionalId"], "tombstone": value is None}
+        if value is not None:
+            row |= {
+                "producerId": value["producerId"],
+                "producerEpoch": value["producerEpoch"],
+                "state": _STATES.get(value["transactionStatus"], str(value["transactionStatus"])),
+                "timeoutMs": value["transactionTimeoutMs"],
+                "value": _json(value),
+            }
+        yield row
+
+
+# The states of Apache Kafka's transaction coordinator. The index is the number of the state in the log.
+_STATES = {
+    0: "Empty", 1: "Ongoing", 2: "PrepareCommit", 3: "PrepareAbort", 4: "CompleteCommit", 5: "CompleteAbort",
+    6: "Dead", 7: "PrepareEpochFence",
+}  # fmt: skip
+
+
+# --- __cluster_metadata ---
+
+
+def _metadata_rows(batch: Batch, split: Split) -> Iterator[dict[str, Any]]:
+    snapshot = names.parse_checkpoint_name(os.path.basename(split.segment.path)) is not None
+    common = {
+        "partition": None,
+        "file": shown_path(split),
+        "snapshot": snapshot,
+        "leaderEpoch": batch.partition_leader_epoch,
+        "control": batch.is_control,
+    }
+    for record in batch:
+        row = {**common, "offset": record.offset, "timestamp": micros(record.timestamp)}
+        if batch.is_control:
+            name, content = control_content(record)
+            yield {**row, "type": name, "value": _json(content)}
+        else:
+            yield {**row, **_metadata_row(record)}
+
+
+def _metadata_row(record: Record) -> dict[str, Any]:
+    shown = cluster_metadata(record).value
+    if isinstance(shown, str):
+        return {"problem": shown}
+    data = shown["data"]
+    return {
+        "type": shown["type"],
+        "version": shown["version"],
+        "name": _first(data, ("name", "resourceName")),
+        "topicId": data.get("topicId"),
+        "partition": data.get("partitionId"),
+        "replicas": data.get("replicas"),
+        "isr": data.get("isr"),
+        "leader": data.get("leader"),
+        "brokerId": _first(data, ("brokerId", "id")),
+        "brokerEpoch": _first(data, ("brokerEpoch", "epoch")),
+        "value": _json(data),
+    }
+
+
+def _first(data: dict[str, Any], fields: tuple[str, ...]) -> Any:
+    found = next((data[name] for name in fields if name in data), None)
+    return found if not isinstance(found, str) or fields[0] != "brokerId" else None

@@ -1,0 +1,162 @@
+"""The files of log directories: the broker, the partition and the segment to which each file belongs.
+
+The directory of a running broker changes while it is read. The cleaner writes `.cleaned` files and renames them to
+`.swap`. It renames the segments that these files replace to `.deleted`. Retention also renames segments to `.deleted`.
+"""
+
+import glob
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from kafkacore._fast.record.batch import CorruptBatchError
+from kafkacore._fast.record.batch_scan import BatchScan
+from kafkacore.spark.errors import OptionError
+from kafkacore.storage import meta_properties, names
+from kafkacore.storage.errors import MalformedFileError
+
+NO_BROKER: Final = -1
+_SWAPPED: Final = names.LOG + names.SWAP
+_WHOLE: Final = 1 << 31  # larger than any batch
+
+
+class LogDirectory(NamedTuple):
+    """A directory that contains partition directories. `broker` is the id in its meta.properties, or NO_BROKER."""
+
+    path: str
+    broker: int
+
+
+class Replica(NamedTuple):
+    """The directory of one replica. `topic` may be truncated if the directory's name says that the replica is deleted
+    or stray."""
+
+    log_dir: LogDirectory
+    path: str
+    topic: str
+    partition: int
+    kind: names.Kind
+
+
+class Segment(NamedTuple):
+    """The file that holds a segment's records, and its size when it was listed. If `active`, the broker appends to the
+    segment."""
+
+    replica: Replica
+    path: str
+    base_offset: int
+    size: int
+    active: bool
+
+
+def log_directories(paths: Sequence[str]) -> list[tuple[LogDirectory, str | None]]:
+    """Returns the log directories that `paths` name. If a path names the directory of one replica, the second value is
+    this directory, and otherwise None.
+
+    A path is a log directory, the directory of one replica, or a pattern that matches such directories.
+
+    Raises:
+        OptionError: a path matches nothing, or matches a directory of another kind.
+    """
+    found = []
+    for pattern in paths:
+        matches = sorted(glob.glob(pattern)) if glob.has_magic(pattern) else [pattern]
+        directories = [os.path.abspath(match) for match in matches if os.path.isdir(match)]
+        if not directories:
+            raise OptionError(f"option path names {pattern!r}, but there is no such directory")
+        found += [_log_directory(path) for path in directories]
+    return found
+
+
+def _log_directory(path: str) -> tuple[LogDirectory, str | None]:
+    is_replica = names.parse_partition_directory(os.path.basename(path)) is not None
+    if is_replica and any(names.parse_file_name(name) for name in os.listdir(path)):
+        parent = os.path.dirname(path)
+        return LogDirectory(parent, _broker(parent)), path
+    holds = os.path.exists(meta_properties.path_in(path)) or any(map(names.parse_partition_directory, os.listdir(path)))
+    if not holds:
+        raise OptionError(
+            f"option path names {path}, which has neither meta.properties nor directories of partitions: name a log"
+            " directory (log.dirs) or the directory of one partition"
+        )
+    return LogDirectory(path, _broker(path)), None
+
+
+def _broker(log_dir: str) -> int:
+    try:
+        properties = meta_properties.read(log_dir)
+    except (OSError, MalformedFileError):
+        return NO_BROKER
+    return NO_BROKER if properties is None or properties.node_id is None else properties.node_id
+
+
+def replicas(log_dir: LogDirectory, only: str | None, kinds: Iterable[names.Kind]) -> Iterator[Replica]:
+    """Returns the replicas in a log directory whose directories are of one of `kinds`. If `only` is given, returns just
+    the replica in that directory."""
+    wanted = set(kinds)
+    for name in sorted(os.listdir(log_dir.path) if only is None else [os.path.basename(only)]):
+        parsed = names.parse_partition_directory(name)
+        path = os.path.join(log_dir.path, name)
+        if parsed is not None and (only is not None or parsed.kind in wanted) and os.path.isdir(path):
+            yield Replica(log_dir, path, parsed.topic, parsed.partition, parsed.kind)
+
+
+def segments(replica: Replica) -> list[Segment]:
+    """Returns the present segments of a replica, by offset. Leaves out files that vanish while it reads the
+    directory."""
+    plain: dict[int, int] = {}
+    swapped: dict[int, int] = {}
+    try:
+        listed = os.listdir(replica.path)
+    except FileNotFoundError:  # the partition was deleted
+        return []
+    for name in listed:
+        parsed = names.parse_file_name(name)
+        if parsed is None or parsed[1] not in (names.LOG, _SWAPPED):
+            continue
+        try:
+            size = os.path.getsize(os.path.join(replica.path, name))
+        except FileNotFoundError:
+            continue
+        (plain if parsed[1] == names.LOG else swapped)[parsed[0]] = size
+    return _in_order(replica, plain, swapped)
+
+
+def _in_order(replica: Replica, plain: dict[int, int], swapped: dict[int, int]) -> list[Segment]:
+    found = {base: Segment(replica, _path(replica, base, names.LOG), base, size, False) for base, size in plain.items()}
+    for base, size in swapped.items():
+        if base in plain:  # the cleaner has not finished the swap: all old segments still exist
+            continue
+        path = _path(replica, base, _SWAPPED)
+        end = _end_offset(path)
+        for replaced in [other for other in found if base <= other < end]:
+            del found[replaced]
+        found[base] = Segment(replica, path, base, size, False)
+    ordered = [found[base] for base in sorted(found)]
+    if ordered and replica.kind is names.Kind.LIVE:
+        ordered[-1] = ordered[-1]._replace(active=True)
+    return ordered
+
+
+def _path(replica: Replica, base_offset: int, suffix: str) -> str:
+    return os.path.join(replica.path, names.file_name(base_offset, suffix))
+
+
+def _end_offset(path: str) -> int:
+    end = 0
+    try:
+        with BatchScan(path) as scan:
+            while (offsets := scan.batch_at(scan.position, _WHOLE)) is not None:
+                end = offsets[1] + 1
+    except (CorruptBatchError, FileNotFoundError):
+        pass
+    return end
+
+
+def present(path: str) -> str | None:
+    """Returns the current path of a listed segment: its original path, or the path that a deletion gave it. Returns
+    None if the file is gone. When the cleaner finishes, it renames a `.swap` file to a plain segment."""
+    for candidate in (path, path.removesuffix(names.SWAP), path + names.DELETED):
+        if os.path.exists(candidate):
+            return candidate
+    return None

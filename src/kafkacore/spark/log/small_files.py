@@ -1,0 +1,113 @@
+"""The tables `segments`, `indexes` and `checkpoints`: the list of segments, and the small files beside them."""
+
+import os
+from collections.abc import Iterator
+from typing import Any, Final
+
+from kafkacore._fast.log.index_files import aborted_transactions, offset_entries, time_entries
+from kafkacore.spark.log.layout import LogDirectory, Replica, segments
+from kafkacore.spark.log.rows import micros
+from kafkacore.storage import names
+from kafkacore.storage.checkpoints import (
+    CLEANER_OFFSET,
+    LOG_START_OFFSET,
+    RECOVERY_POINT,
+    REPLICATION_OFFSET,
+    LeaderEpochCheckpoint,
+    OffsetCheckpoint,
+)
+from kafkacore.storage.errors import MalformedFileError
+
+CHECKPOINTS: Final = (RECOVERY_POINT, LOG_START_OFFSET, REPLICATION_OFFSET, CLEANER_OFFSET)
+_INDEXES: Final = (names.OFFSET_INDEX, names.TIME_INDEX, names.TRANSACTION_INDEX)
+
+
+def checkpoint_rows(log_dir: LogDirectory, replicas: list[Replica]) -> Iterator[dict[str, Any]]:
+    """Returns one row for each entry in the checkpoints of a log directory and in the leader epoch checkpoints of its
+    replicas."""
+    place = {"broker": log_dir.broker, "directory": log_dir.path}
+    for name in CHECKPOINTS:
+        try:
+            entries = OffsetCheckpoint(log_dir.path, name).read()
+        except (MalformedFileError, OSError) as error:
+            yield {**place, "type": name, "problem": str(error)}
+            continue
+        for (topic, partition), offset in entries.items():
+            yield {**place, "type": name, "topic": topic, "partition": partition, "offset": offset}
+    for replica in replicas:
+        row = {**place, "type": "leader-epoch-checkpoint", "topic": replica.topic, "partition": replica.partition}
+        try:
+            for epoch, offset in LeaderEpochCheckpoint(replica.path).read():
+                yield {**row, "offset": offset, "epoch": epoch}
+        except (MalformedFileError, OSError) as error:
+            yield {**row, "problem": str(error)}
+
+
+def segment_rows(replica: Replica) -> Iterator[dict[str, Any]]:
+    """Returns one row for each segment of a replica, without reading the records."""
+    for segment in segments(replica):
+        try:
+            modified = os.stat(segment.path).st_mtime_ns // 1000
+        except FileNotFoundError:
+            continue
+        yield {
+            "broker": replica.log_dir.broker,
+            "directory": replica.log_dir.path,
+            "topic": replica.topic,
+            "partition": replica.partition,
+            "kind": replica.kind.name.lower(),
+            "file": os.path.join(os.path.basename(replica.path), os.path.basename(segment.path)),
+            "baseOffset": segment.base_offset,
+            "sizeBytes": segment.size,
+            "active": segment.active,
+            "modified": modified,
+        }
+
+
+def index_rows(replica: Replica) -> Iterator[dict[str, Any]]:
+    """Returns one row for each entry in a replica's offset, time and transaction indexes."""
+    for name in sorted(_listed(replica.path)):
+        parsed = names.parse_file_name(name)
+        if parsed is None or parsed[1] not in _INDEXES:
+            continue
+        row = {
+            "broker": replica.log_dir.broker,
+            "topic": replica.topic,
+            "partition": replica.partition,
+            "file": os.path.join(os.path.basename(replica.path), name),
+            "type": {names.OFFSET_INDEX: "offset", names.TIME_INDEX: "time"}.get(parsed[1], "transaction"),
+        }
+        try:
+            with open(os.path.join(replica.path, name), "rb") as file:
+                data = file.read()
+            for number, entry in enumerate(_entries(parsed[1], data, parsed[0])):
+                yield {**row, "entry": number, **entry}
+        except FileNotFoundError:
+            continue
+        except (OSError, ValueError) as error:
+            yield {**row, "problem": f"{name}: {error}"}
+
+
+def _listed(path: str) -> list[str]:
+    try:
+        return os.listdir(path)
+    except FileNotFoundError:
+        return []
+
+
+def _entries(suffix: str, data: bytes, base_offset: int) -> Iterator[dict[str, Any]]:
+    if suffix == names.TRANSACTION_INDEX:
+        for _producer, first, last, _stable in aborted_transactions(data):
+            yield {"offset": first, "position": last}
+    elif suffix == names.TIME_INDEX:
+        times, offsets = time_entries(data, base_offset)
+        for number, (timestamp, offset) in enumerate(zip(times, offsets, strict=True)):
+            if number and timestamp == 0 and offset == base_offset:  # preallocated space consists of zeros
+                return
+            yield {"timestamp": micros(timestamp), "offset": offset}
+    else:
+        offsets, positions = offset_entries(data, base_offset)
+        for number, (offset, position) in enumerate(zip(offsets, positions, strict=True)):
+            if number and position == 0:
+                return
+            yield {"offset": offset, "position": position}

@@ -1,0 +1,60 @@
+"""Splits a read into tasks, one for each segment. A large segment is split into several tasks, at offsets for which its
+index has an entry."""
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from kafkacore._fast.log.index_files import offset_entries
+from kafkacore._fast.record.batch import CorruptBatchError
+from kafkacore._fast.record.batch_scan import BatchScan
+from kafkacore.spark.log.layout import Segment
+from kafkacore.storage import names
+
+_WHOLE = 1 << 31  # larger than any batch
+
+
+class Split(NamedTuple):
+    """The batches of a segment that begin at byte `start` or later, and before byte `end`."""
+
+    segment: Segment
+    start: int
+    end: int
+
+
+def splits(segment: Segment, split_bytes: int) -> Iterator[Split]:
+    """Returns parts of about `split_bytes` each. A segment whose index is missing or wrong becomes one part."""
+    start = 0
+    for position in _cuts(segment, split_bytes):
+        yield Split(segment, start, position)
+        start = position
+    if start < segment.size or start == 0:
+        yield Split(segment, start, segment.size)
+
+
+def _cuts(segment: Segment, split_bytes: int) -> list[int]:
+    if segment.size < 2 * split_bytes:
+        return []
+    index = segment.path.removesuffix(names.SWAP).removesuffix(names.LOG) + names.OFFSET_INDEX
+    try:
+        size = os.path.getsize(index)
+        with open(index, "rb") as file:
+            offsets, positions = offset_entries(file.read(size), segment.base_offset)
+        return _sound_cuts(segment, offsets, positions, split_bytes)
+    except (OSError, CorruptBatchError):
+        return []
+
+
+def _sound_cuts(segment: Segment, offsets: Sequence[int], positions: Sequence[int], split_bytes: int) -> list[int]:
+    found: list[int] = []
+    last = 0
+    with BatchScan(segment.path) as scan:
+        for offset, position in zip(offsets, positions, strict=True):
+            if position - last < split_bytes or segment.size - position < split_bytes:
+                continue
+            batch = scan.batch_at(position, _WHOLE)
+            if batch is None or batch[1] != offset:  # the index belongs to another log
+                return []
+            found.append(position)
+            last = position
+    return found

@@ -1,0 +1,274 @@
+"""Replica audit: do the replicas of each partition agree below the high watermark, and where do they differ first?
+
+A healthy follower stores the leader's batches unchanged. So the replicas of a partition that is not compacted hold the
+same batches at the same offsets, without gaps. The audit compares:
+
+- Each replica from its own first batch to its own end. A log that begins later or ends earlier is not a difference
+  by itself.
+- Only offsets below the committed end, which is the greatest high watermark that a replica has checkpointed. Later
+  records may differ.
+- A replica that ends below its own checkpointed high watermark has lost records, and so has a replica in the ISR that
+  ends below the committed end.
+- Compacted partitions: the newest record of each key, because brokers clean at different times. A key whose newest
+  record is a tombstone may be gone on another replica.
+
+Nothing is collected on the driver. The cost is one pass over the batches, two shuffles by partition and base offset,
+and for compacted partitions a pass over the records with one shuffle by key.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as F  # noqa: N812
+
+LOST: Final = "lost"  # other replicas hold records at these offsets
+TRUNCATED: Final = "truncated"  # the replica ends before an offset that it must have
+DUPLICATE: Final = "duplicate"  # a producer's batch is in the log twice
+DIFFERENT: Final = "different"  # other replicas have different bytes at the same offset
+CORRUPT: Final = "corrupt"  # bytes that are not an intact batch
+_PARTITION: Final = ("topic", "partition")
+_REPLICA: Final = ("topic", "partition", "broker")
+_NO_PRODUCER: Final = -1
+_HIGH_WATERMARK: Final = "replication-offset-checkpoint"
+_CLEANED: Final = "cleaner-offset-checkpoint"
+_LOG_START: Final = "log-start-offset-checkpoint"
+_BATCHES: Final = (
+    "broker,topic,partition,kind,file,position,baseOffset,lastOffset,leaderEpoch,producerId,producerEpoch,"
+    "baseSequence,crc,crcOk,control,problem"
+)
+_RECORDS: Final = "broker,topic,partition,offset,key,value,problem"
+
+
+def audit_directories(
+    spark: SparkSession, paths: Iterable[str], *, compacted: Iterable[str] = (), isr: DataFrame | None = None
+) -> DataFrame:
+    """Audits the replicas in the log directories of several brokers.
+
+    Args:
+        paths: log directories of at least two brokers.
+        compacted: compacted topics; those that a cleaner has already cleaned need not be named.
+        isr: topic, partition and broker of each member of an ISR, as `controller_report.last_isr` finds them.
+
+    Returns what `findings` returns.
+    """
+    given = ",".join(paths)
+
+    def table(name: str, **options: str) -> DataFrame:
+        reader = spark.read.format("kafkacore-log").option("path", given).option("table", name)
+        return reader.options(onCorrupt="rows", **options).load()
+
+    checkpoints = table("checkpoints").cache()
+    cleaned = compacted_partitions(checkpoints, compacted)
+    topics = sorted(row["topic"] for row in cleaned.select("topic").distinct().collect())
+    records = table("records", columns=_RECORDS, topics=",".join(topics)) if topics else None
+    # All checks read the same batches. Without the cache, Spark would read the files once for each check.
+    batches = table("batches", columns=_BATCHES).cache()
+    return findings(batches, table("segments"), checkpoints, records, compacted=cleaned, isr=isr)
+
+
+def compacted_partitions(checkpoints: DataFrame, topics: Iterable[str] = ()) -> DataFrame:
+    """Returns the partitions of `topics`, and the partitions that a cleaner has cleaned on any broker."""
+    cleaned = (F.col("type") == _CLEANED) | F.col("topic").isin(list(topics))
+    return checkpoints.where(cleaned & F.col("topic").isNotNull()).select(*_PARTITION).distinct()
+
+
+def findings(
+    batches: DataFrame,
+    segments: DataFrame,
+    checkpoints: DataFrame,
+    records: DataFrame | None,
+    *,
+    compacted: DataFrame,
+    isr: DataFrame | None = None,
+) -> DataFrame:
+    """Returns one row for each sign of damage: topic, partition, broker, kind (`lost`, `truncated`, `duplicate`,
+    `different` or `corrupt`), offset (the first damaged one), endOffset (after the last damaged one, or null), and
+    detail. There are no rows when the replicas agree.
+
+    Args:
+        batches: the table `batches`.
+        segments: the table `segments`; a log without records ends where its last segment begins.
+        checkpoints: the table `checkpoints`.
+        records: the table `records` of compacted topics; None if there are none.
+        compacted: topic and partition of compacted partitions.
+        isr: topic, partition and broker of the members of each ISR, if known.
+    """
+    live = batches.where((F.col("kind") == "live") & F.col("topic").isNotNull())
+    live = live.join(F.broadcast(compacted.withColumn("compacted", F.lit(True))), list(_PARTITION), "left").withColumn(
+        "compacted", F.coalesce("compacted", F.lit(False))
+    )
+    bounds = replica_bounds(live, segments, checkpoints).cache()
+    plain = live.where(~F.col("compacted") & F.col("problem").isNull())
+    found = (
+        _corrupt(live)
+        .unionByName(_too_short(bounds, isr))
+        .unionByName(_gaps(plain))
+        .unionByName(_duplicates(plain))
+        .unionByName(_differences(plain, bounds))
+    )
+    if records is not None:
+        found = found.unionByName(_differing_keys(records, compacted, bounds))
+    return found.orderBy(*_PARTITION, "offset", "broker")
+
+
+def replica_bounds(batches: DataFrame, segments: DataFrame, checkpoints: DataFrame) -> DataFrame:
+    """Returns for each replica the `start` and the `end` of its log, its checkpointed high watermark (0 if no file
+    contains one), and `committed`, the greatest high watermark of the partition."""
+    logs = batches.groupBy(*_REPLICA).agg((F.max("lastOffset") + 1).alias("lastEnd"))
+    files = segments.where(F.col("kind") == "live").groupBy(*_REPLICA)
+    bases = files.agg(F.min("baseOffset").alias("first"), F.max("baseOffset").alias("lastBase"))
+    joined = bases.join(logs, list(_REPLICA), "full")
+    for kind, name in ((_HIGH_WATERMARK, "highWatermark"), (_LOG_START, "deletedTo")):
+        joined = joined.join(_offsets_of(checkpoints, kind, name), list(_REPLICA), "full")
+    zero = F.lit(0)
+    known = joined.select(
+        *_REPLICA,
+        F.greatest(F.coalesce("first", zero), F.coalesce("deletedTo", zero)).alias("start"),
+        F.greatest(F.coalesce("lastEnd", zero), F.coalesce("lastBase", zero)).alias("end"),
+        F.coalesce("highWatermark", zero).alias("highWatermark"),
+    )
+    return known.withColumn("committed", F.max("highWatermark").over(Window.partitionBy(*_PARTITION)))
+
+
+def _offsets_of(checkpoints: DataFrame, kind: str, name: str) -> DataFrame:
+    found = checkpoints.where((F.col("type") == kind) & F.col("problem").isNull())
+    return found.groupBy(*_REPLICA).agg(F.max("offset").alias(name))
+
+
+def _row(kind: str, offset: Column, end: Column, detail: Column) -> list[Column]:
+    return [
+        *(F.col(name) for name in _REPLICA),
+        F.lit(kind).alias("kind"),
+        offset.cast("long").alias("offset"),
+        end.cast("long").alias("endOffset"),
+        detail.alias("detail"),
+    ]
+
+
+def _corrupt(batches: DataFrame) -> DataFrame:
+    bad = batches.where(F.col("problem").isNotNull())
+    where = F.format_string("%s, byte %s: %s", F.col("file"), F.col("position"), F.col("problem"))
+    return bad.select(*_row(CORRUPT, F.col("baseOffset"), F.col("lastOffset") + 1, where))
+
+
+def _too_short(bounds: DataFrame, isr: DataFrame | None) -> DataFrame:
+    """Returns the replicas that end below their own high watermark, and the ISR members that end below the committed
+    end."""
+    if isr is None:
+        must = bounds.withColumn("must", F.col("highWatermark"))
+    else:
+        members = isr.select(*_REPLICA).distinct().withColumn("member", F.lit(True))
+        must = bounds.join(members, list(_REPLICA), "left").withColumn(
+            "must", F.when(F.col("member"), F.col("committed")).otherwise(F.col("highWatermark"))
+        )
+    short = must.where(F.col("end") < F.col("must"))
+    detail = F.format_string("the log ends at offset %s, but must reach %s", F.col("end"), F.col("must"))
+    return short.select(*_row(TRUNCATED, F.col("end"), F.col("must"), detail))
+
+
+def _gaps(batches: DataFrame) -> DataFrame:
+    """Returns gaps and overlaps. A gap is a range of offsets between two batches of a replica that no batch covers.
+    Batches that share offsets overlap."""
+    order = Window.partitionBy(*_REPLICA).orderBy("baseOffset", "lastOffset")
+    ends = batches.withColumn("before", F.max("lastOffset").over(order.rowsBetween(Window.unboundedPreceding, -1)) + 1)
+    holes = ends.where(F.col("baseOffset") > F.col("before"))
+    detail = F.format_string(
+        "no batch holds the offsets before the one at %s in %s", F.col("baseOffset"), F.col("file")
+    )
+    overlaps = ends.where(F.col("baseOffset") < F.col("before"))
+    again = F.format_string(
+        "the batch at byte %s of %s contains offsets that an earlier batch contains", F.col("position"), F.col("file")
+    )
+    return holes.select(*_row(LOST, F.col("before"), F.col("baseOffset"), detail)).unionByName(
+        overlaps.select(*_row(DUPLICATE, F.col("baseOffset"), F.col("lastOffset") + 1, again))
+    )
+
+
+def _duplicates(batches: DataFrame) -> DataFrame:
+    """Returns batches whose producer, epoch and first sequence occurred earlier in the replica's log. Sequence numbers
+    wrap around after 2^31 records, so a repetition counts only if fewer offsets lie between the two batches."""
+    numbered = batches.where((F.col("producerId") != _NO_PRODUCER) & (F.col("baseSequence") >= 0) & ~F.col("control"))
+    same = Window.partitionBy(*_REPLICA, "producerId", "producerEpoch", "baseSequence").orderBy("baseOffset")
+    earlier = numbered.withColumn("earlier", F.lag("baseOffset").over(same))
+    twice = earlier.where(F.col("baseOffset") - F.col("earlier") < (1 << 31))
+    detail = F.format_string(
+        "producer %s, epoch %s, sequence %s is also at offset %s",
+        F.col("producerId"), F.col("producerEpoch"), F.col("baseSequence"), F.col("earlier"),
+    )  # fmt: skip
+    return twice.select(*_row(DUPLICATE, F.col("baseOffset"), F.col("lastOffset") + 1, detail))
+
+
+def _differences(batches: DataFrame, bounds: DataFrame) -> DataFrame:
+    """Returns the first batch of each partition that differs between the replicas that reach its offset. Names the
+    replicas with the rarer content, or all of them if no content is rarer."""
+    reach = bounds.select(*_REPLICA, "start", "end", "committed")
+    seen = batches.join(reach, list(_REPLICA)).where(F.col("baseOffset") < F.col("committed"))
+    content = F.struct("lastOffset", "crc", "leaderEpoch")
+    at = seen.groupBy(*_PARTITION, "baseOffset").agg(
+        F.collect_list(F.struct(content.alias("content"), F.col("broker"))).alias("copies"),
+        F.count_distinct(content).alias("contents"),
+    )
+    first = Window.partitionBy(*_PARTITION).orderBy("baseOffset")
+    unequal = at.where(F.col("contents") > 1).withColumn("rank", F.row_number().over(first)).where(F.col("rank") == 1)
+    copies = unequal.select(*_PARTITION, "baseOffset", F.explode("copies").alias("copy"))
+    votes = copies.select(*_PARTITION, "baseOffset", "copy.broker", "copy.content").withColumn(
+        "votes", F.count("*").over(Window.partitionBy(*_PARTITION, "content"))
+    )
+    most = votes.withColumn("least", F.min("votes").over(Window.partitionBy(*_PARTITION)))
+    rare = most.where(F.col("votes") == F.col("least"))
+    detail = F.format_string(
+        "%s of the replicas hold this content: CRC %s, leader epoch %s, last offset %s",
+        F.col("votes"), F.col("content.crc"), F.col("content.leaderEpoch"), F.col("content.lastOffset"),
+    )  # fmt: skip
+    return rare.select(*_row(DIFFERENT, F.col("baseOffset"), F.col("content.lastOffset") + 1, detail))
+
+
+def _differing_keys(records: DataFrame, compacted: DataFrame, bounds: DataFrame) -> DataFrame:
+    """Returns the keys of compacted partitions whose newest committed record differs between the replicas that reach
+    its offset."""
+    reach = bounds.withColumn("common", F.max("start").over(Window.partitionBy(*_PARTITION))).withColumn(
+        "shared", F.least(F.min("end").over(Window.partitionBy(*_PARTITION)), F.col("committed"))
+    )
+    kept = records.where(F.col("problem").isNull()).join(F.broadcast(compacted), list(_PARTITION), "left_semi")
+    kept = kept.join(reach.select(*_REPLICA, "common", "shared"), list(_REPLICA)).where(
+        (F.col("offset") >= F.col("common")) & (F.col("offset") < F.col("shared"))
+    )
+    newest = kept.groupBy(*_REPLICA, "key").agg(
+        F.max_by(F.struct("offset", F.xxhash64("value").alias("hash"), F.col("value").isNull().alias("gone")), "offset")
+        .alias("newest")
+    )  # fmt: skip
+    replicas = (
+        reach.join(F.broadcast(compacted), list(_PARTITION), "left_semi")
+        .groupBy(*_PARTITION)
+        .agg(F.collect_set("broker").alias("brokers"))
+    )
+    by_key = newest.groupBy(*_PARTITION, "key").agg(
+        F.collect_list(F.struct("broker", "newest")).alias("copies"),
+        F.max("newest.offset").alias("offset"),
+        F.max_by("newest.gone", "newest.offset").alias("gone"),
+        F.count_distinct("newest.offset", "newest.hash").alias("contents"),
+    )
+    judged = by_key.join(F.broadcast(replicas), list(_PARTITION))
+    holders = F.transform(
+        F.filter("copies", lambda copy: copy["newest"]["offset"] == F.col("offset")), lambda c: c["broker"]
+    )
+    lacking = judged.where(~F.col("gone")).withColumn("broker", F.explode(F.array_except("brokers", holders)))
+    missing = F.lit("the newest record of a key is missing, although the log reaches this offset")
+    changed = judged.where(F.col("contents") > 1).withColumn("same", F.size(holders)).where(
+        (F.col("same") > 1)
+        & (F.size(F.array_distinct(F.transform(
+            F.filter("copies", lambda copy: copy["newest"]["offset"] == F.col("offset")),
+            lambda copy: copy["newest"]["hash"],
+        ))) > 1)
+    ).withColumn("broker", F.explode(holders))  # fmt: skip
+    other = F.lit("the replicas hold different values of the newest record of a key")
+    return _first_of(lacking.select(*_row(LOST, F.col("offset"), F.col("offset") + 1, missing))).unionByName(
+        _first_of(changed.select(*_row(DIFFERENT, F.col("offset"), F.col("offset") + 1, other)))
+    )
+
+
+def _first_of(found: DataFrame) -> DataFrame:
+    """Returns the finding with the lowest offset of each replica."""
+    order = Window.partitionBy(*_REPLICA).orderBy("offset")
+    return found.withColumn("rank", F.row_number().over(order)).where(F.col("rank") == 1).drop("rank")

@@ -1,0 +1,102 @@
+"""Requests that the driver sends to a cluster, to find out which partitions a query reads and at which offsets it
+starts and ends."""
+
+import time
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final
+
+from kafkacore.client import EARLIEST, LATEST, Client, Offset, Topic
+from kafkacore.spark.errors import OptionError
+from kafkacore.spark.options import Bound, SourceOptions, compile_pattern
+from kafkacore.spark.positions import Positions, TopicPartition, names
+
+INTERNAL: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+
+
+class Cluster:
+    """The topics and offsets in the cluster that a query's options name."""
+
+    def __init__(self, client: Client, options: SourceOptions) -> None:
+        self.client = client
+        self.options = options
+        self.isolation_level = options.kafka.get("isolation.level", "read_uncommitted")
+
+    def topics(self) -> dict[str, Topic]:
+        """Returns the topics that the query names. A pattern must match the whole name, and matches no internal topic.
+
+        :raises TopicMissing: a topic that `subscribe` or `assign` names does not exist
+        """
+        options = self.options
+        if options.pattern is None:
+            return self.client.topics(sorted(set(options.topics) | {topic for topic, _ in options.assigned}))
+        pattern = compile_pattern(options.pattern)
+        every = self.client.topics(None)
+        return {name: topic for name, topic in every.items() if name not in INTERNAL and pattern.fullmatch(name)}
+
+    def partitions(self, topics: Mapping[str, Topic]) -> list[TopicPartition]:
+        """Returns the partitions of `topics` that the query reads."""
+        assigned = self.options.assigned
+        if assigned:
+            missing = [(topic, number) for topic, number in assigned if number not in topics[topic].partitions]
+            if missing:
+                raise OptionError(f"option assign names {names(missing)}, but the topics do not have these partitions")
+            return sorted(assigned)
+        return sorted((name, number) for name, topic in topics.items() for number in topic.partitions)
+
+    def resolve(self, bound: Bound, partitions: Collection[TopicPartition]) -> tuple[Positions, bool]:
+        """Returns the position of each partition at `bound`, and whether any position is the current end of a log.
+
+        :raises OptionError: the bound lacks a partition, names a partition that the query does not read, or has a
+        timestamp that is later than that of every record
+        """
+        if bound.kind in {"earliest", "latest"}:
+            return self.at(partitions, EARLIEST if bound.kind == "earliest" else LATEST), bound.kind == "latest"
+        if bound.kind == "timestamp":
+            return self._at_times(bound, dict.fromkeys(partitions, bound.timestamp_ms))
+        if set(bound.offsets) != set(partitions):
+            raise OptionError(
+                f"option {bound.option} must name exactly the partitions of the query: it names {names(bound.offsets)},"
+                f" but the query reads {names(partitions)}; -2 is the earliest offset, -1 the latest"
+            )
+        if bound.kind == "timestamps":
+            return self._at_times(bound, bound.offsets)
+        asked = {which: offset for which, offset in bound.offsets.items() if offset < 0}
+        found = {which: answer.offset for which, answer in self._ask(asked).items()}
+        return {**bound.offsets, **found}, LATEST in asked.values()
+
+    def at(self, partitions: Iterable[TopicPartition], where: int) -> Positions:
+        """Returns the earliest or the latest offset of each partition. For read_committed, the latest offset is the
+        last stable offset."""
+        return {which: answer.offset for which, answer in self._ask(dict.fromkeys(partitions, where)).items()}
+
+    def latest(self, partitions: Collection[TopicPartition], known: Mapping[TopicPartition, int]) -> Positions:
+        """Returns the latest offsets. A new leader may return a lower offset than one that the query has already read.
+        Then asks the broker again, as `fetchOffset.numRetries` and `fetchOffset.retryIntervalMs` allow."""
+        found = self.at(partitions, LATEST)
+        for _ in range(self.options.offset_retries):
+            if all(offset >= known.get(which, 0) for which, offset in found.items()):
+                break
+            time.sleep(self.options.offset_retry_interval_ms / 1000)
+            found = self.at(partitions, LATEST)
+        return found
+
+    def _at_times(self, bound: Bound, times: Mapping[TopicPartition, int]) -> tuple[Positions, bool]:
+        found = {which: answer.offset for which, answer in self._ask(times).items()}
+        unmatched = [which for which, offset in found.items() if offset < 0]
+        if not unmatched:
+            return found, False
+        if bound.option.startswith("starting") and not self.options.unmatched_start_is_latest:
+            first = min(unmatched)
+            raise OptionError(
+                f"no record of {names([first])} has the timestamp {times[first]} of option {bound.option} or a later"
+                " one; with startingOffsetsByTimestampStrategy=latest the query starts at the end of the log"
+            )
+        return {**found, **self.at(unmatched, LATEST)}, True
+
+    def _ask(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, Offset]:
+        return self.client.offsets(times, self.isolation_level) if times else {}
+
+
+def topic_ids(topics: Mapping[str, Topic]) -> dict[str, str]:
+    """Returns the topic ids as text. The result is empty if the cluster has no topic ids."""
+    return {name: str(topic.id) for name, topic in topics.items() if topic.id is not None}

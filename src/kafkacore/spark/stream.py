@@ -1,0 +1,170 @@
+"""Streaming reads. The driver plans offsets, with admission control and Trigger.AvailableNow.
+
+Spark writes the end of each batch into its checkpoint, but not the start of the first batch. After a restart it calls
+`initialOffset` again. So the first batch of a query that starts at the end of the logs is empty. The end of this batch
+is the set of positions that the query saw first, so that the checkpoint contains these.
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from kafkacore.client import EARLIEST, Client, Range
+from kafkacore.protocol.uuid import Uuid
+from kafkacore.spark.columns import RECORD, check_choice
+from kafkacore.spark.connections import new_client
+from kafkacore.spark.errors import DataLossError
+from kafkacore.spark.options import SourceOptions
+from kafkacore.spark.planning import Cluster, topic_ids
+from kafkacore.spark.positions import Positions, TopicPartition, from_json_object, names, to_json_object
+from kafkacore.spark.ranges import Delay, backlog, limit_rows, split_ranges
+from kafkacore.spark.tasks import CONTINUE, RangeReading, tasks, warn
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads for `spark.readStream.format("kafkacore")`. One instance plans a query's batches on the driver. Its copies
+    read in tasks."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        check_choice(schema, RECORD, "a record")
+        self.options = options
+        self.reading = RangeReading(options.kafka, schema, options.fail_on_data_loss)
+        self.client: Client | None = None
+        self.initial: dict[str, Any] | None = None  # the first result of initialOffset, which Spark calls twice
+        self.first_batch_is_empty = False
+        self.target: tuple[Positions, dict[str, str]] | None = None  # the end that Trigger.AvailableNow has fixed
+        self.seen: dict[str, Any] | None = None  # the latest offsets, for the progress report
+        self.delay = Delay(options.min_offsets_per_trigger or 0, options.max_trigger_delay_ms)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "client": None}  # a task has its own connections
+
+    def cluster(self) -> Cluster:
+        if self.client is None:
+            self.client = new_client(self.options.kafka)
+        return Cluster(self.client, self.options)
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        if self.initial is None:
+            cluster = self.cluster()
+            topics = cluster.topics()
+            positions, self.first_batch_is_empty = cluster.resolve(self.options.start, cluster.partitions(topics))
+            self.initial = to_json_object(positions, topic_ids(topics))
+        return self.initial
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self.target = self.latest({})
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        if self.options.max_offsets_per_trigger is not None:
+            return ReadMaxRows(self.options.max_offsets_per_trigger)
+        if self.options.min_offsets_per_trigger is not None:
+            return ReadMinRows(self.options.min_offsets_per_trigger)
+        return ReadAllAvailable()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        begin, ids_then = from_json_object(start)
+        latest, ids = self.target or self.latest(begin)
+        self.seen = to_json_object(latest, ids)
+        if self.first_batch_is_empty and start == self.initial:
+            self.first_batch_is_empty = False
+            return start
+        begin = self.still_there(begin, ids_then, latest, ids)
+        # Spark supports either a maximum or a minimum. If a query has both, Spark passes the maximum, and this class
+        # applies the minimum.
+        limited = not isinstance(limit, ReadAllAvailable)
+        waits = limited and self.target is None and self.options.min_offsets_per_trigger is not None
+        if waits and self.delay.waits(backlog(begin, latest), time.monotonic() * 1000):
+            return start
+        if isinstance(limit, ReadMaxRows):
+            new = latest.keys() - begin.keys()
+            latest = limit_rows(begin, latest, limit.max_rows, self.cluster().at(new, EARLIEST))
+        return to_json_object(latest, ids)
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        return self.seen
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        first, ids_then = from_json_object(start)
+        last, ids = from_json_object(end)
+        kept = self.still_there(first, ids_then, last, ids)
+        new = last.keys() - kept.keys()
+        earliest = self.cluster().at(new, EARLIEST)
+        self.report_late_starts({which: at for which, at in earliest.items() if at > 0 and which not in first})
+        begin = {**kept, **earliest}
+        # After a restart before the first commit, `initialOffset` may return a greater offset than the end in the
+        # checkpoint.
+        if start != self.initial:
+            self.report_steps_back(begin, last)
+        found = [
+            Range(topic, number, begin[topic, number], last[topic, number], uuid(ids.get(topic)))
+            for topic, number in sorted(last)
+            if begin[topic, number] < last[topic, number]
+        ]
+        options = self.options
+        return tasks(split_ranges(found, options.min_partitions, options.max_records_per_partition))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return self.reading.read(partition)
+
+    def stop(self) -> None:
+        if self.client is not None:
+            self.client.close()
+            self.client = None
+
+    def latest(self, known: Positions) -> tuple[Positions, dict[str, str]]:
+        cluster = self.cluster()
+        topics = cluster.topics()
+        return cluster.latest(cluster.partitions(topics), known), topic_ids(topics)
+
+    def still_there(
+        self, begin: Positions, ids_then: dict[str, str], last: Positions, ids: dict[str, str]
+    ) -> Positions:
+        """Returns the positions in `begin` that are still valid for the partitions in `last`. Leaves out partitions
+        that no longer exist. Also leaves out the partitions of a topic that was created again, which the query reads
+        from its beginning."""
+        gone = begin.keys() - last.keys()
+        if gone:
+            self.lost(f"partitions are gone: {names(gone)}")
+        recreated = {topic for topic, then in ids_then.items() if ids.get(topic, then) != then}
+        if recreated:
+            first = min(recreated)
+            self.lost(
+                f"topic {first} was deleted and created again: its id was {ids_then[first]} and is {ids[first]} now;"
+                f" its records after {names(which for which in begin if which[0] in recreated)} are gone"
+            )
+        return {which: at for which, at in begin.items() if which in last and which[0] not in recreated}
+
+    def report_late_starts(self, late: Positions) -> None:
+        if late:
+            which = min(late)
+            self.lost(f"new partition {names([which])} begins at offset {late[which]}: its records before it are gone")
+
+    def report_steps_back(self, begin: Positions, last: Positions) -> None:
+        back: list[TopicPartition] = sorted(which for which in last if begin[which] > last[which])
+        if back:
+            which = back[0]
+            self.lost(
+                f"the log of {names([which])} ended at offset {last[which]}, but offset {begin[which]} was read before:"
+                " it has lost records at its end"
+            )
+
+    def lost(self, what: str) -> None:
+        if self.options.fail_on_data_loss:
+            raise DataLossError(what + CONTINUE)
+        warn(DataLossError(what))
+
+
+def uuid(text: str | None) -> Uuid | None:
+    return None if text is None else Uuid.parse(text)

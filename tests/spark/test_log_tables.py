@@ -1,0 +1,253 @@
+"""The tables of `kafkacore-log`, read from the directory of a real node without a JVM."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+pa = pytest.importorskip("pyarrow", reason="no PyArrow: pip install kafkacore[spark], or ci/spark.sh")
+pytest.importorskip("pyspark", reason="no PySpark: pip install kafkacore[spark], or ci/spark.sh")
+
+from kafkacore._fast.record.batch import CorruptBatchError  # noqa: E402
+from kafkacore.spark.errors import OptionError, SchemaError  # noqa: E402
+from kafkacore.testing import Broker  # noqa: E402
+from log_tables import rows, table  # noqa: E402
+
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+COUNT = 500
+SEGMENT = "00000000000000000000.log"
+
+
+@pytest.fixture(scope="module")
+def log_dir(tmp_path_factory):
+    """Returns the log directory of a node that has stopped."""
+    home = tmp_path_factory.mktemp("node")
+    topics = dict.fromkeys(CODECS, 2) | {"headers": 1, "rolled": 1}
+    with Broker(directory=home, topics=topics, configs={"log.index.interval.bytes": "4096"}) as broker:
+        broker.create_topic("small", configs={"segment.bytes": 1 << 20})
+        for codec in CODECS:
+            # The producer sends at flush() only: it does not compress a batch that would grow, such as one of one record.
+            producer = Producer({"bootstrap.servers": broker.bootstrap, "compression.type": codec, "linger.ms": 60_000})
+            for number in range(COUNT):
+                producer.produce(codec, str(number), None if number % 7 == 0 else b"k%d" % number, partition=number % 2)
+            producer.flush(30)
+        producer = Producer({"bootstrap.servers": broker.bootstrap, "batch.num.messages": 1})
+        for number in range(3000):
+            producer.produce("small", bytes(1000), partition=0, timestamp=1_000_000 + number)
+            producer.poll(0)
+        producer.produce("headers", b"v", headers=[("a", b"1"), ("b", None)])
+        producer.produce("headers", None, b"gone")
+        producer.flush(30)
+        group = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "readers"})
+        group.commit(offsets=[TopicPartition("gzip", 0, 17)], asynchronous=False)
+        group.close()
+        (found,) = broker.node.config.all_log_dirs
+    return Path(found)
+
+
+@pytest.fixture
+def copied(log_dir, tmp_path):
+    """Returns a copy of the log directory that a test may damage."""
+    return Path(shutil.copytree(log_dir, tmp_path / "copy"))
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_records_are_those_that_were_written_with_each_codec(log_dir, codec):
+    found = rows(log_dir, topics=codec)
+    assert sorted(int(row["value"]) for row in found) == list(range(COUNT))
+    assert all(row["key"] == (None if int(row["value"]) % 7 == 0 else b"k" + row["value"]) for row in found)
+    assert {(row["broker"], row["topic"], row["problem"]) for row in found} == {(1, codec, None)}
+    for partition in (0, 1):
+        ordered = [row["offset"] for row in found if row["partition"] == partition]
+        assert ordered == list(range(COUNT // 2))
+
+
+def test_headers_are_read_when_they_are_asked_for(log_dir):
+    assert "headers" not in table(log_dir, topics="headers").schema.names
+    found = rows(log_dir, topics="headers", includeHeaders="true")
+    assert [row["headers"] for row in found] == [[{"key": "a", "value": b"1"}, {"key": "b", "value": None}], None]
+    assert found[1]["value"] is None and found[1]["key"] == b"gone"
+
+
+def test_large_segment_is_split_where_its_index_has_entries(log_dir):
+    whole = table(log_dir, topics="small", columns="offset")
+    from kafkacore.spark.log.layout import log_directories, replicas, segments
+    from kafkacore.spark.log.splits import splits
+    from kafkacore.storage.names import Kind
+
+    ((log, _),) = log_directories([str(log_dir)])
+    (replica,) = [each for each in replicas(log, None, {Kind.LIVE}) if each.topic == "small"]
+    listed = segments(replica)
+    assert len(listed) > 2 and [segment.active for segment in listed] == [False] * (len(listed) - 1) + [True]
+    parts = [part for segment in listed for part in splits(segment, 100_000)]
+    assert len(parts) > 2 * len(listed)
+    assert whole.column("offset").to_pylist() == list(range(3000))
+
+
+def test_batches_show_headers_and_positions(log_dir):
+    found = rows(log_dir, "batches", topics="zstd")
+    assert {(row["codec"], row["crcOk"], row["control"], row["magic"], row["kind"]) for row in found} == {
+        ("zstd", True, False, 2, "live")
+    }
+    assert sum(row["recordCount"] for row in found) == COUNT
+    for row in found:
+        data = (log_dir / row["file"]).read_bytes()[row["position"] :]
+        assert int.from_bytes(data[:8], "big") == row["baseOffset"]
+        assert int.from_bytes(data[17:21], "big") == row["crc"]
+
+
+def test_groups_show_commits(log_dir):
+    (found,) = [row for row in rows(log_dir, "groups") if row["type"] == "offset"]
+    shown = (found["group"], found["topic"], found["topicPartition"], found["committedOffset"], found["metadata"])
+    assert shown == ("readers", "gzip", 0, 17, "")
+
+
+def test_metadata_shows_topics_and_partitions(log_dir):
+    found = rows(log_dir, "metadata")
+    assert set(CODECS) <= {row["name"] for row in found if row["type"] == "TOPIC_RECORD"}
+    partitions = [row for row in found if row["type"] == "PARTITION_RECORD"]
+    assert all(row["leader"] == 1 and row["isr"] == [1] and row["replicas"] == [1] for row in partitions)
+    assert any(row["control"] and row["type"] == "LeaderChange" for row in found)
+
+
+def test_checkpoints_segments_and_indexes_are_tables(log_dir):
+    marks = rows(log_dir, "checkpoints")
+    high = {
+        (row["topic"], row["partition"]): row["offset"]
+        for row in marks
+        if row["type"] == "replication-offset-checkpoint"
+    }
+    assert high["gzip", 1] == COUNT // 2
+    sizes = [row for row in rows(log_dir, "segments") if row["topic"] == "small"]
+    assert all(row["sizeBytes"] == os.path.getsize(log_dir / row["file"]) for row in sizes) and len(sizes) > 2
+    entries = [row for row in rows(log_dir, "indexes", topics="small") if row["type"] == "offset"]
+    assert entries and all(row["position"] > 0 for row in entries)
+
+
+# --- damage ---
+
+
+def flip(path, position):
+    with open(path, "r+b") as file:
+        file.seek(position)
+        byte = file.read(1)
+        file.seek(position)
+        file.write(bytes([byte[0] ^ 0xFF]))
+
+
+def test_wrong_checksum_is_an_error_that_names_file_and_offset(copied):
+    second = rows(copied, "batches", topics="small")[1]
+    flip(copied / second["file"], second["position"] + 80)
+    with pytest.raises(
+        CorruptBatchError, match=rf"{second['file']}: byte {second['position']}, the batch at offset 1: "
+    ):
+        rows(copied, topics="small")
+    with pytest.raises(CorruptBatchError, match=rf"byte {second['position']}, the batch at offset 1: the checksum"):
+        rows(copied, "batches", topics="small")
+
+
+def test_wrong_checksum_is_a_row_and_the_other_records_are_read_when_rows_are_asked_for(copied):
+    second = rows(copied, "batches", topics="small")[1]
+    flip(copied / second["file"], second["position"] + 80)
+    found = rows(copied, topics="small", onCorrupt="rows")
+    assert [row["offset"] for row in found if row["problem"] is None] == [0, *range(2, 3000)]
+    (bad,) = [row for row in found if row["problem"] is not None]
+    assert "the batch at offset 1" in bad["problem"] and bad["value"] is None
+    headers = rows(copied, "batches", topics="small", onCorrupt="rows")
+    assert [row["baseOffset"] for row in headers if not row["crcOk"]] == [1]
+
+
+def test_torn_tail_of_the_active_segment_is_the_end(copied):
+    path = max((copied / "small-0").glob("*.log"))
+    os.truncate(path, path.stat().st_size - 10)
+    assert [row["offset"] for row in rows(copied, topics="small")] == list(range(2999))
+
+
+def test_torn_tail_of_another_segment_is_damage(copied):
+    first, second, *_ = sorted((copied / "small-0").glob("*.log"))
+    os.truncate(first, first.stat().st_size - 10)
+    with pytest.raises(CorruptBatchError, match=rf"{first}: byte \d+: the last \d+ bytes are not a whole batch"):
+        rows(copied, topics="small")
+    found = rows(copied, topics="small", onCorrupt="rows")
+    missing = set(range(3000)) - {row["offset"] for row in found}
+    assert missing == {int(second.stem) - 1}
+    assert [row["problem"] for row in rows(copied, "batches", topics="small", onCorrupt="rows") if row["problem"]]
+
+
+def test_garbage_in_a_segment_ends_it_with_one_row(copied):
+    path = min((copied / "small-0").glob("*.log"))
+    with open(path, "ab") as file:
+        file.write(b"\xff" * 200)
+    found = rows(copied, topics="small", onCorrupt="rows")
+    assert sum(row["problem"] is not None for row in found) == 1
+    assert sum(row["problem"] is None for row in found) == 3000
+
+
+def test_segment_is_read_under_its_new_name_when_retention_renames_it(copied):
+    from kafkacore.spark.log.options import log_options
+    from kafkacore.spark.log.reading import LogReader
+    from kafkacore.spark.log.tables import SCHEMAS
+
+    reader = LogReader(log_options({"path": str(copied), "topics": "small"}), SCHEMAS["records"])
+    tasks = reader.partitions()
+    first, second, *_ = sorted((copied / "small-0").glob("*.log"))
+    first.rename(f"{first}.deleted")
+    second.unlink()
+    found = [row["offset"] for task in tasks for batch in reader.read(task) for row in batch.to_pylist()]
+    assert found[0] == 0 and int(second.stem) not in found and found[-1] == 2999
+
+
+def test_swapped_segment_takes_the_place_of_those_that_it_replaces(copied):
+    first, second, third, *_ = sorted((copied / "small-0").glob("*.log"))
+    merged = first.read_bytes() + second.read_bytes()
+    Path(f"{first}.swap").write_bytes(merged)
+    assert [row["offset"] for row in rows(copied, topics="small")] == list(range(3000)), "before the swap"
+    first.rename(f"{first}.deleted")
+    assert [row["offset"] for row in rows(copied, topics="small")] == list(range(3000)), "during the swap"
+    second.rename(f"{second}.deleted")
+    assert [row["offset"] for row in rows(copied, topics="small")] == list(range(3000))
+    assert int(third.stem)
+
+
+def test_directories_of_other_kinds_are_read_when_they_are_included(copied):
+    shutil.copytree(copied / "lz4-0", copied / f"lz4-0.{'0' * 32}-stray")
+    assert len(rows(copied, topics="lz4")) == COUNT
+    kinds = [row["kind"] for row in rows(copied, "batches", topics="lz4", include="stray")]
+    assert set(kinds) == {"live", "stray"}
+
+
+# --- options ---
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    ({"path": ""}, "option path is missing"),
+    ({"path": "/nowhere"}, "option path names '/nowhere', but there is no such directory"),
+    ({"table": "rows"}, "option table is 'rows', but must be one of records, batches"),
+    ({"onCorrupt": "skip"}, "option onCorrupt is 'skip', but must be one of fail, rows"),
+    ({"columns": "offset,colour"}, "option columns must name columns of .*, each once"),
+    ({"topicPattern": "("}, "option topicPattern '\\(' is not a regular expression"),
+    ({"splitBytes": "5"}, "option splitBytes is '5', but must be 1048576 bytes or more"),
+    ({"subscribe": "x"}, "format kafkacore-log has no option subscribe: its options are path, table"),
+])  # fmt: skip
+def test_wrong_option_is_refused_by_name(log_dir, options, message):
+    with pytest.raises(OptionError, match=message):
+        rows(options.pop("path", log_dir), options.pop("table", "records"), **options)
+
+
+def test_directory_without_logs_is_refused(tmp_path):
+    with pytest.raises(OptionError, match=r"which has neither meta\.properties nor directories of partitions"):
+        rows(tmp_path)
+
+
+def test_schema_that_is_no_choice_of_columns_is_refused(log_dir):
+    from pyspark.sql.types import IntegerType, StructField, StructType
+
+    from kafkacore.spark.log.source import KafkaCoreLogSource
+
+    source = KafkaCoreLogSource({"path": str(log_dir)})
+    with pytest.raises(SchemaError, match="table records has no column 'colour'"):
+        source.reader(StructType([StructField("colour", IntegerType())]))
+    with pytest.raises(SchemaError, match="column offset is bigint, and the schema asks for int"):
+        source.reader(StructType([StructField("offset", IntegerType())]))

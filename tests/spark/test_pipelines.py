@@ -1,0 +1,225 @@
+"""The commands of `kafkacore spark`: the tables and the page of each, made from the directories of a cluster with a
+known history. Also tests the table of commits that a stream fills."""
+
+from argparse import Namespace
+from datetime import UTC, datetime
+
+import pytest
+
+pytest.importorskip("pyarrow", reason="no PyArrow: pip install kafkacore[spark], or ci/spark.sh")
+pytest.importorskip("pyspark", reason="no PySpark: pip install kafkacore[spark], or ci/spark.sh")
+
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from reported_cluster import EARLY, GROUP, LATE, LEFT, MOVED, TOPIC, WRITTEN, told
+from topic_filling import Topics
+
+pytestmark = pytest.mark.timeout(300)
+OPTIONS = {"metadata": [], "compacted": [], "drain": []}
+
+
+@pytest.fixture(scope="module")
+def story(tmp_path_factory):
+    return told(tmp_path_factory.mktemp("story"))
+
+
+@pytest.fixture(scope="module")
+def run(spark, tmp_path_factory):
+    """Returns a function that runs a pipeline on directories or files. It returns the exit code, a function that reads
+    a table, and the page."""
+    from kafkacore.spark.pipelines.commands import report_on
+    from kafkacore.spark.pipelines.report import Report
+
+    def go(pipeline, *paths, **options):
+        output, report = tmp_path_factory.mktemp(pipeline), Report(pipeline)
+        given = Namespace(pipeline=pipeline, path=[str(path) for path in paths], output=str(output))
+        code = report_on(spark, Namespace(**{**OPTIONS, **vars(given), **options}), report)
+        report.write(str(output / "report.html"))
+        page = (output / "report.html").read_text(encoding="utf-8")
+
+        def table(name):
+            return [row.asDict() for row in spark.read.parquet(str(output / name)).collect()]
+
+        return code, table, page
+
+    return go
+
+
+def brokers(story):
+    return [path for node, path in sorted(story.directories.items()) if node != story.controller]
+
+
+# --- controller report ---
+
+
+@pytest.fixture(scope="module")
+def controller_report(run, story):
+    """Returns the report about the metadata logs of all nodes, which contain the same records."""
+    return run("controller-report", *story.directories.values())
+
+
+def test_elections_are_those_of_the_leader_that_left(controller_report, story):
+    _, table, _ = controller_report
+    found = [row for row in table("leader-elections") if (row["topic"], row["partition"]) == (TOPIC, LEFT)]
+    first = min(found, key=lambda row: row["offset"])  # the cluster's stop causes later changes
+    assert (first["formerLeader"], first["leader"]) == (story.left, story.successor)
+
+
+def test_isr_changes_show_that_the_broker_left_and_joined(controller_report, story):
+    _, table, _ = controller_report
+    rows = sorted(table("isr-changes"), key=lambda row: row["offset"])
+    found = [(row["left"], row["joined"]) for row in rows if (row["topic"], row["partition"]) == (TOPIC, LEFT)]
+    assert found[:2] == [([story.left], []), ([], [story.left])]
+
+
+def test_broker_events_are_in_order_when_a_broker_stops_and_starts(controller_report, story):
+    _, table, _ = controller_report
+    rows = sorted(table("brokers"), key=lambda row: row["offset"])
+    found = [row["event"] for row in rows if row["brokerId"] == story.left]
+    assert found[:3] == ["registered", "unfenced", "leaving"]
+    again = found.index("registered", 3)
+    assert found[3:again] in ([], ["fenced"])
+    assert found[again : again + 2] == ["registered", "unfenced"]
+
+
+def test_reassignment_has_begin_and_end(controller_report, story):
+    _, table, _ = controller_report
+    (row,) = table("reassignments")
+    assert (row["topic"], row["partition"]) == (TOPIC, MOVED)
+    assert row["adding"] == story.moved_to[1:]
+    assert len(row["removing"]) == 1
+    assert row["begin"] <= row["end"]
+    assert row["seconds"] == pytest.approx((row["end"] - row["begin"]).total_seconds(), abs=0.002)
+
+
+def test_controller_report_names_the_controller_and_shows_it_on_a_page(controller_report, story):
+    code, table, page = controller_report
+    assert code == 0
+    assert {row["controllerId"] for row in table("controllers")} == {story.controller}
+    assert "metadata.version" in {row["name"] for row in table("features")}
+    for title in ("Active controllers", "Elections of leaders", "Reassignments", "Feature levels"):
+        assert f"<h3>{title}</h3>" in page
+    assert not any(loads in page for loads in ("src=", "<link", "<script"))
+
+
+def at(second):
+    return datetime(2026, 1, 1, 0, 0, second, tzinfo=UTC)
+
+
+def changes(spark, *states):
+    """Returns rows of `partition_changes` for one partition: the second, the former leader, the leader, the former ISR
+    and the ISR."""
+    rows = [("id", 0, second, at(second), *rest) for second, *rest in states]
+    schema = (
+        "topicId string, partition int, offset bigint, timestamp timestamp, formerLeader int, leader int, "
+        "formerIsr array<int>, isr array<int>"
+    )
+    return spark.createDataFrame(rows, schema)
+
+
+def test_time_without_a_leader_lasts_from_its_loss_to_the_next_election(spark):
+    from kafkacore.spark.pipelines.controller_report import leaderless_times
+
+    history = changes(
+        spark, (1, None, 1, None, [1]), (5, 1, -1, [1], [1]), (6, -1, -1, [1], [1]), (9, -1, 1, [1], [1]),
+        (20, 1, -1, [1], [1]),
+    )  # fmt: skip
+    found = [(row.since, row.until, row.seconds) for row in leaderless_times(history).orderBy("since").collect()]
+    naive = [(one and one.replace(tzinfo=None)) for one in (at(5), at(9), at(20))]
+    assert found == [(naive[0], naive[1], 4.0), (naive[2], None, None)]
+
+
+def test_partition_flaps_when_its_isr_changes_three_times_in_a_window(spark):
+    from kafkacore.spark.pipelines.controller_report import flapping
+
+    steady = [(1, None, 1, None, [1, 2]), (2, 1, 1, [1, 2], [1]), (3, 1, 1, [1], [1, 2])]
+    assert flapping(changes(spark, *steady)).collect() == []
+    (row,) = flapping(changes(spark, *steady, (4, 1, 1, [1, 2], [1]))).collect()
+    assert (row.elections, row.isrChanges) == (0, 3)
+
+
+# --- replica audit with the metadata log ---
+
+
+def test_audit_with_the_metadata_log_has_no_finding_and_says_so(run, story):
+    code, table, page = run("replica-audit", *brokers(story), metadata=[str(story.directories[story.controller])])
+    assert (code, table("findings")) == (0, [])
+    assert "The replicas agree." in page
+
+
+def test_audit_with_the_metadata_log_ends_with_3_when_a_member_of_the_isr_is_empty(run, story, tmp_path):
+    import shutil
+
+    copies = [shutil.copytree(path, tmp_path / path.name) for path in brokers(story)]
+    victim = story.directories[story.left].name
+    for segment in (tmp_path / victim / f"{TOPIC}-{LEFT}").glob("*.log"):
+        segment.write_bytes(b"")
+    code, table, page = run("replica-audit", *copies, metadata=[str(story.directories[story.controller])])
+    assert code == 3
+    assert [(row["broker"], row["kind"], row["offset"], row["endOffset"]) for row in table("findings")] == [
+        (story.left, "truncated", 0, WRITTEN)
+    ]
+    assert "1 findings" in page
+
+
+# --- lag history ---
+
+
+def test_lag_history_has_the_lag_of_each_commit(run, story):
+    code, table, page = run("lag-history", *brokers(story))
+    assert code == 0
+    rows = sorted(table("lag"), key=lambda row: row["commitTimestamp"])
+    assert [(row["group"], row["topic"], row["partition"], row["records"]) for row in rows] == [
+        (GROUP, TOPIC, LEFT, WRITTEN - EARLY), (GROUP, TOPIC, LEFT, 0),
+    ]  # fmt: skip
+    early, late = rows
+    assert early["endOffset"] == late["endOffset"] == late["committedOffset"] == LATE
+    assert late["seconds"] == 0
+    assert 0 < early["seconds"] < 60
+    (since,) = table("complete-since")
+    assert since["completeSince"] <= early["commitTimestamp"]
+    assert "<svg" in page
+
+
+@pytest.fixture
+def followed(spark, our_node, tmp_path):
+    """Returns a function that appends what the group has committed since the last call. The function returns the whole
+    table."""
+    pytest.importorskip("pyspark", "4.2", reason="streams need PySpark 4.2")
+    from kafkacore.spark.pipelines.lag_history import follow
+
+    def run(group):
+        query = follow(
+            spark, our_node.bootstrap, str(tmp_path / "commits"), str(tmp_path / "checkpoint"), availableNow=True
+        )
+        assert query.awaitTermination(120)
+        rows = spark.read.parquet(str(tmp_path / "commits")).where(f"`group` = '{group}'").collect()
+        return sorted((row.topic, row.partition, row.tombstone, row.committedOffset or -1) for row in rows)
+
+    return run
+
+
+def test_followed_commits_are_kept_when_the_group_commits_again_and_is_deleted(our_node, topic_name, followed):
+    admin = AdminClient({"bootstrap.servers": our_node.bootstrap})
+    topic, group = Topics(our_node.bootstrap, topic_name).create(), topic_name
+    consumer = Consumer({
+        "bootstrap.servers": our_node.bootstrap, "group.id": group, "enable.auto.commit": False, "log_level": 0,
+    })  # fmt: skip
+    consumer.commit(offsets=[TopicPartition(topic, 0, 5)], asynchronous=False)
+    assert followed(group) == [(topic, 0, False, 5)]
+    consumer.commit(offsets=[TopicPartition(topic, 0, 9)], asynchronous=False)
+    consumer.close()
+    admin.delete_consumer_groups([group])[group].result(30)
+    assert followed(group) == [(topic, 0, False, 5), (topic, 0, False, 9), (topic, 0, True, -1)]
+
+
+# --- placement plan ---
+
+
+def test_placement_plan_is_written_with_a_table_of_brokers(run, story):
+    code, table, page = run("placement-plan", *story.directories.values())
+    assert code == 0
+    assert sorted(row["broker"] for row in table("brokers")) == sorted(set(story.directories) - {story.controller})
+    assert sum(row["bytesBefore"] for row in table("brokers")) > WRITTEN * len("value 1")
+    assert "<h3>Brokers</h3>" in page

@@ -1,0 +1,113 @@
+"""The audit of replicas, run on the directories of a real cluster. It reports nothing about healthy replicas, and
+reports damage with its offset."""
+
+import os
+import random
+import shutil
+
+import pytest
+
+pytest.importorskip("pyarrow", reason="no PyArrow: pip install kafkacore[spark], or ci/spark.sh")
+pytest.importorskip("pyspark", reason="no PySpark: pip install kafkacore[spark], or ci/spark.sh")
+
+from audited_cluster import (
+    TOPICS,
+    batches,
+    cut,
+    first_segment,
+    kill_and_recover,
+    lose,
+    repeat,
+    swap,
+    troubled,
+    written,
+)
+
+BROKERS = (2, 3, 4)
+CLUSTERS = int(os.environ.get("KAFKACORE_AUDITED_CLUSTERS", "1"))  # each cluster goes through its own random failures
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture(scope="module")
+def healthy(tmp_path_factory):
+    """Returns the log directories of a stopped cluster by node id."""
+    return written(tmp_path_factory.mktemp("healthy"))
+
+
+@pytest.fixture
+def copied(healthy, tmp_path):
+    return {node: shutil.copytree(path, tmp_path / path.name) for node, path in healthy.items()}
+
+
+@pytest.fixture
+def audit(spark):
+    from kafkacore.spark.pipelines.replica_audit import audit_directories
+
+    def run(directories, *, isr=None, compacted=()):
+        paths = [str(directories[node]) for node in BROKERS]
+        return [row.asDict() for row in audit_directories(spark, paths, compacted=compacted, isr=isr).collect()]
+
+    return run
+
+
+def found(rows):
+    return {(row["topic"], row["partition"], row["broker"], row["kind"], row["offset"]) for row in rows}
+
+
+@pytest.mark.parametrize("compacted", [(), tuple(TOPICS)], ids=["plain", "compacted"])
+def test_healthy_cluster_has_no_finding(audit, healthy, compacted):
+    assert audit(healthy, compacted=compacted) == []
+
+
+@pytest.mark.parametrize("seed", range(CLUSTERS))
+def test_cluster_whose_brokers_were_killed_has_no_finding(audit, tmp_path, seed):
+    chance = random.Random(seed)
+    directories = troubled(tmp_path, lambda cluster: kill_and_recover(cluster, chance, chance.randint(1, 3)))
+    assert audit(directories) == []
+
+
+def test_planted_damage_is_found_with_its_offset(audit, copied):
+    lost = lose(first_segment(copied[2], "orders", 0), 5)
+    swapped = swap(first_segment(copied[3], "orders", 1), 4, 6)
+    truncated = cut(first_segment(copied[4], "clicks"), 20)
+    rows = audit(copied)
+    assert ("orders", 0, 2, "lost", lost) in found(rows)
+    assert ("orders", 1, 3, "different", swapped) in found(rows)
+    assert ("clicks", 0, 4, "truncated", truncated) in found(rows)
+    assert {(row["topic"], row["partition"], row["broker"]) for row in rows} == {
+        ("orders", 0, 2), ("orders", 1, 3), ("clicks", 0, 4),
+    }  # fmt: skip
+
+
+def test_batch_of_a_producer_that_stands_twice_is_found_when_all_replicas_hold_it(audit, copied):
+    for node in BROKERS:
+        path = first_segment(copied[node], "clicks")
+        end = sum(int.from_bytes(batch[57:61], "big") for batch in batches(path))
+        repeat(path, 3, end)
+    assert {(row["broker"], row["kind"], row["offset"]) for row in audit(copied)} == {
+        (node, "duplicate", end) for node in BROKERS
+    }
+
+
+def test_replica_that_has_not_caught_up_is_found_only_when_it_is_in_the_isr(audit, copied, spark):
+    offset = cut(first_segment(copied[4], "clicks"), 20)
+    mark = copied[4] / "replication-offset-checkpoint"
+    lines = [f"clicks 0 {offset}" if line.startswith("clicks ") else line for line in mark.read_text().splitlines()]
+    mark.write_text("\n".join(lines) + "\n")
+    assert audit(copied) == []
+    isr = spark.createDataFrame([("clicks", 0, 4)], "topic string, partition int, broker int")
+    (row,) = audit(copied, isr=isr)
+    assert (row["broker"], row["kind"], row["offset"]) == (4, "truncated", offset)
+
+
+def test_lost_newest_record_of_a_key_is_found_in_a_compacted_topic(audit, copied):
+    path = first_segment(copied[3], "clicks")
+    offset = lose(path, len(batches(path)) - 2)
+    rows = audit(copied, compacted=("clicks",))
+    assert ("clicks", 0, 3, "lost", offset) in found(rows)
+    assert {row["broker"] for row in rows} == {3}
+
+
+def test_lost_older_record_of_a_key_is_no_difference_in_a_compacted_topic(audit, copied):
+    lose(first_segment(copied[3], "clicks"), 2)
+    assert audit(copied, compacted=("clicks",)) == []

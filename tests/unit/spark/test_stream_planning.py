@@ -1,0 +1,227 @@
+"""The planning of a stream on Spark's driver: positions, limits, and each way in which a cluster can lose offsets that
+a query has not read yet."""
+
+import pytest
+
+pytest.importorskip("pyspark", "4.2", reason="streams need PySpark 4.2: pip install kafkacore[spark], or ci/spark.sh")
+
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
+
+from fake_cluster import FakeCluster, bounds
+from kafkacore.spark import stream
+from kafkacore.spark.columns import RECORD
+from kafkacore.spark.errors import CheckpointError, DataLossError
+from kafkacore.spark.options import source_options
+from kafkacore.spark.positions import TOPIC_IDS, from_json_object
+from kafkacore.spark.stream import StreamReader
+
+ALL = ReadAllAvailable()
+T0, T1 = ("t", 0), ("t", 1)
+
+
+@pytest.fixture
+def cluster(monkeypatch):
+    fake = FakeCluster({T0: (0, 100), T1: (10, 60)})
+    monkeypatch.setattr(stream, "new_client", lambda options: fake)
+    return fake
+
+
+def reader(**options):
+    given = {"kafka.bootstrap.servers": "fake:1", "subscribe": "t", **options}
+    return StreamReader(source_options(given, streaming=True), RECORD)
+
+
+def positions(offset):
+    return from_json_object(offset)[0]
+
+
+def first_batch(query):
+    start = query.initialOffset()
+    return start, query.latestOffset(start, ALL)
+
+
+def test_a_stream_from_earliest_reads_everything_in_its_first_batch(cluster):
+    query = reader(startingOffsets="earliest")
+    assert bounds(query.partitions(*first_batch(query))) == [("t", 0, 0, 100), ("t", 1, 10, 60)]
+
+
+def test_the_first_batch_of_a_stream_from_latest_is_empty_and_its_end_is_what_was_first_seen(cluster):
+    query = reader()
+    start = query.initialOffset()
+    cluster.grow(5)
+    end = query.latestOffset(start, ALL)
+    assert positions(end) == {T0: 100, T1: 60}
+    assert query.partitions(query.initialOffset(), end) == []
+    later = query.latestOffset(end, ALL)
+    assert bounds(query.partitions(end, later)) == [("t", 0, 100, 105), ("t", 1, 60, 65)]
+
+
+def test_a_stream_from_latest_misses_nothing_when_its_driver_dies_before_the_first_commit(cluster):
+    dead = reader()
+    _, in_checkpoint = first_batch(dead)
+    cluster.grow(7)
+    # Spark repeats the batch. It asks for the initial offset again, but takes the end from its checkpoint.
+    query = reader()
+    assert query.partitions(query.initialOffset(), in_checkpoint) == []
+    assert bounds(query.partitions(in_checkpoint, query.latestOffset(in_checkpoint, ALL))) == [
+        ("t", 0, 100, 107), ("t", 1, 60, 67)
+    ]  # fmt: skip
+
+
+def test_initial_offset_stays_when_spark_asks_twice(cluster):
+    query = reader()
+    before = query.initialOffset()
+    cluster.grow(1)
+    assert query.initialOffset() == before
+
+
+def test_json_with_latest_for_one_partition_makes_the_first_batch_empty(cluster):
+    query = reader(startingOffsets='{"t":{"0":50,"1":-1}}')
+    start, end = first_batch(query)
+    assert positions(start) == positions(end) == {T0: 50, T1: 60}
+    assert bounds(query.partitions(end, query.latestOffset(end, ALL))) == [("t", 0, 50, 100)]
+
+
+def test_available_now_ends_where_the_logs_ended_at_its_start(cluster):
+    query = reader(startingOffsets="earliest", maxOffsetsPerTrigger="60")
+    query.prepareForTriggerAvailableNow()
+    cluster.grow(1000)
+    offset, ends = query.initialOffset(), []
+    while (following := query.latestOffset(offset, query.getDefaultReadLimit())) != offset:
+        offset = following
+        ends.append(positions(offset))
+    assert ends[-1] == {T0: 100, T1: 60}
+    assert [sum(end.values()) - 10 for end in ends] == [60, 120, 150]
+
+
+def test_available_now_is_not_held_up_by_a_minimum(cluster):
+    query = reader(startingOffsets="earliest", minOffsetsPerTrigger="1000")
+    query.prepareForTriggerAvailableNow()
+    start, end = first_batch(query)
+    assert start != end
+    assert query.latestOffset(end, ReadMinRows(1000)) == end
+
+
+def test_read_limit_follows_the_options(cluster):
+    assert reader().getDefaultReadLimit() == ReadAllAvailable()
+    assert reader(maxOffsetsPerTrigger="5").getDefaultReadLimit() == ReadMaxRows(5)
+    assert reader(minOffsetsPerTrigger="3").getDefaultReadLimit() == ReadMinRows(3)
+    assert reader(minOffsetsPerTrigger="3", maxOffsetsPerTrigger="5").getDefaultReadLimit() == ReadMaxRows(5)
+
+
+def test_read_all_available_beats_the_limit_of_the_options(cluster):
+    query = reader(startingOffsets="earliest", maxOffsetsPerTrigger="5")
+    assert positions(query.latestOffset(query.initialOffset(), ALL)) == {T0: 100, T1: 60}
+
+
+def test_a_minimum_holds_a_batch_back_until_enough_offsets_wait(cluster):
+    query = reader(startingOffsets="earliest", minOffsetsPerTrigger="20", maxOffsetsPerTrigger="30")
+    limit = query.getDefaultReadLimit()
+    end = query.latestOffset(query.initialOffset(), limit)
+    assert positions(end) == {T0: 20, T1: 20}
+    end = query.latestOffset(end, ALL)
+    cluster.grow(9)
+    assert query.latestOffset(end, limit) == end
+    cluster.grow(1)
+    assert positions(query.latestOffset(end, limit)) == {T0: 110, T1: 70}
+
+
+def test_a_minimum_gives_way_when_the_delay_is_over(cluster):
+    query = reader(startingOffsets="earliest", minOffsetsPerTrigger="1000000", maxTriggerDelay="0ms")
+    end = query.latestOffset(query.initialOffset(), query.getDefaultReadLimit())
+    cluster.grow(1)
+    assert query.latestOffset(end, query.getDefaultReadLimit()) != end
+
+
+def test_progress_shows_the_latest_offsets_beside_a_limited_batch(cluster):
+    query = reader(startingOffsets="earliest", maxOffsetsPerTrigger="5")
+    end = query.latestOffset(query.initialOffset(), query.getDefaultReadLimit())
+    assert positions(query.reportLatestOffset()) == {T0: 100, T1: 60}
+    assert positions(end) != {T0: 100, T1: 60}
+
+
+def test_a_new_partition_is_read_from_its_beginning(cluster):
+    query = reader(startingOffsets="earliest")
+    _, end = first_batch(query)
+    cluster.logs["t", 2] = (0, 4)
+    later = query.latestOffset(end, ALL)
+    assert bounds(query.partitions(end, later)) == [("t", 2, 0, 4)]
+
+
+def test_a_new_partition_whose_beginning_is_gone_is_data_loss(cluster):
+    query = reader(startingOffsets="earliest")
+    _, end = first_batch(query)
+    cluster.logs["t", 2] = (3, 4)
+    with pytest.raises(DataLossError, match="new partition t-2 begins at offset 3"):
+        query.partitions(end, query.latestOffset(end, ALL))
+    tolerant = reader(startingOffsets="earliest", failOnDataLoss="false")
+    assert bounds(tolerant.partitions(end, tolerant.latestOffset(end, ALL))) == [("t", 2, 3, 4)]
+
+
+def test_a_partition_that_is_gone_is_data_loss(cluster, capsys):
+    query = reader(startingOffsets="earliest")
+    _, end = first_batch(query)
+    del cluster.logs[T1]
+    with pytest.raises(DataLossError, match=r"partitions are gone: t-1.*failOnDataLoss=false"):
+        query.latestOffset(end, ALL)
+    tolerant = reader(startingOffsets="earliest", failOnDataLoss="false")
+    assert positions(tolerant.latestOffset(end, ALL)) == {T0: 100}
+    assert "partitions are gone: t-1" in capsys.readouterr().err
+
+
+def test_a_topic_created_anew_is_data_loss_that_names_both_ids(cluster):
+    query = reader(startingOffsets="earliest")
+    _, end = first_batch(query)
+    old = str(cluster.ids["t"])
+    cluster.create("t")
+    # The new topic already has more records than the old one, so the offsets alone do not show the difference.
+    cluster.logs.update({T0: (0, 500), T1: (0, 500)})
+    with pytest.raises(DataLossError, match=f"its id was {old} and is {cluster.ids['t']} now") as lost:
+        query.latestOffset(end, ALL)
+    assert "t-0, t-1" in str(lost.value)
+    tolerant = reader(startingOffsets="earliest", failOnDataLoss="false")
+    later = tolerant.latestOffset(end, ALL)
+    assert bounds(tolerant.partitions(end, later)) == [("t", 0, 0, 500), ("t", 1, 0, 500)]
+
+
+def test_a_log_that_lost_its_end_is_data_loss(cluster):
+    query = reader(startingOffsets="earliest", **{"fetchOffset.numRetries": "0"})
+    _, end = first_batch(query)
+    cluster.logs[T0] = (0, 40)
+    later = query.latestOffset(end, ALL)
+    with pytest.raises(DataLossError, match="the log of t-0 ended at offset 40, but offset 100 was read before"):
+        query.partitions(end, later)
+    tolerant = reader(startingOffsets="earliest", failOnDataLoss="false")
+    assert tolerant.partitions(end, later) == []
+
+
+def test_a_new_leader_that_answers_too_little_is_asked_again(cluster):
+    query = reader(startingOffsets="earliest")
+    _, end = first_batch(query)
+    cluster.grow(5)
+    cluster.stale_answers = [50, 50]
+    assert positions(query.latestOffset(end, ALL)) == {T0: 105, T1: 65}
+
+
+def test_a_checkpoint_of_the_connector_is_continued(cluster):
+    query = reader()
+    later = query.latestOffset({"t": {"0": 30, "1": 60}}, ALL)
+    assert TOPIC_IDS in later
+    assert bounds(query.partitions({"t": {"0": 30, "1": 60}}, later)) == [("t", 0, 30, 100)]
+
+
+def test_a_checkpoint_of_another_source_stops_the_query(cluster):
+    with pytest.raises(CheckpointError, match="another checkpointLocation"):
+        reader().latestOffset({"logOffset": 5}, ALL)
+
+
+def test_tasks_share_a_batch_when_options_say_so(cluster):
+    query = reader(startingOffsets="earliest", maxRecordsPerPartition="40")
+    assert len(query.partitions(*first_batch(query))) == 5
+
+
+def test_stop_closes_the_connections(cluster):
+    query = reader()
+    query.initialOffset()
+    query.stop()
+    assert cluster.closed

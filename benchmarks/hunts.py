@@ -1,0 +1,62 @@
+"""Measures how often, and how fast, random seeds find the planted bugs of the simulator.
+
+    nice -n 19 .venv/bin/python -m benchmarks.hunts [BUG ...] [--searches 20] [--cpu-s 60] [--misses 2] [--seed 1]
+
+Each search tries one random cluster after another, until a checker reports a violation or the search has used its CPU
+time. After `--misses` searches that found nothing, the searches for this bug end. The program prints one row of
+Markdown for each bug as soon as the figures are known. Native bugs (`kafkacore.simulation.planted_native`) need the
+build of `ci/sanitize.sh planted`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections import Counter
+from itertools import islice
+from random import Random
+from statistics import median
+
+from kafkacore.simulation.planted import BUGS, BY_NAME, PlantedBug
+from kafkacore.simulation.trial import HUNT_STEPS, QUORUM, STEPS, hunt, seeds_from
+
+HEADER = "| planted bug | found | median CPU | most CPU | checkers |\n|---|---|---|---|---|"
+
+
+def row(bug: PlantedBug, searches: int, cpu_s: float, misses: int, seed: int) -> str:
+    """Searches for one bug, as `tests/support/hunts.py` does, and returns its row of the table."""
+    steps = STEPS if bug.nodes == QUORUM else HUNT_STEPS
+    took: list[float] = []
+    missed = 0
+    checkers: Counter[str] = Counter()
+    for start in islice(seeds_from(Random(f"{bug.name} {seed}").getrandbits(32)), searches):
+        began = time.process_time()
+        found = hunt(bug, start, cpu_s, bug.nodes, steps)
+        if found is None or found.invariant is None:
+            missed += 1
+            if missed >= misses:
+                break
+            continue
+        took.append(time.process_time() - began)
+        checkers[found.invariant] += 1
+    made = len(took) + missed
+    middle, most = (f"{median(took):.1f} s", f"{max(took):.1f} s") if took else ("-", "-")
+    names = ", ".join(f"`{name}` {count}" for name, count in checkers.most_common())
+    return f"| `{bug.name}` | {len(took)} of {made} | {middle} | {most} | {names or '-'} |"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("bugs", nargs="*", metavar="BUG", help="planted bugs; by default all in Python code")
+    parser.add_argument("--searches", type=int, default=20)
+    parser.add_argument("--cpu-s", type=float, default=60.0, help="CPU time of one search")
+    parser.add_argument("--misses", type=int, default=1 << 30, help="end after this many failed searches")
+    parser.add_argument("--seed", type=int, default=1)
+    asked = parser.parse_args()
+    print(HEADER, flush=True)
+    for bug in [BY_NAME[name] for name in asked.bugs] or BUGS:
+        print(row(bug, asked.searches, asked.cpu_s, asked.misses, asked.seed), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,5 +1,6 @@
-"""Compaction for Python. Python decides which log is compacted and how fast. Each step runs without the GIL on a thread
-of low priority that lasts as long as the call (a thread that may hold the GIL keeps its priority)."""
+"""Compaction for Python callers. Python decides which log is compacted and how fast. Each step runs without the GIL, on
+its own low-priority thread, which ends with the step. (The calling thread keeps its priority, because it may hold the
+GIL.)"""
 
 cimport cython
 from libc.errno cimport EFBIG, EILSEQ, EOVERFLOW
@@ -36,11 +37,11 @@ DONE = "done"
 
 
 class CompactionCancelled(Exception):
-    """The log was truncated, moved or closed during the round. The round has not changed it since."""
+    """Raised when the log was truncated, moved or closed during the round. The round has changed nothing since then."""
 
 
 class UncleanableLog(Exception):
-    """The log cannot be compacted. It is unchanged."""
+    """Raised when the log cannot be compacted. The log is unchanged."""
 
 
 class CompactionTotals(NamedTuple):
@@ -60,7 +61,7 @@ cdef enum:
     STEP_SWAP = 3
     STEP_CLOSE = 4
 
-# A task for a thread of low priority, and its result.
+# One step, which a low-priority thread performs, and its result.
 ctypedef struct Step:
     NativeCompaction *c
     Partition *partition
@@ -103,7 +104,7 @@ cdef void *take_low(void *argument) noexcept nogil:
 cdef void run(Step *step) noexcept nogil:
     cdef Thread thread
     if log_dir(&step.partition.log).agenda != NULL:
-        take(step)  # a simulated world has one thread
+        take(step)  # a simulated world has only one thread
     elif thread_start(&thread, b"kc-cleaner", take_low, step) == 0:
         thread_join(thread, NULL)
     else:
@@ -112,11 +113,11 @@ cdef void run(Step *step) noexcept nogil:
 
 @cython.no_gc
 cdef class Compaction:
-    """One compaction round of one log: call `step` until it returns "done". `keys.begin` has been called for the log's
-    dirty section.
+    """One compaction round of one log. First call `keys.begin` for the log's dirty section. Then call `step` until it
+    returns "done".
 
-    Blocking: use a thread of your own. Call `close` in any case; it discards a copied group that has not replaced the
-    original segments yet. Raises CompactionCancelled, UncleanableLog, OSError.
+    The methods block, so call them on a separate thread. Always call `close` at the end. It discards a copied group of
+    segments that has not replaced the original segments yet. Raises CompactionCancelled, UncleanableLog, OSError.
     """
     cdef NativeCompaction native
     cdef PartitionHandle handle
@@ -150,7 +151,7 @@ cdef class Compaction:
         self.close()
 
     def close(self):
-        """Removes the files of an unfinished group. Idempotent."""
+        """Removes the files of an unfinished group. Further calls do nothing."""
         cdef Step step
         if self.opened and self.native.log != NULL:
             self.run(&step, STEP_CLOSE, 0)
@@ -185,14 +186,14 @@ cdef class Compaction:
             raise UncleanableLog(f"{name}: {where} has a malformed batch or a wrong checksum at byte "
                                  f"{self.native.position}")
         if error == ENOBUFS:
-            raise UncleanableLog(f"{name}: the keys of one batch do not fit the cleaner's memory; raise "
+            raise UncleanableLog(f"{name}: the keys of one batch do not fit into the cleaner's memory; raise "
                                  "log.cleaner.dedupe.buffer.size, or lower log.cleaner.threads")
         if error == EFBIG or error == EOVERFLOW:
             raise UncleanableLog(f"{name}: a compacted segment would outgrow its file or its index")
         raise OSError(error, f"compacting {name}: {strerror(error)}")
 
     def step(self, int64_t max_bytes):
-        """Works on about `max_bytes`. Returns the phase that comes next: "map", "copy", "swap" or "done"."""
+        """Processes about `max_bytes`. Returns the next phase: "map", "copy", "swap" or "done"."""
         cdef Step step
         if self.native.log == NULL:
             raise ValueError("the compaction is closed")
@@ -213,7 +214,7 @@ cdef class Compaction:
 
     @property
     def end_offset(self):
-        """After the map phase: where the log's dirty section begins after this round."""
+        """The offset at which the log's dirty section begins after this round. Valid after the map phase."""
         return self.native.end_offset
 
     @property
@@ -227,7 +228,8 @@ cdef class Compaction:
 # --- timestamps of segments ---
 
 cdef Segment *segment_at(PartitionHandle handle, int64_t base_offset) noexcept:
-    """The segment that begins at `base_offset`, counted; NULL when there is none."""
+    """Returns the segment that begins at `base_offset`, with a reference that the caller must release. Returns NULL if
+    no segment begins there."""
     cdef Segment *found = NULL
     cdef SegmentList *list
     cdef int32_t i
@@ -243,8 +245,8 @@ cdef Segment *segment_at(PartitionHandle handle, int64_t base_offset) noexcept:
 
 
 def largest_timestamp(PartitionHandle handle not None, int64_t base_offset):
-    """The largest timestamp of a segment in ms; -1 when it has none, or there is no such segment. Blocking. Raises
-    OSError."""
+    """Returns the largest timestamp of a segment in ms. Returns -1 if the segment has no timestamp or does not exist.
+    Blocking. Raises OSError."""
     cdef Segment *segment = segment_at(handle, base_offset)
     cdef int64_t timestamp_ms, unused
     cdef int result
@@ -259,7 +261,8 @@ def largest_timestamp(PartitionHandle handle not None, int64_t base_offset):
 
 
 def first_timestamp(PartitionHandle handle not None, int64_t base_offset):
-    """The largest timestamp of a segment's first batch in ms; -1 when it has none. Blocking. Raises OSError."""
+    """Returns the largest timestamp of a segment's first batch in ms, or -1 if the batch has none. Blocking. Raises
+    OSError."""
     cdef uint8_t raw[HEADER_BYTES]
     cdef BatchHeader header
     cdef Segment *segment = segment_at(handle, base_offset)

@@ -1,4 +1,4 @@
-"""The offset map, as offset_map.pxd says."""
+"""Implements offset_map.pxd."""
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.errno cimport ENOMEM
@@ -16,7 +16,7 @@ cdef extern from * nogil:
         return (int64_t) (((unsigned __int128) order * (uint64_t) homes) >> 64);
     }
     static inline void kc_prefetch(const void *p) { __builtin_prefetch(p, 1); }
-    /* Zeroed memory. Large pages where the system has them, since each look-up goes to another place. */
+    /* Returns zeroed memory. Uses large pages if the system has them, because look-ups access random addresses. */
     static inline void *kc_map_memory(size_t size) {
         void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (memory == MAP_FAILED) return NULL;
@@ -33,7 +33,7 @@ cdef extern from * nogil:
 
 cdef enum:
     LEAST_SPILL = 16
-    MOST_SPILL = 4096     # slots behind the last home
+    MOST_SPILL = 4096     # extra slots after the last home slot (the slot at which the search for a key begins)
 
 
 cdef void offset_map_init(OffsetMap *map, int64_t budget_bytes, double load_factor, uint64_t seed0,
@@ -81,7 +81,7 @@ cdef void offset_map_prefetch(const OffsetMap *map, const KeyHash *hash) noexcep
 
 
 cdef int64_t find(const OffsetMap *map, const KeyHash *hash, bint *found) noexcept nogil:
-    """The slot that has the hash, or the slot where it belongs."""
+    """Returns the slot that holds the hash. If no slot does, returns the slot where the hash belongs."""
     cdef const OffsetSlot *slots = map.slots
     cdef int64_t at = home_of(hash.order, map.homes)
     found[0] = False
@@ -123,7 +123,7 @@ cdef int64_t offset_map_get(const OffsetMap *map, const KeyHash *hash) noexcept 
 
 
 cdef class KeyOffsets:
-    """An offset map for a cleaner thread and for tests. `seed` is 16 random bytes."""
+    """An offset map, for cleaner threads and for tests. `seed` consists of 16 random bytes."""
 
     def __init__(self, int64_t budget_bytes, double load_factor, bytes seed not None):
         self.check_free()
@@ -137,29 +137,29 @@ cdef class KeyOffsets:
         offset_map_release(&self.map)
 
     def begin(self, int64_t most_keys):
-        """Empties the map, and allocates the memory for `most_keys` keys, within the budget."""
+        """Empties the map and allocates the memory for `most_keys` keys, within the memory budget."""
         self.check_free()
         if offset_map_begin(&self.map, most_keys) < 0:
             raise MemoryError
 
     def release(self):
-        """Frees the memory; `begin` allocates it again."""
+        """Frees the memory. `begin` allocates it again."""
         self.check_free()
         offset_map_release(&self.map)
 
     cdef int check_free(self) except -1:
         if self.held:
-            raise ValueError("a compaction still uses the map; close it first")
+            raise ValueError("a compaction still uses the map; close the compaction first")
         return 0
 
     def put(self, key not None, int64_t offset):
-        """Returns False when the map is full."""
+        """Sets the offset of a key. Returns False if the map is full."""
         cdef KeyHash hash
         self.hash_key(key, &hash)
         return offset_map_put(&self.map, &hash, offset) == 0
 
     def get(self, key not None):
-        """The key's offset; -1 when it has none."""
+        """Returns the key's offset, or -1 if the map does not have the key."""
         cdef KeyHash hash
         self.hash_key(key, &hash)
         return offset_map_get(&self.map, &hash)
@@ -174,7 +174,7 @@ cdef class KeyOffsets:
         return 0
 
     def hash_of(self, key not None):
-        """The 128-bit hash that identifies a key."""
+        """Returns the 128-bit hash that identifies a key."""
         cdef KeyHash hash
         self.hash_key(key, &hash)
         return hash.order, hash.rest
@@ -192,5 +192,5 @@ cdef class KeyOffsets:
 
     @property
     def utilization(self):
-        """The share of all slots that is used, as Kafka computes it."""
+        """The share of all slots that are in use, as Kafka computes it."""
         return self.map.count / self.map.homes if self.map.homes else 0.0

@@ -1,4 +1,4 @@
-"""Reads answers and applies them, as absorb.pxd says (AbstractFetcherThread.processFetchRequest,
+"""Implements absorb.pxd: reads answers and applies them (AbstractFetcherThread.processFetchRequest,
 FetchSessionHandler)."""
 
 from libc.stddef cimport size_t
@@ -10,11 +10,13 @@ from kafkacore._fast.base.error_codes cimport (
     FENCED_LEADER_EPOCH, FETCH_SESSION_ID_NOT_FOUND, INCONSISTENT_TOPIC_ID, NOT_LEADER_OR_FOLLOWER,
     OFFSET_OUT_OF_RANGE, UNKNOWN_LEADER_EPOCH, UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION,
 )
+from kafkacore._fast.follow.ask cimport FETCH_BY_NAME
 from kafkacore._fast.follow.cut cimport cut_begin
 from kafkacore._fast.follow.followed cimport (
     ASK_END, ASK_FETCH, ASK_NOTHING, BEFELL_CUT, BEFELL_CUT_TO_END, BEFELL_FENCED, BEFELL_REFUSED,
     BEFELL_RESTART, CUT_ALL, CUT_END, FOLLOW_ASKS_END, FOLLOW_ASKS_START, FOLLOW_FETCHES, Followed, Link, Taking,
-    befell, fetcher_find, followed_delay, followed_fail, followed_is_in_session, followed_set, link_add, of_line,
+    befell, fetcher_find, fetcher_find_named, followed_delay, followed_fail, followed_is_in_session, followed_lags,
+    followed_set, link_add, of_line,
 )
 from kafkacore._fast.follow.local cimport local_divergence, local_position
 from kafkacore._fast.follow.take cimport take_records
@@ -25,9 +27,9 @@ from kafkacore._fast.schema.wire cimport (
 )
 
 cdef enum:
-    ARENA_BYTES = 1 << 28      # memory for the partitions of an answer: enough for two million
+    ARENA_BYTES = 1 << 28      # the memory for the partitions of an answer; enough for two million partitions
     LAST_EPOCH = 0x7FFFFFFF
-    PARTITION_COST = 512       # of a part, for a partition with or without records
+    PARTITION_COST = 512       # how many bytes of a part each partition counts as, with or without records
 
 cdef int64_t NO_LIMIT = 0x7FFFFFFFFFFFFFFF
 
@@ -35,7 +37,7 @@ cdef int64_t NO_LIMIT = 0x7FFFFFFFFFFFFFFF
 # --- the session ---
 
 cdef void session_goes_on(Fetcher *f, int16_t error, int32_t session_id) noexcept nogil:
-    """Decides after an answer which session id and epoch the next request has (FetchSessionHandler.handleResponse)."""
+    """Decides after an answer which session id and epoch the next request uses (FetchSessionHandler.handleResponse)."""
     if error != 0:
         f.session_id = 0 if error == FETCH_SESSION_ID_NOT_FOUND else f.session_id
         f.session_epoch = 0
@@ -46,19 +48,20 @@ cdef void session_goes_on(Fetcher *f, int16_t error, int32_t session_id) noexcep
         f.session_epoch = 1 if f.session_epoch == LAST_EPOCH else f.session_epoch + 1
 
 
-# --- a partition of a Fetch ---
+# --- one partition of a Fetch ---
 
 cdef bint is_as_asked(const Followed *each) noexcept nogil:
-    """Whether the answer belongs to the position from which the partition fetches now. It does not if, since the
-    request, the partition was truncated, got a new leader epoch, or was stopped and followed again."""
+    """Returns whether the answer belongs to the position from which the partition fetches now. It does not if, since
+    the request, the partition has been truncated, has got a new leader epoch, or has been stopped and followed
+    again."""
     return (each.state == FOLLOW_FETCHES and followed_is_in_session(each)
             and each.sent.end_offset == each.at.end_offset and each.sent.last_epoch == each.at.last_epoch
             and each.sent.leader_epoch == each.at.leader_epoch)
 
 
 cdef void take_divergence(Followed *each, const PartitionData *data) noexcept nogil:
-    """Begins the truncation when the leader does not have our last epoch, or has only a part of it. High watermark and
-    log start are taken from the next answer."""
+    """Begins a truncation if the leader's log does not contain our last epoch, or contains only a part of it. The high
+    watermark and the log start offset come with the next answer."""
     cdef int64_t cut_to = local_divergence(each.partition, data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
     befell(each, BEFELL_CUT, each.at.end_offset, cut_to)
     cut_begin(each, CUT_END, cut_to)
@@ -68,7 +71,7 @@ cdef void take_refusal(Followed *each, int16_t error) noexcept nogil:
     if error == OFFSET_OUT_OF_RANGE:
         followed_set(each, FOLLOW_ASKS_END)
     elif error == FENCED_LEADER_EPOCH:
-        # Metadata with the new role will reach this broker soon.
+        # This broker will soon receive metadata with the partition's new role.
         followed_fail(each, BEFELL_FENCED, each.at.leader_epoch)
     else:
         if error not in (UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID,
@@ -86,7 +89,8 @@ cdef void take_partition(Followed *each, const PartitionData *data) noexcept nog
         take_records(each, data.records.data, <size_t> max(data.records.size, 0), data.high_watermark,
                      data.log_start_offset)
         if data.records.size > 0:
-            link_add(&each.fetcher.all, &each.in_all)  # other partitions come first in the next full fetch
+            # Moves the partition to the end, so that other partitions come first in the next full fetch.
+            link_add(&each.fetcher.all, &each.in_all)
 
 
 cdef int begin_fetch(Fetcher *f, Reader *reader, int16_t *error) noexcept nogil:
@@ -122,7 +126,11 @@ cdef bint absorb_more(Fetcher *f, int64_t most) noexcept nogil:
         data = &(<PartitionData *> topic.partitions.items)[taking.partition]
         taking.partition += 1
         most -= PARTITION_COST + max(data.records.size, 0)
-        each = fetcher_find(f, topic.topic_id, data.partition_index)
+        if f.fetch_version == FETCH_BY_NAME:
+            each = fetcher_find_named(f, <const char *> topic.topic.data, <int32_t> topic.topic.size,
+                                      data.partition_index)
+        else:
+            each = fetcher_find(f, topic.topic_id, data.partition_index)
         if each != NULL and is_as_asked(each):
             take_partition(each, data)
     absorb_end(f)
@@ -155,14 +163,15 @@ cdef void take_start(Followed *each, int64_t leader_start) noexcept nogil:
         befell(each, BEFELL_RESTART, each.at.end_offset, leader_start)
         cut_begin(each, CUT_ALL, leader_start)
     else:
-        # The leader's log has the offset now. Without the delay this fetcher would ask without a pause if the leader
-        # kept refusing it.
-        each.lag = max(each.leader_end - each.at.end_offset, 0)
+        # The leader's log has the offset now. The delay prevents requests without a pause if the leader still rejects
+        # the offset.
+        followed_lags(each, max(each.leader_end - each.at.end_offset, 0))
         followed_delay(each)
 
 
 cdef Followed *find_asking(Link *asks, const ListOffsetsTopicResponse *topic, int32_t index) noexcept nogil:
-    """Finds the partition among the first that ask, at most as many as one request names."""
+    """Finds the partition among those that the request named. They are at the front of the list, and there are at most
+    as many as one request can name."""
     cdef Link *link = asks.next
     cdef Followed *each
     while link != asks:
@@ -201,7 +210,7 @@ cdef int absorb_offsets(Fetcher *f, int asked, Reader *reader, Arena *arena) noe
                 take_end(each, partitions[i].offset)
             else:
                 take_start(each, partitions[i].offset)
-    # The remaining ones are partitions that the answer leaves out.
+    # The partitions that are still marked are missing from the answer.
     while asks.next != asks and of_line(asks.next).is_asked:
         followed_delay(of_line(asks.next))
     return 0

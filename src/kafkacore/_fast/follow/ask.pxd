@@ -1,20 +1,25 @@
-"""The requests of a fetcher. Contract in followed.pxd."""
+"""Writes the requests of a fetcher. The contract is in followed.pxd."""
 
 from libc.stdint cimport int16_t, int32_t
 
 from kafkacore._fast.base.cursor cimport Writer
 from kafkacore._fast.follow.followed cimport Fetcher
 
-# The versions of Fetch that name topics by id (KIP-516), and the versions of ListOffsets with leader epochs. Every
-# KRaft node since 3.1 supports at least one of each.
+# Version 12 of Fetch is the first version that reports where a follower's log diverges from the leader's (Kafka 2.7).
+# It is also the last version that identifies topics by name (KIP-516). The versions of ListOffsets listed here have
+# leader epochs.
 cdef enum:
-    LEAST_FETCH = 13
+    LEAST_FETCH = 12
+    FETCH_BY_NAME = 12
     MOST_FETCH = 18
     LEAST_LIST_OFFSETS = 4
     MOST_LIST_OFFSETS = 11
 
-# Writes the body of the next request, notes that it is under way, and returns its kind: ASK_FETCH, ASK_END or
-# ASK_START. Returns ASK_NOTHING when there is nothing to ask or a request is under way, and -ENOMEM.
+# Writes the body of the next request, makes it the current request, and returns its kind: ASK_FETCH, ASK_END or
+# ASK_START. Returns ASK_NOTHING if no request is needed or the current request has no answer yet. Returns -ENOMEM if
+# memory runs out.
 cdef int fetcher_ask(Fetcher *f, Writer *out) noexcept nogil
-# The kind of the next request. ASK_FETCH also when there may be nothing to fetch.
+# Sets `fetch_version` for the next Fetch. Call this before you write the header of that request.
+cdef void fetcher_choose_version(Fetcher *f) noexcept nogil
+# Returns the kind of the next request. It can be ASK_FETCH even if there is nothing to fetch.
 cdef int fetcher_would_ask(const Fetcher *f) noexcept nogil

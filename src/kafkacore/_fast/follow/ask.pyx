@@ -1,14 +1,16 @@
-"""The next request of a fetcher, as ask.pxd says (RemoteLeaderEndPoint.buildFetch, FetchSessionHandler)."""
+"""Implements ask.pxd: writes the next request of a fetcher (RemoteLeaderEndPoint.buildFetch, FetchSessionHandler)."""
 
 from libc.errno cimport ENOMEM
-from libc.stdint cimport int32_t, uint8_t
+from libc.stdint cimport int16_t, int32_t, uint8_t
 from libc.string cimport memcmp, memcpy
 
-from kafkacore._fast.base.atomics cimport add64
+from kafkacore._fast.base.atomics cimport add64, load32
 from kafkacore._fast.follow.followed cimport (
     ASK_END, ASK_FETCH, ASK_NOTHING, ASK_START, FOLLOW_FETCHES, FOLLOW_GONE, Followed, Link, fetcher_forget,
-    followed_is_in_session, link_remove, of_all, of_changed, of_line,
+    followed_delay, followed_is_in_session, link_remove, of_all, of_changed, of_line,
 )
+from kafkacore._fast.log.partition cimport partition_monotonic_ms
+from kafkacore._fast.log.replication_quota cimport THROTTLED_FOLLOWER, quota_exceeded, quota_has_bound
 from kafkacore._fast.schema.view cimport Arena, arena_alloc, arena_free, arena_init, view_default, view_write
 from kafkacore._fast.schema.wire cimport (
     FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, ListOffsetsPartition, ListOffsetsRequest,
@@ -16,14 +18,15 @@ from kafkacore._fast.schema.wire cimport (
 )
 
 cdef enum:
-    # A partition takes 170 bytes of it; only followed partitions stand in a request, so their number bounds it.
+    # A partition takes 170 bytes of the arena. A request names only followed partitions, so their number limits the
+    # size.
     ARENA_BYTES = 1 << 30
     REPLICA_STATE_SINCE = 15
     LATEST = -1
     EARLIEST = -2
     OFFSETS_AT_ONCE = 64           # the most partitions in one ListOffsets request
-    # The longest wait of a Fetch while logs open, roll or are truncated, so that their partitions soon join the next
-    # one.
+    # The longest wait of a Fetch, in ms, while logs are being opened, rolled or truncated. It is short, so that the
+    # partitions of these logs soon join the next Fetch.
     BUSY_WAIT_MS = 5
     OFFSETS_TIMEOUT_MS = 30000
 
@@ -63,7 +66,8 @@ cdef bint draft_begin(Fetcher *f, Draft *draft, Arena *arena, int32_t most) noex
 
 
 cdef bint goes_on(const uint8_t *last_topic_id, const Followed *each) noexcept nogil:
-    """Whether the partition belongs to the entry that was added last. Consecutive ones of a topic share one."""
+    """Returns whether the partition belongs to the topic entry that was added last. Consecutive partitions of a topic
+    share an entry."""
     return last_topic_id != NULL and memcmp(last_topic_id, each.partition.topic_id, 16) == 0
 
 
@@ -73,6 +77,8 @@ cdef void name(Draft *draft, Followed *each) noexcept nogil:
     cdef FetchPartition *asked = &draft.partitions[draft.named]
     if not goes_on(draft.topics[count - 1].topic_id if count else NULL, each):
         memcpy(draft.topics[count].topic_id, each.partition.topic_id, 16)
+        draft.topics[count].topic.data = <const unsigned char *> each.partition.topic
+        draft.topics[count].topic.size = each.partition.topic_size
         draft.topics[count].partitions.items = asked
         draft.body.topics.count = count = count + 1
     draft.topics[count - 1].partitions.count += 1
@@ -95,6 +101,8 @@ cdef void drop(Draft *draft, Followed *each) noexcept nogil:
     cdef int32_t *index = &draft.indexes[draft.dropped]
     if not goes_on(draft.forgotten[count - 1].topic_id if count else NULL, each):
         memcpy(draft.forgotten[count].topic_id, each.partition.topic_id, 16)
+        draft.forgotten[count].topic.data = <const unsigned char *> each.partition.topic
+        draft.forgotten[count].topic.size = each.partition.topic_size
         draft.forgotten[count].partitions.items = index
         draft.body.forgotten_topics_data.count = count = count + 1
     draft.forgotten[count - 1].partitions.count += 1
@@ -120,8 +128,8 @@ cdef int32_t count_changed(Fetcher *f) noexcept nogil:
 
 
 cdef void draft_changes(Fetcher *f, Draft *draft) noexcept nogil:
-    """Adds the changes that the session does not know yet. In a request that begins a session, `draft_all` names the
-    other partitions."""
+    """Adds the changes that the leader's session does not know yet. In a request that begins a session, `draft_all`
+    names the other partitions."""
     cdef Followed *each
     while f.changed.next != &f.changed:
         each = of_changed(f.changed.next)
@@ -144,9 +152,53 @@ cdef void draft_all(Fetcher *f, Draft *draft) noexcept nogil:
             name(draft, each)
 
 
+cdef void hold_back(Fetcher *f) noexcept nogil:
+    """Leaves throttled partitions out of the request, and out of the session, while the quota is used up
+    (RemoteLeaderEndPoint.shouldFollowerThrottle). A replica that has caught up is not left out, so throttling never
+    shrinks an ISR."""
+    cdef Link *link = f.all.next
+    cdef Followed *each
+    if f.limits.quota == NULL or not quota_has_bound(f.limits.quota):
+        return
+    while link != &f.all:
+        each = of_all(link)
+        link = link.next
+        if each.state != FOLLOW_FETCHES or each.lag == 0 or not load32(&each.partition.throttled) & THROTTLED_FOLLOWER:
+            continue
+        if not quota_exceeded(f.limits.quota, partition_monotonic_ms(each.partition)):
+            return
+        followed_delay(each)
+
+
+cdef void fetcher_choose_version(Fetcher *f) noexcept nogil:
+    cdef int16_t version = FETCH_BY_NAME if f.without_id else f.newest_fetch
+    if f.under_way != ASK_NOTHING or version == f.fetch_version:
+        return
+    if version == FETCH_BY_NAME or f.fetch_version == FETCH_BY_NAME:
+        f.session_epoch = 0  # a session identifies its topics by name or by id, but never by both
+    f.fetch_version = version
+
+
+cdef bint drops_some(const Fetcher *f) noexcept nogil:
+    """Returns whether the next Fetch removes a partition from the session."""
+    cdef Link *link = f.changed.next
+    cdef Followed *each
+    while link != &f.changed:
+        each = of_changed(link)
+        link = link.next
+        if each.state != FOLLOW_FETCHES and followed_is_in_session(each):
+            return True
+    return False
+
+
 cdef int ask_fetch(Fetcher *f, Writer *out, Arena *arena) noexcept nogil:
     cdef Draft draft
     cdef int gap_count
+    hold_back(f)
+    if f.fetch_version == FETCH_BY_NAME and drops_some(f):
+        # If a topic was deleted and created again, the new topic has the same name. Within one session, a leader could
+        # not distinguish the removed partition from the new one.
+        f.session_epoch = 0
     f.was_full = f.session_epoch == 0
     if f.was_full:
         f.session_number += 1
@@ -184,7 +236,7 @@ cdef int ask_offsets(Fetcher *f, Link *asks, int32_t timestamp, Writer *out, Are
         each = of_line(link)
         link = link.next
         each.is_asked = True
-        # Each partition gets a topic entry of its own, because only few ask at the same time.
+        # Each partition gets its own topic entry, because a ListOffsets request rarely names many partitions.
         topics[body.topics.count].name.data = <const unsigned char *> each.partition.topic
         topics[body.topics.count].name.size = each.partition.topic_size
         topics[body.topics.count].partitions.items = &asked[body.topics.count]
@@ -214,6 +266,7 @@ cdef int fetcher_ask(Fetcher *f, Writer *out) noexcept nogil:
     elif asked == ASK_START:
         asked = ask_offsets(f, &f.asks_start, EARLIEST, out, &arena)
     else:
+        fetcher_choose_version(f)
         asked = ask_fetch(f, out, &arena)
     arena_free(&arena)
     if asked > ASK_NOTHING:

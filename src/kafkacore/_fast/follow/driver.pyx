@@ -1,4 +1,4 @@
-"""A fetcher on a processor, as driver.pxd says."""
+"""Implements driver.pxd: drives a fetcher on a processor."""
 
 from libc.errno cimport ENOMEM
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t
@@ -11,7 +11,7 @@ from kafkacore._fast.base.cursor cimport (
     Reader, Writer, read_i32, read_uvarint, reader_init, remaining, take, write_i8, write_i16, write_i32, write_raw,
 )
 from kafkacore._fast.follow.absorb cimport absorb_begin, absorb_more
-from kafkacore._fast.follow.ask cimport fetcher_ask, fetcher_would_ask
+from kafkacore._fast.follow.ask cimport fetcher_ask, fetcher_choose_version, fetcher_would_ask
 from kafkacore._fast.follow.fetcher cimport (
     fetcher_advance, fetcher_connected, fetcher_count, fetcher_failed, fetcher_new, fetcher_stop_all,
 )
@@ -27,13 +27,13 @@ from kafkacore._fast.wait.timer cimport wheel_add, wheel_cancel
 
 cdef enum:
     LIST_OFFSETS_FLEXIBLE = 6       # Fetch is flexible in every version that a follower speaks
-    END_LOOK_MS = 1                 # between looks whether a shut driver is free of mail and jobs
+    END_LOOK_MS = 1                 # the time between two checks whether mail or jobs still use a shut driver
 
 cdef int32_t live_drivers = 0       # atomic
 
 
 def live() -> int:
-    """Drivers that are not freed."""
+    """Returns the number of drivers that have not been freed."""
     return load32(&live_drivers)
 
 
@@ -112,7 +112,7 @@ cdef void on_shut(Driven *driven) noexcept nogil:
 
 
 cdef void end_when_free(Driver *d) noexcept nogil:
-    """Jobs of the I/O pools and mail still point to partitions of the fetcher."""
+    """Frees the driver when no mail and no job of an I/O pool points to a partition of the fetcher any longer."""
     if load32(&d.fetcher.refs) > 1:
         wheel_add(&d.out.reactor.wheel, &d.timer, d.out.reactor.wheel.now_ms + END_LOOK_MS)
         return
@@ -129,7 +129,7 @@ cdef void end(Driver *d) noexcept nogil:
 # --- news for Python ---
 
 cdef void news_read(Mail *mail) noexcept nogil:
-    """On Python's thread, which reads the counters then."""
+    """Runs on Python's thread, which reads the counters afterwards."""
 
 
 cdef void tell(Driver *d, int32_t link) noexcept nogil:
@@ -168,7 +168,7 @@ cdef void driver_attach(Driver *d, int handle, int16_t fetch_version, int16_t of
 
 cdef void driver_lose(Driver *d, int why) noexcept nogil:
     if d.out.driven.handle >= 0:
-        fetcher_failed(d.fetcher)  # before the answer's bytes go
+        fetcher_failed(d.fetcher)  # must precede the release of the answer's bytes
         outbound_drop(&d.out)
         on_lost(&d.out, why)
 
@@ -184,7 +184,7 @@ cdef void on_lost(Outbound *out, int why) noexcept nogil:
     driver_look(d)
 
 
-# --- turns ---
+# --- turns of the processor ---
 
 cdef void driver_look(Driver *d) noexcept nogil:
     driven_make_ready(&d.out.reactor.driven, &d.out.driven)
@@ -195,7 +195,7 @@ cdef void on_mail(Fetcher *f) noexcept nogil:
 
 
 cdef void on_time(Timer *timer) noexcept nogil:
-    cdef Driver layout  # only for the offset of the field
+    cdef Driver layout  # used only to compute the offset of the `timer` field
     cdef Driver *d = <Driver *> (<char *> timer - (<char *> &layout.timer - <char *> &layout))
     cdef int64_t now_ms = d.out.reactor.wheel.now_ms
     if d.out.awaits and now_ms >= d.asked_ms + d.timeout_ms:
@@ -204,7 +204,7 @@ cdef void on_time(Timer *timer) noexcept nogil:
 
 
 cdef void go_on(Driven *driven) noexcept nogil:
-    """Takes a part of the answer, and asks again when it is taken."""
+    """Applies a part of the answer. When the whole answer has been applied, sends the next request."""
     cdef Driver *d = <Driver *> driven
     cdef Fetcher *f = d.fetcher
     cdef int64_t now_ms = d.out.reactor.wheel.now_ms
@@ -268,6 +268,8 @@ cdef void ask(Driver *d, int64_t now_ms) noexcept nogil:
 cdef void write_header(Driver *d, Writer *out) noexcept nogil:
     cdef Fetcher *f = d.fetcher
     cdef bint fetches = fetcher_would_ask(f) == ASK_FETCH
+    if fetches:
+        fetcher_choose_version(f)
     d.correlation_id = (d.correlation_id + 1) & 0x7FFFFFFF
     write_i16(out, FETCH if fetches else LIST_OFFSETS)
     write_i16(out, f.fetch_version if fetches else f.offsets_version)
@@ -300,8 +302,8 @@ cdef void on_answer(Outbound *out) noexcept nogil:
 
 
 cdef void note_refusal(Driver *d, int16_t error) noexcept nogil:
-    """The first error begins a new session, which is no fault: the leader drops sessions. Another one calls for a
-    pause."""
+    """Notes an answer with a top-level error. The first such answer begins a new session and does not count as a fault,
+    because leaders drop sessions. A second one in a row causes a pause."""
     if error == 0:
         store32(&d.refusals, 0)
         if not d.has_answered:

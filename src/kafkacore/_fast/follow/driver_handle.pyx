@@ -1,4 +1,5 @@
-"""Python's face of a fetcher that a processor drives: orders to it, and what it reports."""
+"""The Python interface of a fetcher that a processor drives. It sends orders to the fetcher and receives its
+reports."""
 
 cimport cython
 
@@ -16,6 +17,7 @@ from kafkacore._fast.follow.orders cimport (
 )
 from kafkacore._fast.log.partition cimport partition_hold
 from kafkacore._fast.log.partition_handle cimport PartitionHandle
+from kafkacore._fast.log.replication_quota cimport ReplicationQuota
 from kafkacore._fast.plane.outbound cimport LOST_CLOSED, LOST_MALFORMED, LOST_NO_MEMORY, LOST_ORDERED, LOST_TIMED_OUT
 from kafkacore._fast.plane.plane cimport NativePlane
 from kafkacore._fast.plane.processor cimport NativeProcessor
@@ -39,18 +41,21 @@ cdef dict KINDS = {
 }
 
 
-@cython.no_gc  # it is part of no cycle, and its directories must outlive its partitions
+@cython.no_gc  # it is part of no reference cycle, and its directories must outlive its partitions
 cdef class DriverHandle:
-    """Owns one count of a Driver."""
+    """Holds one reference to a Driver."""
     cdef Driver *driver
     cdef NativePlane plane
     cdef NativeProcessor processor  # its thread runs the driver
     cdef int64_t ordered
-    cdef set directories            # of all partitions so far: a native count does not keep them
+    cdef ReplicationQuota quota
+    # The directories of all partitions so far, because a native reference does not keep the Python objects alive.
+    cdef set directories
 
     def __cinit__(self, NativePlane plane not None, NativeProcessor processor not None, int32_t node_id, str client_id,
                   *, int32_t max_wait_ms=500, int32_t min_bytes=1, int32_t response_max_bytes=10485760,
-                  int32_t max_bytes=1048576, int32_t backoff_ms=1000, int64_t timeout_ms=30000):
+                  int32_t max_bytes=1048576, int32_t backoff_ms=1000, int64_t timeout_ms=30000,
+                  ReplicationQuota quota=None):
         cdef FetcherLimits limits
         cdef bytes name = client_id.encode()[:MOST_CLIENT_ID]
         cdef int error
@@ -63,7 +68,9 @@ cdef class DriverHandle:
         limits.response_max_bytes = response_max_bytes
         limits.max_bytes = max_bytes
         limits.backoff_ms = backoff_ms
-        # One batch may be larger than all limits.
+        self.quota = quota
+        limits.quota = &quota.quota if quota is not None else NULL
+        # A single batch may be larger than all of the configured limits.
         self.driver = driver_new(&processor.processor.reactor, plane.plane, &limits,
                                  plane.plane.max_request_bytes + response_max_bytes, &error)
         if self.driver == NULL:
@@ -95,7 +102,7 @@ cdef class DriverHandle:
             if inbox_may_sleep(&self.driver.bell):
                 return
 
-    # --- what it reports ---
+    # --- reports ---
 
     @property
     def link(self):
@@ -132,7 +139,7 @@ cdef class DriverHandle:
             return []
         found = take_events(self.driver.events, count)
         store32(&self.driver.event_count, 0)
-        self.look()  # more may wait
+        self.look()  # there may be more events
         return found
 
     def counts(self):
@@ -180,7 +187,7 @@ cdef class DriverHandle:
         cdef Order *order
         if not (LEAST_FETCH <= fetch_version <= MOST_FETCH
                 and LEAST_LIST_OFFSETS <= list_offsets_version <= MOST_LIST_OFFSETS):
-            raise ValueError(f"Fetch {fetch_version} or ListOffsets {list_offsets_version} is not spoken here")
+            raise ValueError(f"Fetch {fetch_version} or ListOffsets {list_offsets_version} is not supported")
         order = self.order(ORDER_ATTACH, 0)
         order.handle = handle
         order.fetch_version = fetch_version

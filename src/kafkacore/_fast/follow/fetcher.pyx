@@ -1,4 +1,4 @@
-"""The life of a fetcher, as fetcher.pxd says."""
+"""Implements fetcher.pxd: the start, the end and the timing of a fetcher."""
 
 from libc.errno cimport ENOMEM
 from libc.stdint cimport int16_t, int32_t, int64_t
@@ -9,8 +9,8 @@ from kafkacore._fast.follow.absorb cimport absorb_end
 from kafkacore._fast.follow.cut cimport cut_or_go_on, cut_woken
 from kafkacore._fast.follow.followed cimport (
     ASK_NOTHING, FOLLOW_BLOCKED, FOLLOW_CUTS, FOLLOW_FAILED, FOLLOW_GONE, Followed, Link, Position, fetcher_add,
-    fetcher_find, fetcher_forget, followed_drop_kept, followed_go_on, followed_is_in_session, followed_set, link_init,
-    of_all, of_line,
+    fetcher_find, fetcher_forget, followed_drop_kept, followed_go_on, followed_is_in_session, followed_lags,
+    followed_set, link_init, of_all, of_line,
 )
 from kafkacore._fast.follow.take cimport take_kept
 from kafkacore._fast.log.partition cimport partition_unwait
@@ -47,7 +47,7 @@ cdef Fetcher *fetcher_new(const FetcherLimits *limits, Inbox *inbox, Agenda *age
 # --- partitions ---
 
 cdef void resume(Parked *parked, int why) noexcept nogil:
-    """Called when the log is ready for the append or truncation that had to wait for it."""
+    """Runs when the log has become ready for the append or the truncation that had to wait."""
     cdef Followed *each = <Followed *> parked
     if each.state == FOLLOW_BLOCKED:
         take_kept(each)
@@ -58,14 +58,14 @@ cdef void resume(Parked *parked, int why) noexcept nogil:
 
 
 cdef void let_go(Followed *each) noexcept nogil:
-    """Drops the records and the truncation that wait for the log."""
+    """Drops the records that wait for the log, and the truncation that waits for it."""
     partition_unwait(each.partition, &each.waiter)
     followed_drop_kept(each)
 
 
 cdef Followed *take_over(Fetcher *f, Followed *before, Partition *p) noexcept nogil:
-    """Gives a partition its new log, because the partition was removed from this broker and came back. The session
-    still knows the partition."""
+    """Gives a followed partition its new log, after the partition was removed from this broker and came back. The
+    session still contains the partition."""
     cdef Position sent = before.sent
     cdef int64_t sent_in = before.sent_in
     cdef Followed *each
@@ -93,13 +93,14 @@ cdef int fetcher_follow(Fetcher *f, Partition *p, int32_t leader_epoch) noexcept
         return -ENOMEM
     each.parked.resume = resume
     each.at.leader_epoch = leader_epoch
-    each.lag = -1
+    followed_lags(each, -1)
     cut_or_go_on(each)
     return 0
 
 
 cdef void stop(Followed *each) noexcept nogil:
     let_go(each)
+    followed_lags(each, -1)
     followed_set(each, FOLLOW_GONE)
     if not followed_is_in_session(each) and not each.job_is_out:
         fetcher_forget(each)
@@ -126,7 +127,7 @@ cdef void fetcher_stop_all(Fetcher *f) noexcept nogil:
 # --- connection and time ---
 
 cdef void fetcher_connected(Fetcher *f, int16_t fetch_version, int16_t offsets_version) noexcept nogil:
-    f.fetch_version = fetch_version
+    f.newest_fetch = fetch_version
     f.offsets_version = offsets_version
 
 
@@ -135,10 +136,11 @@ cdef void fetcher_failed(Fetcher *f) noexcept nogil:
     cdef Followed *each
     absorb_end(f)
     f.under_way = ASK_NOTHING
-    f.session_epoch = 0  # the request still has the old id, so that the leader drops that session
+    f.session_epoch = 0  # the next request still has the old session id, so that the leader drops that session
     f.session_number += 1
     f.session_size = 0
-    # Nobody has to tell the leader of those that are gone.
+    # The new session does not contain partitions that are no longer followed, so the follower does not name
+    # them to the leader.
     while link != &f.all:
         each = of_all(link)
         link = link.next

@@ -1,10 +1,11 @@
-"""The partitions of a fetcher and their states, as followed.pxd says."""
+"""Implements followed.pxd: the partitions of a fetcher and their states."""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp, memcpy
 
-from kafkacore._fast.base.atomics cimport add32
+from kafkacore._fast.base.atomics cimport add32, store64
+from kafkacore._fast.base.made_ids cimport is_made_id
 from kafkacore._fast.follow.local cimport local_position
 from kafkacore._fast.log.partition cimport partition_hold, partition_release
 from kafkacore._fast.wait.mail cimport inbox_close
@@ -56,11 +57,35 @@ cdef Followed *of_line(Link *link) noexcept nogil:
 # --- the table ---
 
 cdef uint32_t hash_of(const uint8_t *topic_id, int32_t index) noexcept nogil:
-    # The keys come from the committed metadata, not from a peer. A topic id is random.
+    # The keys come from the committed metadata and not from a peer, and topic ids are random. So the hash needs no
+    # secret key.
     cdef uint64_t word
     memcpy(&word, topic_id + 8, 8)
     word = (word ^ <uint64_t> <uint32_t> index) * <uint64_t> 0x9E3779B97F4A7C15
     return <uint32_t> (word >> 32)
+
+
+cdef uint32_t hash_of_name(const char *topic, int32_t size, int32_t index) noexcept nogil:
+    cdef uint64_t word = <uint64_t> <uint32_t> index
+    cdef int32_t i
+    for i in range(size):
+        word = (word ^ <uint8_t> topic[i]) * <uint64_t> 0x100000001B3
+    return <uint32_t> ((word * <uint64_t> 0x9E3779B97F4A7C15) >> 32)
+
+
+cdef uint32_t named_hash(const Followed *each) noexcept nogil:
+    return hash_of_name(each.partition.topic, each.partition.topic_size, each.partition.index)
+
+
+cdef Followed *fetcher_find_named(const Fetcher *f, const char *topic, int32_t size, int32_t index) noexcept nogil:
+    cdef Followed *each
+    if f.buckets == NULL:
+        return NULL
+    each = f.named_buckets[hash_of_name(topic, size, index) & f.bucket_mask]
+    while each != NULL and (each.partition.index != index or each.partition.topic_size != size
+                            or each.state == FOLLOW_GONE or memcmp(each.partition.topic, topic, <size_t> size) != 0):
+        each = each.named_chain
+    return each
 
 
 cdef Followed *fetcher_find(const Fetcher *f, const uint8_t *topic_id, int32_t index) noexcept nogil:
@@ -76,22 +101,31 @@ cdef Followed *fetcher_find(const Fetcher *f, const uint8_t *topic_id, int32_t i
 cdef bint grow(Fetcher *f) noexcept nogil:
     cdef uint32_t size = (f.bucket_mask + 1) * 2 if f.buckets != NULL else LEAST_BUCKETS
     cdef Followed **buckets
+    cdef Followed **named
     cdef Followed *each
     cdef Link *link = f.all.next
     cdef uint32_t at
     if f.buckets != NULL and <uint32_t> f.count <= f.bucket_mask:
         return True
     buckets = <Followed **> calloc(size, sizeof(Followed *))
-    if buckets == NULL:
+    named = <Followed **> calloc(size, sizeof(Followed *))
+    if buckets == NULL or named == NULL:
+        free(buckets)
+        free(named)
         return False
     while link != &f.all:
         each = of_all(link)
         at = hash_of(each.partition.topic_id, each.partition.index) & (size - 1)
         each.chain = buckets[at]
         buckets[at] = each
+        at = named_hash(each) & (size - 1)
+        each.named_chain = named[at]
+        named[at] = each
         link = link.next
     free(f.buckets)
+    free(f.named_buckets)
     f.buckets = buckets
+    f.named_buckets = named
     f.bucket_mask = size - 1
     return True
 
@@ -118,7 +152,7 @@ cdef Followed *fetcher_add(Fetcher *f, Partition *p) noexcept nogil:
     each.waiter.parked = &each.parked
     each.fetcher = f
     each.partition = p
-    each.lag = -1
+    followed_lags(each, -1)
     each.state = FOLLOW_FAILED
     each.at.leader_epoch = -1
     partition_hold(p)
@@ -127,7 +161,11 @@ cdef Followed *fetcher_add(Fetcher *f, Partition *p) noexcept nogil:
     at = hash_of(p.topic_id, p.index) & f.bucket_mask
     each.chain = f.buckets[at]
     f.buckets[at] = each
+    at = named_hash(each) & f.bucket_mask
+    each.named_chain = f.named_buckets[at]
+    f.named_buckets[at] = each
     f.count += 1
+    f.without_id += is_made_id(p.topic_id)
     link_add(&f.all, &each.in_all)
     return each
 
@@ -138,7 +176,12 @@ cdef void fetcher_forget(Followed *each) noexcept nogil:
     while place[0] != each:
         place = &place[0].chain
     place[0] = each.chain
+    place = &f.named_buckets[named_hash(each) & f.bucket_mask]
+    while place[0] != each:
+        place = &place[0].named_chain
+    place[0] = each.named_chain
     f.count -= 1
+    f.without_id -= is_made_id(each.partition.topic_id)
     link_remove(&each.in_all)
     link_remove(&each.in_changed)
     link_remove(&each.in_line)
@@ -154,6 +197,7 @@ cdef void fetcher_release(Fetcher *f) noexcept nogil:
     if f.inbox == &f.own_inbox:
         inbox_close(&f.own_inbox)
     free(f.buckets)
+    free(f.named_buckets)
     free(f)
 
 
@@ -164,7 +208,8 @@ cdef inline bint is_busy(int state) noexcept nogil:
 
 
 cdef void followed_set(Followed *each, int state) noexcept nogil:
-    """Enters a state. The next Fetch checks whether it must report the change to the session."""
+    """Changes the state of a partition. The next Fetch checks whether it must name the change to the leader's
+    session."""
     cdef Fetcher *f = each.fetcher
     f.busy += is_busy(state) - is_busy(each.state)
     each.state = state
@@ -189,6 +234,11 @@ cdef void followed_delay(Followed *each) noexcept nogil:
     followed_set(each, FOLLOW_DELAYED)
 
 
+cdef void followed_lags(Followed *each, int64_t lag) noexcept nogil:
+    each.lag = lag
+    store64(&each.partition.fetch_lag, lag)
+
+
 cdef void followed_go_on(Followed *each) noexcept nogil:
     local_position(each.partition, &each.at)
     followed_set(each, FOLLOW_FETCHES)
@@ -203,7 +253,7 @@ cdef void followed_drop_kept(Followed *each) noexcept nogil:
 
 cdef void followed_fail(Followed *each, int kind, int64_t why) noexcept nogil:
     befell(each, kind, why, 0)
-    each.lag = -1
+    followed_lags(each, -1)
     followed_set(each, FOLLOW_FAILED)
 
 
@@ -227,5 +277,5 @@ cdef void befell(Followed *each, int kind, int64_t first, int64_t second) noexce
 
 
 def live_count():
-    """Number of followed partitions in this process that are not freed."""
+    """Returns the number of followed partitions in this process that have not been freed."""
     return add32(&live_followed, 0)

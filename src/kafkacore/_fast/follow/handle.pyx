@@ -1,4 +1,4 @@
-"""Python's face of a fetcher: it drives the real world's first slice and the simulated world."""
+"""The Python interface of a fetcher. In simulated worlds and in tests, Python drives the fetcher."""
 
 cimport cython
 
@@ -20,6 +20,7 @@ from kafkacore._fast.follow.followed cimport (
 )
 from kafkacore._fast.log.partition cimport partition_release
 from kafkacore._fast.log.partition_handle cimport PartitionHandle
+from kafkacore._fast.log.replication_quota cimport ReplicationQuota
 from kafkacore._fast.wait.mail cimport inbox_awake, inbox_deliver, inbox_may_sleep, inbox_silence
 from kafkacore._fast.world.environment cimport Environment
 
@@ -58,13 +59,14 @@ class FetcherCounts(NamedTuple):
 cdef class FetcherHandle:
     """Owns one Fetcher. `fileno` becomes readable when `deliver` has something to do."""
     cdef Fetcher *fetcher
-    cdef Environment environment  # keeps the world alive that holds its bells
-    # The directories of all partitions so far, because a native count does not keep them alive.
+    cdef Environment environment  # keeps alive the world to which the fetcher's inbox belongs
+    # The directories of all partitions so far, because a native reference does not keep their Python objects alive.
     cdef set directories
+    cdef ReplicationQuota quota
 
     def __cinit__(self, Environment environment not None, int32_t node_id, *, int32_t max_wait_ms=500,
                   int32_t min_bytes=1, int32_t response_max_bytes=10485760, int32_t max_bytes=1048576,
-                  int32_t backoff_ms=1000):
+                  int32_t backoff_ms=1000, ReplicationQuota quota=None):
         cdef FetcherLimits limits
         cdef int error
         self.environment = environment
@@ -75,6 +77,8 @@ cdef class FetcherHandle:
         limits.response_max_bytes = response_max_bytes
         limits.max_bytes = max_bytes
         limits.backoff_ms = backoff_ms
+        self.quota = quota
+        limits.quota = &quota.quota if quota is not None else NULL
         self.fetcher = fetcher_new(&limits, NULL, environment.env.agenda, &error)
         if self.fetcher == NULL:
             raise OSError(-error, "no file descriptor is left for an inbox; raise the limit of open files")
@@ -90,7 +94,7 @@ cdef class FetcherHandle:
         return self.fetcher.inbox.eventfd
 
     def deliver(self):
-        """Takes the reports of the I/O threads. Afterwards `fileno` signals the next report."""
+        """Processes the reports of the I/O threads. After this, `fileno` signals the next report."""
         with nogil:
             inbox_awake(self.fetcher.inbox)
             inbox_silence(self.fetcher.inbox)
@@ -142,7 +146,7 @@ cdef class FetcherHandle:
     def connected(self, int16_t fetch_version, int16_t list_offsets_version, int64_t broker_epoch):
         if not (LEAST_FETCH <= fetch_version <= MOST_FETCH
                 and LEAST_LIST_OFFSETS <= list_offsets_version <= MOST_LIST_OFFSETS):
-            raise ValueError(f"Fetch {fetch_version} or ListOffsets {list_offsets_version} is not spoken here")
+            raise ValueError(f"Fetch {fetch_version} or ListOffsets {list_offsets_version} is not supported")
         self.fetcher.broker_epoch = broker_epoch
         with nogil:
             fetcher_connected(self.fetcher, fetch_version, list_offsets_version)

@@ -1,28 +1,31 @@
-"""Records of a leader, as take.pxd says (ReplicaFetcherThread.processPartitionData)."""
+"""Implements take.pxd: appends a leader's records (ReplicaFetcherThread.processPartitionData)."""
 
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint8_t
 from libc.stdlib cimport malloc
 from libc.string cimport memcpy
 
-from kafkacore._fast.base.atomics cimport add64
+from kafkacore._fast.base.atomics cimport add64, load32
 from kafkacore._fast.base.error_codes cimport OFFSET_OUT_OF_RANGE
 from kafkacore._fast.follow.cut cimport cut_begin, cut_or_go_on
 from kafkacore._fast.follow.followed cimport (
     BEFELL_CORRUPT, BEFELL_FAILED, BEFELL_NEWER_EPOCH, CUT_ALL, CUT_START, FOLLOW_BLOCKED, FOLLOW_FAILED,
     FOLLOW_FETCHES, Fetcher, Position, befell, followed_delay, followed_drop_kept, followed_fail, followed_go_on,
-    followed_note_changed, followed_set,
+    followed_lags, followed_note_changed, followed_set,
 )
 from kafkacore._fast.follow.local cimport (
     Appended, local_append, local_begins_within, local_follows, local_has_failed, local_note_leader, local_position,
 )
 from kafkacore._fast.log.log cimport LOG_BLOCKED
+from kafkacore._fast.log.partition cimport partition_monotonic_ms
+from kafkacore._fast.log.replication_quota cimport THROTTLED_FOLLOWER, Quota, quota_record
 from kafkacore._fast.record.record cimport BATCH_OK, BatchHeader, parse_header
 
 
 cdef void take_error(Followed *each, int error) noexcept nogil:
     if not local_follows(each.partition, each.at.leader_epoch):
-        followed_set(each, FOLLOW_FAILED)  # a new role will follow it again or stop it
+        # With its next role, this broker follows the partition again or stops following it.
+        followed_set(each, FOLLOW_FAILED)
     elif local_has_failed(each.partition):
         followed_fail(each, BEFELL_FAILED, error)
     else:
@@ -32,7 +35,7 @@ cdef void take_error(Followed *each, int error) noexcept nogil:
 
 cdef void keep(Followed *each, const uint8_t *data, size_t size, int64_t high_watermark,
                int64_t log_start_offset) noexcept nogil:
-    """Copies the records. Without memory they are dropped and fetched again."""
+    """Keeps a copy of the records. If memory runs out, drops the records, which are then fetched again."""
     cdef Fetcher *f = each.fetcher
     each.kept_high_watermark = high_watermark
     each.kept_log_start = log_start_offset
@@ -53,7 +56,7 @@ cdef void note_leader(Followed *each, int64_t high_watermark, int64_t log_start_
         take_error(each, error)
         return
     local_position(each.partition, &each.at)
-    each.lag = max(high_watermark - each.at.end_offset, 0)
+    followed_lags(each, max(high_watermark - each.at.end_offset, 0))
     if start_is_behind:
         cut_begin(each, CUT_START, log_start_offset)
     elif each.state == FOLLOW_FETCHES:
@@ -63,11 +66,19 @@ cdef void note_leader(Followed *each, int64_t high_watermark, int64_t log_start_
 
 
 cdef bint is_of_newer_epoch(const Followed *each, const uint8_t *data, size_t size) noexcept nogil:
-    """Whether nothing was appended because the first batch has a newer epoch. The other reason is that the leader sent
+    """Returns True if nothing was appended because the first batch has a newer epoch. Returns False if the leader sent
     no whole batch."""
     cdef BatchHeader header
     return (parse_header(data, size, &header) == BATCH_OK
             and header.partition_leader_epoch > each.at.leader_epoch)
+
+
+cdef void count_throttled(Followed *each, int64_t size_bytes) noexcept nogil:
+    """Counts all records that throttled partitions fetch. Partitions in the ISR count too, although no quota delays
+    them."""
+    cdef Quota *quota = each.fetcher.limits.quota
+    if quota != NULL and load32(&each.partition.throttled) & THROTTLED_FOLLOWER:
+        quota_record(quota, size_bytes, partition_monotonic_ms(each.partition))
 
 
 cdef bint append(Followed *each, const uint8_t *data, size_t size, int64_t high_watermark,
@@ -80,7 +91,7 @@ cdef bint append(Followed *each, const uint8_t *data, size_t size, int64_t high_
         keep(each, data, size, high_watermark, log_start_offset)
         followed_set(each, FOLLOW_BLOCKED)
     elif error == OFFSET_OUT_OF_RANGE and local_begins_within(each.partition, data, size, &base_offset):
-        # The leader has deleted the beginning of this batch, but this log must begin where the batch begins.
+        # The leader has deleted the beginning of this batch, but this log must begin at the base offset of the batch.
         keep(each, data, size, high_watermark, log_start_offset)
         cut_begin(each, CUT_ALL, base_offset)
     elif error != 0:
@@ -90,6 +101,7 @@ cdef bint append(Followed *each, const uint8_t *data, size_t size, int64_t high_
         followed_delay(each)
     else:
         add64(&each.fetcher.counts.bytes, <int64_t> appended.bytes)
+        count_throttled(each, <int64_t> appended.bytes)
         return True
     return False
 
@@ -99,7 +111,7 @@ cdef void take_records(Followed *each, const uint8_t *data, size_t size, int64_t
     cdef Position now
     local_position(each.partition, &now)
     if now.end_offset != each.at.end_offset or now.last_epoch != each.at.last_epoch:
-        # Someone else has changed the log since the request was made.
+        # Something else has changed the log since the request was made.
         cut_or_go_on(each)
     elif size == 0 or append(each, data, size, high_watermark, log_start_offset):
         note_leader(each, high_watermark, log_start_offset)
@@ -110,7 +122,7 @@ cdef void take_kept(Followed *each) noexcept nogil:
         followed_go_on(each)
         return
     if each.state != FOLLOW_BLOCKED:
-        local_position(each.partition, &each.at)  # the log was emptied and begins at these records
+        local_position(each.partition, &each.at)  # the log was emptied, and begins at these records
     take_records(each, each.kept, each.kept_size, each.kept_high_watermark, each.kept_log_start)
     if each.state != FOLLOW_BLOCKED:
         followed_drop_kept(each)

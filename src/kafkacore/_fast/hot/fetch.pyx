@@ -1,7 +1,7 @@
-"""Fetch: reads each partition, waits when there are too few bytes, and answers with ranges of files.
+"""Serves Fetch: reads each partition, waits if there are too few bytes, and answers with ranges of files.
 
-The processor's thread never waits for a disk. When bytes are not in the page cache, a job of the directory's I/O pool
-repeats the reading and leaves them in the cache for the send.
+The processor's thread never waits for a disk. If bytes are not in the page cache, a job on the directory's I/O pool
+reads them again. After that, they are in the page cache when the answer is sent.
 """
 
 from libc.errno cimport EAGAIN
@@ -20,7 +20,7 @@ from kafkacore._fast.hot.session_partitions cimport session_release
 from kafkacore._fast.plane.gate cimport GATE_ERROR, Verdict
 from kafkacore._fast.hot.answers cimport NONE
 from kafkacore._fast.hot.endpoints cimport Endpoint, find_endpoint
-from kafkacore._fast.hot.state cimport HotState, NodeState, endpoints_of
+from kafkacore._fast.hot.state cimport HotState, NodeState, endpoints_of, purgatory_enter, purgatory_leave
 from kafkacore._fast.base.sync cimport mutex_lock, mutex_unlock
 from kafkacore._fast.log.readers cimport changes_unwait, changes_wait
 from kafkacore._fast.log.replicas cimport replicas_readable
@@ -49,13 +49,15 @@ from kafkacore._fast.schema.view cimport Program, arena_free, arena_init, view_r
 from kafkacore._fast.schema.wire cimport fetch_request_program
 
 cdef enum:
-    CALL_ARENA_BYTES = 64 << 20   # a session of 100,000 partitions; a request that needs more is malformed
-    PROBE_BYTES = 128 << 10       # the kernel reads ahead at least this far, so one probe is enough for each such range
-    ANY_REPLICA_VERSION = 11      # from this version on clients name their rack, and a follower may answer (KIP-392)
-    MOST_REPLICAS = 32            # replicas of a partition that are considered for a client
-    SMALL_BYTES = 16 << 10        # a call that keeps no more than this may always wait
+    # Enough for a session of 100,000 partitions; a request that needs more counts as malformed.
+    CALL_ARENA_BYTES = 64 << 20
+    # The kernel reads ahead at least this far, so one probe for each range of this size is enough.
+    PROBE_BYTES = 128 << 10
+    ANY_REPLICA_VERSION = 11  # from this version on, clients send their rack and may fetch from a follower (KIP-392)
+    MOST_REPLICAS = 32            # the most replicas of a partition among which the nearest is chosen
+    SMALL_BYTES = 16 << 10        # a call that keeps at most this many bytes may always wait
 
-cdef int32_t live_calls = 0       # atomic; tests compare it with zero
+cdef int32_t live_calls = 0       # atomic; tests check that it returns to zero
 
 
 cdef int serve_fetch(void *state, Request *request, const Verdict *verdict) noexcept nogil:
@@ -70,7 +72,7 @@ cdef int serve_fetch(void *state, Request *request, const Verdict *verdict) noex
         return outcome
     if verdict.action == GATE_ERROR:
         call.forced_error = verdict.error
-    # The nearest replica may be another one although nothing of the partition changed.
+    # The nearest replica of a partition may have changed although the partition has not.
     call.looks_at_all = call.forced_error != NONE or selects_replicas(call)
     request.state = call
     request.drop_state = drop_call
@@ -120,18 +122,20 @@ cdef void destroy_call(Parked *parked) noexcept nogil:
 
 
 cdef void drop_call(Request *request) noexcept nogil:
-    """The connection is closed. A job under way has its own reference and finds no request when it returns."""
+    """Releases the call, because its connection is closed. A running job holds its own reference to the call. When the
+    job ends, it finds that `request` is NULL."""
     cdef FetchCall *call = <FetchCall *> request.state
     request.state = NULL
     wheel_cancel(request_wheel(request), &call.parked.timer)
     unwait_all(call)
+    leave_purgatory(call)
     release_memory(call)
     call.request = NULL
     park_release(&call.parked)
 
 
 cdef int call_read(FetchCall *call) noexcept nogil:
-    """Parses the body and notes who asks. SERVED, or SERVED_CLOSE when it is malformed."""
+    """Parses the body and records its sender. Returns SERVED, or SERVED_CLOSE if the body is malformed."""
     cdef const Program *program = fetch_request_program(call.request.api_version)
     cdef Reader reader
     reader_init(&reader, call.request.frame.data + call.request.header_size,
@@ -163,8 +167,8 @@ cdef bint is_in_rack(const FetchCall *call, int32_t node_id) noexcept nogil:
 
 
 cdef void select_replicas(FetchCall *call) noexcept nogil:
-    """Called only at the first read, because the request's texts and the table of endpoints are valid only in this
-    turn."""
+    """Chooses the nearest replica of each partition. This runs only at the first read, because the request's texts and
+    the table of endpoints are valid only in that turn."""
     cdef int32_t broker_ids[MOST_REPLICAS]
     cdef Part *part
     cdef int32_t i, count, at
@@ -187,7 +191,8 @@ cdef void select_replicas(FetchCall *call) noexcept nogil:
 # --- reading ---
 
 cdef int go_on(FetchCall *call, bint last) noexcept nogil:
-    """Reads; then answers, waits for more, or lets the I/O pool read. With `last` it answers without waiting."""
+    """Reads the partitions. Then answers, waits for more bytes, or lets the I/O pool read. With `last`, answers in any
+    case."""
     while True:
         if read_all(call, False) == LOG_BLOCKED or not all_cached(call) or may_be_aborted(call):
             return hand_over(call, last)
@@ -200,18 +205,20 @@ cdef int go_on(FetchCall *call, bint last) noexcept nogil:
 
 
 cdef bint look_again(FetchCall *call) noexcept nogil:
-    """Another look begins. False when memory runs out."""
+    """Prepares another read of the partitions. Returns False if no memory is left."""
     release_reads(call)
     return call.session == NULL or call_look_again(call)
 
 
 cdef bint hold_memory(FetchCall *call, bint must) noexcept nogil:
-    """Before the call is parked: counts its memory in the plane's budget, which another look may have made more, and
-    releases its frame, which the client may have padded. False: parked requests hold all that they may, and the caller
-    must answer at once.
+    """Counts the call's memory in the plane's budget, before the call is parked. The memory may have grown since the
+    last time. Also releases the call's frame, because the client may have padded the frame. Returns False if parked
+    requests already hold as much memory as they may. In that case the caller must answer now.
 
-    Without room a small call waits uncounted, as the buffers of its connection are: a connection parks one Fetch at a
-    time. So a few clients with large Fetches cannot make all other consumers fetch without a pause."""
+    If the budget has no room, a small call may wait without being counted, like the buffers of its connection. A
+    connection parks only one Fetch at a time. So a few clients with large Fetches cannot force all other consumers to
+    fetch again and again without waiting.
+    """
     cdef int64_t size = sizeof(FetchCall) + <int64_t> call.arena.taken
     cdef int64_t more = size - call.held_bytes
     if more <= 0:
@@ -224,6 +231,12 @@ cdef bint hold_memory(FetchCall *call, bint must) noexcept nogil:
     return True
 
 
+cdef void leave_purgatory(FetchCall *call) noexcept nogil:
+    if call.watched:
+        purgatory_leave(&call.state.fetch_purgatory, call.watched)
+        call.watched = 0
+
+
 cdef void release_memory(FetchCall *call) noexcept nogil:
     if call.held_bytes:
         budget_unpark(&call.request.plane.budget, call.held_bytes)
@@ -231,16 +244,18 @@ cdef void release_memory(FetchCall *call) noexcept nogil:
 
 
 cdef bint enough(FetchCall *call) noexcept nogil:
-    """Whether to answer now, by the rules of ReplicaManager.fetchMessages. An unknown partition has its error already;
-    the others still wait. A known partition that fails is answered at once, because its client must act on the error.
-    So is a read of an older segment: it never reaches the bytes of the next one (DelayedFetch, case F)."""
+    """Returns whether to answer now, by the rules of ReplicaManager.fetchMessages. An unknown partition does not end
+    the wait for the other partitions. If a known partition fails, the node answers at once, because the client must act
+    on the error. The node also answers a read of an older segment at once, because such a read never reaches the bytes
+    of the next segment (DelayedFetch, case F)."""
     cdef int64_t least_bytes = min(call.body.min_bytes, min(call.body.max_bytes, call.state.fetch_max_bytes))
     return (call.failed or call.sends_elsewhere or call.is_behind or call.known_count + call.settled_count == 0
             or call.is_overtaken or call.body.max_wait_ms <= 0 or call.bytes >= least_bytes)
 
 
 cdef int read_all(FetchCall *call, bint slowly) noexcept nogil:
-    """Reads every partition once, within the limits of bytes. 0, or LOG_BLOCKED when a read must wait for the disk."""
+    """Reads every partition once, within the limits on bytes. Returns 0, or LOG_BLOCKED if a read must wait for the
+    disk."""
     cdef int64_t room = min(call.body.max_bytes, call.state.fetch_max_bytes)
     cdef int isolation = READ_COMMITTED if call.body.isolation_level == READ_COMMITTED else READ_UNCOMMITTED
     cdef FollowerFetch follower
@@ -275,6 +290,8 @@ cdef int read_all(FetchCall *call, bint slowly) noexcept nogil:
         asked.slowly = slowly
         asked.from_any_replica = call.from_any_replica
         asked.over_quota = over_quota
+        asked.counts = not part.counted
+        part.counted = True
         if part.kept != NULL:
             asked.reader = &part.kept.change.in_readers
         error = partition_read(part.partition, &asked, &part.read, &part.view, &wakes)
@@ -298,7 +315,7 @@ cdef bint is_over_quota(FetchCall *call) noexcept nogil:
 
 
 cdef void send_elsewhere(FetchCall *call, Part *part) noexcept nogil:
-    """Names another replica to the client: the answer has this replica's offsets and no records."""
+    """Refers the client to another replica. The answer contains the offsets of this node's replica, but no records."""
     cdef int error = partition_check_replica(part.partition, part.current_leader_epoch)
     part.error = error if call.forced_error == NONE else call.forced_error
     partition_view(part.partition, &part.view)
@@ -323,7 +340,7 @@ cdef void release_reads(FetchCall *call) noexcept nogil:
 
 
 cdef bint may_be_aborted(FetchCall *call) noexcept nogil:
-    """Whether the reader of committed records needs a look-up of aborted transactions in files."""
+    """Returns whether a read_committed reader needs the aborted transactions, which must be looked up in files."""
     cdef int32_t i
     if call.body.isolation_level == READ_COMMITTED:
         for i in range(call.count):
@@ -371,12 +388,13 @@ cdef int hand_over(FetchCall *call, bint last) noexcept nogil:
                 return SERVED_PARKED
             park_release(&call.parked)
     call.reading = False
-    fail_all(call)  # every directory is closed, because the node stops
+    fail_all(call)  # every directory is closed, because the node is stopping
     return finish(call, call_answer(call))
 
 
 cdef void run_slowly(Job *job) noexcept nogil:
-    """On a pool thread: reads again, may wait, and touches every byte so that the send finds it cached."""
+    """Reads the partitions again on a pool thread, which may wait for the disk. Reads every byte, so that the bytes are
+    in the page cache when they are sent."""
     cdef FetchCall *call = call_of_job(job)
     cdef int32_t i
     read_all(call, True)
@@ -397,13 +415,13 @@ cdef void warm(const Part *part) noexcept nogil:
     while at < end:
         size = min(<int64_t> sizeof(scratch), end - at)
         if disk.pread(disk.self, file_of(part.read.segment), scratch, <size_t> size, at) <= 0:
-            return  # the send meets the same error and closes the connection
+            return  # the send will get the same error and close the connection
         at += sizeof(scratch)
 
 
 cdef void look_up_aborted(FetchCall *call, Part *part) noexcept nogil:
     part.aborted_count = log_aborted(&part.partition.log, part.offset, &part.read, &part.aborted)
-    if part.aborted_count < 0:  # an aborted record must not look committed
+    if part.aborted_count < 0:  # aborted records must not look like committed ones
         part.aborted_count = 0
         part.error = KAFKA_STORAGE_ERROR
         segment_release(part.read.segment)
@@ -442,7 +460,8 @@ cdef void fail_all(FetchCall *call) noexcept nogil:
 # --- waiting ---
 
 cdef bint wait_for_more(FetchCall *call) noexcept nogil:
-    """False when a partition moved since it was read; then nothing wakes the call."""
+    """Parks the call. Returns False if a partition has changed since it was read. In that case nothing would wake the
+    call."""
     cdef bint waits
     release_reads(call)
     if call.session != NULL:
@@ -451,11 +470,15 @@ cdef bint wait_for_more(FetchCall *call) noexcept nogil:
         waits = queue_waiters(call)
     if waits and call.parked.timer.back == NULL:
         wheel_add(request_wheel(call.request), &call.parked.timer, call.now_ms + call.body.max_wait_ms)
+    if waits and not call.watched:
+        call.watched = call.known_count + call.settled_count
+        purgatory_enter(&call.state.fetch_purgatory, call.watched)
     return waits
 
 
 cdef bint queue_waiters(FetchCall *call) noexcept nogil:
-    """Queues a waiter on every known partition. If one moved since it was read, it queues none."""
+    """Queues a waiter on every known partition. If a partition has changed since it was read, queues no waiter at
+    all."""
     cdef Part *part
     cdef bint committed = call.body.isolation_level == READ_COMMITTED
     cdef int kind = WAIT_COMMITTED if committed else WAIT_FETCH
@@ -466,7 +489,7 @@ cdef bint queue_waiters(FetchCall *call) noexcept nogil:
     for i in range(call.count):
         part = &call.parts[i]
         if part.partition == NULL or part.view.is_held_back:
-            continue  # one that is throttled is for a later Fetch
+            continue  # a throttled partition is left to a later Fetch
         bound = part.view.last_stable_offset if committed else part.view.high_watermark
         if kind == WAIT_FOLLOWER:
             bound = part.view.end_offset
@@ -494,7 +517,7 @@ cdef void resume_call(Parked *parked, int why) noexcept nogil:
     cdef Request *request = call.request
     if request == NULL:
         return
-    if call.reading:  # the job owns the parts; it answers when it is done
+    if call.reading:  # the job owns the parts, and the call answers when the job has ended
         call.waits_no_more |= why & WAKE_TIMEOUT != 0
         return
     unwait_all(call)
@@ -513,19 +536,20 @@ cdef int finish(FetchCall *call, bint answered) noexcept nogil:
     if not answered:
         request.close_after = True
         request.no_answer = True
+    leave_purgatory(call)
     release_memory(call)
     call.request = NULL
     park_release(&call.parked)
     return SERVED
 
 
-# --- Python face ---
+# --- Python interface ---
 
 def api(HotState hot not None) -> HotApi:
-    """The HotApi of Fetch."""
+    """Returns the HotApi of Fetch."""
     return hot_api(serve_fetch, &hot.state, hot)
 
 
 def live() -> int:
-    """The number of Fetch calls under way in this process."""
+    """Returns the number of unanswered Fetch calls in this process."""
     return load32(&live_calls)

@@ -1,6 +1,8 @@
-"""The sessions and the answer of a Fetch (KIP-227): which partitions a request means, and which the answer names.
+"""Handles the session and the answer of a Fetch (KIP-227). This module decides which partitions a request fetches and
+which partitions the answer contains.
 
-An incremental answer leaves out a partition without news: no records, no error, the same high watermark and log start.
+An incremental answer leaves out partitions that have nothing new: no records, no error, and the same high watermark and
+log start offset as before.
 """
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint32_t, uint8_t
@@ -26,6 +28,7 @@ from kafkacore._fast.hot.state cimport endpoints_of
 from kafkacore._fast.hot.named_once cimport Distinct, distinct_add, distinct_begin
 from kafkacore._fast.log.partition cimport READ_COMMITTED, partition_hold, partition_release
 from kafkacore._fast.log.replication_quota cimport THROTTLED_LEADER, quota_record
+from kafkacore._fast.log.traffic cimport traffic_failed, traffic_sent
 from kafkacore._fast.log.readers cimport CHANGE_NEWS, CHANGE_READY, change_mark, changes_begin, changes_count
 from kafkacore._fast.plane.plane cimport Request, request_table
 from kafkacore._fast.base.sync cimport mutex_lock, mutex_unlock
@@ -37,8 +40,8 @@ from kafkacore._fast.schema.wire cimport (
 )
 
 cdef enum:
-    STORAGE_ERROR_VERSION = 6  # clients know KAFKA_STORAGE_ERROR (KIP-112)
-    LEADERS_VERSION = 16       # the answer names leaders and their endpoints (KIP-951)
+    STORAGE_ERROR_VERSION = 6  # from this version on, clients know KAFKA_STORAGE_ERROR (KIP-112)
+    LEADERS_VERSION = 16       # from this version on, the answer contains leaders and their endpoints (KIP-951)
     NO_HIGH_WATERMARK = -1
 
 
@@ -80,7 +83,8 @@ cdef int parts_of_request(FetchCall *call) noexcept nogil:
 
 cdef void add_part(FetchCall *call, const FetchTopic *topic, const FetchPartition *wanted,
                    Distinct *seen) noexcept nogil:
-    """A partition that is named twice keeps its first place and its last values, as in Kafka's linked map."""
+    """Adds a partition of the request. If the request names a partition twice, the part keeps its first position and
+    gets the last values, as in Kafka's linked map."""
     cdef Part *part = &call.parts[call.count]
     cdef int32_t earlier
     part.topic = topic.topic
@@ -103,8 +107,9 @@ cdef void add_part(FetchCall *call, const FetchTopic *topic, const FetchPartitio
 
 
 cdef bint find_partition(FetchCall *call, Part *part, bint topic_was_known) noexcept nogil:
-    """Whether the part's topic is known or was known. A session reports a topic that was deleted since as a missing
-    partition: Kafka keeps the name of a topic id for the life of the session."""
+    """Finds the partition of a part. Returns whether the part's topic is known or was known before. If a topic of a
+    session has been deleted, the answer reports an unknown partition and not an unknown topic id, because Kafka keeps
+    the name of a topic id as long as the session exists."""
     cdef PartitionTable *table = request_table(call.request)
     cdef bint known = topic_was_known
     part.view.high_watermark = -1
@@ -129,7 +134,8 @@ cdef bint find_partition(FetchCall *call, Part *part, bint topic_was_known) noex
 
 
 cdef int parts_of_session(FetchCall *call) noexcept nogil:
-    """Applies the request's changes to its session, then takes what changed, to read without the session's lock."""
+    """Applies the request's changes to its session. Then takes the changed partitions out of the session, so that they
+    can be read without the session's lock."""
     cdef FetchSession *session = call.session
     cdef int32_t size
     cdef bint ok
@@ -142,10 +148,10 @@ cdef int parts_of_session(FetchCall *call) noexcept nogil:
     size = session.order.count
     mutex_unlock(&session.lock)
     if not ok:
-        # The session needs more than an arena may have, and would grow with each retry.
+        # The session needs more memory than an arena may have, and it would need more memory after each retry.
         sessions_remove(call.state.sessions, call.body.session_id)
         return -1
-    if size == 0:  # it is empty; Kafka ends such a session
+    if size == 0:  # the session is empty, and Kafka ends such a session
         sessions_remove(call.state.sessions, call.body.session_id)
         session_release(session)
         call.session = NULL
@@ -174,7 +180,8 @@ cdef bint change_session(FetchCall *call) noexcept nogil:
 
 
 cdef bint is_another_asker(FetchCall *call) noexcept nogil:
-    """Whether this request of the session comes from somebody else than the one before, or reads otherwise."""
+    """Returns whether this request has another sender than the session's previous request, another isolation level or
+    another version."""
     cdef SessionAsker *known = &call.session.asker
     cdef bint same = (known.follower_id == call.follower_id and known.follower_epoch == call.follower_epoch
                       and known.isolation == call.body.isolation_level
@@ -198,7 +205,7 @@ cdef void forget(FetchCall *call) noexcept nogil:
 
 
 cdef bint make_room(FetchCall *call, int32_t more) noexcept nogil:
-    """Room for `more` parts. Nothing is read, and no part waits."""
+    """Makes room for `more` parts. No part may be read or waiting at this time."""
     cdef Part *parts
     cdef int32_t capacity
     if call.count + more <= call.capacity:
@@ -215,7 +222,8 @@ cdef bint make_room(FetchCall *call, int32_t more) noexcept nogil:
 
 
 cdef bint take_parts(FetchCall *call, int32_t marked) noexcept nogil:
-    """Under the session's lock. Partitions that change from now on are for the next look."""
+    """Takes the marked partitions out of the session. Partitions that change from now on belong to the next read. Call
+    this with the session's lock held."""
     cdef SessionPartition *kept
     if not make_room(call, marked):
         return False
@@ -223,7 +231,7 @@ cdef bint take_parts(FetchCall *call, int32_t marked) noexcept nogil:
         kept = session_take(call.session)
         if kept == NULL:
             break
-        if kept.holder == call:  # an earlier look of this Fetch took it
+        if kept.holder == call:  # an earlier read of this Fetch took the partition
             session_partition_release(kept)
         elif not add_kept(call, kept):
             session_return(kept, True, CHANGE_NEWS)
@@ -288,7 +296,7 @@ cdef bint call_answer(FetchCall *call) noexcept nogil:
     cdef bint ok = True
     if call.session != NULL:
         mutex_lock(&call.session.lock)
-        # While this request waited, another request of the session may have come on another connection.
+        # While this request waited, another request of the session may have arrived on another connection.
         if load32(&call.session.epoch) == next_epoch(call.body.session_epoch):
             call.answer.session_id = call.session.id
             ok = name_parts(call, True)
@@ -306,7 +314,8 @@ cdef bint call_answer(FetchCall *call) noexcept nogil:
 
 
 cdef void count_throttled(FetchCall *call) noexcept nogil:
-    """All that goes to followers counts, also to those in the ISR, which no quota holds back."""
+    """Counts all bytes that go to followers against the replication quota. Bytes for followers in the ISR count too,
+    although the quota does not delay these followers."""
     cdef int64_t size_bytes = 0
     cdef int32_t i
     if call.follower_id < 0 or call.state.leader_quota == NULL:
@@ -328,7 +337,8 @@ cdef inline int32_t next_epoch(int32_t epoch) noexcept nogil:
 
 
 cdef void start_session(FetchCall *call) noexcept nogil:
-    """Without room or memory the answer has session id 0, and the client continues with full fetches."""
+    """Creates a session. If there is no room or no memory, the answer has session id 0, and the client continues with
+    full fetches."""
     cdef FetchSession *session = session_new(call.state.sessions, call.request.api_version >= TOPIC_ID_VERSION)
     cdef SessionPartition *kept
     cdef Part *part
@@ -356,7 +366,7 @@ cdef void start_session(FetchCall *call) noexcept nogil:
 
 
 cdef bint has_news(SessionPartition *kept, const Part *part) noexcept nogil:
-    """Whether the answer must name this partition. Records the values that it sends."""
+    """Returns whether the answer must contain this partition. Records the values that the answer sends."""
     cdef bint news = part.read.size > 0 or part.view.diverging_end_offset >= 0 or part.error != NONE
     news = news or part.preferred >= 0
     if kept.high_watermark != part.view.high_watermark:
@@ -366,14 +376,15 @@ cdef bint has_news(SessionPartition *kept, const Part *part) noexcept nogil:
         kept.log_start_offset = part.view.log_start_offset
         news = True
     if part.error != NONE:
-        kept.high_watermark = NO_HIGH_WATERMARK  # the next answer without an error names it again
+        kept.high_watermark = NO_HIGH_WATERMARK  # so the next answer without an error contains the partition
     return news
 
 
 cdef bint is_settled(const FetchCall *call, const Part *part) noexcept nogil:
-    """Whether the next Fetch need not look at the partition unless it changes: it has no error, the client has all that
-    it may read, and a follower is in the ISR. One outside the ISR may join at any of its Fetches, because its broker
-    was unfenced or a proposal ended."""
+    """Returns whether the next Fetch can skip the partition unless the partition changes. It can if the partition has
+    no error, the client has everything that it may read, and the client is not a follower outside the ISR. A follower
+    outside the ISR can join at any of its Fetches, because its broker may have been unfenced, or a pending change of
+    the ISR may have ended."""
     cdef int64_t bound = part.view.high_watermark
     if call.follower_id >= 0:
         bound = part.view.end_offset
@@ -385,7 +396,8 @@ cdef bint is_settled(const FetchCall *call, const Part *part) noexcept nogil:
 
 
 cdef void settle(FetchCall *call) noexcept nogil:
-    """The next Fetch looks first at what this one left out, and last at what it sent, so that no partition starves."""
+    """Orders the partitions for the next Fetch, so that no partition starves. Partitions that this answer left out come
+    first. Partitions whose records it sends come last."""
     cdef Part *part
     cdef int32_t i
     for i in range(call.count - 1, -1, -1):
@@ -401,7 +413,7 @@ cdef void settle(FetchCall *call) noexcept nogil:
 
 
 cdef bint name_parts(FetchCall *call, bint only_news) noexcept nogil:
-    """Lays out the topics and partitions of the answer. Consecutive partitions of one topic share an entry."""
+    """Lays out the topics and partitions of the answer. Consecutive partitions of the same topic share an entry."""
     cdef FetchableTopicResponse *topics
     cdef FetchableTopicResponse *topic = NULL
     cdef PartitionData *answers
@@ -433,6 +445,10 @@ cdef bint name_parts(FetchCall *call, bint only_news) noexcept nogil:
             memcpy(topic.topic_id, part.topic_id, 16)
             topic.partitions.items = &answers[used]
         fill(&answers[used], part, call.request.api_version)
+        if part.read.size > 0:
+            traffic_sent(&part.partition.traffic, part.read.size, call.follower_id >= 0, part.view.is_added)
+        elif part.partition != NULL and part.error != NONE:
+            traffic_failed(&part.partition.traffic, part.error)
         if call.body.isolation_level == READ_COMMITTED and not list_aborted(call, &answers[used], part):
             return False
         call.named[used] = part
@@ -450,7 +466,7 @@ cdef void fill(PartitionData *out, const Part *part, int16_t version) noexcept n
     out.partition_index = part.index
     out.error_code = part.error
     if part.error == KAFKA_STORAGE_ERROR and version < STORAGE_ERROR_VERSION:
-        out.error_code = NOT_LEADER_OR_FOLLOWER  # an older client takes the other code for a final error
+        out.error_code = NOT_LEADER_OR_FOLLOWER  # an older client would take KAFKA_STORAGE_ERROR for a fatal error
     out.high_watermark = part.view.high_watermark
     out.last_stable_offset = part.view.last_stable_offset
     out.log_start_offset = part.view.log_start_offset
@@ -462,7 +478,7 @@ cdef void fill(PartitionData *out, const Part *part, int16_t version) noexcept n
     out.snapshot_id.epoch = -1
     out.preferred_read_replica = part.preferred
     out.aborted_transactions.count = -1
-    out.records.data = NULL               # a gap, which `splice` fills with a range of the segment
+    out.records.data = NULL               # leaves a gap, which `splice` fills with a range of the segment
     out.records.size = <int32_t> part.read.size
     if part.view.diverging_end_offset >= 0:
         out.diverging_epoch.epoch = part.view.diverging_epoch
@@ -473,7 +489,8 @@ cdef void fill(PartitionData *out, const Part *part, int16_t version) noexcept n
 
 
 cdef bint is_led_elsewhere(const Part *part) noexcept nogil:
-    """Whether another node leads, or this node in another epoch than the client knows."""
+    """Returns whether another node leads the partition, or whether this node leads it in a later epoch than the
+    client's."""
     return part.error == NOT_LEADER_OR_FOLLOWER or part.error == FENCED_LEADER_EPOCH
 
 
@@ -512,8 +529,8 @@ cdef bint write_answer(FetchCall *call) noexcept nogil:
 
 
 cdef bint splice(FetchCall *call, Writer *out, const Gap *gaps, int gap_count) noexcept nogil:
-    """Makes the extents of the answer: the written bytes, with a range of a segment in each gap. Takes over the memory
-    of the writer."""
+    """Makes the extents of the answer from the written bytes and, for each gap, a range of a segment. Takes over the
+    memory of the writer."""
     cdef Request *request = call.request
     cdef size_t size = out.size
     cdef size_t at = 0
@@ -534,7 +551,7 @@ cdef bint splice(FetchCall *call, Writer *out, const Gap *gaps, int gap_count) n
         if answer_add_file(&request.answer, part.read.segment, part.read.cuts, part.read.position,
                            part.read.size) != 0:
             return False
-        part.read.segment = NULL  # the answer owns it now
+        part.read.segment = NULL  # the answer owns the reference now
         part.read.size = 0
     return answer_add_memory(&request.answer, data + at, size - at) == 0
 
@@ -558,7 +575,7 @@ cdef bint hint_needed(const FetchCall *call) noexcept nogil:
 
 
 cdef void hint_endpoints(FetchCall *call) noexcept nogil:
-    """Adds the endpoints of the leaders that the answer names (KIP-951)."""
+    """Adds the endpoints of the leaders in the answer (KIP-951)."""
     cdef int32_t i
     endpoints_begin(&call.answer.node_endpoints, &call.arena, call.count)
     for i in range(call.count):

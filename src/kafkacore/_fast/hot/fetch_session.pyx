@@ -1,4 +1,6 @@
-"""Fetch sessions (KIP-227; eviction as in FetchSession.scala). Contract in fetch_session.pxd."""
+"""Implements the cache of fetch sessions (KIP-227), with the eviction rules of FetchSession.scala. fetch_session.pxd
+has the contract.
+"""
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
@@ -12,6 +14,10 @@ from kafkacore._fast.base.atomics cimport add32, load32, load64, store32
 from kafkacore._fast.base.links cimport ListLink
 from kafkacore._fast.base.lock_order cimport RANK_FETCH_SESSIONS
 from kafkacore._fast.base.sync cimport mutex_destroy, mutex_guards, mutex_init, mutex_lock, mutex_unlock
+from kafkacore._fast.log.partition cimport READ_LOG_END, WAIT_KINDS, Partition, ReadAsked, read_asked_init
+from kafkacore._fast.log.partition_handle cimport PartitionHandle
+from kafkacore._fast.log.readers cimport Changes, changes_count, readers_join, readers_tell
+from kafkacore._fast.wait.park cimport WAKE_READY, WakeList
 from kafkacore._fast.hot.session_partitions cimport (
     FetchSession, SessionPartition, session_create, session_drop, session_find, session_key, session_key_hash,
     session_move_last, session_of_order, session_put, session_release, sessions_alive,
@@ -19,7 +25,7 @@ from kafkacore._fast.hot.session_partitions cimport (
 
 cdef enum:
     MEMORY_BYTES = 256 << 20
-    MAX_TOPIC = 249  # Kafka's longest topic name; no partition has a longer key, and listings cut it
+    MAX_TOPIC = 249  # Kafka's longest topic name; no existing partition has a longer key, and listings cut longer keys
 
 
 cdef int sessions_init(FetchSessions *cache, int32_t slots, int64_t memory_bytes, const uint64_t *seed) noexcept nogil:
@@ -27,7 +33,7 @@ cdef int sessions_init(FetchSessions *cache, int32_t slots, int64_t memory_bytes
     cache.slots = slots
     cache.memory_bytes = memory_bytes
     cache.random = seed[0]
-    # Independent of the seed of the ids, which clients see.
+    # The seed of the hash is independent of the seed for session ids, because clients see the session ids.
     cache.hash_key[0] = seed[1]
     cache.hash_key[1] = seed[2]
     cdef int error = mutex_init(&cache.lock, RANK_FETCH_SESSIONS)
@@ -76,10 +82,10 @@ cdef FetchSession *session_new(const FetchSessions *cache, bint uses_topic_ids) 
     return session_create(cache.hash_key, uses_topic_ids)
 
 
-# --- the cache; the caller holds its lock ---
+# --- the cache; the caller must hold its lock ---
 
 cdef FetchSession **place_of(FetchSessions *cache, int32_t session_id) noexcept nogil:
-    """The place of the pointer to the session, or the end of its chain."""
+    """Returns the address of the pointer to the session, or the end of the hash chain if the session does not exist."""
     cdef FetchSession **place = &cache.buckets[<uint32_t> session_id & 255]
     while place[0] != NULL and place[0].id != session_id:
         place = &place[0].chain
@@ -97,8 +103,8 @@ cdef void unlink_at(FetchSessions *cache, FetchSession **place) noexcept nogil:
 
 
 cdef void unlock_and_release(FetchSessions *cache) noexcept nogil:
-    """Releases the sessions that were unlinked. It may be the last count, and a session leaves all of its partitions
-    then."""
+    """Unlocks the cache and releases the sessions that were unlinked. If this releases a session's last reference, the
+    session stops watching all its partitions."""
     cdef FetchSession *session = cache.unlinked
     cdef FetchSession *rest
     cache.unlinked = NULL
@@ -110,7 +116,7 @@ cdef void unlock_and_release(FetchSessions *cache) noexcept nogil:
 
 
 cdef int32_t next_id(FetchSessions *cache) noexcept nogil:
-    """A free id above zero. Clients cannot guess it from the last one (splitmix64)."""
+    """Returns a free id above zero. The id comes from splitmix64, so clients cannot guess it from the previous id."""
     cdef uint64_t z
     cdef int32_t session_id
     while True:
@@ -128,7 +134,7 @@ cdef bint is_full(const FetchSessions *cache, int64_t bytes) noexcept nogil:
 
 
 cdef bint make_room(FetchSessions *cache, FetchSession *candidate, int64_t now_ms) noexcept nogil:
-    """Evicts sessions until there is a place and memory for one more."""
+    """Evicts sessions until the cache has a slot and memory for the candidate. Returns False if this fails."""
     if candidate.bytes > cache.memory_bytes:
         return False
     while is_full(cache, candidate.bytes):
@@ -138,9 +144,9 @@ cdef bint make_room(FetchSessions *cache, FetchSession *candidate, int64_t now_m
 
 
 cdef bint evict(FetchSessions *cache, FetchSession *candidate, int64_t now_ms) noexcept nogil:
-    """Evicts the stalest session if it is stale enough. Otherwise, when no place is free, evicts the least valuable
-    session that the candidate may replace, if that one is worth less. A follower's session is worth more than each
-    client's."""
+    """Evicts the session that has been unused for the longest time, if this time is long enough. Otherwise, if no slot
+    is free, looks for the least valuable session that the candidate may replace, and evicts this session if it is less
+    valuable than the candidate. A follower's session is more valuable than any client's."""
     cdef FetchSession **stalest = NULL
     cdef FetchSession **least = NULL
     cdef FetchSession **place
@@ -167,8 +173,8 @@ cdef bint evict(FetchSessions *cache, FetchSession *candidate, int64_t now_ms) n
 
 
 cdef bint may_replace(const FetchSession *candidate, const FetchSession *session, int64_t now_ms) noexcept nogil:
-    """Whether the candidate may replace the session. A session that has lasted long enough gives way to any other; a
-    younger one only to a follower's."""
+    """Returns whether the candidate may replace the session. Any candidate may replace a session that is old enough.
+    Only a follower's session may replace a younger one."""
     if now_ms - session.created_ms > SESSION_EVICTION_MS:
         return True
     return candidate.privileged and not session.privileged
@@ -209,7 +215,8 @@ cdef void sessions_remove(FetchSessions *cache, int32_t session_id) noexcept nog
 
 
 cdef bint grew_too_large(FetchSessions *cache, FetchSession *session) noexcept nogil:
-    """Updates the bytes of the session. True: the cache is over its memory, and this session must end."""
+    """Updates the cached size of the session and the memory used by the cache. Returns True if the cache then exceeds
+    its memory, so that this session must end."""
     cdef int64_t grown_bytes = load64(&session.bytes) - session.cached_bytes
     session.cached_bytes += grown_bytes
     cache.used_bytes += grown_bytes
@@ -246,7 +253,7 @@ cdef int16_t sessions_take(FetchSessions *cache, int32_t session_id, int32_t epo
 
 
 cdef FetchSession *sessions_hold(FetchSessions *cache, int32_t session_id) noexcept nogil:
-    """The counted session, or NULL."""
+    """Returns the session with a reference for the caller, or NULL."""
     cdef FetchSession *session
     mutex_lock(&cache.lock)
     session = place_of(cache, session_id)[0]
@@ -256,15 +263,15 @@ cdef FetchSession *sessions_hold(FetchSessions *cache, int32_t session_id) noexc
     return session
 
 
-# --- Python face ---
+# --- Python interface ---
 
 def live() -> int:
-    """The number of sessions in this process; zero when every cache and fetch is gone."""
+    """Returns the number of sessions in this process. It is zero when every cache and every fetch has been freed."""
     return sessions_alive()
 
 
 def partition_hash(seed, bytes key, int index) -> int:
-    """The hash by which a session of a cache with this seed finds a partition."""
+    """Returns the hash with which a session finds a partition, in a cache with this seed."""
     cdef uint64_t[2] words = [<uint64_t> (seed >> 64 & 0xFFFFFFFFFFFFFFFF), <uint64_t> (seed >> 128)]
     return session_key_hash(words, key, <int32_t> len(key), index)
 
@@ -277,7 +284,7 @@ ctypedef struct SessionChange:
 
 
 cdef int apply_changes(FetchSession *session, const SessionChange *changes, int count) noexcept nogil:
-    """0, or -1 when memory runs out. Takes the session's lock."""
+    """Applies changes to a session, under the session's lock. Returns 0, or -1 if no memory is left."""
     cdef const SessionChange *change
     cdef SessionPartition *partition
     cdef int i
@@ -315,26 +322,35 @@ cdef class FetchSessionCache:
             sessions_close(&self.cache)
 
     def __len__(self):
-        return self.cache.count
+        return self.locked(&self.cache.count)
+
+    cdef int64_t locked(self, const int64_t *field) noexcept:
+        """Reads a field of the cache under its lock, because processors write it."""
+        cdef int64_t value
+        with nogil:
+            mutex_lock(&self.cache.lock)
+            value = field[0]
+            mutex_unlock(&self.cache.lock)
+        return value
 
     @property
     def partition_count(self) -> int:
-        """NumIncrementalFetchPartitionsCached."""
-        return self.cache.partition_count
+        """The value of the metric NumIncrementalFetchPartitionsCached."""
+        return self.locked(&self.cache.partition_count)
 
     @property
     def used_bytes(self) -> int:
-        """Bytes of all sessions, at their last fetch."""
-        return self.cache.used_bytes
+        """The bytes of all sessions, each at its last fetch."""
+        return self.locked(&self.cache.used_bytes)
 
     @property
     def evictions(self) -> int:
-        """The count behind IncrementalFetchSessionEvictionsPerSec."""
-        return self.cache.evictions
+        """The number of evictions, for the metric IncrementalFetchSessionEvictionsPerSec."""
+        return self.locked(&self.cache.evictions)
 
     def add(self, keys, bint uses_topic_ids, int64_t now_ms, bint privileged=False) -> int:
-        """Adds a session of `keys`: (topic id or name as bytes, partition index). Its id, or 0 without room.
-        `privileged`: a follower's."""
+        """Adds a session. Each of `keys` is a partition: (topic id or name as bytes, partition index). Returns the id
+        of the session, or 0 if there is no room. With `privileged`, it is a follower's session."""
         cdef FetchSession *session = session_new(&self.cache, uses_topic_ids)
         cdef int32_t session_id
         if session == NULL:
@@ -350,7 +366,8 @@ cdef class FetchSessionCache:
         return session_id
 
     def update(self, int session_id, int epoch, bint uses_topic_ids, int64_t now_ms, keys=(), forgotten=()) -> tuple:
-        """Changes a session as an incremental fetch does: (Kafka's error code or 0, its keys in fetch order)."""
+        """Changes a session as an incremental fetch does. Returns a pair: Kafka's error code or 0, and the session's
+        keys in the order of fetching."""
         cdef FetchSession *session
         cdef int16_t error
         with nogil:
@@ -366,7 +383,7 @@ cdef class FetchSessionCache:
                 session_release(session)
 
     def returned(self, int session_id, bytes key, int index) -> None:
-        """Moves a partition that returned data to the end of the order, so that no partition starves."""
+        """Moves a partition whose records were returned to the end of the order, so that no partition starves."""
         cdef FetchSession *session
         cdef SessionPartition *partition
         cdef const uint8_t *data = key
@@ -387,7 +404,8 @@ cdef class FetchSessionCache:
 
 
 cdef int change_session(FetchSession *session, list items) except -1:
-    """`items`: (key, index, forget). The list keeps the keys alive while the lock is held without the GIL."""
+    """Applies changes to a session. Each of `items` is (key, index, forget). The list keeps the keys alive while the
+    thread holds the session's lock without the GIL."""
     cdef int count = <int> len(items)
     cdef SessionChange *changes = <SessionChange *> malloc(max(count, 1) * sizeof(SessionChange))
     cdef int failed
@@ -435,3 +453,76 @@ cdef list session_order(FetchSession *session):
         return [(found[i].key[:found[i].key_size], found[i].index) for i in range(count)]
     finally:
         free(found)
+
+
+# For tests of a race: a partition notifies its readers while a session stops watching the partition.
+
+cdef class WatchedPartition:
+    cdef FetchSession *session
+    cdef SessionPartition *watched
+    cdef int32_t is_told                 # atomic: the log of the partition is locked
+    cdef readonly PartitionHandle handle
+
+    def __cinit__(self, PartitionHandle handle not None):
+        cdef uint64_t[2] words = [0, 0]
+        cdef ReadAsked asked
+        self.handle = handle
+        self.session = session_create(words, False)
+        if self.session == NULL:
+            raise MemoryError
+        with nogil:
+            mutex_lock(&self.session.lock)
+            self.watched = session_put(self.session, NULL, b"t", 1, 0)
+            mutex_unlock(&self.session.lock)
+        if self.watched == NULL:
+            raise MemoryError
+        read_asked_init(&asked, 0, 0, READ_LOG_END)
+        asked.reader = &self.watched.change.in_readers
+        with nogil:
+            mutex_lock(&handle.partition.log.lock)
+            readers_join(handle.partition, &asked, 0)
+            mutex_unlock(&handle.partition.log.lock)
+
+    def __dealloc__(self):
+        if self.session != NULL:
+            with nogil:
+                session_release(self.session)
+
+    def forget_while_told(self):
+        with nogil:
+            while not load32(&self.is_told):
+                pass
+            mutex_lock(&self.session.lock)
+            session_drop(self.session, self.watched)
+            mutex_unlock(&self.session.lock)
+
+    def tell_while_forgotten(self):
+        cdef Partition *p = self.handle.partition
+        cdef int64_t reached[WAIT_KINDS]
+        cdef WakeList wakes
+        wakes.count = 0
+        wakes.why = WAKE_READY
+        memset(reached, 0, sizeof(reached))
+        with nogil:
+            mutex_lock(&p.log.lock)
+            store32(&self.is_told, 1)
+            while not has_left(self.watched):
+                pass
+            readers_tell(p, reached, True, &wakes)
+            mutex_unlock(&p.log.lock)
+
+    @property
+    def marked(self) -> int:
+        cdef int32_t count
+        with nogil:
+            count = changes_count(&self.session.changes)
+        return count
+
+
+cdef bint has_left(SessionPartition *partition) noexcept nogil:
+    cdef Changes *changes = partition.change.changes
+    cdef bint left
+    mutex_lock(&changes.lock)
+    left = partition.change.has_left
+    mutex_unlock(&changes.lock)
+    return left

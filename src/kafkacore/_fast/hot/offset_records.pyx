@@ -1,4 +1,4 @@
-"""Keys and values of committed offsets. Contract in offset_records.pxd."""
+"""Writes and reads the keys and values of committed offsets. offset_records.pxd has the contract."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -59,7 +59,7 @@ cdef uint8_t *put_offset_value(uint8_t *p, const OffsetFields *fields) noexcept 
         p[8] = 0  # no tagged fields
         return p + 9
     p[8] = 1
-    p[9] = 0  # the first tag
+    p[9] = 0  # tag 0
     p[10] = TOPIC_ID_BYTES
     memcpy(p + 11, fields.topic_id, TOPIC_ID_BYTES)
     return p + 11 + TOPIC_ID_BYTES
@@ -67,7 +67,7 @@ cdef uint8_t *put_offset_value(uint8_t *p, const OffsetFields *fields) noexcept 
 
 cdef int copy_topic_id(uint8_t *into, topic_id) except -1:
     if not isinstance(topic_id, bytes) or len(topic_id) != TOPIC_ID_BYTES:
-        raise ValueError(f"a topic id has {TOPIC_ID_BYTES} bytes, this is {topic_id!r}")
+        raise ValueError(f"a topic id has {TOPIC_ID_BYTES} bytes, unlike {topic_id!r}")
     memcpy(into, PyBytes_AS_STRING(topic_id), TOPIC_ID_BYTES)
     return 0
 

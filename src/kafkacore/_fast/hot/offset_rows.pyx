@@ -1,4 +1,4 @@
-"""Committed offsets of one topic as rows. Contract in offset_rows.pxd."""
+"""Stores the committed offsets of one topic as rows. offset_rows.pxd has the contract."""
 
 cimport cython
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -17,7 +17,7 @@ cdef extern from "Python.h":
 cdef enum:
     LEAST_CAPACITY = 4
     MAX_CAPACITY = 1 << 28
-    MIX = 0x9E3779B1            # Knuth's multiplicative hash: it spreads neighbours
+    MIX = 0x9E3779B1            # the factor of Knuth's multiplicative hash, which spreads consecutive numbers
 
 
 cdef inline uint32_t hash_of(int32_t partition) noexcept:
@@ -40,7 +40,7 @@ cdef class TopicOffsets:
     # --- rows ---
 
     cdef int32_t row_of(self, int32_t partition) noexcept:
-        """The index of the row; -1 when there is none."""
+        """Returns the index of the row, or -1 if it does not exist."""
         cdef uint32_t slot
         cdef int32_t next_row = self.last + 1
         if next_row < self.count and self.rows[next_row].partition == partition:
@@ -81,11 +81,13 @@ cdef class TopicOffsets:
             slots[slot] = i + 1
         return 0
 
-    cdef int put_row(self, int32_t partition, const OffsetFields *fields) except -1:
+    cdef int put_row(self, int32_t partition, const OffsetFields *fields, int64_t at) except -1:
         cdef int32_t row = self.row_of(partition)
         cdef int32_t size = max(fields.metadata.size, 0)
         cdef uint8_t *metadata = NULL
         cdef uint32_t slot
+        if row >= 0 and self.rows[row].at > at:
+            return 0
         if row < 0 and self.count == self.capacity:
             self.grow()
         if size:
@@ -106,9 +108,10 @@ cdef class TopicOffsets:
         self.rows[row].fields = fields[0]
         self.rows[row].fields.metadata.data = metadata
         self.rows[row].fields.metadata.size = size
+        self.rows[row].at = at
         return 0
 
-    # --- for Python ---
+    # --- Python interface ---
 
     def __len__(self):
         return self.count
@@ -130,7 +133,7 @@ cdef class TopicOffsets:
 
     def put(
         self, int32_t partition, int64_t offset, int32_t leader_epoch, str metadata not None, int64_t commit_timestamp,
-        int64_t expire_timestamp, topic_id
+        int64_t expire_timestamp, topic_id, int64_t at
     ):
         cdef OffsetFields fields
         cdef Py_ssize_t size = 0
@@ -141,9 +144,9 @@ cdef class TopicOffsets:
         fields.offset, fields.leader_epoch = offset, leader_epoch
         fields.commit_timestamp, fields.expire_timestamp = commit_timestamp, expire_timestamp
         copy_topic_id(fields.topic_id, topic_id)
-        self.put_row(partition, &fields)
+        self.put_row(partition, &fields, at)
 
-    def take(self, OffsetCommit commit not None, Py_ssize_t number):
+    def take(self, OffsetCommit commit not None, Py_ssize_t number, int64_t at):
         cdef CommittedTopic *topic = commit.topic(number)
         cdef CommittedPartition *each
         cdef OffsetFields fields = commit.written
@@ -156,12 +159,12 @@ cdef class TopicOffsets:
                 fields.offset = each.committed_offset
                 fields.leader_epoch = each.committed_leader_epoch
                 fields.metadata = each.committed_metadata
-                self.put_row(each.partition_index, &fields)
+                self.put_row(each.partition_index, &fields, at)
 
-    def remove(self, int32_t partition):
+    def remove(self, int32_t partition, int64_t at):
         cdef int32_t row = self.row_of(partition)
         cdef int32_t final = self.count - 1
-        if row < 0:
+        if row < 0 or self.rows[row].at > at:
             return False
         free(<void *> self.rows[row].fields.metadata.data)
         self.free_slot(self.slot_of(row))
@@ -179,7 +182,8 @@ cdef class TopicOffsets:
         return slot
 
     cdef void free_slot(self, uint32_t hole) noexcept:
-        """Moves the entries behind the hole up that the removed one displaced, so that no look-up ends before them."""
+        """Fills the hole that a removed entry leaves. Moves entries after the hole forward if their look-up passes the
+        hole, so that no look-up ends at the hole."""
         cdef uint32_t slot = hole
         cdef uint32_t home
         while True:

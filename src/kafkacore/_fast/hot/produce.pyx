@@ -1,7 +1,8 @@
-"""Produce: appends the batch of each partition, waits for the requested acknowledgements, and answers.
+"""Serves Produce: appends the batch of each partition, waits for the requested acknowledgements, and answers.
 
-A call appends its partitions in order. While a log is being opened or rolled, its partition takes no append and stalls
-the call and its connection, so that the batches of a producer never overtake each other.
+A call (one unanswered Produce) appends to its partitions in order. While the log of a partition is being opened or
+rolled, nothing can be appended to it. The call and its connection then stall, so that the batches of a producer never
+overtake each other.
 """
 
 from libc.stdlib cimport calloc, free
@@ -16,7 +17,7 @@ from kafkacore._fast.base.atomics cimport add32, load32
 from kafkacore._fast.base.cursor cimport Reader, Writer, reader_init, writer_init
 from kafkacore._fast.hot.answers cimport MAX_ANSWER_BYTES, NONE, answer_begin, answer_whole, copy_slice
 from kafkacore._fast.hot.endpoints cimport endpoints_add, endpoints_begin
-from kafkacore._fast.hot.state cimport HotState, NodeState, endpoints_of
+from kafkacore._fast.hot.state cimport HotState, NodeState, endpoints_of, purgatory_enter, purgatory_leave
 from kafkacore._fast.plane.gate cimport GATE_ERROR, Verdict
 from kafkacore._fast.log.log cimport LOG_BLOCKED
 from kafkacore._fast.log.append cimport AppendInfo
@@ -47,39 +48,41 @@ from kafkacore._fast.schema.wire cimport (
 
 cdef enum:
     ACKS_ALL = -1
-    # The parsed request and its answer take some 250 bytes for each partition; on the wire each has a batch of at least
-    # 61 bytes. A request that needs more than this names thousands of partitions without batches: it is malformed.
+    # The parsed request and its answer take about 250 bytes for each partition. On the wire, a partition has a batch of
+    # at least 61 bytes. A request that needs a larger arena names thousands of partitions without batches, so it counts
+    # as malformed.
     LEAST_ARENA_BYTES = 64 << 10
     MOST_ARENA_BYTES = 64 << 20
     ARENA_TIMES_FRAME = 16
-    LEADERS_VERSION = 10       # the answer names leaders and their endpoints (KIP-951)
+    LEADERS_VERSION = 10       # from this version on, the answer contains leaders and their endpoints (KIP-951)
     TOPIC_ID_VERSION = 13
 
 # One partition of the call.
 ctypedef struct Part:
-    Partition *partition          # counted; NULL when the node does not know it
+    Partition *partition          # holds a reference; NULL if the node does not know the partition
     PartitionProduceData *data
     PartitionProduceResponse *answer
-    Acknowledgement ack           # `at` is -1 when there is nothing to wait for
+    Acknowledgement ack           # `at` is -1 if there is nothing to wait for
     Waiter waiter
 
 ctypedef struct ProduceCall:
-    Parked parked                 # first, so that its address is the call's
-    Request *request              # NULL once the connection is closed
+    Parked parked                 # must be the first field, so that its address is that of the call
+    Request *request              # NULL after the connection has closed
     NodeState *state
     Arena arena
     ProduceRequest body
     ProduceResponse answer
     Part *parts
     int32_t count
-    int32_t next                  # the first partition that is not appended yet
-    bint failed                   # a partition has an error: with acks=0 the connection closes
+    int32_t next                  # index of the first part that has not been appended yet
+    bint failed                   # a partition has an error; with acks=0 the connection then closes
     bint internal                 # a partition belongs to one of Kafka's internal topics
-    int64_t held_bytes            # counted in the plane's budget since it was first blocked or parked
+    int64_t held_bytes            # bytes counted in the plane's budget since the call was first blocked or parked
+    int32_t watched               # number of partitions that the call waits for; 0 if it is not in the purgatory
     bint opened_ahead             # the logs of all its partitions are ready or being opened
     Waiter blocked
 
-cdef int32_t live_calls = 0       # atomic; tests compare it with zero
+cdef int32_t live_calls = 0       # atomic; tests check that it returns to zero
 
 
 cdef int serve_produce(void *state, Request *request, const Verdict *verdict) noexcept nogil:
@@ -131,7 +134,7 @@ cdef void destroy_call(Parked *parked) noexcept nogil:
 
 
 cdef void drop_call(Request *request) noexcept nogil:
-    """The connection is closed. Appended batches stay; no answer is sent."""
+    """Releases the call, because its connection is closed. Appended batches stay in the logs, and no answer is sent."""
     cdef ProduceCall *call = <ProduceCall *> request.state
     cdef int32_t i
     request.state = NULL
@@ -139,6 +142,7 @@ cdef void drop_call(Request *request) noexcept nogil:
     for i in range(call.count):
         if call.parts[i].partition != NULL:
             partition_unwait(call.parts[i].partition, &call.parts[i].waiter)
+    leave_purgatory(call)
     if call.next < call.count and call.parts[call.next].partition != NULL:
         partition_unwait(call.parts[call.next].partition, &call.blocked)
     release_memory(call)
@@ -149,7 +153,8 @@ cdef void drop_call(Request *request) noexcept nogil:
 # --- reading ---
 
 cdef int call_read(ProduceCall *call) noexcept nogil:
-    """Parses the body and lays out the parts and the answer. SERVED, or SERVED_CLOSE when it is malformed."""
+    """Parses the body and lays out the parts and the answer. Returns SERVED, or SERVED_CLOSE if the body is
+    malformed."""
     cdef const Program *program = produce_request_program(call.request.api_version)
     cdef Reader reader
     reader_init(&reader, call.request.frame.data + call.request.header_size,
@@ -190,7 +195,8 @@ cdef bint lay_out(ProduceCall *call) noexcept nogil:
 
 cdef bint lay_out_topic(ProduceCall *call, TopicProduceData *topic, TopicProduceResponse *answer,
                         Distinct *seen) noexcept nogil:
-    """Answers a partition that is named twice once, in its first place, and appends only its last batch: Apache Kafka
+    """Lays out the parts and the answer of one topic. If the request names a partition twice, only the last batch is
+    appended, and the answer contains the partition once, at its first position. Apache Kafka does the same, because it
     collects the batches of a request in a map."""
     cdef PartitionProduceData *data = <PartitionProduceData *> topic.partition_data.items
     cdef int32_t count = topic.partition_data.count
@@ -249,7 +255,7 @@ cdef void find_partition(ProduceCall *call, TopicProduceData *topic, Part *part)
 
 
 cdef bint is_internal(const Partition *partition) noexcept nogil:
-    """Whether its topic is in storage.names.INTERNAL_TOPICS."""
+    """Returns whether the partition's topic is in storage.names.INTERNAL_TOPICS."""
     cdef const char *topic = partition.topic
     if partition.topic_size == 18:
         return memcmp(topic, <const char *> b"__consumer_offsets", 18) == 0
@@ -273,8 +279,8 @@ cdef void refuse_all(ProduceCall *call, int error) noexcept nogil:
 
 
 cdef int go_on(ProduceCall *call) noexcept nogil:
-    """Appends the rest. SERVED, SERVED_PARKED (waits for acknowledgements) or SERVED_BLOCKED (a log is not ready, or
-    the call has used its share of the turn and continues in the next one)."""
+    """Appends the remaining parts. Returns SERVED, SERVED_PARKED (the call waits for acknowledgements) or
+    SERVED_BLOCKED (a log is not ready, or the call has used its share of the turn and continues in the next turn)."""
     cdef bint is_long = call.count - call.next > 1
     cdef int64_t end_ns = now_ns(call) + TURN_NS if is_long else 0
     cdef int64_t end_bytes = call.request.inflated_bytes + call.request.plane.turn_bytes
@@ -300,7 +306,7 @@ cdef inline int64_t now_ns(const ProduceCall *call) noexcept nogil:
 
 
 cdef void open_ahead(ProduceCall *call) noexcept nogil:
-    """Prepares the later logs together with the first: one sync serves many of them."""
+    """Prepares the logs of all other parts together with the first one, because one sync can serve many logs."""
     cdef int32_t i
     if call.opened_ahead:
         return
@@ -325,8 +331,9 @@ cdef int append(ProduceCall *call, Part *part) noexcept nogil:
         refuse(call, part, error)
         explain(call, part, &info)
         return error
-    # The next batch of this connection probably follows this one in the log, at the same offset in its request. The
-    # kernel copies it a fifth faster when address and file position agree within a cache line.
+    # The next batch of this connection will probably follow this batch in the log, and will be at the same offset in
+    # its request. The kernel copies a batch a fifth faster if its address in memory and its position in the file are
+    # equal modulo the size of a cache line.
     call.request.skew = <int8_t> ((info.end_position - (<uint8_t *> part.data.records.data - call.request.frame.data))
                                   & (CACHE_LINE_BYTES - 1))
     part.answer.base_offset = info.first_offset
@@ -336,7 +343,8 @@ cdef int append(ProduceCall *call, Part *part) noexcept nogil:
 
 
 cdef void explain(ProduceCall *call, Part *part, const AppendInfo *info) noexcept nogil:
-    """Adds the wrong records and the reason (KIP-467), or the leader when it is another node (KIP-951)."""
+    """Adds the invalid records and the reason to the answer (KIP-467), or the leader if another node leads
+    (KIP-951)."""
     cdef BatchIndexAndErrorMessage *errors
     cdef int32_t i
     if part.answer.error_code == NOT_LEADER_OR_FOLLOWER:
@@ -362,14 +370,15 @@ cdef void explain(ProduceCall *call, Part *part, const AppendInfo *info) noexcep
 cdef void name_leader(const ProduceCall *call, Part *part) noexcept nogil:
     cdef FetchView view
     if call.request.api_version < LEADERS_VERSION:
-        return  # the version has no field for it
+        return  # this version has no field for the leader
     partition_view(part.partition, &view)
     part.answer.current_leader.leader_id = view.leader_id
     part.answer.current_leader.leader_epoch = view.leader_epoch
 
 
 cdef bint wait_for_acks(ProduceCall *call) noexcept nogil:
-    """Queues a waiter on every partition that has not acknowledged yet. True when it queued one."""
+    """Queues a waiter on every partition whose batch has not been acknowledged yet. Returns True if it has queued a
+    waiter."""
     cdef Part *part
     cdef bint waiting = False
     cdef int32_t i
@@ -380,12 +389,13 @@ cdef bint wait_for_acks(ProduceCall *call) noexcept nogil:
         if partition_wait_for_ack(part.partition, &part.ack, &part.waiter):
             waiting = True
         else:
-            settle(call, part, NOT_LEADER_OR_FOLLOWER)  # a log that is closed takes no waiter
+            settle(call, part, NOT_LEADER_OR_FOLLOWER)  # a closed log takes no waiters
     return waiting
 
 
 cdef void settle(ProduceCall *call, Part *part, int still_waiting) noexcept nogil:
-    """Ends the wait of a part: it is acknowledged, its leadership has ended, or its disk has failed."""
+    """Ends the wait of a part, because its batch is acknowledged, this node no longer leads the partition, or the disk
+    has failed."""
     cdef int error = partition_acknowledged(part.partition, &part.ack)
     if error == LOG_BLOCKED:
         error = still_waiting
@@ -437,24 +447,39 @@ cdef void unwait_all(ProduceCall *call) noexcept nogil:
 # --- answering ---
 
 cdef int finish(ProduceCall *call, int outcome) noexcept nogil:
-    """Ends the call when the outcome is SERVED: builds the answer and frees the call. Returns the outcome."""
+    """If the outcome is SERVED, ends the call: makes the answer and frees the call. Returns the outcome."""
     cdef Request *request = call.request
     if outcome != SERVED:
         hold_memory(call)
-        if outcome == SERVED_PARKED:  # the records are appended: nothing points into the frame
+        if outcome == SERVED_PARKED:  # the records have been appended, so nothing points into the frame
+            enter_purgatory(call)
             request_release_frame(request)
         return outcome
     wheel_cancel(request_wheel(request), &call.parked.timer)
+    leave_purgatory(call)
     release_memory(call)
     request.state = NULL
     request.drop_state = NULL
     if request.no_answer:
-        request.close_after = call.failed  # without an answer, only this shows the producer the error
+        # There is no answer, so only the closed connection tells the producer of an error.
+        request.close_after = call.failed
     elif not answer(call):
         request.close_after = True
     call.request = NULL
     park_release(&call.parked)
     return SERVED
+
+
+cdef void enter_purgatory(ProduceCall *call) noexcept nogil:
+    if not call.watched:
+        call.watched = call.count
+        purgatory_enter(&call.state.produce_purgatory, call.watched)
+
+
+cdef void leave_purgatory(ProduceCall *call) noexcept nogil:
+    if call.watched:
+        purgatory_leave(&call.state.produce_purgatory, call.watched)
+        call.watched = 0
 
 
 cdef void hold_memory(ProduceCall *call) noexcept nogil:
@@ -482,7 +507,7 @@ cdef bint answer(ProduceCall *call) noexcept nogil:
 
 
 cdef void hint_endpoints(ProduceCall *call) noexcept nogil:
-    """Adds the endpoints of the leaders that the answer names (KIP-951)."""
+    """Adds the endpoints of the leaders in the answer (KIP-951)."""
     cdef int32_t i
     endpoints_begin(&call.answer.node_endpoints, &call.arena, call.count)
     for i in range(call.count):
@@ -491,13 +516,13 @@ cdef void hint_endpoints(ProduceCall *call) noexcept nogil:
                           call.parts[i].answer.current_leader.leader_id)
 
 
-# --- Python face ---
+# --- Python interface ---
 
 def api(HotState hot not None) -> HotApi:
-    """The HotApi of Produce."""
+    """Returns the HotApi of Produce."""
     return hot_api(serve_produce, &hot.state, hot)
 
 
 def live() -> int:
-    """The number of Produce calls under way in this process."""
+    """Returns the number of unanswered Produce calls in this process."""
     return load32(&live_calls)

@@ -1,24 +1,43 @@
-"""The state that the hot APIs of a node share beyond the plane: fetch sessions, endpoints, limits."""
+"""The state that the hot APIs of a node share, in addition to the plane: fetch sessions, endpoints and limits."""
 
-from libc.stdint cimport int32_t
+from libc.stdint cimport int32_t, int64_t
 
-from kafkacore._fast.base.atomics cimport load_ptr
+from kafkacore._fast.base.atomics cimport add64, load_ptr
 from kafkacore._fast.hot.endpoints cimport Endpoints
 from kafkacore._fast.hot.fetch_session cimport FetchSessionCache, FetchSessions
 from kafkacore._fast.log.replication_quota cimport Quota, ReplicationQuota
 
-ctypedef struct NodeState:               # plane.hot_state; outlives the plane
-    int32_t fetch_max_bytes              # fetch.max.bytes: the most bytes of an answer; its first batch may be larger
+# Counts requests that wait for partitions, for the metrics of DelayedOperationPurgatory. The counters are atomic.
+# Processors contend for these counters, but a parked request updates the plane's shared budget anyway.
+ctypedef struct Purgatory:
+    int64_t operations
+    int64_t watched                      # the total number of partitions for which these operations wait
+
+ctypedef struct NodeState:               # the plane's `hot_state`; exists longer than the plane
+    int32_t fetch_max_bytes  # fetch.max.bytes: the most bytes of an answer, unless its first batch is larger
     int32_t node_id
     bint selects_by_rack                 # replica.selector.class is RackAwareReplicaSelector (KIP-392)
     FetchSessions *sessions
-    Quota *leader_quota                  # of what it sends to followers (KIP-73); NULL: none
+    Quota *leader_quota                  # the quota for bytes that the node sends to followers (KIP-73); NULL for none
     Endpoints *endpoints                 # published; NULL until the node publishes a table
+    char apart[64]  # separates the fields below, which change often, from those above, which seldom change
+    Purgatory produce_purgatory
+    Purgatory fetch_purgatory
 
 
 cdef inline const Endpoints *endpoints_of(const NodeState *state) noexcept nogil:
-    """The published table, valid for this turn of the processor."""
+    """Returns the published table, which is valid for the current turn of the processor."""
     return <const Endpoints *> load_ptr(<void *const *> &state.endpoints)
+
+
+cdef inline void purgatory_enter(Purgatory *purgatory, int32_t watched) noexcept nogil:
+    add64(&purgatory.operations, 1)
+    add64(&purgatory.watched, watched)
+
+
+cdef inline void purgatory_leave(Purgatory *purgatory, int32_t watched) noexcept nogil:
+    add64(&purgatory.operations, -1)
+    add64(&purgatory.watched, -watched)
 
 
 cdef class HotState:

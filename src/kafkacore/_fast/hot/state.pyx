@@ -1,14 +1,15 @@
-"""The state that the hot APIs of a node share, and what the node publishes to them."""
+"""The state that the hot APIs of a node share, and the tables that the node publishes to them."""
 
 cimport cython
 
+from kafkacore._fast.base.atomics cimport load64
 from kafkacore._fast.hot.endpoints cimport EndpointTable
 from kafkacore._fast.log.partition_table cimport Table
 from kafkacore._fast.log.replication_quota cimport ReplicationQuota
 from kafkacore._fast.plane.plane cimport NativePlane
 
 
-@cython.no_gc  # threads use its fields until it ends, so the collector must not clear them; it is part of no cycle
+@cython.no_gc  # threads use its fields until it is freed, so the collector must not clear them; it is part of no cycle
 cdef class HotState:
 
     def __cinit__(self, FetchSessionCache sessions not None, int fetch_max_bytes=57671680, int node_id=-1,
@@ -22,12 +23,24 @@ cdef class HotState:
         if leader_quota is not None:
             self.state.leader_quota = &leader_quota.quota
 
+    def purgatories(self) -> dict[str, tuple[int, int]]:
+        """Returns how many Produce and Fetch requests are waiting, and for how many partitions. Any thread may call
+        this method."""
+        return {
+            "Produce": purgatory_counts(&self.state.produce_purgatory),
+            "Fetch": purgatory_counts(&self.state.fetch_purgatory),
+        }
+
     def publish_endpoints(self, NativePlane plane not None, endpoints) -> None:
-        """Gives the plane's processors a new table of endpoints: (listener's number, node id, host, port, rack or None)
-        of every broker, for each of the plane's listeners. The plane frees the old one when no processor can be reading
-        it."""
+        """Gives the plane's processors a new table of endpoints. It has a tuple (number of the listener, node id, host,
+        port, rack or None) for each broker and each of the plane's listeners. The plane frees the old table when no
+        processor can be reading it."""
         cdef EndpointTable table = EndpointTable(endpoints)
         plane.publish("endpoints", <void **> &self.state.endpoints, table.all, table)
+
+
+cdef tuple purgatory_counts(const Purgatory *purgatory):
+    return load64(&purgatory.operations), load64(&purgatory.watched)
 
 
 def publish_table(NativePlane plane not None, Table table not None) -> None:

@@ -1,4 +1,4 @@
-"""Appends, as append.pxd says (UnifiedLog.append, LogSegment.append)."""
+"""Implements append.pxd: appends to a log (UnifiedLog.append, LogSegment.append)."""
 
 from libc.errno cimport ENOMEM
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint64_t
@@ -30,14 +30,14 @@ from kafkacore._fast.log.segment_index cimport segment_note_batch, segment_reser
 from kafkacore._fast.codec.thread_context cimport thread_codec
 from kafkacore._fast.log.txn_index cimport txn_index_append
 from kafkacore._fast.record.validate cimport (
-    ORIGIN_BUMPED_MARKER, ORIGIN_CLIENT, ORIGIN_TRANSACTION, BatchesResult, ValidateRules, assign_offsets,
+    FAULT_NONE, ORIGIN_BUMPED_MARKER, ORIGIN_CLIENT, ORIGIN_TRANSACTION, BatchesResult, ValidateRules, assign_offsets,
     rewrite_batch, stamp_batch, validate_batch,
 )
 
 cdef enum:
-    UNWRITTEN_ENTRIES = 512      # index entries that may wait in memory
-    LARGE_BYTES = 16 << 20       # from this size on, disk blocks are reserved behind a segment's end
-    AHEAD_BYTES = 32 << 20       # reserves more blocks when fewer bytes than this are left
+    UNWRITTEN_ENTRIES = 512      # the most index entries that may wait in memory
+    LARGE_BYTES = 16 << 20       # from this size on, disk blocks are reserved after the end of a segment
+    AHEAD_BYTES = 32 << 20       # more blocks are reserved when fewer reserved bytes than this are left
 
 
 cdef void append_info_init(AppendInfo *info) noexcept nogil:
@@ -48,6 +48,8 @@ cdef void append_info_init(AppendInfo *info) noexcept nogil:
     info.duplicate = False
     info.validated.error = 0
     info.validated.message = NULL
+    info.validated.fault = FAULT_NONE
+    info.validated.rewrite = False
     info.validated.error_count = 0
 
 
@@ -89,7 +91,8 @@ cdef void prepared_free(Prepared *prepared) noexcept nogil:
 # --- under the lock ---
 
 cdef int state_error(Log *log, Waiter *blocked) noexcept nogil:
-    """Returns the error of a log that takes no appends now, else 0. The first append opens the log."""
+    """Returns an error code if the log takes no appends now, else 0. Returns 0 for a log that is not open yet, because
+    its first append opens it."""
     if log.state == LOG_OPEN and not load32(&log.dir.offline):
         return log_start_wake(log, blocked) if load32(&log.active.sealed) else 0
     if log.state == LOG_FAILED or load32(&log.dir.offline):
@@ -103,8 +106,8 @@ cdef int state_error(Log *log, Waiter *blocked) noexcept nogil:
 
 
 cdef int64_t roll_jitter_ms(const Log *log, int64_t base_offset) noexcept nogil:
-    """Up to segment.jitter.ms, so that many logs do not roll at once. Computed from the segment's identity (splitmix64)
-    instead of a random source, so that a run can be replayed."""
+    """Returns a value of up to segment.jitter.ms, so that many logs do not roll at the same time. The value is computed
+    from the segment's identity (splitmix64) and not from a random source, so that a run can be replayed."""
     cdef uint64_t mixed = <uint64_t> base_offset * <uint64_t> 0x9E3779B97F4A7C15 + <uint64_t> log.index
     cdef int i
     if log.topic_id != NULL:
@@ -117,7 +120,8 @@ cdef int64_t roll_jitter_ms(const Log *log, int64_t base_offset) noexcept nogil:
 
 
 cdef bint should_roll(Log *log, int64_t size, int64_t max_timestamp_ms, int64_t last) noexcept nogil:
-    """LogSegment.shouldRoll: size, age, a full index, an offset that an index entry cannot hold."""
+    """Returns whether the log must roll before an append, as LogSegment.shouldRoll does. The reasons are the size or
+    the age of the segment, a full index, or an offset that an index entry cannot hold."""
     cdef Segment *segment = log.active
     cdef LogConfig *config = log.config
     cdef int64_t waited_ms
@@ -138,9 +142,9 @@ cdef bint should_roll(Log *log, int64_t size, int64_t max_timestamp_ms, int64_t 
 
 
 cdef int write_bytes(Log *log, const uint8_t *data, size_t size) noexcept nogil:
-    """Writes at the end of the active segment. If the write fails, the file is truncated to its former size if the disk
-    allows that, and the directory goes offline, because a part of the bytes may have reached the disk (Kafka: an
-    IOException in append)."""
+    """Writes at the end of the active segment. If the write fails, a part of the bytes may have reached the disk. So
+    this truncates the file to its former size if possible, and then takes the directory offline (Kafka: an IOException
+    in append)."""
     cdef Segment *segment = log.active
     cdef int64_t result = log.dir.disk.pwrite(log.dir.disk.self, file_of(segment), data, size, segment.size)
     if result >= 0:
@@ -168,7 +172,7 @@ cdef void write_waiting_entries(Log *log) noexcept nogil:
     if (segment.offset_count - segment.offset_written >= UNWRITTEN_ENTRIES
             or segment.time_count - segment.time_written >= UNWRITTEN_ENTRIES):
         result = segment_write_indexes(segment)
-        if result < 0 and not is_short_of_files(result):  # without a descriptor the next append tries again
+        if result < 0 and not is_short_of_files(result):  # if no file descriptor is free, the next append tries again
             io_fail(log.dir, -result)
             log.state = LOG_FAILED
 
@@ -196,7 +200,7 @@ cdef int note_aborted(Log *log, const EndedTransaction *ended) noexcept nogil:
 
 
 cdef inline bint is_from_client(int origin) noexcept nogil:
-    """Whether the batch carries a producer's sequences, and not only its epoch."""
+    """Returns whether the batch has a producer's sequence numbers, and not only a producer epoch."""
     return origin == ORIGIN_CLIENT or origin == ORIGIN_TRANSACTION
 
 
@@ -238,7 +242,8 @@ cdef int log_append_prepared(Log *log, Prepared *prepared, int32_t leader_epoch,
         return error
     note_position(log, <int64_t> prepared.size, first, last, info.validated.max_timestamp)
     if prepared.idempotent:
-        # The producer's place was reserved, so this cannot fail. The bytes now carry their offsets and timestamps.
+        # This cannot fail, because a place for the producer was reserved. The batch already has its final offsets and
+        # timestamps.
         producers_note_batch(log.producers, prepared.data, prepared.size, &ended)
         log.first_unstable_offset = producers_first_unstable(log.producers)
         if ended.last_offset >= 0 and ended.aborted:
@@ -269,10 +274,10 @@ cdef int log_note_state(Log *log, const uint8_t *batch, size_t size, EndedTransa
     return result
 
 
-# --- batches that carry their offsets ---
+# --- batches that already have their offsets ---
 
 cdef int reserve_all(Log *log, const uint8_t *records, size_t size) noexcept nogil:
-    """Reserves a place for the producer of every batch, so that noting a batch needs no memory for it."""
+    """Reserves a place for the producer of every batch, so that recording a batch needs no memory."""
     cdef size_t at = 0
     cdef BatchHeader header
     while at < size:
@@ -310,7 +315,8 @@ cdef int log_append_checked(Log *log, const uint8_t *records, const BatchesResul
     while at < checked.valid_bytes:
         parse_header(records + at, checked.valid_bytes - at, &header)
         if segment_reserve(log.active) < 0 or log_note_state(log, records + at, header.size_bytes, &ended) < 0:
-            io_fail(log.dir, ENOMEM)  # the batch is written but not noted in memory: only a restart can repair that
+            # The batch is in the file but not in the state in memory, and only a restart can repair that.
+            io_fail(log.dir, ENOMEM)
             log.state = LOG_FAILED
             return KAFKA_STORAGE_ERROR
         note_position(log, header.size_bytes, header.base_offset, last_offset(&header), header.max_timestamp)

@@ -1,4 +1,4 @@
-"""The invariants of a partition and its log. Contract in invariants.pxd."""
+"""Implements invariants.pxd: the invariants of a partition and its log."""
 
 from libc.stdint cimport int32_t, int64_t
 
@@ -14,8 +14,8 @@ cdef void check_offsets(const Log *log) noexcept nogil:
                  b"0 <= log start <= local log start <= log end")
     debug_assert(log.synced_offset <= log.end_offset, b"the synced offset is within the log")
     debug_assert(log.commit_offset <= log.end_offset, b"the committer is to sync nothing beyond the log")
-    # A truncation (LOG_ROLLING) moves the end first. Then it replaces segments and replays the producers, and each of
-    # these can fail.
+    # A truncation (LOG_ROLLING) first moves the log's end. Then it replaces segments and replays the producers. Both of
+    # these steps can fail.
     if log.state == LOG_OPEN or log.state == LOG_LAZY:
         debug_assert(-1 <= log.first_unstable_offset <= log.end_offset,
                      b"the oldest open transaction is within the log")
@@ -36,7 +36,7 @@ cdef void check_segments(const Log *log) noexcept nogil:
         debug_assert(load32(&segment.refs) > 0, b"the list holds a reference to each segment")
         debug_assert(load64(&segment.size) >= 0, b"the size of a segment is not negative")
         before = segment
-    debug_assert(before == log.active, b"the active segment is the last")
+    debug_assert(before == log.active, b"the active segment is the last segment")
     if log.state == LOG_OPEN:
         debug_assert(log.active.base_offset <= log.end_offset, b"the active segment begins within the log")
         debug_assert(log.segments.items[0].base_offset <= log.log_start_offset,
@@ -45,11 +45,12 @@ cdef void check_segments(const Log *log) noexcept nogil:
 
 cdef void check_epochs(const Log *log) noexcept nogil:
     cdef int32_t i
-    debug_assert(0 <= log.epoch_count <= log.epoch_capacity, b"epoch entries fit their block")
+    debug_assert(0 <= log.epoch_count <= log.epoch_capacity, b"the epoch entries fit into their memory block")
     for i in range(1, log.epoch_count):
         debug_assert(log.epochs[i - 1].epoch < log.epochs[i].epoch, b"leader epochs increase")
         debug_assert(log.epochs[i - 1].start_offset < log.epochs[i].start_offset, b"leader epochs begin in order")
-    if log.epoch_count:
+    # After a failed load, the log may have epochs without having an end offset.
+    if log.epoch_count and log.state == LOG_OPEN:
         debug_assert(log.epochs[log.epoch_count - 1].start_offset <= log.end_offset,
                      b"the last leader epoch begins within the log")
 

@@ -1,4 +1,4 @@
-"""Partitions, as partition.pxd says (kafka.cluster.Partition)."""
+"""Implements partition.pxd: partitions in the data plane (kafka.cluster.Partition)."""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport calloc, free, malloc
@@ -9,6 +9,7 @@ from kafkacore._fast.base.error_codes cimport (
     NOT_LEADER_OR_FOLLOWER, OFFSET_OUT_OF_RANGE, UNKNOWN_LEADER_EPOCH, UNKNOWN_TOPIC_OR_PARTITION,
 )
 from kafkacore._fast.base.atomics cimport add32, load32
+from kafkacore._fast.base.made_ids cimport is_made_id
 from kafkacore._fast.log.epochs cimport epochs_end
 from kafkacore._fast.wait.io cimport io_hold, io_release
 from kafkacore._fast.log.log cimport (
@@ -32,6 +33,7 @@ from kafkacore._fast.log.replicas cimport (
     replicas_reached,
 )
 from kafkacore._fast.log.replication_quota cimport THROTTLED_LEADER
+from kafkacore._fast.log.traffic cimport traffic_produced
 from kafkacore._fast.wait.park cimport WAKE_GONE, WAKE_READY, park_release, wake_all
 from kafkacore._fast.log.producers cimport producers_expire, producers_first_unstable, producers_replicated
 from kafkacore._fast.log.invariants cimport check_partition
@@ -58,7 +60,7 @@ cdef void release_log(Log *log) noexcept nogil:
 cdef bint log_changed(Log *log, WakeList *wakes) noexcept nogil:
     cdef Partition *p = <Partition *> log
     if p.rewinds != log.rewinds and not is_planted(b"acknowledged-across-truncation"):
-        # Waiters hold offsets that may get other records now.
+        # Each waiter waits for an offset, at which other records may be appended now.
         p.rewinds = log.rewinds
         p.generation += 1
         p.wakes_everybody = True
@@ -92,7 +94,7 @@ cdef Partition *partition_new(LogDir *dir, const Clock *clock, LogConfig *config
     p.log.topic = name
     p.log.topic_size = topic_size
     p.log.index = index
-    p.log.topic_id = p.topic_id if named else NULL
+    p.log.topic_id = p.topic_id if named and not is_made_id(topic_id) else NULL
     p.log.hold = hold_log
     p.log.release = release_log
     p.log.on_change = log_changed
@@ -116,6 +118,7 @@ cdef void partition_release(Partition *p) noexcept nogil:
     dir = p.log.dir
     log_destroy(&p.log)
     free(p.followers)
+    free(p.adding)
     free(p.topic)
     free(p)
     io_release(dir)
@@ -133,12 +136,14 @@ cdef bint partition_take_everybody(Partition *p, WakeList *wakes) noexcept nogil
 
 
 cdef bint synced_first(const Partition *p) noexcept nogil:
-    """When each acknowledgement waits for a flush, this replica counts only the records that it has synced."""
+    """Returns whether each acknowledgement waits for a flush. If so, this replica counts only those of its records that
+    it has synced."""
     return p.log.config.flush_messages <= 1
 
 
 cdef int64_t satisfied_by(const Partition *p, int kind) noexcept nogil:
-    """The offset that satisfies waiters of this kind: those whose `at` is at most this offset."""
+    """Returns the offset up to which this kind of waiters is satisfied. A waiter is satisfied if its `at` is at most
+    this offset."""
     if kind == WAIT_FETCH:
         return p.high_watermark - 1
     if kind == WAIT_FOLLOWER:
@@ -160,13 +165,14 @@ cdef void advance_high_watermark(Partition *p) noexcept nogil:
         reached = p.log.synced_offset
     if p.role == ROLE_LEADER:
         p.high_watermark = max(p.high_watermark, replicas_reached(p, reached))
-    # A truncation lowers the high watermark. A log that begins anew may raise it.
+    # A truncation lowers the high watermark. If a log begins again at a new offset, that can raise it.
     if p.high_watermark > p.log.end_offset:
         p.high_watermark = p.log.end_offset
     if p.high_watermark < p.log.log_start_offset:
         p.high_watermark = p.log.log_start_offset
     if p.log.producers != NULL and p.log.first_unstable_offset >= 0:
-        # Do this even when the high watermark has not moved: a load replays transactions that ended long ago.
+        # This is done even if the high watermark has not changed, because a load replays transactions that ended long
+        # ago.
         producers_replicated(p.log.producers, p.high_watermark)
         p.log.first_unstable_offset = producers_first_unstable(p.log.producers)
     p.last_stable_offset = p.high_watermark
@@ -197,7 +203,8 @@ cdef bint tell_readers(Partition *p, bint everybody, WakeList *wakes) noexcept n
 cdef bint partition_wait(Partition *p, Waiter *waiter) noexcept nogil:
     cdef bint queued = False
     mutex_lock(&p.log.lock)
-    # A replica wakes its waiters when it loses the leadership. A waiter that is queued later would never be woken.
+    # When a replica loses the leadership, it wakes its waiters. A waiter that is queued after that would never be
+    # woken.
     queued = waiter.at > satisfied_by(p, waiter.kind) and may_wait(p, waiter.kind) and push_waiter(p, waiter)
     mutex_unlock(&p.log.lock)
     return queued
@@ -258,8 +265,7 @@ cdef void partition_unwait(Partition *p, Waiter *waiter) noexcept nogil:
 
 
 cdef void partition_wake_rest(Partition *p, WakeList *wakes) noexcept nogil:
-    """Called when more waiters are satisfied than one list holds. Wakes lists of them until the rest fits; the caller
-    wakes the rest."""
+    """Wakes full lists of satisfied waiters until the rest fits into one list, which the caller wakes."""
     cdef bint more = True
     while more:
         wake_all(wakes)
@@ -294,7 +300,7 @@ cdef void partition_dismiss_readers(Partition *p) noexcept nogil:
     mutex_lock(&p.log.lock)
     counts = readers_dismiss(p)
     mutex_unlock(&p.log.lock)
-    add32(&p.refs, -counts)  # not the last one: the caller has its own
+    add32(&p.refs, -counts)  # the count cannot become 0, because the caller holds a reference
 
 
 cdef void partition_fail(Partition *p, int error) noexcept nogil:
@@ -305,8 +311,8 @@ cdef int partition_role_error(const Partition *p, int32_t current_epoch, bint an
     if p.role == ROLE_GONE:
         return UNKNOWN_TOPIC_OR_PARTITION
     if p.log.state == LOG_FAILED:
-        # Checked before the leadership, which this broker soon loses: the client learns the reason (Kafka's offline
-        # partition).
+        # This is checked before the leadership, which this broker will soon lose, so that the client learns the reason
+        # (in Kafka, an offline partition).
         return KAFKA_STORAGE_ERROR
     if current_epoch >= 0 and current_epoch < p.leader_epoch:
         return FENCED_LEADER_EPOCH
@@ -358,7 +364,8 @@ cdef int append_error(const Partition *p, int acks) noexcept nogil:
 
 cdef void acknowledge_at(const Partition *p, int acks, int64_t end_offset, bint flushes,
                          Acknowledgement *ack) noexcept nogil:
-    """Sets the condition of an answer. With `flushes` it waits for the sync that covers `end_offset`."""
+    """Sets the condition for sending a response. With `flushes`, the response waits for the sync that covers
+    `end_offset`."""
     ack.at = end_offset
     ack.generation = p.generation
     ack.kind = WAIT_ACKS
@@ -369,7 +376,8 @@ cdef void acknowledge_at(const Partition *p, int acks, int64_t end_offset, bint 
 
 
 cdef bint flush_is_due(const Partition *p, const AppendInfo *info) noexcept nogil:
-    """Whether flush.messages makes a sync due. A duplicate batch waits for the sync that its first append asked for."""
+    """Returns whether flush.messages requires a sync now. A duplicate batch waits for the sync that the first append of
+    this batch requested."""
     if info.duplicate:
         return p.log.synced_offset <= info.last_offset < p.log.commit_offset
     return p.log.end_offset - p.log.synced_offset >= p.log.config.flush_messages
@@ -403,10 +411,12 @@ cdef int partition_append(Partition *p, uint8_t *records, size_t size, int acks,
         acknowledge_at(p, acks, info.last_offset + 1, sync, ack)
         if sync:
             log_want_synced(&p.log, info.last_offset + 1)
+    if error != LOG_BLOCKED:
+        traffic_produced(&p.traffic, error, <int64_t> size, info.last_offset - info.first_offset + 1, &info.validated)
     mutex_unlock(&p.log.lock)
     if error == LOG_BLOCKED:
-        # The caller tries again with these bytes. They must be unchanged, because validation refuses the broker's
-        # timestamp in a client's batch.
+        # The caller tries again with these bytes. They must be the original ones, because validation rejects a client's
+        # batch that already has the broker's timestamp.
         memcpy(records, header, kept)
     prepared_free(&prepared)
     if sync:
@@ -446,6 +456,10 @@ cdef int append_whole(Partition *p, const uint8_t *records, size_t size, int32_t
     if error == 0:
         more = partition_advance(p, wakes)
         sync = follows and flush_is_due(p, info)
+        if follows:
+            p.traffic.replication_in += <int64_t> size
+            if p.is_added:
+                p.traffic.reassignment_in += <int64_t> size
         if sync:
             log_want_synced(&p.log, info.last_offset + 1)
     mutex_unlock(&p.log.lock)
@@ -477,7 +491,7 @@ cdef void fill_view(const Partition *p, FetchView *view) noexcept nogil:
     view.leader_epoch = p.leader_epoch
     view.diverging_end_offset = -1
     view.diverging_epoch = -1
-    view.is_in_sync = view.is_held_back = False
+    view.is_in_sync = view.is_held_back = view.is_added = False
 
 
 cdef bint partition_is_behind(const Partition *p) noexcept nogil:
@@ -497,7 +511,7 @@ cdef int64_t partition_monotonic_ms(const Partition *p) noexcept nogil:
 
 
 cdef Partition *partition_of_link(IsrLink *link) noexcept nogil:
-    cdef Partition layout  # only for the offset of the field
+    cdef Partition layout  # used only to compute the offset of the field
     return <Partition *> (<char *> link - (<char *> &layout.link - <char *> &layout))
 
 
@@ -519,8 +533,9 @@ cdef bint partition_satisfies(Partition *p, int kind, int64_t at) noexcept nogil
 
 cdef int check_divergence(const Partition *p, int32_t last_fetched_epoch, int64_t offset,
                           FetchView *view) noexcept nogil:
-    """KIP-595: when the fetcher's last epoch ended earlier here, or is unknown here, the answer says where to
-    truncate. A fetcher below the log start must begin anew there, whatever its epoch."""
+    """Checks for diverging logs (KIP-595). If the fetcher's last epoch ended earlier in this log or is unknown here,
+    the response says where to truncate. A fetcher whose log ends below this log's start must begin again at that start,
+    whatever its epoch."""
     cdef int32_t epoch
     cdef int64_t end_offset
     epochs_end(&p.log, last_fetched_epoch, &epoch, &end_offset)
@@ -534,8 +549,8 @@ cdef int check_divergence(const Partition *p, int32_t last_fetched_epoch, int64_
 
 cdef int check_follower(Partition *p, const FollowerFetch *fetch, int32_t current_epoch, bint notes,
                         WakeList *wakes, bint *more) noexcept nogil:
-    """Under the lock. A position outside the log is not noted, because the follower is about to truncate or to begin
-    anew."""
+    """Checks and records a follower's fetch. Call this with the lock held. Does not record a position outside the log,
+    because the follower is about to truncate its log or to begin it again."""
     cdef int error = replicas_check(p, fetch.broker_id, current_epoch)
     if error != 0 or not notes or fetch.offset > p.log.end_offset or fetch.offset < p.log.log_start_offset:
         return error
@@ -569,10 +584,21 @@ cdef void read_asked_init(ReadAsked *asked, int64_t offset, int64_t max_bytes, i
     asked.current_epoch = asked.last_fetched_epoch = NO_EPOCH
 
 
+cdef bint is_added(const Partition *p, int32_t broker_id) noexcept nogil:
+    cdef int32_t i
+    if p.adding != NULL:
+        for i in range(1, p.adding[0] + 1):
+            if p.adding[i] == broker_id:
+                return True
+    return False
+
+
 cdef void judge_follower(const Partition *p, const ReadAsked *asked, FetchView *view) noexcept nogil:
-    """Only a replica outside the ISR is throttled, so that no throttle makes the ISR smaller (KIP-73)."""
+    """Decides whether the follower is throttled. Throttles only a replica outside the ISR, so that throttling never
+    shrinks the ISR (KIP-73)."""
     cdef const Follower *follower = replicas_find(p, asked.follower.broker_id)
     view.is_in_sync = follower != NULL and follower.in_sync
+    view.is_added = is_added(p, asked.follower.broker_id)
     view.is_held_back = (asked.over_quota and not view.is_in_sync
                          and load32(&p.throttled) & THROTTLED_LEADER != 0)
 
@@ -586,6 +612,7 @@ cdef int partition_read(Partition *p, const ReadAsked *asked, ReadResult *out, F
     wakes.count = 0
     wakes.why = WAKE_READY
     mutex_lock(&p.log.lock)
+    p.traffic.fetches += asked.counts
     fill_view(p, view)
     if asked.isolation != READ_LOCAL:
         error = partition_role_error(p, asked.current_epoch, asked.from_any_replica)
@@ -639,15 +666,16 @@ cdef void partition_restore(Partition *p, int64_t high_watermark) noexcept nogil
 
 cdef int partition_assign_topic_id(Partition *p, const uint8_t *topic_id) noexcept nogil:
     cdef int result = 0
-    # A log with files gets the file before its next append. A lazy log writes it when it opens.
-    if p.log.path != NULL and p.log.state != LOG_LAZY:
+    # A log that has files gets this file before its next append. A log that has none yet writes the file when it is
+    # opened.
+    if p.log.path != NULL and p.log.state != LOG_LAZY and not is_made_id(topic_id):
         result = write_partition_metadata(p.log.dir.disk, p.log.path, topic_id)
     if result < 0 and not is_short_of_files(result):
         log_fail(&p.log, -result)
         return result
     mutex_lock(&p.log.lock)
     memcpy(p.topic_id, topic_id, 16)
-    p.log.topic_id = p.topic_id
+    p.log.topic_id = NULL if is_made_id(topic_id) else p.topic_id
     mutex_unlock(&p.log.lock)
     return 0
 
@@ -694,5 +722,5 @@ cdef int partition_expire_producers(Partition *p) noexcept nogil:
 
 
 def live_count():
-    """Number of live partitions in this process."""
+    """Returns the number of partitions in this process that have not been freed."""
     return load32(&live_partitions)

@@ -1,4 +1,4 @@
-"""Python's handle of a partition and its log, as partition_handle.pxd says."""
+"""Implements partition_handle.pxd: the Python handle of a partition and its log."""
 
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -6,7 +6,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc
 
-from kafkacore._fast.base.atomics cimport load32, load64, store32
+from kafkacore._fast.base.atomics cimport load32, load64, load_ptr, store32, store_ptr
 from kafkacore._fast.wait.io cimport LogDirectory
 from kafkacore._fast.log.log cimport (
     LOG_BLOCKED, SegmentList, config_hold, log_hold_segments, log_set_config, segments_release,
@@ -115,7 +115,7 @@ cdef Field locked(Partition *p, Field *field) noexcept:
 
 
 cdef int32_t *ids_of(ids, int32_t *count) except NULL:
-    """The broker ids as a malloc'ed block."""
+    """Returns the broker ids as a malloc'ed block."""
     cdef tuple held = tuple(ids)
     cdef int32_t *made = <int32_t *> malloc((len(held) + 1) * sizeof(int32_t))
     if made == NULL:
@@ -187,12 +187,12 @@ cdef int change_log(Partition *p, int what, int64_t offset, int32_t leader_epoch
 
 # --- partitions ---
 
-@cython.no_gc  # it is part of no cycle, and its directory must outlive the partition
+@cython.no_gc  # it is part of no reference cycle, and its directory must outlive the partition
 cdef class PartitionHandle:
-    """One partition on one log directory. It has no file before its first append.
+    """One partition on one log directory. The partition has no files before its first append.
 
-    `topic_id` is a Uuid, or None for a log without one (`__cluster_metadata`). Methods that are marked as blocking must
-    not run on a loop's thread.
+    `topic_id` is a Uuid, or None for a log without a topic id (`__cluster_metadata`). Do not call methods whose
+    docstring says "Blocking" on the thread of an event loop.
     """
 
     def __init__(self, LogDirectory directory not None, str topic not None, int32_t index, topic_id=None,
@@ -215,7 +215,8 @@ cdef class PartitionHandle:
     def __dealloc__(self):
         if self.partition != NULL:
             with nogil:
-                # A fetch session keeps neither the disk nor the directory alive.
+                # Fetch sessions do not keep the disk and the directory of the partition alive. So no session may use
+                # the partition after this.
                 partition_dismiss_readers(self.partition)
                 partition_release(self.partition)
 
@@ -278,18 +279,18 @@ cdef class PartitionHandle:
 
     @property
     def end_offset(self):
-        """Offset of the next record."""
+        """The offset of the next record."""
         return locked(self.partition, &self.partition.log.end_offset)
 
     @property
     def synced_offset(self):
-        """All records below this offset survive a power loss."""
+        """The offset below which all records survive a power loss."""
         return locked(self.partition, &self.partition.log.synced_offset)
 
     @property
     def recovery_point(self):
         """The offset for recovery-point-offset-checkpoint. It is the synced offset, or the start of an earlier segment
-        whose indexes, or the producer snapshot behind it, may not be on the disk."""
+        if that segment's indexes, or the producer snapshot after that segment, may not be on disk."""
         cdef int64_t point
         with nogil:
             mutex_lock(&self.partition.log.lock)
@@ -321,7 +322,7 @@ cdef class PartitionHandle:
 
     @property
     def moved_log_start_offset(self):
-        """The log start offset when no segment begins there; else -1."""
+        """The log start offset if it differs from the base offset of the first segment, else -1."""
         cdef int64_t moved = -1
         with nogil:
             mutex_lock(&self.partition.log.lock)
@@ -351,14 +352,14 @@ cdef class PartitionHandle:
         return locked(self.partition, &self.partition.last_stable_offset)
 
     def satisfies(self, int kind, int64_t at):
-        """Whether a wait of this kind (see `partition_watch`) for `at` would be over."""
+        """Returns whether a waiter of this kind (see `partition_watch`) for the offset `at` would be satisfied now."""
         cdef bint satisfied
         with nogil:
             satisfied = partition_satisfies(self.partition, kind, at)
         return satisfied
 
     def leader_epochs(self):
-        """`[(epoch, start offset)]`, oldest first."""
+        """Returns `[(epoch, start offset)]`, oldest first."""
         cdef list entries = []
         cdef int32_t i, count = 0
         cdef int64_t *copied = NULL
@@ -379,7 +380,7 @@ cdef class PartitionHandle:
         return entries
 
     def segments(self):
-        """The segments of the log, oldest first."""
+        """Returns the segments of the log, oldest first."""
         cdef SegmentList *list
         cdef int32_t i
         cdef object found = []
@@ -401,8 +402,8 @@ cdef class PartitionHandle:
 
     def become_leader(self, int32_t leader_id, int32_t leader_epoch, int32_t partition_epoch=0, followers=(),
                       int32_t min_isr=1, bint recovering=False):
-        """Makes this broker the leader. `followers`: `(broker id, in sync)` of every other replica. Returns False and
-        changes nothing if the epoch is older."""
+        """Makes this broker the leader. `followers` has `(broker id, in sync)` for every other replica. Returns False
+        and changes nothing if the epoch is older."""
         cdef LeaderRole role
         cdef int32_t *replicas = ids_of([broker_id for broker_id, _ in followers], &role.replica_count)
         cdef int32_t *isr = NULL
@@ -422,7 +423,8 @@ cdef class PartitionHandle:
         return bool(changed)
 
     def become_follower(self, int32_t leader_id, int32_t leader_epoch, int32_t partition_epoch=0):
-        """Follows `leader_id` (-1: no leader). Returns False and changes nothing if the epoch is older."""
+        """Makes this broker follow `leader_id` (-1: there is no leader). Returns False and changes nothing if the epoch
+        is older."""
         cdef bint changed
         with nogil:
             changed = partition_follow(self.partition, leader_id, leader_epoch, partition_epoch)
@@ -489,7 +491,7 @@ cdef class PartitionHandle:
 
     def followed(self, int32_t broker_id, int64_t offset, int64_t broker_epoch=-1, int32_t current_epoch=-1,
                  int64_t log_start_offset=0):
-        """Notes a follower's fetch. Returns 0 or the error code of the answer."""
+        """Records a follower's fetch. Returns 0 or the error code for the response."""
         cdef FollowerFetch fetch
         cdef WakeList wakes
         cdef int error
@@ -500,8 +502,8 @@ cdef class PartitionHandle:
         return error
 
     def acknowledged(self, int kind, int64_t at, int64_t generation):
-        """The fields of an acknowledgement: 0 when it is there, Kafka's error code when it can never be, None before
-        that."""
+        """Returns the state of an acknowledgement with these fields: 0 if the records are acknowledged, None if they
+        are not yet, or a Kafka error code if they never can be."""
         cdef Acknowledgement ack = Acknowledgement(at, generation, kind)
         cdef int error
         with nogil:
@@ -523,12 +525,40 @@ cdef class PartitionHandle:
     def throttled(self, int32_t bits):
         store32(&self.partition.throttled, bits)
 
+    @property
+    def fetch_lag(self):
+        return load64(&self.partition.fetch_lag)
+
+    @property
+    def adds_replicas(self):
+        return load_ptr(<void *const *> &self.partition.adding) != NULL
+
+    def add_replicas(self, broker_ids, int32_t node_id):
+        cdef int32_t *adding = NULL
+        cdef int32_t *before
+        cdef int32_t i, count = <int32_t> len(broker_ids)
+        cdef bint is_added = node_id in broker_ids
+        if count:
+            adding = <int32_t *> malloc((count + 1) * sizeof(int32_t))
+            if adding == NULL:
+                raise MemoryError
+            adding[0] = count
+            for i in range(count):
+                adding[1 + i] = broker_ids[i]
+        with nogil:
+            mutex_lock(&self.partition.log.lock)
+            before = self.partition.adding
+            store_ptr(<void **> &self.partition.adding, adding)
+            self.partition.is_added = is_added
+            mutex_unlock(&self.partition.log.lock)
+            free(before)
+
     def close(self, bint gone=False):
-        """Refuses appends from now on and wakes all waiters. `gone`: the partition is deleted."""
+        """Wakes all waiters, and from now on rejects appends. With `gone`, the partition is deleted."""
         with nogil:
             partition_close(self.partition, ROLE_GONE if gone else ROLE_NONE)
 
-    # --- its files; all of these block ---
+    # --- files; all of these methods are blocking ---
 
     def restore_high_watermark(self, int64_t offset):
         """Restores the high watermark from replication-offset-checkpoint, limited to the log's offsets. Call this
@@ -537,7 +567,7 @@ cdef class PartitionHandle:
             partition_restore(self.partition, offset)
 
     def assign_topic_id(self, topic_id):
-        """Sets the topic id of a log that has none: writes partition.metadata before it returns. Raises OSError."""
+        """Sets the topic id of a log that has none, by writing partition.metadata. Raises OSError."""
         cdef bytes raw = bytes(topic_id)
         cdef const uint8_t *native = <const uint8_t *> <char *> raw
         cdef int result
@@ -547,12 +577,13 @@ cdef class PartitionHandle:
             raise OSError(-result, f"{self.topic}-{self.index} in {self.directory.path}: {strerror(-result)}")
 
     def truncate_to(self, int64_t offset):
-        """Cuts the log so that it ends at `offset`, or where it ended before. Raises OSError when the directory is
-        offline."""
+        """Truncates the log to `offset`. Does nothing if the log already ends at or below `offset`. Raises OSError if
+        the directory is offline."""
         self.change(TRUNCATE, offset)
 
     def truncate_fully(self, int64_t offset):
-        """Drops all records and begins anew at `offset` (full truncation; the end of a metadata snapshot)."""
+        """Removes all records and begins the log again at `offset`. Used for a full truncation, and when a metadata
+        snapshot has been fetched."""
         self.change(TRUNCATE_FULLY, offset)
 
     def truncate_as_follower(self, int64_t offset, int32_t leader_epoch):
@@ -575,7 +606,8 @@ cdef class PartitionHandle:
 
     def delete_records(self, int64_t offset):
         """Deletes the records below `offset` (-1: below the high watermark). Returns `(error, low watermark,
-        acknowledgement)`: the condition under which all replicas have deleted them; None when they have already."""
+        acknowledgement)`. The acknowledgement is satisfied when all replicas have deleted the records. It is None if
+        they already have."""
         cdef int error
         cdef int64_t low_watermark
         cdef Acknowledgement deleted
@@ -584,26 +616,26 @@ cdef class PartitionHandle:
         return error, low_watermark, ack_of(error, &deleted)
 
     def drop_below(self, int64_t offset):
-        """Deletes the records below `offset` in any role: the log's owner knows that they are not needed. Returns 0 or
-        Kafka's error code. Blocking."""
+        """Deletes the records below `offset` in any role. The log's owner calls this when it no longer needs the
+        records. Returns 0 or a Kafka error code. Blocking."""
         cdef int error
         with nogil:
             error = log_advance_start(&self.partition.log, offset)
         return error
 
     def delete_old_segments(self):
-        """Applies the configured retention. Returns how many segments it deleted. Raises OSError when the directory is
+        """Applies the configured retention. Returns the number of deleted segments. Raises OSError if the directory is
         offline."""
         return self.change(DELETE_OLD, 0)
 
     def shut(self):
-        """Ends an orderly run: syncs everything, with a producer snapshot at the end, and refuses appends. Raises
-        OSError."""
+        """Closes the log for an orderly stop: syncs everything, writes a producer snapshot of the end, and from then on
+        rejects appends. Raises OSError."""
         self.change(SHUT, 0)
 
     def retire(self):
-        """Ends all work of a partition that is deleted or leaves this directory: refuses appends and wakes all waiters.
-        Its directory may be renamed or removed when this returns."""
+        """Ends all work of a partition that is deleted or leaves this directory: wakes all waiters and from now on
+        rejects appends. After this returns, the directory can be renamed or removed."""
         with nogil:
             partition_close(self.partition, ROLE_GONE)
         self.change(STOP, 0)
@@ -614,7 +646,7 @@ cdef class PartitionHandle:
             partition_fail(self.partition, error)
 
     def expire_producers(self):
-        """Forgets the producers that were silent for producer.id.expiration.ms. Returns how many."""
+        """Removes the producers that were silent for producer.id.expiration.ms. Returns their number."""
         cdef int gone
         with nogil:
             gone = partition_expire_producers(self.partition)
@@ -622,18 +654,18 @@ cdef class PartitionHandle:
 
     @property
     def unflushed_since_ms(self):
-        """When the oldest unsynced byte was appended (monotonic clock); -1 when all bytes are synced."""
+        """The time at which the oldest unsynced byte was appended (monotonic clock); -1 if all bytes are synced."""
         since_ns = locked(self.partition, &self.partition.log.unflushed_since_ns)
         return since_ns // 1000000 if since_ns >= 0 else -1
 
     def flush_soon(self):
-        """Asks the committer to sync everything appended so far in its next round. Returns at once."""
+        """Makes the committer sync all records appended so far in its next round. Returns at once."""
         cdef int64_t end_offset = self.end_offset
         with nogil:
             log_commit_soon(&self.partition.log, end_offset)
 
     def change(self, int what, int64_t offset, int32_t leader_epoch=-1):
-        """Runs one of the changes above, and repeats it until the log is free for it."""
+        """Makes one of the changes above. Repeats the attempt while another change of the log is in progress."""
         cdef Sleeper *sleeper = sleeper_new(self.directory.dir)
         cdef int result
         with nogil:
@@ -648,14 +680,15 @@ cdef class PartitionHandle:
     # --- appends ---
 
     def open_ahead(self):
-        """Starts to open the log if the next append would wait for that. A Produce of many partitions does the same."""
+        """Starts to open the log if the next append would have to wait for that. A Produce with many partitions does
+        the same."""
         with nogil:
             partition_open_ahead(self.partition)
 
     def append(self, records, int acks=1, bint wait=True, str origin="client"):
-        """Appends one batch as Produce does: validates it and stamps its offsets. Blocking: waits for the log to open
-        or roll, and with `wait` for the acknowledgement that `acks` asks for. Without `wait`, the result's `ack` names
-        that acknowledgement (a kind of `partition_watch` and an offset), or is None. `origin`: a key of
+        """Appends one batch as Produce does: validates the batch and sets its offsets. Blocking: waits until the log is
+        opened or rolled, and, with `wait`, until the acknowledgement that `acks` demands. Without `wait`, the result's
+        `ack` names that acknowledgement (a kind of `partition_watch` and an offset), or is None. `origin` is a key of
         ORIGINS."""
         cdef bytearray copy = bytearray(records)
         cdef Py_buffer view
@@ -674,8 +707,9 @@ cdef class PartitionHandle:
         return append_result(error, &info, ack_of(error, &ack))
 
     def append_now(self, bytearray records, int acks=1):
-        """Appends a batch of this node's own, stamped in place, and waits for nothing but memory and the page cache.
-        Returns None when the log must open or roll first: this call starts that, and `append` waits for it."""
+        """Appends one of this node's own batches, whose offsets it sets in place. Waits only for memory and the page
+        cache. If the log must first be opened or rolled, starts that and returns None; then call `append`, which waits
+        for it."""
         cdef Py_buffer view
         cdef AppendInfo info
         cdef Acknowledgement ack
@@ -693,13 +727,28 @@ cdef class PartitionHandle:
         return append_result(error, &info, ack_of(error, &ack))
 
     def append_as_follower(self, records, int32_t leader_epoch):
-        """Appends whole batches that carry their offsets, of epochs up to `leader_epoch`, and only while this broker
-        follows in that epoch. Blocking as `append`."""
+        """Appends whole batches that already have their offsets, with leader epochs up to `leader_epoch`. Returns an
+        error unless this broker follows in that epoch. Blocking, like `append`."""
         return self.append_whole(records, leader_epoch, True)
 
     def append_replicated(self, records, int32_t most_epoch):
-        """As above in any role, for the only writer of the log."""
+        """Like `append_as_follower`, but in any role. Only for the single writer of the log."""
         return self.append_whole(records, most_epoch, False)
+
+    def append_replicated_now(self, records, int32_t most_epoch):
+        """Like `append_replicated`, but returns None if the log must first be opened or rolled, as `append_now`
+        does."""
+        cdef Py_buffer view
+        cdef AppendInfo info
+        cdef WakeList wakes
+        cdef int error
+        PyObject_GetBuffer(records, &view, PyBUF_SIMPLE)
+        with nogil:
+            error = partition_append_replicated(self.partition, <const uint8_t *> view.buf, <size_t> view.len,
+                                                most_epoch, NULL, &info, &wakes)
+            wake_all(&wakes)
+        PyBuffer_Release(&view)
+        return None if error == LOG_BLOCKED else append_result(error, &info, None)
 
     def append_whole(self, records, int32_t epoch, bint follows):
         cdef Py_buffer view
@@ -725,7 +774,7 @@ cdef class PartitionHandle:
         return append_result(error, &info, None)
 
     def flush(self, int timeout_ms=-1):
-        """Returns True once everything appended so far is on the disk, False when `timeout_ms` pass first. Blocking."""
+        """Returns True when all records appended so far are on the disk, or False after `timeout_ms`. Blocking."""
         cdef Sleeper *sleeper = sleeper_new(self.directory.dir)
         cdef bint synced = True
         cdef int64_t end_offset
@@ -750,10 +799,11 @@ cdef class PartitionHandle:
     def read(self, int64_t offset, int64_t max_bytes=1048576, int isolation=READ_LOCAL, bint min_one=True,
              int32_t current_epoch=-1, int32_t last_fetched_epoch=-1, bint any_replica=False, follower=None,
              bint notes=True):
-        """Reads as Fetch does: whole batches as stored, the last one perhaps cut. Blocking: reads the disk.
-        `isolation`: 0 reads up to the high watermark, 1 up to the last stable offset, 2 to the log's end (all three
-        only from a leader, or with `any_replica` also from a follower), 3 to the log's end in any role. `follower`:
-        broker id, broker epoch and log start of the follower that asks; its position counts if `notes`."""
+        """Reads as Fetch does: whole batches as stored; the last one may be incomplete. Blocking. `isolation` is 0 to
+        read up to the high watermark, 1 up to the last stable offset, 2 or 3 up to the log end. 0, 1 and 2 need a
+        leader, or, with `any_replica`, a leader or a follower; 3 reads in any role. `follower` is the broker id, the
+        broker epoch and the log start offset of the follower that sent the request. Its position is recorded if
+        `notes`."""
         cdef ReadAsked asked
         cdef FollowerFetch fetch
         cdef WakeList wakes
@@ -769,6 +819,7 @@ cdef class PartitionHandle:
         read_asked_init(&asked, offset, max_bytes, isolation)
         asked.current_epoch, asked.last_fetched_epoch = current_epoch, last_fetched_epoch
         asked.min_one, asked.from_any_replica, asked.slowly = min_one, any_replica, True
+        asked.counts = notes and isolation != READ_LOCAL
         if follower is not None:
             fetch = FollowerFetch(follower[0], follower[1], offset, follower[2],
                                   partition_monotonic_ms(self.partition))
@@ -789,7 +840,9 @@ cdef class PartitionHandle:
                     aborted_count = log_aborted(&self.partition.log, offset, &found, &aborted)
             if load32(&found.segment.cuts) == found.cuts:
                 break
-            # A truncation may have put other records there. The position of the follower was noted.
+            # A truncation may have put other records at this position, so read again. The follower's position has
+            # already been recorded.
+            asked.counts = False
             asked.notes = False
             got = aborted_count = 0
             in_older_segment = False
@@ -811,8 +864,9 @@ cdef class PartitionHandle:
                          view.diverging_end_offset, listed, in_older_segment)
 
     def offset_by_time(self, int64_t timestamp_ms, bound=None):
-        """`(offset, timestamp, leader epoch)` of the first record at or after `timestamp_ms` and below `bound` (the
-        high watermark); three times -1 when there is none. Blocking. Raises OSError when the directory is offline."""
+        """Returns `(offset, timestamp, leader epoch)` of the first record at or after `timestamp_ms` and below `bound`
+        (by default the high watermark). Returns -1 three times if there is none. Blocking. Raises OSError if the
+        directory is offline."""
         cdef int64_t offset, found_ms, limit
         cdef int32_t epoch
         cdef int error
@@ -824,7 +878,7 @@ cdef class PartitionHandle:
         return offset, found_ms, epoch
 
     def offset_of_max_timestamp(self):
-        """The same for the record with the greatest timestamp (KIP-734). Blocking."""
+        """Returns the same for the record with the greatest timestamp (KIP-734). Blocking."""
         cdef int64_t offset, found_ms
         cdef int32_t epoch
         cdef int error
@@ -835,7 +889,8 @@ cdef class PartitionHandle:
         return offset, found_ms, epoch
 
     def epoch_end(self, int32_t epoch):
-        """KIP-101: `(epoch, end offset)` of the largest epoch at or below `epoch`; `(-1, -1)` when unknown."""
+        """Returns `(epoch, end offset)` of the largest epoch at or below `epoch` (KIP-101). Returns `(-1, -1)` if
+        unknown."""
         cdef int32_t found
         cdef int64_t end_offset
         with nogil:
@@ -845,7 +900,8 @@ cdef class PartitionHandle:
 
 def new_partitions(LogDirectory directory not None, str topic not None, topic_id, indexes,
                    LogSettings settings not None):
-    """Makes a PartitionHandle for each index of one topic, so that a loop makes a thousand topics in one turn."""
+    """Creates a PartitionHandle for each index of one topic. With one call for many partitions, an event loop can
+    create a thousand topics in one turn."""
     cdef bytes name = topic.encode()
     cdef bytes raw = bytes(topic_id)
     cdef PartitionHandle handle
@@ -857,7 +913,7 @@ def new_partitions(LogDirectory directory not None, str topic not None, topic_id
     return made
 
 
-# Columns of partitions, as metadata.partitions keeps them: `width` ids for each row.
+# The columns of partitions, in the form of metadata.partitions. Each row has `width` ids.
 cdef struct RoleColumns:
     int32_t node_id
     int32_t width
@@ -892,10 +948,10 @@ def become_rows(list handles not None, int32_t node_id, const int32_t[::1] rows 
                 const int32_t[::1] leader_epoch not None, const int32_t[::1] partition_epoch not None,
                 const int32_t[::1] replicas not None, const int32_t[::1] isr not None,
                 const uint8_t[::1] recovery not None):
-    """Gives each partition the role of its row. `rows` and `min_isrs` have an item for each handle; the others are the
-    columns of a chunk, with ids of -1 where a row has fewer than `width` replicas. Returns a bytearray: 1 for each
-    partition that took its role, 0 for one that knows newer epochs."""
-    cdef tuple held = tuple(handles)  # other threads may change the list while this one has released the GIL
+    """Applies the role in its row to each partition. `rows` and `min_isrs` have an item for each handle. The other
+    arguments are the columns of a chunk, with ids of -1 in each row that has fewer than `width` replicas. Returns a
+    bytearray with 1 for each partition that took its role, and 0 for each partition that already has newer epochs."""
+    cdef tuple held = tuple(handles)  # other threads may change the list after this thread has released the GIL
     cdef Py_ssize_t i, count = len(held)
     cdef Py_ssize_t known = leader.shape[0]
     cdef RoleColumns columns
@@ -910,7 +966,7 @@ def become_rows(list handles not None, int32_t node_id, const int32_t[::1] rows 
         raise ValueError(f"the columns do not have {known} rows of {width} replicas")
     for i in range(count):
         if not 0 <= rows[i] < known:
-            raise ValueError(f"row {rows[i]} is not below {known}")
+            raise ValueError(f"row {rows[i]} is outside the {known} rows")
     if count == 0:
         return changed
     partitions = <Partition **> malloc(count * sizeof(Partition *))

@@ -1,5 +1,5 @@
-"""The state of a load, and producer state rebuilt from a log's snapshots and batches (ProducerStateManager's
-truncateAndReload, UnifiedLog.rebuildProducerState).
+"""The state of a load of a log, and the replay of snapshots and batches, which rebuilds the log's producer state
+(ProducerStateManager's truncateAndReload, UnifiedLog.rebuildProducerState).
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -8,21 +8,22 @@ from kafkacore._fast.log.log cimport Log
 from kafkacore._fast.log.producers cimport Producers
 from kafkacore._fast.record.record cimport BatchHeader
 from kafkacore._fast.log.segment cimport Segment
+from kafkacore._fast.world.environment cimport Disk
 
-# No other thread uses the log until the load is done.
+# The state of a load. No other thread uses the log until the load is done.
 ctypedef struct Load:
     Log *log
     char *path
-    const int64_t *snapshots         # offsets of the producer snapshots on disk, ascending
+    const int64_t *snapshots         # the offsets of the producer snapshots on disk, ascending
     int32_t snapshot_count
-    int64_t snapshots_end            # snapshots behind this offset are not trusted
-    int64_t log_start_offset         # as checkpointed
+    int64_t snapshots_end            # snapshots of offsets above this one are not trusted
+    int64_t log_start_offset         # the checkpointed log start offset
     Segment **segments
     int32_t count
-    bint *recovered                  # for each segment, whether its indexes were rebuilt; NULL: no segment's were
+    bint *recovered                  # for each segment, whether its indexes were rebuilt; NULL if this is false for all
     Producers *producers
-    int64_t state_offset             # `producers` has the state below it; -1: none yet
-    int64_t snapshot_offset          # of the newest snapshot that was read or written; -1: none
+    int64_t state_offset             # `producers` has the state below this offset; -1 if there is none yet
+    int64_t snapshot_offset          # the offset of the newest snapshot that was read or written; -1 if there is none
     int64_t last_aborted_offset
     uint8_t *block
     int64_t block_bytes
@@ -30,24 +31,28 @@ ctypedef struct Load:
 cdef enum:
     LOAD_BLOCK_BYTES = 1 << 19
 
-# Where the log begins: the checkpoint, or the first segment behind it.
+# Returns the offset where the log begins: the checkpointed log start offset, or the base offset of the first segment if
+# that is higher.
 cdef int64_t load_start(const Load *load) noexcept nogil
 
-# Replays a batch of segment `i`, which is in memory: updates its producer and, for a rebuilt segment, the transaction
-# index.
+# Replays a batch of segment `i` that is in memory. Updates the state of its producer and, for a rebuilt segment, the
+# transaction index.
 cdef int replay_batch(Load *load, int32_t i, const uint8_t *batch, const BatchHeader *header) noexcept nogil
 
-# Restores the producers as of `offset`: from the newest readable snapshot below it (unreadable ones are removed), and
-# from the batches behind that. 0 or -errno; -EILSEQ where the bytes are no batches.
+# Restores the producers as of `offset`, from the newest readable snapshot at or below it and from the batches after
+# that snapshot. Removes unreadable snapshots. Returns 0 or -errno; -EILSEQ if some bytes are not a batch.
 cdef int replay_to(Load *load, int64_t offset) noexcept nogil
 
 # Saves the state as the snapshot of the segment that begins at `state_offset`.
 cdef int replay_save(Load *load) noexcept nogil
 
-# Removes snapshots that belong to no segment, except the newest one of a clean shutdown. Also removes snapshots outside
-# the log, because other records may get the offsets that were cut off (removeStraySnapshots).
+# Removes a snapshot if it exists. Returns 0 or -errno.
+cdef int drop_snapshot(const Disk *disk, const char *directory, int64_t offset) noexcept nogil
+
+# Removes snapshots that belong to no segment, except the newest snapshot of a clean shutdown. Also removes snapshots
+# outside the log, because other records may get the truncated offsets (removeStraySnapshots).
 cdef int replay_drop_strays(Load *load, int64_t end_offset) noexcept nogil
 
-# Rebuilds the producer state as of `end_offset`, where the log now ends, from the snapshots that are left and the
-# batches behind them. No append may run meanwhile. 0 or -errno.
+# Rebuilds the producer state as of `end_offset`, which is now the end of the log, from the remaining snapshots and the
+# batches after them. No append may run at the same time. Returns 0 or -errno.
 cdef int log_replay_producers(Log *log, int64_t end_offset) noexcept nogil

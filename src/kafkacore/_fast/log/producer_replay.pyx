@@ -1,6 +1,6 @@
-"""Producer state of a log that is loaded or cut, as producer_replay.pxd says."""
+"""Implements producer_replay.pxd: the producer state of a log that is being loaded or truncated."""
 
-from libc.errno cimport EILSEQ, EINVAL, ENOENT, ENOMEM
+from libc.errno cimport EILSEQ, EINVAL, EIO, ENOENT, ENOMEM
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdio cimport snprintf
 from libc.stdlib cimport free, malloc
@@ -11,19 +11,21 @@ from kafkacore._fast.log.log cimport SegmentList, log_hold_segments, segments_re
 from kafkacore._fast.log.files cimport read_small_file, write_producers
 from kafkacore._fast.log.producers cimport (
     EndedTransaction, Producers, producers_first_unstable, producers_free, producers_new,
-    producers_note_batch, producers_read,
+    producers_note_batch, producers_read, producers_recall,
 )
 from kafkacore._fast.record.record cimport (
     BATCH_OK, BATCH_SHORT, HEADER_BYTES, BatchHeader, has_producer_id, is_control, last_offset, parse_header,
 )
 from kafkacore._fast.log.segment cimport Segment, segment_open_log
-from kafkacore._fast.log.segment_index cimport segment_floor_on_disk
+from kafkacore._fast.log.segment_index cimport segment_floor_of_position, segment_floor_on_disk
 from kafkacore._fast.base.sync cimport mutex_lock, mutex_unlock
 from kafkacore._fast.log.txn_index cimport txn_index_append
 
 cdef enum:
     SNAPSHOT_NAME_BYTES = 32
-    HEADERS_BYTES = 16 << 10   # bytes of one read where the headers are enough
+    HEADERS_BYTES = 16 << 10   # the size of one read if only headers are needed
+    # How many bytes before a snapshot are read again; a start reads this much of each log that has producers.
+    RECALLED_BYTES = 64 << 10
 
 
 cdef int64_t load_start(const Load *load) noexcept nogil:
@@ -49,7 +51,7 @@ cdef int replay_batch(Load *load, int32_t i, const uint8_t *batch, const BatchHe
 
 
 cdef int replay_marker(Load *load, int32_t i, const BatchHeader *header, int64_t position) noexcept nogil:
-    """Replays a control batch, whose body says how a transaction ended."""
+    """Replays a control batch. The body of the batch says how a transaction ended."""
     cdef Segment *segment = load.segments[i]
     cdef uint8_t *batch = <uint8_t *> malloc(<size_t> header.size_bytes)
     cdef int64_t got
@@ -65,8 +67,9 @@ cdef int replay_marker(Load *load, int32_t i, const BatchHeader *header, int64_t
     return result
 
 
-cdef int walk(Load *load, int32_t i, int64_t position, int64_t end_offset) noexcept nogil:
-    """Replays the batches of a segment from `position` on. Reads their headers alone where that is enough."""
+cdef int walk(Load *load, int32_t i, int64_t position, int64_t end_offset, bint recalls) noexcept nogil:
+    """Replays the batches of a segment from `position` on. With `recalls`, adds them to the producers' windows instead.
+    Reads only the headers if they are enough."""
     cdef Segment *segment = load.segments[i]
     cdef BatchHeader header
     cdef int64_t at = position
@@ -83,13 +86,16 @@ cdef int walk(Load *load, int32_t i, int64_t position, int64_t end_offset) noexc
                 return <int> held
         result = parse_header(load.block + (at - start), <size_t> (start + held - at), &header)
         if result == BATCH_SHORT or (result == BATCH_OK and header.size_bytes > segment.size - at):
-            return 0  # a batch that is cut off ends its segment, as in Kafka
+            return 0  # an incomplete batch ends its segment, as in Kafka
         if result != BATCH_OK:
             return -EILSEQ
         if header.base_offset >= end_offset:
             return 0
-        if last_offset(&header) >= load.state_offset and header.magic >= 2 and has_producer_id(&header):
-            if is_control(&header):
+        if header.magic >= 2 and has_producer_id(&header) and (recalls or last_offset(&header) >= load.state_offset):
+            if recalls:
+                if not is_control(&header) and header.base_offset >= load_start(load):
+                    producers_recall(load.producers, &header)
+            elif is_control(&header):
                 result = replay_marker(load, i, &header, at)
             else:
                 result = replay_batch(load, i, load.block + (at - start), &header)
@@ -108,33 +114,71 @@ cdef int replay_segment(Load *load, int32_t i, int64_t end_offset) noexcept nogi
         position = segment_floor_on_disk(segment, load.state_offset, False)
         result = <int> position if position < 0 else 0
     if result == 0:
-        result = walk(load, i, position, end_offset)
+        result = walk(load, i, position, end_offset, False)
     if result == -EILSEQ and position > 0:
-        result = walk(load, i, 0, end_offset)  # the index points into a batch: scan from the segment's start
+        # The index points into the middle of a batch, so scan from the start of the segment.
+        result = walk(load, i, 0, end_offset, False)
+    close_again(load, segment, was_closed)
+    return result
+
+
+cdef void close_again(const Load *load, Segment *segment, bint was_closed) noexcept nogil:
     if was_closed and load.recovered != NULL and segment.file >= 0:
         segment.disk.close(segment.disk.self, segment.file)
         segment.file = -1
-    return result
+
+
+cdef int recall(Load *load, int64_t offset) noexcept nogil:
+    """Restores the windows (the last five batches) of the producers in a snapshot at `offset`, from the last bytes of
+    the log before that offset.
+
+    A snapshot has only the last batch of each producer. That is enough for Kafka's brokers, which read the next request
+    of a connection only after they have answered the previous one. This node appends up to five batches of a producer
+    before it acknowledges the first one, and the producer may send all five again.
+    """
+    cdef int32_t i = load.count - 1
+    cdef Segment *segment
+    cdef bint was_closed
+    cdef int64_t position
+    cdef int result
+    while i >= 0 and load.segments[i].base_offset >= offset:
+        i -= 1
+    if i < 0 or load.producers.count == 0:
+        return 0
+    segment = load.segments[i]
+    was_closed = segment.file < 0
+    result = segment_open_log(segment)
+    if result == 0:
+        position = segment.size
+        if position > RECALLED_BYTES and (i + 1 == load.count or load.segments[i + 1].base_offset != offset):
+            position = segment_floor_on_disk(segment, offset, False)
+        if position > RECALLED_BYTES:
+            position = segment_floor_of_position(segment, position - RECALLED_BYTES)
+        else:
+            position = min(position, 0)
+        result = walk(load, i, position, offset, True) if position >= 0 else <int> position
+    close_again(load, segment, was_closed)
+    # If these batches cannot be read, only their readers are affected.
+    return 0 if result == -EILSEQ or result == -EIO else result
 
 
 # --- snapshots ---
 
-cdef int drop_snapshot(Load *load, int64_t offset) noexcept nogil:
-    cdef const Disk *disk = load.log.dir.disk
-    cdef size_t room = strlen(load.path) + SNAPSHOT_NAME_BYTES
+cdef int drop_snapshot(const Disk *disk, const char *directory, int64_t offset) noexcept nogil:
+    cdef size_t room = strlen(directory) + SNAPSHOT_NAME_BYTES
     cdef char *path = <char *> malloc(room)
     cdef int result
     if path == NULL:
         return -ENOMEM
-    snprintf(path, room, b"%s/%020lld.snapshot", load.path, <long long> offset)
+    snprintf(path, room, b"%s/%020lld.snapshot", directory, <long long> offset)
     result = disk.unlink(disk.self, path)
     free(path)
     return 0 if result == -ENOENT else result
 
 
 cdef int read_snapshot(Load *load, int64_t offset) noexcept nogil:
-    """Replaces the known state by that of the snapshot. -EINVAL: the file is corrupt; -ENOENT: there is no such
-    file."""
+    """Replaces the known state by the state in the snapshot. Returns -EINVAL if the file is corrupt, and -ENOENT if it
+    does not exist."""
     cdef char name[SNAPSHOT_NAME_BYTES]
     cdef Producers *producers = producers_new()
     cdef uint8_t *data
@@ -156,7 +200,7 @@ cdef int read_snapshot(Load *load, int64_t offset) noexcept nogil:
 
 
 cdef int load_newest_snapshot(Load *load, int64_t not_after) noexcept nogil:
-    """Reads the newest snapshot that adds to the known state."""
+    """Reads the newest snapshot whose offset is above that of the known state."""
     cdef int64_t known = load.state_offset if load.state_offset >= 0 else load_start(load)
     cdef int64_t last = not_after if not_after < load.snapshots_end else load.snapshots_end
     cdef int32_t i = load.snapshot_count - 1
@@ -165,9 +209,9 @@ cdef int load_newest_snapshot(Load *load, int64_t not_after) noexcept nogil:
         if load.snapshots[i] <= last:
             result = read_snapshot(load, load.snapshots[i])
             if result == 0:
-                return 0
+                return recall(load, load.snapshots[i])
             if result == -EINVAL:
-                result = drop_snapshot(load, load.snapshots[i])
+                result = drop_snapshot(load.log.dir.disk, load.path, load.snapshots[i])
             if result < 0 and result != -ENOENT:
                 return result
         i -= 1
@@ -213,10 +257,10 @@ cdef int replay_drop_strays(Load *load, int64_t end_offset) noexcept nogil:
         if kept and not is_base(load, load.snapshots[i]):
             kept = newest and load.snapshots[i] > last_base
             newest = False
-        # This load may have replaced a snapshot that it does not trust by one of the same name. The new one stays.
+        # This load may have replaced an untrusted snapshot by a new one with the same name. The new one is kept.
         if not kept and not (load.recovered != NULL and is_base(load, load.snapshots[i])
                              and load.snapshots[i] <= load.snapshot_offset):
-            result = drop_snapshot(load, load.snapshots[i])
+            result = drop_snapshot(load.log.dir.disk, load.path, load.snapshots[i])
         i -= 1
     return result
 
@@ -224,8 +268,8 @@ cdef int replay_drop_strays(Load *load, int64_t end_offset) noexcept nogil:
 # --- after a truncation ---
 
 cdef int replay_after_cut(Load *load, int64_t end_offset) noexcept nogil:
-    """Rebuilds the producers after a truncation. Every segment except the first began with a snapshot. The snapshots of
-    removed segments were removed with them."""
+    """Rebuilds the producers after a truncation, which has also removed the snapshots of the removed segments. Every
+    segment except the first one has a snapshot at its base offset."""
     cdef int64_t *snapshots = <int64_t *> malloc((load.count + 1) * sizeof(int64_t))
     cdef int32_t i
     cdef int result = -ENOMEM
@@ -238,7 +282,7 @@ cdef int replay_after_cut(Load *load, int64_t end_offset) noexcept nogil:
         load.snapshots_end = end_offset
         result = replay_to(load, end_offset)
     if result == 0 and load.log.snapshot_offset > end_offset:
-        result = drop_snapshot(load, load.log.snapshot_offset)
+        result = drop_snapshot(load.log.dir.disk, load.path, load.log.snapshot_offset)
     free(snapshots)
     return result
 

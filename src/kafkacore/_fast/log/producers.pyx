@@ -1,4 +1,4 @@
-"""Producer state of one log, as producers.pxd says (KIP-98; ProducerStateManager, ProducerAppendInfo)."""
+"""Implements producers.pxd: the producer state of one log (KIP-98; ProducerStateManager, ProducerAppendInfo)."""
 
 from libc.errno cimport EINVAL, ENOMEM
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -104,7 +104,7 @@ cdef Producer *add_producer(Producers *producers, int64_t producer_id) noexcept 
     cdef Producer **place
     cdef Producer *producer
     if producers.count > producers.bucket_mask and producers.bucket_mask < 0x3FFFFFFF:
-        grow(producers)  # without memory for more buckets the chains get longer
+        grow(producers)  # if there is no memory for more buckets, the chains become longer
     producer = <Producer *> calloc(1, sizeof(Producer))
     if producer == NULL:
         return NULL
@@ -144,8 +144,8 @@ cdef int producers_check(Producers *producers, const BatchHeader *header, bint s
                          ProducerBatch *duplicate) noexcept nogil:
     cdef Producer *producer = producers_find(producers, header.producer_id)
     cdef int32_t last
-    # The producer is unknown, perhaps because retention or DeleteRecords removed its records: any sequence may begin
-    # (KIP-360).
+    # The producer is unknown, for example because retention or DeleteRecords removed its records. So it can begin with
+    # any sequence number (KIP-360).
     if producer == NULL or producer.producer_epoch == NO_PRODUCER_EPOCH:
         return 0
     if sequences and find_duplicate(producer, header, duplicate):
@@ -164,7 +164,8 @@ cdef int producers_check(Producers *producers, const BatchHeader *header, bint s
 
 cdef bint parse_marker(const uint8_t *batch, size_t size, int *kind, int32_t *coordinator_epoch,
                        int64_t *delta_ms) noexcept nogil:
-    """Parses the one record of a control batch (KIP-98, "Control Messages"). False: it does not end a transaction."""
+    """Parses the only record of a control batch (KIP-98, "Control Messages"). Returns False if it does not end a
+    transaction."""
     cdef Reader body
     cdef RecordView record
     reader_init(&body, batch + HEADER_BYTES, size - HEADER_BYTES)
@@ -214,10 +215,10 @@ cdef int producers_reserve(Producers *producers, const BatchHeader *header) noex
     return 0
 
 
-# --- batches in the log ---
+# --- batches that are in the log ---
 
 cdef void take_epoch(Producer *producer, int16_t epoch) noexcept nogil:
-    """A new epoch starts the producer's sequences anew."""
+    """Adopts a producer epoch. With a new epoch, the producer's sequence numbers begin again at 0."""
     if producer.producer_epoch != epoch:
         producer.producer_epoch = epoch
         producer.batch_count = 0
@@ -232,7 +233,8 @@ cdef void add_batch(Producer *producer, const ProducerBatch *batch) noexcept nog
 
 
 cdef void open_transaction(Producers *producers, Producer *producer, int64_t first_offset) noexcept nogil:
-    """Its room was reserved. Offsets grow, so the new transaction is the last one."""
+    """Opens a transaction. Room for it was reserved. Offsets increase, so the new transaction is the last one in the
+    order."""
     cdef Transaction *transaction = &producers.transactions[producers.transaction_count]
     producer.transaction_first_offset = first_offset
     transaction.producer_id = producer.producer_id
@@ -241,15 +243,28 @@ cdef void open_transaction(Producers *producers, Producer *producer, int64_t fir
     producers.transaction_count += 1
 
 
+cdef ProducerBatch batch_of(const BatchHeader *header) noexcept nogil:
+    return ProducerBatch(header.base_sequence, last_sequence(header), header.base_offset, last_offset(header),
+                         header.max_timestamp)
+
+
+cdef void producers_recall(Producers *producers, const BatchHeader *header) noexcept nogil:
+    cdef Producer *producer = producers_find(producers, header.producer_id)
+    cdef ProducerBatch last
+    cdef ProducerBatch batch = batch_of(header)
+    if producer == NULL or producer.batch_count == 0 or producer.producer_epoch != header.producer_epoch:
+        return
+    last = producer.batches[producer.batch_count - 1]
+    if batch.last_offset < last.first_offset:
+        producer.batch_count -= 1
+        add_batch(producer, &batch)
+        add_batch(producer, &last)
+
+
 cdef void note_data(Producers *producers, const BatchHeader *header) noexcept nogil:
     cdef Producer *producer = producers_find(producers, header.producer_id)
-    cdef ProducerBatch batch
+    cdef ProducerBatch batch = batch_of(header)
     take_epoch(producer, header.producer_epoch)
-    batch.first_sequence = header.base_sequence
-    batch.last_sequence = last_sequence(header)
-    batch.first_offset = header.base_offset
-    batch.last_offset = last_offset(header)
-    batch.timestamp_ms = header.max_timestamp
     add_batch(producer, &batch)
     producer.last_timestamp_ms = header.max_timestamp
     if is_transactional(header) and producer.transaction_first_offset < 0:
@@ -370,7 +385,7 @@ cdef Producer *producers_copy(const Producers *producers, int32_t *count) noexce
     return copies
 
 
-# --- .snapshot ---
+# --- .snapshot files ---
 
 cdef void write_producer(const Producer *producer, Writer *out) noexcept nogil:
     cdef const ProducerBatch *last = NULL
@@ -448,7 +463,7 @@ cdef int by_first_offset(const void *a, const void *b) noexcept nogil:
 
 
 cdef int restore_transactions(Producers *producers) noexcept nogil:
-    """Lists the open transactions of a table that was just filled, in the order of their first offsets."""
+    """Lists the open transactions of a table that has just been filled, in the order of their first offsets."""
     cdef const Producer *producer
     cdef int32_t open_count = 0
     cdef int32_t i = 0
@@ -504,12 +519,12 @@ cdef int producers_read(Producers *producers, const uint8_t *data, int64_t size)
 
 
 def live_count():
-    """Number of producers that the logs of this process remember."""
+    """Returns the number of producers that the logs of this process know."""
     return load32(&live_producers)
 
 
 def longest_chain(producer_ids):
-    """Number of producers in the fullest bucket of a table with these ids; tests bound it."""
+    """Returns the number of producers in the fullest bucket of a table with these ids. Tests check its limit."""
     cdef Producers *producers = producers_new()
     cdef const Producer *producer
     cdef int32_t longest = 0

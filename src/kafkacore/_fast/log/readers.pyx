@@ -1,4 +1,4 @@
-"""Readers of partitions, as readers.pxd says."""
+"""Implements readers.pxd: readers of many partitions."""
 
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memset
@@ -40,7 +40,7 @@ cdef void change_init(Change *change, Changes *changes) noexcept nogil:
 
 
 cdef inline Change *of_readers(ListLink *link) noexcept nogil:
-    cdef Change layout  # only for the offset of the field
+    cdef Change layout  # used only to compute the offset of the field
     return <Change *> (<char *> link - (<char *> &layout.in_readers - <char *> &layout))
 
 
@@ -90,7 +90,7 @@ cdef void changes_return(Change *change, bint first, int32_t state) noexcept nog
         list_insert(&changes.marked, &change.in_marked, changes.marked.first if first else NULL)
         changes.ready_count += state == CHANGE_READY
     if state == CHANGE_READY and changes.waiting != NULL:
-        park_wake(changes.waiting, WAKE_READY)  # it leaves when it runs
+        park_wake(changes.waiting, WAKE_READY)  # the Fetch calls changes_unwait when it runs
     mutex_unlock(&changes.lock)
 
 
@@ -134,7 +134,8 @@ cdef bint change_leave(Change *change, bint for_good, Partition **left) noexcept
     mutex_lock(&change.changes.lock)
     p = <Partition *> change.log
     if p != NULL:
-        add32(&p.refs, 1)  # the partition may dismiss the Change, and release its count, before its lock is ours
+        # Before this thread has the partition's lock, the partition may dismiss the Change and release its reference.
+        add32(&p.refs, 1)
     if for_good:
         change.has_left = True
         take_mark(change)
@@ -144,25 +145,26 @@ cdef bint change_leave(Change *change, bint for_good, Partition **left) noexcept
         return False
     mutex_lock(&p.log.lock)
     if stop_watching(p, change, False):
-        add32(&p.refs, -1)  # not the last one: the caller releases that
+        add32(&p.refs, -1)  # the count cannot become 0, because the caller holds the other reference
     mutex_unlock(&p.log.lock)
     return True
 
 
 cdef void take_mark(Change *change) noexcept nogil:
-    """Under `Changes.lock`."""
+    """Removes the mark. Call this with `Changes.lock` held."""
     if change.state == CHANGE_NONE:
         return
     list_remove(&change.changes.marked, &change.in_marked)
     change.changes.ready_count -= change.state == CHANGE_READY
-    # A partition that sees the mark leaves it be, under its lock. The reader takes that lock next, to look at it.
+    # A thread that changes the partition, under the partition's lock, ignores a Change that is already marked. The
+    # reader takes the partition's lock next, when it reads the partition, and so sees that change.
     swap32(&change.state, CHANGE_NONE)
 
 
-# --- the partition; under its lock ---
+# --- the partition; call with its lock held ---
 
 cdef bint stop_watching(Partition *p, Change *change, bint marks) noexcept nogil:
-    """True: the count that the Change had of the partition is the caller's now."""
+    """Ends the watch. If this returns True, the Change's reference to the partition now belongs to the caller."""
     cdef bint watched
     mutex_lock(&change.changes.lock)
     watched = change.log == &p.log
@@ -196,7 +198,7 @@ cdef void readers_join(Partition *p, const ReadAsked *asked, int64_t at) noexcep
         add32(&p.refs, 1)
         change.log = &p.log
         list_append(&p.readers, &change.in_readers)
-    take_mark(change)  # the look that joins here sees what was marked, with what its own note has changed
+    take_mark(change)  # the read that joins here sees all changes so far, including those by the Fetch itself
     mutex_unlock(&change.changes.lock)
     change.kind = kind_of(asked)
     change.at = at
@@ -216,7 +218,7 @@ cdef int news_of(const Partition *p) noexcept nogil:
 
 
 cdef int of_interest(int kind) noexcept nogil:
-    """An answer to any reader names a partition when its high watermark or log start moved."""
+    """Returns the changes because of which a response to this kind of reader must include the partition."""
     cdef int news = NEWS_HIGH_WATERMARK | NEWS_START | NEWS_ROLE
     if kind == WAIT_FOLLOWER:
         return news | NEWS_END
@@ -224,8 +226,10 @@ cdef int of_interest(int kind) noexcept nogil:
 
 
 cdef void note_idle_fetches(Partition *p, const Changes *changes) noexcept nogil:
-    """A follower's Fetches did not look at this partition while nothing changed. If it had all records, it had them at
-    the last of those Fetches too. This is the first change since, and nobody else may judge the follower before."""
+    """Records the follower's Fetches since the last change. While nothing changed, these Fetches did not visit this
+    partition. If the follower had all records before those Fetches, it also had all records at the time of the last of
+    those Fetches. This is the first change since then, so the follower's state must be updated before anything else
+    reads it."""
     cdef Follower *follower = replicas_find(p, load32(&changes.follower_id))
     cdef int64_t asked_ms = load64(&changes.asked_ms)
     if follower == NULL or follower.broker_epoch != load64(&changes.follower_epoch):
@@ -237,10 +241,15 @@ cdef void note_idle_fetches(Partition *p, const Changes *changes) noexcept nogil
 
 
 cdef bint mark(Change *change, int32_t state, WakeList *wakes) noexcept nogil:
-    """False: a Fetch is to be woken, and the list of wakes is full."""
+    """Marks a Change. Returns False if a Fetch must be woken but the list of wake-ups is full."""
     cdef Changes *changes = change.changes
     cdef bint fits = True
     mutex_lock(&changes.lock)
+    if change.has_left:
+        # The owner of the Change waits for the log's lock to end the watch, and then frees the Change. If it were
+        # marked now, the freed Change would stay in the list.
+        mutex_unlock(&changes.lock)
+        return True
     if state == CHANGE_READY and changes.waiting != NULL:
         fits = wakes.count < WAKE_BATCH
         if fits:

@@ -1,4 +1,4 @@
-"""Followers, as replicas.pxd says (kafka.cluster.Replica; Partition.maybeIncrementLeaderHW)."""
+"""Implements replicas.pxd: the followers of a partition (kafka.cluster.Replica; Partition.maybeIncrementLeaderHW)."""
 
 from libc.stdint cimport int32_t, int64_t
 
@@ -34,8 +34,9 @@ cdef int32_t replicas_maximal_isr(const Partition *p) noexcept nogil:
 
 
 cdef bint is_waited_for(const Partition *p, const Follower *follower, int64_t now_ms) noexcept nogil:
-    """Whether the high watermark waits for this follower. It waits for one outside the ISR that is caught up and
-    eligible, because that follower could never join if the high watermark ran ahead of it."""
+    """Returns whether the high watermark waits for this follower. It also waits for a follower outside the ISR that has
+    caught up and is eligible. Otherwise the high watermark could always stay ahead of that follower's log, and the
+    follower could never join the ISR."""
     if is_planted(b"joining-replica-not-awaited"):
         return False
     return not replicas_lags(p, follower, now_ms) and is_eligible(p, follower)
@@ -68,7 +69,7 @@ cdef int64_t replicas_reached(const Partition *p, int64_t own) noexcept nogil:
 cdef int replicas_check(const Partition *p, int32_t broker_id, int32_t current_epoch) noexcept nogil:
     if replicas_find(p, broker_id) != NULL:
         return 0
-    # A new replica may learn its assignment before this node does; it tries again.
+    # A new replica may learn its assignment before this node does. In that case the replica tries again.
     return UNKNOWN_LEADER_EPOCH if current_epoch != NO_EPOCH else NOT_LEADER_OR_FOLLOWER
 
 
@@ -85,7 +86,7 @@ cdef int replicas_note(Partition *p, const FollowerFetch *fetch, int32_t current
     if fetch.offset >= end_offset:
         follower.caught_up_ms = max(follower.caught_up_ms, fetch.now_ms)
     elif follower.end_offset >= 0 and fetch.offset >= follower.leader_end_offset:
-        # The follower has all records that this log had at its last fetch.
+        # The follower has all records that this log had at the follower's last fetch.
         follower.caught_up_ms = max(follower.caught_up_ms, follower.fetched_ms)
     follower.end_offset = fetch.offset
     follower.log_start_offset = fetch.log_start_offset
@@ -113,19 +114,22 @@ cdef bint is_alive(const Partition *p, const Follower *follower) noexcept nogil:
 
 
 cdef bint is_eligible(const Partition *p, const Follower *follower) noexcept nogil:
-    """Whether its broker may join an ISR: it is neither fenced nor leaving, and the fetch came from its present
-    life."""
+    """Returns whether the follower's broker can join an ISR. The broker must be neither fenced nor shutting down, and
+    the fetch must come from its current incarnation."""
     cdef BrokerState broker
     if follower.end_offset < 0:
         return False
     if p.edges == NULL:
         return True
     broker = isr_edges_broker(p.edges, follower.broker_id)
-    return broker.state == BROKER_ACTIVE and (follower.broker_epoch < 0 or follower.broker_epoch == broker.epoch)
+    # A broker in ZooKeeper mode does not know the broker epochs of the other brokers, so they are -1.
+    return broker.state == BROKER_ACTIVE and (follower.broker_epoch < 0 or broker.epoch < 0
+                                              or follower.broker_epoch == broker.epoch)
 
 
 cdef bint replicas_may_join(const Partition *p, const Follower *follower) noexcept nogil:
-    """A follower that has not reached the epoch's start might lack records that an earlier leader committed."""
+    """Returns whether the follower may join the ISR. A follower that has not reached the start of the leader epoch
+    might lack records that an earlier leader committed."""
     return (not follower.in_sync and follower.end_offset >= p.high_watermark
             and follower.end_offset >= p.epoch_start_offset and is_eligible(p, follower))
 
@@ -161,8 +165,8 @@ cdef void replicas_merge(const Partition *p, Follower *fresh, int32_t count, bin
         else:
             follower.end_offset = follower.log_start_offset = follower.leader_end_offset = -1
             follower.broker_epoch = -1
-            # A member of the ISR has replica.lag.time.max.ms to fetch. For any other replica the high watermark waits
-            # only after it has fetched.
+            # A member of the ISR has replica.lag.time.max.ms for its first fetch. For any other replica, the high
+            # watermark waits only after that replica has fetched.
             follower.caught_up_ms = now_ms if follower.in_sync else NEVER_MS
             follower.fetched_ms = NEVER_MS
 

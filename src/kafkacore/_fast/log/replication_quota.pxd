@@ -1,41 +1,43 @@
 """The quota of a broker for the replication of throttled partitions (KIP-73, Kafka's ReplicationQuotaManager).
 
-It has no clock: callers give it the time, monotonic. A leader has one for what it sends to followers, a follower one
-for what it fetches. A partition whose quota is exceeded waits, but only for a replica outside the ISR; the traffic of
-all throttled partitions counts. Which partitions are throttled stands in `Partition.throttled`.
+A Quota has no clock; callers pass the monotonic time. A broker has one quota for the records that it sends to
+followers, and one for the records that it fetches. If a quota is exceeded, the broker delays throttled partitions, but
+only for replicas outside the ISR. The traffic of all throttled partitions counts against the quota.
+`Partition.throttled` says whether a partition is throttled.
 
-`lock` guards all fields that are not marked atomic. It is a leaf.
+`lock` guards all fields, except those commented "atomic". No other lock is taken while it is held.
 """
 
 from libc.stdint cimport int32_t, int64_t
 
 from kafkacore._fast.base.sync cimport Mutex
 
-# Bits of Partition.throttled.
+# The bits of Partition.throttled.
 cdef enum:
     THROTTLED_LEADER = 1      # leader.replication.throttled.replicas names this broker's replica
-    THROTTLED_FOLLOWER = 2    # likewise follower.replication.throttled.replicas
+    THROTTLED_FOLLOWER = 2    # follower.replication.throttled.replicas names this broker's replica
 
 cdef enum:
-    MOST_SAMPLES = 3600       # of a window; a broker that asks for more gets this many
+    MOST_SAMPLES = 3600       # the most samples of a window, even if a broker asks for more
 
 ctypedef struct QuotaSample:
     int64_t started_ms
-    int64_t last_ms           # of the last record; the sample expires by it
+    int64_t last_ms           # the time of the last record, from which the age of the sample is counted
     int64_t size_bytes
 
 ctypedef struct Quota:
     Mutex lock
-    int64_t bytes_per_second  # atomic: the bound; the greatest number: no bound
+    int64_t bytes_per_second  # atomic: the limit; the greatest number means no limit
     int32_t sample_count      # replication.quota.window.num
     int64_t sample_ms         # replication.quota.window.size.seconds
-    QuotaSample *samples      # one more than `sample_count`: the oldest may overlap the window
+    QuotaSample *samples      # one more than `sample_count`, because the oldest may overlap the window
     int32_t used
     int32_t current
 
 cdef void quota_record(Quota *quota, int64_t size_bytes, int64_t now_ms) noexcept nogil
+cdef bint quota_has_bound(const Quota *quota) noexcept nogil  # if it has no limit, nothing is throttled
 cdef bint quota_exceeded(Quota *quota, int64_t now_ms) noexcept nogil
-cdef double quota_rate(Quota *quota, int64_t now_ms) noexcept nogil  # bytes per second
+cdef double quota_rate(Quota *quota, int64_t now_ms) noexcept nogil  # in bytes per second
 
 
 cdef class ReplicationQuota:

@@ -1,4 +1,4 @@
-"""Replication quotas, as replication_quota.pxd says (SimpleRate over a WindowedSum)."""
+"""Implements replication_quota.pxd: replication quotas (SimpleRate over a WindowedSum)."""
 
 cimport cython
 
@@ -18,7 +18,7 @@ cdef void sample_begin(QuotaSample *sample, int64_t now_ms) noexcept nogil:
 
 
 cdef QuotaSample *present_sample(Quota *quota, int64_t now_ms) noexcept nogil:
-    """The sample that the present moment belongs to. An idle quota makes no samples, so the window may have gaps."""
+    """Returns the sample for the current time. An idle quota creates no samples, so the window can have gaps."""
     if quota.used == 0:
         quota.used = 1
         sample_begin(&quota.samples[0], now_ms)
@@ -30,8 +30,9 @@ cdef QuotaSample *present_sample(Quota *quota, int64_t now_ms) noexcept nogil:
 
 
 cdef double rate_of(Quota *quota, int64_t now_ms) noexcept nogil:
-    """Under the lock. A sample that overlaps the window counts whole, and the window begins where it does. The window
-    is never shorter than a sample, or the first bytes would look like a burst."""
+    """Returns the rate over the window. Call this with the lock held. A sample that overlaps the start of the window
+    counts completely, and the window then begins at the start of that sample. The window is never shorter than a
+    sample, because otherwise the first bytes would look like a burst."""
     cdef QuotaSample *sample
     cdef int64_t total_bytes = 0
     cdef int64_t oldest_ms = now_ms
@@ -62,23 +63,27 @@ cdef double quota_rate(Quota *quota, int64_t now_ms) noexcept nogil:
     return rate
 
 
+cdef bint quota_has_bound(const Quota *quota) noexcept nogil:
+    return load64(&quota.bytes_per_second) != NO_BOUND_BYTES
+
+
 cdef bint quota_exceeded(Quota *quota, int64_t now_ms) noexcept nogil:
     cdef int64_t bound = load64(&quota.bytes_per_second)
     return bound != NO_BOUND_BYTES and quota_rate(quota, now_ms) > bound
 
 
-# --- Python face ---
+# --- the Python interface ---
 
 NO_BOUND = NO_BOUND_BYTES
 BY_LEADER, BY_FOLLOWER = THROTTLED_LEADER, THROTTLED_FOLLOWER
 
 
-@cython.no_gc  # threads use its quota until it ends; it is part of no cycle
+@cython.no_gc  # threads use its quota until it is freed; it is part of no reference cycle
 cdef class ReplicationQuota:
 
     def __cinit__(self, int32_t samples=11, int64_t sample_ms=1000, int64_t bytes_per_second=NO_BOUND_BYTES):
         if samples < 1 or sample_ms < 1:
-            raise ValueError(f"a window has at least one sample of a millisecond, not {samples} of {sample_ms} ms")
+            raise ValueError(f"a window needs at least one sample of at least 1 ms, not {samples} of {sample_ms} ms")
         self.quota.sample_count = min(samples, <int32_t> MOST_SAMPLES)
         self.quota.sample_ms = sample_ms
         self.quota.bytes_per_second = bytes_per_second

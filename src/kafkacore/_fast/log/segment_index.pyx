@@ -1,4 +1,5 @@
-"""A segment's offset index and time index, as segment_index.pxd says (OffsetIndex, TimeIndex, LogSegment)."""
+"""Implements segment_index.pxd: the offset index and the time index of a segment (OffsetIndex, TimeIndex,
+LogSegment)."""
 
 from libc.errno cimport EAGAIN, EILSEQ, EINVAL, EIO, ENOENT, ENOMEM
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -17,7 +18,7 @@ cdef extern from "<fcntl.h>" nogil:
 
 cdef enum:
     LEAST_ENTRIES = 32
-    WRITE_ENTRIES = 512       # index entries that gather in memory before they are written
+    WRITE_ENTRIES = 512       # how many index entries are collected in memory before they are written
 
 
 # --- files ---
@@ -31,14 +32,16 @@ cdef inline int32_t time_file(const Segment *segment) noexcept nogil:
 
 
 cdef int open_index(Segment *segment, const char *suffix) noexcept nogil:
-    """Creates the file only when it is missing, so that a look-up does not change the directory."""
+    """Opens an index file. Creates the file only if it does not exist, so that a look-up does not change the
+    directory."""
     cdef int file = segment_open_part(segment, suffix, O_RDWR | O_CLOEXEC)
     if file != -ENOENT or load32(&segment.dropped):
-        return file  # a reader of a dropped segment must not leave a stray index behind
+        return file  # a reader of a dropped segment must not leave a new index file behind
     file = segment_open_part(segment, suffix, O_RDWR | O_CREAT | O_CLOEXEC)
     if file < 0 or load32(&segment.dropped) != SEGMENT_DELETED:
         return file
-    segment.disk.close(segment.disk.self, file)  # the segment was deleted meanwhile, perhaps before this file was made
+    # The segment was deleted in the meantime, perhaps before this file was created.
+    segment.disk.close(segment.disk.self, file)
     segment_unlink_part(segment, suffix)
     return -ENOENT
 
@@ -63,7 +66,7 @@ cdef void segment_give_back(Segment *segment, const int32_t *held, int file) noe
 
 
 cdef int64_t read_entries(Segment *segment, int file, int entry_bytes, uint8_t **into) noexcept nogil:
-    """Reads the whole file into malloc'ed memory. Returns how many entries, or -errno."""
+    """Reads the whole file into malloc'ed memory. Returns the number of entries, or -errno."""
     cdef const Disk *disk = segment.disk
     cdef int64_t size = disk.size(disk.self, file) if file >= 0 else file
     cdef int64_t got
@@ -145,8 +148,8 @@ cdef int load_time_index(Segment *segment) noexcept nogil:
 
 
 cdef inline void note_greatest(Segment *segment, int64_t timestamp_ms, int64_t offset) noexcept nogil:
-    """Two atomic stores: a reader that found the segment sealed reads them without the lock, even while a
-    truncation opens it again."""
+    """Stores the greatest timestamp and its offset in two atomic stores. A reader that found the segment sealed reads
+    them without the lock, even while a truncation unseals the segment."""
     store64(&segment.offset_of_max_timestamp, offset)
     store64(&segment.max_timestamp_ms, timestamp_ms)
 
@@ -224,7 +227,7 @@ cdef int segment_end_times(Segment *segment) noexcept nogil:
         return 0
     result = segment_reserve(segment)
     if result == 0:
-        add_time_entry(segment)  # whether full or not (LogSegment.onBecomeInactiveSegment)
+        add_time_entry(segment)  # even if the index is full (LogSegment.onBecomeInactiveSegment)
     return result
 
 
@@ -318,7 +321,7 @@ cdef int segment_reserve(Segment *segment) noexcept nogil:
 
 
 cdef void add_time_entry(Segment *segment) noexcept nogil:
-    """TimeIndex.maybeAppend: adds only a timestamp that is greater than the last entry's."""
+    """Adds the greatest timestamp if it is greater than that of the last entry (TimeIndex.maybeAppend)."""
     cdef TimeEntry *entry
     if segment.time_count > 0 and segment.max_timestamp_ms <= segment.time_index[segment.time_count - 1].timestamp_ms:
         return
@@ -355,7 +358,7 @@ cdef int64_t segment_floor(Segment *segment, int64_t offset) noexcept nogil:
     cdef int32_t high = segment.offset_count
     cdef int32_t middle
     cdef int64_t relative = offset - segment.base_offset
-    while low < high:  # finds the first entry above
+    while low < high:  # finds the first entry above `relative`
         middle = (low + high) >> 1
         if segment.offset_index[middle].relative_offset <= relative:
             low = middle + 1
@@ -373,14 +376,15 @@ cdef int read_exact(const Disk *disk, int file, void *into, int64_t size, int64_
     if got < 0:
         return <int> got
     if got != size:
-        return -EAGAIN if cached else -EILSEQ  # no disk error: the file was longer a moment ago
+        return -EAGAIN if cached else -EILSEQ  # not a disk error, because the file was longer a moment ago
     return 0
 
 
-cdef int64_t segment_floor_on_disk(Segment *segment, int64_t offset, bint cached) noexcept nogil:
+cdef int64_t floor_on_disk(Segment *segment, int64_t wanted, bint by_position, bint cached) noexcept nogil:
+    """Returns the position of the last entry whose relative offset, or whose position, is at most `wanted`. Returns 0
+    if there is no such entry, or -errno."""
     cdef uint8_t entry[OFFSET_ENTRY_BYTES]
     cdef const Disk *disk = segment.disk
-    cdef int64_t relative = offset - segment.base_offset
     cdef int64_t low = 0
     cdef int64_t high, middle
     cdef int64_t position = 0
@@ -401,14 +405,22 @@ cdef int64_t segment_floor_on_disk(Segment *segment, int64_t offset, bint cached
                             cached)
         if result < 0:
             return result
-        if <int32_t> be32(entry) <= relative:
+        if <int32_t> be32(entry + 4 * by_position) <= wanted:
             low = middle + 1
             position = <int32_t> be32(entry + 4)
         else:
             high = middle
     if position < 0 or position >= load64(&segment.size):
-        return 0  # an impossible position; a scan from the start finds the batch
+        return 0  # the position is impossible, but a scan from the start finds the batch
     return position
+
+
+cdef int64_t segment_floor_on_disk(Segment *segment, int64_t offset, bint cached) noexcept nogil:
+    return floor_on_disk(segment, offset - segment.base_offset, False, cached)
+
+
+cdef int64_t segment_floor_of_position(Segment *segment, int64_t position) noexcept nogil:
+    return floor_on_disk(segment, position, True, False)
 
 
 cdef int segment_time_floor_on_disk(Segment *segment, int64_t timestamp_ms, TimeEntry *entry) noexcept nogil:

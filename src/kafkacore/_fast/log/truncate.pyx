@@ -1,4 +1,4 @@
-"""Truncation of a log, as truncate.pxd says (UnifiedLog.truncateTo, truncateFullyAndStartAt)."""
+"""Implements truncate.pxd: truncates a log (UnifiedLog.truncateTo, truncateFullyAndStartAt)."""
 
 from libc.errno cimport ENOMEM
 from libc.stddef cimport size_t
@@ -17,7 +17,7 @@ from kafkacore._fast.log.log cimport (
     log_fail, log_hold_segments, log_now_ms, log_set_segments, log_wake_blocked, log_wake_changed, recent_clear,
     segments_release,
 )
-from kafkacore._fast.log.producer_replay cimport log_replay_producers
+from kafkacore._fast.log.producer_replay cimport drop_snapshot, log_replay_producers
 from kafkacore._fast.log.producers cimport producers_clear
 from kafkacore._fast.log.segment cimport (
     file_of, segment_create, segment_hold, segment_new, segment_open_log, segment_release, segment_sync_names,
@@ -92,9 +92,9 @@ cdef void deliver_cut(Mail *mail) noexcept nogil:
 
 
 cdef int end_cut(Log *log, int result) noexcept nogil:
-    """Ends the change, or leaves that to the thread that checkpoints recovery points. The file may say that this log is
-    sound up to an offset above its new end. If it grew again before the file is lowered, a start after a power loss
-    would trust records that no sync has covered."""
+    """Ends the change, or leaves that to the thread that checkpoints recovery points. The checkpoint file may have a
+    recovery point above the log's new end. If the log grew again before that value is lowered, a start after a power
+    loss would trust records that were never synced."""
     cdef Inbox *writer = <Inbox *> load_ptr(<void *const *> &log.dir.cuts)
     if result != 0 or writer == NULL:
         return log_end_change(log, result)
@@ -120,7 +120,8 @@ cdef void log_checkpointed(Log *log) noexcept nogil:
 # --- truncation ---
 
 cdef void unlock_moved(Log *log) noexcept nogil:
-    """Releases the lock after the log's end moved. Nobody sees a high watermark above the new end."""
+    """Releases the lock after the log end has changed. Moves the high watermark first, so that no other thread sees it
+    above the new end."""
     cdef WakeList wakes
     cdef bint more
     wakes.count = 0
@@ -133,7 +134,8 @@ cdef void unlock_moved(Log *log) noexcept nogil:
 
 
 cdef int unlink_from(SegmentList *list, int32_t first) noexcept nogil:
-    """Unlinks the last segment first; a sync makes each removal durable before the next."""
+    """Unlinks the segments from the last one down to `first`. After each removal, a sync makes it durable before the
+    next removal."""
     cdef int32_t i
     cdef int result = 0
     for i in range(list.count - 1, first - 1, -1):
@@ -145,8 +147,8 @@ cdef int unlink_from(SegmentList *list, int32_t first) noexcept nogil:
 
 
 cdef int find_cut(Segment *segment, int64_t *offset, int64_t *position) noexcept nogil:
-    """Finds where the segment will end: before `offset` if that lies within a batch. A sealed segment has its indexes
-    in memory afterwards; readers do not use them yet."""
+    """Finds where the segment must end, which is before the batch that contains `offset`. After this, a sealed segment
+    has its indexes in memory, but readers do not use them yet."""
     cdef Position at
     cdef int result = segment_open_log(segment)
     if result == 0 and load32(&segment.sealed):
@@ -166,14 +168,16 @@ cdef inline int fenced(Log *log, const Fence *fence) noexcept nogil:
 
 
 cdef void note_cut(Log *log, int32_t first) noexcept nogil:
-    """Under the lock. From now on nobody sends what was found in these segments before."""
+    """Marks the bytes of these segments as changed. From now on, the results of earlier reads of these segments are no
+    longer sent. Call this with the lock held."""
     cdef int32_t i
     for i in range(first, log.segments.count):
         add32(&log.segments.items[i].cuts, 1)
 
 
 cdef int cut_memory(Log *log, int32_t keep, int64_t offset, int64_t position, const Fence *fence) noexcept nogil:
-    """Under the lock. Readers see the log end at `offset` before a byte is removed."""
+    """Truncates the log in memory. Call this with the lock held. Readers see that the log ends at `offset` before any
+    byte is removed."""
     cdef Segment *last = log.segments.items[keep - 1]
     cdef int result = fenced(log, fence)
     if result == 0:
@@ -194,7 +198,7 @@ cdef int cut_memory(Log *log, int32_t keep, int64_t offset, int64_t position, co
     log.rewinds += 1
     log.end_offset = offset
     if log.log_start_offset > offset:
-        # Records were deleted up to an offset within the batch that is cut off.
+        # A DeleteRecords had moved the log start to an offset inside the batch that is being truncated.
         log.log_start_offset = log.local_log_start_offset = offset
     if log.synced_offset > offset:
         log.synced_offset = offset
@@ -208,8 +212,8 @@ cdef int cut_disk(Log *log, Segment *last, int64_t offset) noexcept nogil:
     cdef int64_t largest_ms, at
     cdef int result = segment_cut_files(last)
     if result == 0:
-        # This is synced before an append replaces the removed records: after a power loss the old records could
-        # otherwise come back behind it and look valid.
+        # This is synced before an append replaces the removed records. Otherwise, after a power loss, the old records
+        # could come back after the new ones and look valid.
         result = last.disk.sync(last.disk.self, file_of(last))
     if result == 0:
         result = txn_index_truncate(last, offset)
@@ -226,8 +230,9 @@ cdef int cut_disk(Log *log, Segment *last, int64_t offset) noexcept nogil:
 
 cdef int drop_from_disk(Log *log, SegmentList *list, int32_t keep, int64_t offset) noexcept nogil:
     cdef int result
-    # The last segment goes first, so that a crash in between leaves a log that ends where a segment ended. All removals
-    # are durable before the log grows again, or the removed segments could follow records that are not their own.
+    # The last segment is removed first, so that a crash during the removals leaves a log that ends where a segment
+    # ended. All removals are durable before the log grows again. Otherwise the removed segments could come back after
+    # records to which they do not belong.
     result = unlink_from(list, keep)
     if result == 0:
         result = cut_disk(log, list.items[keep - 1], offset)
@@ -265,8 +270,8 @@ cdef int log_truncate_to(Log *log, int64_t offset, const Fence *fence, Waiter *b
     result = fenced(log, fence)
     if result != 0 or log.state == LOG_LAZY or offset >= log.end_offset:
         if result == 0 and fence != NULL:
-            # An epoch in which this replica led but appended nothing is removed too; otherwise this log would diverge
-            # for ever.
+            # Also remove an epoch in which this replica led but appended nothing. Otherwise this log would diverge
+            # forever.
             epochs_truncate_end(log, log.end_offset)
             log_save_epochs(log)
         mutex_unlock(&log.lock)
@@ -285,7 +290,8 @@ cdef int log_truncate_to(Log *log, int64_t offset, const Fence *fence, Waiter *b
 
 
 cdef int empty_memory(Log *log, int64_t offset, const Fence *fence) noexcept nogil:
-    """From now on readers find no records, and so open no file that is about to be removed."""
+    """Makes the log empty in memory. From now on, readers find no records, and so they open no file that is about to be
+    removed."""
     cdef int result
     mutex_lock(&log.lock)
     result = fenced(log, fence)
@@ -311,6 +317,7 @@ cdef int empty_memory(Log *log, int64_t offset, const Fence *fence) noexcept nog
 
 cdef int start_anew(Log *log, SegmentList *list, int64_t offset, const Fence *fence) noexcept nogil:
     cdef Segment *segment = segment_new(log.dir.disk, log.path, offset)
+    cdef int64_t snapshot_offset = log.snapshot_offset
     cdef int rounds_left = FILES_ROUNDS
     cdef int result
     if segment == NULL:
@@ -321,6 +328,9 @@ cdef int start_anew(Log *log, SegmentList *list, int64_t offset, const Fence *fe
         return result
     while True:
         result = unlink_from(list, 0)
+        if result == 0 and snapshot_offset >= 0:
+            # The producer snapshot of an orderly stop does not belong to a segment.
+            result = drop_snapshot(log.dir.disk, log.path, snapshot_offset)
         if result == 0:
             result = segment_create(segment, log_now_ms(log), False, 0)
         if not wait_for_files(result, &rounds_left):

@@ -1,4 +1,6 @@
-"""Acceptors: accept4, limits, and the choice of a processor."""
+"""Implements acceptors, which call accept4, enforce the limits on connections, and choose a processor for each
+connection.
+"""
 
 cimport cython
 
@@ -65,8 +67,8 @@ cdef extern from * nogil:
         if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return INT64_MAX;
         return (int64_t) limit.rlim_cur;
     }
-    /* The lowest free descriptor, which the system gives next; -1 if there is none. */ static int kc_lowest_free(int
-    handle) {
+    /* Returns the lowest free descriptor, which the next accept returns, or -1 if there is none. */
+    static int kc_lowest_free(int handle) {
         int lowest = fcntl(handle, F_DUPFD_CLOEXEC, 0);
         if (lowest >= 0) close(lowest);
         return lowest;
@@ -80,12 +82,12 @@ cdef extern from * nogil:
     int getpid()
 
 cdef enum:
-    PAUSE_MS = 10             # how often a paused listener looks for room
-    ACCEPTS = 64              # the most connections that it accepts from one listener in a row
+    PAUSE_MS = 10             # how often the acceptor checks whether a paused listener may continue
+    ACCEPTS = 64              # the most connections that an acceptor accepts from one listener in a row
     RESERVED_SHARE = 8        # this fraction of the file descriptors (1 / N) is kept for logs and checkpoints
     MOST_RESERVED = 1024      # the most descriptors that are reserved
     LAST_SHARE = 4            # this fraction of the reserve (1 / N) never goes to a connection
-    SHORT_LINE_NS = 60000000000   # logs a line about missing descriptors at most this often
+    SHORT_LINE_NS = 60000000000   # the least time between two log lines about missing descriptors
 
 
 cdef bint may_come(ArrivalRate *rate, int64_t now_ns) noexcept nogil:
@@ -98,7 +100,7 @@ cdef bint may_come(ArrivalRate *rate, int64_t now_ns) noexcept nogil:
 
 
 cdef void set_rate(ArrivalRate *rate, int64_t per_second) noexcept nogil:
-    """A new rate begins with the tokens of one second."""
+    """Sets a rate. If the rate changes, it starts with the tokens of one second."""
     if rate.per_second != per_second:
         rate.per_second = per_second
         rate.tokens = <double> per_second
@@ -160,24 +162,26 @@ cdef void take_in(Acceptor *a, Listener *listener, int handle, const uint8_t *ad
 
 
 cdef inline bint connections_hold_most(int64_t limit) noexcept nogil:
-    """Whether connections hold at least half of the file descriptors."""
+    """Returns whether connections hold at least half of the file descriptors."""
     return connections_open() >= limit // 2
 
 
 cdef inline int64_t free_for_connections(int64_t limit, bint they_hold_most) noexcept nogil:
-    """The number below which connections may use descriptors. The system always returns the lowest free descriptor, so
-    if it returns a higher one, all lower ones are in use."""
+    """Returns a limit. Connections may use only descriptors below this limit. The kernel always returns the lowest free
+    descriptor. So if it returns a descriptor at or above the limit, all descriptors below it are in use."""
     cdef int64_t reserved = min(limit // RESERVED_SHARE, <int64_t> MOST_RESERVED)
     return limit - (reserved if they_hold_most else reserved // LAST_SHARE)
 
 
 def descriptors_for_connections(int64_t limit) -> int:
-    """How many of `limit` file descriptors (RLIMIT_NOFILE) connections may use when they hold half of them or more."""
+    """Returns how many of `limit` file descriptors (RLIMIT_NOFILE) connections may use, if connections hold at least
+    half of the descriptors."""
     return free_for_connections(limit, True)
 
 
 cdef void run_short(Acceptor *a, Listener *listener, const char *why) noexcept nogil:
-    """Pauses the listener until `let_go` finds a descriptor again; newcomers wait in the system's backlog."""
+    """Pauses the listener until `let_go` finds a free descriptor again. Meanwhile, new connections wait in the kernel's
+    backlog."""
     cdef int64_t now_ns = monotonic_ns()
     cdef char text[232]
     arm(a, listener, False)
@@ -191,8 +195,8 @@ cdef void run_short(Acceptor *a, Listener *listener, const char *why) noexcept n
 
 
 cdef bint leave_the_rest(Acceptor *a, Listener *listener, int handle) noexcept nogil:
-    """Runs after a new connection got the descriptor `handle`. True: the remaining descriptors are for logs, and the
-    listener is paused."""
+    """Checks the descriptor `handle` of a new connection. If the remaining descriptors are reserved for logs, pauses
+    the listener and returns True."""
     cdef int64_t limit = kc_descriptor_limit()
     cdef bint they_hold_most = connections_hold_most(limit)
     cdef long long held = connections_open()
@@ -232,7 +236,7 @@ cdef void accept_some(Acceptor *a, Listener *listener) noexcept nogil:
             return
         if error == EAGAIN:
             return
-        # ECONNABORTED and the like: this connection is gone, but the next one may be there.
+        # After ECONNABORTED and similar errors this connection is gone, but the next one in the backlog may be fine.
 
 
 cdef bint may_go_on(Listener *listener) noexcept nogil:
@@ -246,7 +250,8 @@ cdef bint may_go_on(Listener *listener) noexcept nogil:
 
 
 cdef bint let_go(Acceptor *a) noexcept nogil:
-    """Under the lock: drops leaving listeners and tries paused ones again. True when one is still paused."""
+    """Drops the listeners that are being removed, and lets paused listeners continue if they may. Call this with the
+    lock held. Returns True if any listener is still paused."""
     cdef Listener **at = &a.listeners
     cdef Listener *listener
     cdef bint paused = False
@@ -284,9 +289,9 @@ cdef void *run(void *argument) noexcept nogil:
     return NULL
 
 
-@cython.no_gc  # threads use its fields until it ends, so the collector must not clear them; it is part of no cycle
+@cython.no_gc  # a thread uses its fields until `stop`, so the collector must not clear them; it is part of no cycle
 cdef class NativeAcceptor:
-    """An acceptor thread. Raises OSError when the system has no thread or descriptor left."""
+    """An acceptor thread. The constructor raises OSError if the system cannot create a thread or a descriptor."""
 
     def __cinit__(self, str name):
         cdef Inbox bell
@@ -321,13 +326,13 @@ cdef class NativeAcceptor:
 
     cdef int check(self) except -1:
         if getpid() != self.pid:
-            raise ForkedNodeError(f"acceptor {self.name} belongs to process {self.pid}, this is its child {getpid()}")
+            raise ForkedNodeError(f"acceptor {self.name} belongs to process {self.pid}, not to its child {getpid()}")
         if not self.running:
             raise RuntimeError(f"acceptor {self.name} is stopped")
         return 0
 
     def stop(self) -> None:
-        """Ends its thread. The owners of the listening sockets close them."""
+        """Ends the thread. The owners of the listening sockets must close the sockets."""
         cdef Listener *listener
         if not self.running:
             return
@@ -350,9 +355,9 @@ cdef class NativeAcceptor:
 
     def add(self, NativePlane plane not None, int handle, int32_t number, int32_t most=0x7FFFFFFF,
             int64_t per_second=0, bint exempt=False) -> None:
-        """Accepts on `handle`, a non-blocking listening socket that stays open until `remove`. `number` names the
-        listener within its plane; `most` and `per_second` (0: unlimited) are its own limits. An `exempt` listener
-        is free from the plane's limits.
+        """Accepts connections on `handle`, a non-blocking listening socket that must stay open until `remove`. `number`
+        identifies the listener within its plane. `most` limits the listener's connections, and `per_second` limits its
+        rate of new connections (0 for no limit). The plane's limits do not apply to an `exempt` listener.
         """
         cdef Listener *listener
         cdef NativeProcessor processor
@@ -393,7 +398,7 @@ cdef class NativeAcceptor:
         self.kept[plane, number] = plane
 
     def remove(self, NativePlane plane not None, int32_t number) -> None:
-        """Returns once the acceptor no longer looks at the socket."""
+        """Removes a listener. Returns when the acceptor no longer uses the socket."""
         cdef Plane *target = plane.plane
         self.check()
         with nogil:
@@ -406,7 +411,8 @@ cdef class NativeAcceptor:
         self.kept.pop((plane, number), None)
 
     def limit(self, NativePlane plane not None, int32_t number, int32_t most, int64_t per_second) -> None:
-        """Sets max.connections and max.connection.creation.rate (0: unlimited) of a listener, at any time."""
+        """Sets max.connections and max.connection.creation.rate (0 for no limit) of a listener. It may be called at any
+        time."""
         cdef Listener *listener
         self.check()
         with nogil:
@@ -418,7 +424,8 @@ cdef class NativeAcceptor:
             mutex_unlock(&self.acceptor.lock)
 
     def limit_plane(self, NativePlane plane not None, int64_t per_second) -> None:
-        """Sets the rate for all listeners of a plane together. All of them must belong to this acceptor."""
+        """Sets max.connection.creation.rate of a plane, for all its listeners together. All listeners of the plane must
+        belong to this acceptor."""
         self.check()
         with nogil:
             mutex_lock(&self.acceptor.lock)

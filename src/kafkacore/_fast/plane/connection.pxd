@@ -1,8 +1,8 @@
-"""A connection: reads bytes, cuts them into frames, serves requests in order, sends answers. Everything here runs on
-the thread of its reactor.
+"""A connection reads bytes, cuts them into frames, serves the requests in order, and sends the answers. All functions
+run on the thread of the connection's reactor, except `connection_new` and `connections_open`.
 
-These hold a reference to a connection: the reactor's list, each Request, and a memory reservation whose mail may be
-under way.
+The reactor's list, each Request, and a memory reservation whose mail may be posted each hold a reference to the
+connection.
 """
 
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
@@ -14,39 +14,41 @@ from kafkacore._fast.plane.gate cimport Verdict
 from kafkacore._fast.wait.mail cimport Inbox, Mail
 from kafkacore._fast.wait.memory cimport Frame, Reservation
 from kafkacore._fast.plane.plane cimport API_KEYS, ApiMetrics, Plane, Request
+from kafkacore._fast.plane.samples cimport Sampler
 from kafkacore._fast.wait.ring cimport RingWaiter
 from kafkacore._fast.base.sync cimport Mutex
 from kafkacore._fast.wait.timer cimport Timer, Wheel
 
 cdef enum:
-    # The most bytes of one read of small frames, and the most uncut bytes that a stalled connection keeps, which the
-    # budget does not count.
+    # The maximum size of one read of small frames. It is also the most bytes, not yet cut into frames, that a stalled
+    # connection keeps. The budget does not count these bytes.
     SCRATCH_BYTES = 16384
-    # After a frame of this size the connection reads the next prefix by itself, and then the body straight to its
-    # place.
+    # After a frame of this size or more, the connection first reads only the next size prefix. Then it reads the body
+    # directly into its final place.
     BIG_FRAME_BYTES = 8192
-    SPARE_REQUESTS = 256      # the most of them that a reactor keeps for reuse
+    SPARE_REQUESTS = 256      # the most free Requests that a reactor keeps for reuse
 
-# Why a connection is not read or served.
+# The reasons why a processor does not read a connection or serve its requests.
 cdef enum:
-    STALL_MEMORY = 1          # its frame waits for memory
-    STALL_ORDER = 2           # `waiting` may not start before earlier answers are sent
+    STALL_MEMORY = 1          # the connection's frame waits for memory
+    STALL_ORDER = 2           # the request `waiting` may not start before earlier answers have been sent
     STALL_RING = 4            # the plane's ring is full
-    STALL_MUTED = 8           # a throttled client, until `hold` fires
-    STALL_DELAYED = 16        # the gate delays `waiting`, until `hold` fires
+    STALL_MUTED = 8           # the client is throttled until `hold` fires
+    STALL_DELAYED = 16        # the gate delays the request `waiting` until `hold` fires
 
-ctypedef struct Reactor       # one epoll set and the connections that it drives
+ctypedef struct Reactor       # an epoll set and the connections that it watches
 ctypedef struct Connection
 
-# A plane, as one reactor serves it.
+# The part of a plane that belongs to one reactor.
 ctypedef struct Link:
-    RingWaiter waiter         # first
+    RingWaiter waiter         # must be the first field
     Link *next
     Reactor *reactor
-    Plane *plane              # counted
-    Connection *oldest        # the line of connections that wait for room on the ring
+    Plane *plane              # holds a reference
+    Connection *oldest        # the queue of connections that wait for room on the ring
     Connection *newest
-    ApiMetrics *apis[API_KEYS]  # made at first use
+    ApiMetrics *apis[API_KEYS]  # created at first use
+    Sampler sampler
     int32_t connections
 
 ctypedef struct Reactor:
@@ -56,88 +58,89 @@ ctypedef struct Reactor:
     const Clock *clock
     int epoll
     int64_t now_ns
-    int64_t turns             # atomic: odd while a turn is under way (plane.pxd)
+    int64_t turns             # atomic: odd during a turn (plane.pxd)
     int32_t stopping          # atomic
-    int32_t count             # of connections; atomic
+    int32_t count             # the number of connections; atomic
     Connection *first
     Connection *ready         # connections to continue in this turn or the next
     Connection **ready_end
     Connection *closed        # released at the end of the turn
-    DrivenList driven         # its other work
-    Mutex links_lock          # only the reactor's thread changes the list; others read it under the lock
+    DrivenList driven         # other work of the processor
+    Mutex links_lock  # guards `links`, which only the reactor's thread changes
     Link *links
     Mail sweep                # asks the reactor to close connections of draining planes
     Request *spare
     int32_t spare_count
     uint8_t *scratch          # SCRATCH_BYTES
-    int64_t inflated_bytes    # set by the request that was started last
+    int64_t inflated_bytes    # set by the last request that was started
 
 ctypedef struct Connection:
-    Mail arrive               # first: from the acceptor
+    Mail arrive               # must be the first field; the acceptor posts it
     Timer idle
-    Timer slow                # ends the wait for a slow frame or for a half-closed peer
+    Timer slow                # limits the wait for a slow frame, or for a peer that has half-closed the connection
     Timer hold                # ends a mute or a delay
     Reservation reservation
     int32_t refs
     int handle
-    Plane *plane              # counted
+    Plane *plane              # holds a reference
     Link *link
     Reactor *reactor
-    Connection *next          # of the reactor
+    Connection *next          # next in the reactor's list
     Connection *previous
     Connection *next_ready
     Connection *next_closed
     Connection *next_for_ring
-    uint32_t interest         # the events for which epoll watches it
+    uint32_t interest         # the events that epoll reports for this connection
     uint32_t stall            # STALL_ bits
     bint is_ready
     bint is_closed
-    bint doomed               # the caller of this turn closes it
-    bint closing              # closes when its answers are sent
-    bint peer_done            # the peer sends no more
+    bint doomed               # the code that runs this turn must close the connection
+    bint closing              # the connection closes when its answers have been sent
+    bint peer_done            # the peer has sent its last byte
     bint big
     bint want_write
     bint judged               # `verdict` holds the gate's verdict on `waiting`
-    bint hung_up              # epoll reported that the peer sends no more
-    bint drained              # the socket was empty; epoll reports new bytes
-    int16_t prefix_size       # bytes of `prefix` that are received
+    bint hung_up              # epoll has reported that the peer closed its sending side
+    bint drained              # the socket was empty, and epoll will report new bytes
+    int16_t prefix_size       # bytes of `prefix` that have been received
     int32_t frame_size        # the size in the prefix
-    int64_t slow_mark         # bytes of `frame` that were received when its pace was last checked
+    int64_t slow_mark         # bytes of `frame` that had been received when its speed was last checked
     uint8_t prefix[4]
-    int8_t skew               # where the next frame's data begins in a cache line, see Request
-    Frame *frame              # being received
-    Frame *rest               # bytes that are read and not cut
+    int8_t skew               # where in a cache line the next frame's data begins (see Request.skew)
+    Frame *frame              # the frame that is being received
+    Frame *rest               # bytes that have been read but not cut into frames
     int64_t rest_at
-    Request *waiting          # cut and not started
+    Request *waiting          # the request that has been cut out but not started
     Verdict verdict
-    Request *first            # requests that are started and not answered to the last byte, in order
+    Request *first            # the queue: requests that have been started and whose answer has not been sent completely
     Request *last
-    int32_t queued            # how many
-    int32_t unanswered        # requests without a complete answer
-    int32_t parked            # ... whose effect is done
-    int64_t queued_bytes      # of complete answers that are not sent
+    int32_t queued            # the number of requests in this queue
+    int32_t unanswered        # how many of these requests have no complete answer yet
+    int32_t parked  # how many of the unanswered requests have already had their effect (for example an append)
+    int64_t queued_bytes      # bytes of complete answers that have not been sent
     int64_t active_ms
     int32_t listener
     uint8_t address[16]
     int32_t port
 
-# Continues the ready connections, `most` at a time; returns how many it continued.
+# Continues at most `most` ready connections. Returns the number of connections that it continued.
 cdef int reactor_go_on(Reactor *reactor, int most) noexcept nogil
 cdef void reactor_bury(Reactor *reactor) noexcept nogil  # releases closed connections at the end of a turn
 cdef void reactor_close_all(Reactor *reactor) noexcept nogil
-cdef void reactor_swept(Mail *mail) noexcept nogil  # reactor.sweep: closes idle connections of draining planes
+cdef void reactor_swept(Mail *mail) noexcept nogil  # handles reactor.sweep: closes idle connections of draining planes
 
-# How many connections all planes of this process have.
+# Returns the number of connections of all planes in this process. Any thread may call it.
 cdef int64_t connections_open() noexcept nogil
-# For an acceptor: makes a connection with one reference, which `reactor` takes over when `arrive` is posted to its
-# inbox. From here on the connection owns its places in the plane's limits. NULL when memory runs out.
+# Creates a connection. An acceptor calls this function. The connection has one reference. When the acceptor posts
+# `arrive` to the inbox of `reactor`, the reactor takes over this reference. From then on, the connection owns its
+# places in the plane's limits. Returns NULL if no memory is left.
 cdef Connection *connection_new(Reactor *reactor, Plane *plane, int handle) noexcept nogil
 cdef void connection_event(Connection *conn, uint32_t events) noexcept nogil
 cdef void connection_go_on(Connection *conn) noexcept nogil
 cdef void connection_close(Connection *conn) noexcept nogil
 
 
-# Continues the connection in this turn of its reactor or in the next.
+# Lets the connection continue in the current turn of its reactor or in the next one.
 cdef inline void make_ready(Connection *conn) noexcept nogil:
     if not conn.is_ready and not conn.is_closed:
         conn.is_ready = True
@@ -147,7 +150,7 @@ cdef inline void make_ready(Connection *conn) noexcept nogil:
         conn.reactor.ready_end = &conn.next_ready
 
 
-# Puts the waiting request at the end of the queue of answers.
+# Moves the request `waiting` to the end of the connection's queue.
 cdef inline void enqueue(Connection *conn, Request *request, int16_t progress) noexcept nogil:
     conn.waiting = NULL
     request.progress = progress

@@ -1,10 +1,11 @@
-"""The life of a connection, the start of its requests, and the order of its answers.
+"""Creates and closes connections, starts their requests, and keeps their answers in order.
 
-In one turn the processor serves at most turn_frames requests, turn_bytes bytes or TURN_NS of time of one connection;
-then the others have their turn. A longer request gives up the turn by itself and continues later (hot/produce.pyx).
+In one turn, the processor serves a connection until it has served turn_frames requests, has received turn_bytes bytes,
+or has used TURN_NS of time. Then it serves the other connections. A request that needs more time yields by itself and
+continues later (hot/produce.pyx).
 """
 
-from libc.stdint cimport int64_t, uint32_t
+from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.stdio cimport snprintf
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
@@ -22,13 +23,14 @@ from kafkacore._fast.plane.incoming cimport (
     Turn, cut, drop_rest, go_on_with_frame, is_served, keep_rest, read_header, refuse,
 )
 from kafkacore._fast.wait.memory cimport budget_cancel, budget_release, frame_release
-from kafkacore._fast.plane.outgoing cimport answer_sent, note_stages, send_answers
+from kafkacore._fast.plane.outgoing cimport answer_sent, keep_sample, note_stages, send_answers
 from kafkacore._fast.plane.addresses cimport address_leave
 from kafkacore._fast.plane.plane cimport (
     API_KEYS, DRAIN_AT_ONCE, HOT_APIS, REQUEST_BLOCKED, REQUEST_DONE, REQUEST_OUT, REQUEST_PARKED, SERVED, SERVED_CLOSE,
     SERVED_PARKED, SERVED_PUNT, TURN_NS, ApiVersionRange, plane_hold, plane_release,
 )
 from kafkacore._fast.plane.ring_queue cimport hand_over, leave_ring_queue, room_on_ring
+from kafkacore._fast.plane.samples cimport sample_new, sampler_chooses
 from kafkacore._fast.wait.timer cimport wheel_add, wheel_cancel
 from kafkacore._fast.plane.versions cimport answer_versions
 
@@ -38,7 +40,7 @@ cdef int64_t live_requests = 0
 
 
 def live() -> dict[str, int]:
-    """Connections and requests that exist."""
+    """Returns the number of existing connections and of existing requests."""
     return {"connections": load64(&live_connections), "requests": load64(&live_requests)}
 
 
@@ -47,7 +49,7 @@ cdef int64_t connections_open() noexcept nogil:
 
 
 cdef int reactor_go_on(Reactor *reactor, int most) noexcept nogil:
-    cdef Connection **end = reactor.ready_end  # connections that become ready meanwhile wait for the next round
+    cdef Connection **end = reactor.ready_end  # connections that become ready during this call wait for the next call
     cdef Connection *conn
     cdef bint is_last = False
     cdef int count = 0
@@ -178,7 +180,7 @@ cdef void connection_close(Connection *conn) noexcept nogil:
     wheel_cancel(&reactor.wheel, &conn.slow)
     wheel_cancel(&reactor.wheel, &conn.hold)
     if conn.stall & STALL_MEMORY and budget_cancel(&conn.plane.budget, &conn.reservation):
-        conn.refs -= 1  # otherwise its mail is under way; memory_granted releases the bytes and this reference
+        conn.refs -= 1  # otherwise its mail is posted, and memory_granted releases the bytes and this reference
     if conn.stall & STALL_RING:
         leave_ring_queue(conn)
     drop_requests(conn)
@@ -191,7 +193,7 @@ cdef void connection_close(Connection *conn) noexcept nogil:
 
 
 cdef void drop_requests(Connection *conn) noexcept nogil:
-    """Frees all requests except those that handlers own, which return by mail."""
+    """Frees all requests except those that handlers own. The handlers return their requests by mail."""
     cdef Request *request = conn.first
     cdef Request *next
     while request != NULL:
@@ -224,7 +226,7 @@ cdef void idle_fired(Timer *timer) noexcept nogil:
     cdef int64_t due_ms = conn.active_ms + conn.plane.idle_ms
     if due_ms > now_ms:
         wheel_add(&conn.reactor.wheel, timer, due_ms)
-    elif (conn.queued or conn.waiting != NULL) and not conn.want_write:  # the peer waits for us
+    elif (conn.queued or conn.waiting != NULL) and not conn.want_write:  # the peer waits for the node
         wheel_add(&conn.reactor.wheel, timer, now_ms + conn.plane.idle_ms)
     else:
         add64(&conn.plane.expired_connections_killed, 1)
@@ -242,7 +244,8 @@ cdef void slow_fired(Timer *timer) noexcept nogil:
         return
     if (conn.stall or load32(&conn.plane.budget.waiting) == 0
             or conn.frame.received - conn.slow_mark >= conn.plane.slow_frame_bytes):
-        # The connection is not being read, or no other frame needs its memory, or its frame arrives fast enough.
+        # The processor does not read the connection now, or no other frame needs memory, or the frame arrives fast
+        # enough.
         conn.slow_mark = conn.frame.received
         wheel_add(&conn.reactor.wheel, timer, conn.reactor.wheel.now_ms + conn.plane.slow_frame_ms)
         return
@@ -259,9 +262,10 @@ cdef void hold_fired(Timer *timer) noexcept nogil:
 
 
 cdef void watch_slowness(Connection *conn) noexcept nogil:
-    """A frame that is being received holds memory. While other frames wait for memory it must grow at a minimum pace;
-    otherwise a few clients that claim much and send little would hold the whole budget. While no frame waits, only the
-    idle timer bounds it, as in Apache Kafka, so that a slow link may take its time."""
+    """Watches the speed of a frame that is being received, because the frame holds memory. While other frames wait for
+    memory, the frame must grow at a minimum speed. Otherwise a few clients that announce large frames and send little
+    could hold the whole budget. While no frame waits for memory, only the idle timer limits the time, as in Apache
+    Kafka, so that a slow link keeps its connection."""
     cdef Wheel *wheel = &conn.reactor.wheel
     if conn.hung_up:
         if conn.slow.back == NULL:
@@ -289,7 +293,7 @@ cdef void connection_event(Connection *conn, uint32_t events) noexcept nogil:
     if events & EPOLLOUT:
         conn.active_ms = reactor.wheel.now_ms  # the peer has read some of its answers
     if events & EPOLLRDHUP:
-        conn.hung_up = True  # we still read the bytes that it sent before
+        conn.hung_up = True  # the processor still reads the bytes that the peer sent before
     connection_go_on(conn)
 
 
@@ -357,8 +361,8 @@ cdef void end_turn(Connection *conn, Turn *turn) noexcept nogil:
     if conn.want_write:
         interest |= EPOLLOUT
     if not conn.peer_done and not conn.closing:
-        # A connection that stalls for a moment stays in the epoll set. If new bytes come meanwhile, they cost one event
-        # without work.
+        # A connection that stalls only briefly keeps its old events in the epoll set. If bytes arrive during the stall,
+        # they cause one event that needs no work.
         if conn.stall == 0 and conn.waiting == NULL:
             interest |= EPOLLIN
         elif turn.frames:
@@ -419,6 +423,7 @@ cdef void request_free(Request *request) noexcept nogil:
     answer_clear(&request.answer)
     if request.frame != NULL:
         frame_release(request.frame)
+    free(request.sample)
     if reactor.spare_count < SPARE_REQUESTS:
         request.next = reactor.spare
         reactor.spare = request
@@ -430,7 +435,7 @@ cdef void request_free(Request *request) noexcept nogil:
 
 
 cdef bint take_in(Connection *conn, Frame *frame) noexcept nogil:
-    """Reads the header of a whole frame. False: the header is bad and the connection is closed."""
+    """Reads the header of a whole frame. If the header is bad, closes the connection and returns False."""
     cdef Request *request = request_new(conn, frame)
     cdef ApiVersionRange *range_of
     cdef char text[120]
@@ -453,19 +458,28 @@ cdef bint take_in(Connection *conn, Frame *frame) noexcept nogil:
                  <int> request.api_key, <int> range_of.lowest, <int> range_of.highest, <int> request.api_version)
         malformed(conn, text)
         return False
+    choose_sample(conn, request)
     return True
 
 
+cdef inline void choose_sample(Connection *conn, Request *request) noexcept nogil:
+    cdef int32_t every = load32(&conn.plane.sample_every)
+    if every and sampler_chooses(&conn.link.sampler, every):
+        request.sample = sample_new(every, request.client_id, request.client_id_size)
+        if request.sample == NULL:
+            add64(&conn.plane.samples_dropped, 1)
+
+
 cdef inline bint may_start(Connection *conn) noexcept nogil:
-    """A Produce may start while earlier ones await acknowledgements; any other request when all before it are
-    answered."""
+    """Returns whether the waiting request may start. A Produce request may start while earlier Produce requests wait
+    for acknowledgements. Any other request must wait until all requests before it have been answered."""
     if conn.unanswered and (conn.waiting.api_key != PRODUCE or conn.unanswered != conn.parked):
         return False
     return conn.queued < conn.plane.answers_depth and conn.queued_bytes < conn.plane.answers_bytes
 
 
 cdef bint start(Connection *conn) noexcept nogil:
-    """Starts the waiting request. False: it must wait."""
+    """Starts the waiting request. Returns False if it must wait."""
     cdef Request *request = conn.waiting
     if conn.stall & (STALL_RING | STALL_DELAYED | STALL_MUTED):
         return False
@@ -491,7 +505,8 @@ cdef void complete(Connection *conn, Request *request) noexcept nogil:
     conn.unanswered -= 1
     conn.queued_bytes += request.answer.total
     if request.mute_ms > 0 and not request.close_after:
-        conn.stall |= STALL_MUTED  # mute from now on; the mute time counts from the sending of the answer
+        # The connection is muted from now on, but the mute time counts from the sending of the answer.
+        conn.stall |= STALL_MUTED
     add64(&conn.plane.responses_queued, 1)
 
 
@@ -535,7 +550,7 @@ cdef bint serve(Connection *conn, Request *request) noexcept nogil:
 
 
 cdef void settled(Request *request, bint is_complete) noexcept nogil:
-    """A parked or blocked request returns."""
+    """Handles a parked or blocked request that has returned to its processor."""
     cdef Connection *conn = <Connection *> request.connection
     cdef Reactor *reactor = conn.reactor
     if is_complete:
@@ -549,12 +564,14 @@ cdef void settled(Request *request, bint is_complete) noexcept nogil:
 
 
 cdef void deliver_answer(Mail *mail) noexcept nogil:
-    """A handler has answered."""
+    """Handles the mail with which a handler answers a request."""
     cdef Request *request = <Request *> mail
     cdef Connection *conn = <Connection *> request.connection
     if conn.is_closed:
         request_free(request)
         return
+    # The handler may have answered in the same turn in which the request was read, so the time must be read again.
+    conn.reactor.now_ns = conn.reactor.clock.monotonic_ns(conn.reactor.clock.self)
     complete(conn, request)
     make_ready(conn)
 
@@ -562,7 +579,8 @@ cdef void deliver_answer(Mail *mail) noexcept nogil:
 # Answers
 
 cdef void flush(Connection *conn) noexcept nogil:
-    """Sends the answers that are complete and next in order, and frees sent ones. May close the connection."""
+    """Sends the answers that are complete and next in order, and frees the requests whose answers have been sent. This
+    can close the connection."""
     cdef Request *request
     cdef int outcome
     if conn.first == NULL or conn.first.progress != REQUEST_DONE:
@@ -579,7 +597,7 @@ cdef void flush(Connection *conn) noexcept nogil:
 
 
 cdef void finish(Connection *conn, Request *request) noexcept nogil:
-    """The first answer of the queue is sent."""
+    """Removes the first request of the queue, whose answer has been sent."""
     cdef Reactor *reactor = conn.reactor
     cdef ApiMetrics **metrics = &conn.link.apis[request.api_key]
     conn.first = request.next
@@ -593,6 +611,8 @@ cdef void finish(Connection *conn, Request *request) noexcept nogil:
         store_ptr(<void **> metrics, calloc(1, sizeof(ApiMetrics)))
     if metrics[0] != NULL:
         note_stages(metrics[0], request, reactor.now_ns)
+    if request.sample != NULL:
+        keep_sample(&conn.link.sampler, request, reactor.now_ns)
     if request.mute_ms > 0 and not request.close_after:
         wheel_add(&reactor.wheel, &conn.hold, reactor.wheel.now_ms + request.mute_ms)
     if request.close_after:

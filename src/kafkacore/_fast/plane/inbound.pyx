@@ -1,4 +1,4 @@
-"""Requests that Python handles. A handler takes them from the plane's ring and answers each once."""
+"""Requests that Python handles. A handler takes them from the plane's ring and answers each of them once."""
 
 cimport cython
 
@@ -24,14 +24,14 @@ cdef extern from *:
 
 cdef enum:
     ANSWER_LIMIT = 0x7FFFFFFF  # a size prefix is a signed 32 bit integer
-    BIG_PART = 32768           # a part of an answer of this size is copied without the GIL
+    BIG_PART = 32768           # a part of an answer that is larger than this is copied without the GIL
     BATCH = 64                 # the most requests that one call takes from the ring
 
 cdef int64_t live_inbound = 0  # atomic
 
 
 def pop(NativePlane plane not None, int most=BATCH) -> list[InboundRequest]:
-    """Takes at most `most` (and 64) requests from the plane's ring."""
+    """Removes and returns at most `most` requests, but never more than 64, from the plane's ring."""
     plane.check()
     cdef void *items[BATCH]
     cdef int64_t now_ns = plane.plane.env.clock.monotonic_ns(plane.plane.env.clock.self)
@@ -53,16 +53,16 @@ def pop(NativePlane plane not None, int most=BATCH) -> list[InboundRequest]:
 
 
 def live() -> int:
-    """Requests that Python has not answered."""
+    """Returns the number of requests that Python has not answered."""
     return load64(&live_inbound)
 
 
-@cython.no_gc  # a view that is released later returns bytes to the plane
+@cython.no_gc  # a memoryview that is released later returns its bytes to the plane's budget
 cdef class InboundRequest:
-    """One request for a handler. It is a buffer of its frame: `memoryview(request)` copies nothing.
+    """One request for a handler. `memoryview(request)` is the request's frame, without a copy.
 
-    Exactly one of `answer`, `answer_nothing` and `close` ends it. A request that is dropped without one closes its
-    connection.
+    A handler ends the request with exactly one call of `answer`, `answer_nothing` or `close`. If the object is freed
+    without such a call, the connection closes.
     """
 
     def __dealloc__(self):
@@ -81,7 +81,7 @@ cdef class InboundRequest:
 
     cdef int pending(self) except -1:
         if self.request == NULL:
-            raise RuntimeError("this request was answered before")
+            raise RuntimeError("this request has already been answered")
         return 0
 
     def __getbuffer__(self, Py_buffer *view, int flags):
@@ -89,7 +89,7 @@ cdef class InboundRequest:
         if self.request.frame == NULL:
             raise BufferError("this request's frame was released")
         PyBuffer_FillInfo(view, self, self.request.frame.data, self.request.frame.size, 1, flags)
-        # The view outlives the answer.
+        # The view may exist longer than the request, so it holds a reference to the frame.
         frame_hold(self.request.frame)
         view.internal = self.request.frame
 
@@ -99,16 +99,16 @@ cdef class InboundRequest:
                 frame_return(<Frame *> view.internal)
 
     def let_go(self) -> None:
-        """Returns the frame's memory to the plane before the answer, for a handler that has read the request and may
-        take long. Remaining views keep it until they are released."""
+        """Gives the frame's memory back to the plane before the request is answered. A handler that may take long calls
+        this after it has read the request. Existing views keep the memory until they are released."""
         self.pending()
         with nogil:
             request_release_frame(self.request)
 
     def answer(self, parts, *, bint close=False, int32_t mute_ms=0, int64_t torn_bytes=-1) -> None:
-        """Answers the request with the bytes of `parts` (a bytes-like object or a sequence of them): header and body,
-        without size prefix. With `torn_bytes` sends at most that number of bytes, prefix included, and then closes the
-        connection."""
+        """Answers the request with the bytes of `parts` (a bytes-like object or a sequence of such objects): header and
+        body, without the size prefix. With `torn_bytes`, sends at most this number of bytes, including the size prefix,
+        and then closes the connection."""
         self.pending()
         cdef const uint8_t[::1] view
         cdef uint8_t *memory
@@ -128,7 +128,7 @@ cdef class InboundRequest:
             view = part
             size = view.shape[0]
             if size > BIG_PART:
-                with nogil:  # a long time: the system must first supply the new pages
+                with nogil:  # this can take long, because the kernel must first supply new pages
                     memcpy(memory + total, &view[0], size)
             elif size:
                 memcpy(memory + total, &view[0], size)
@@ -143,7 +143,7 @@ cdef class InboundRequest:
         self.finish()
 
     def answer_nothing(self) -> None:
-        """Ends the request without an answer, as for a Produce with acks=0."""
+        """Ends the request without an answer, for example for a Produce with acks=0."""
         self.pending()
         self.request.no_answer = True
         self.finish()
@@ -156,7 +156,7 @@ cdef class InboundRequest:
         self.finish()
 
     def local_done(self) -> None:
-        """Marks the end of the local work; the time from here to the answer counts as remote."""
+        """Marks the end of the local work. The time from now until the answer counts as remote time."""
         self.pending()
         self.request.local_done_ns = self.request.plane.env.clock.monotonic_ns(self.request.plane.env.clock.self)
 
@@ -187,8 +187,9 @@ cdef class InboundRequest:
         return (<const char *> self.request.client_id)[:self.request.client_id_size].decode("utf-8", "replace")
 
     def head(self, tuple listeners) -> tuple:
-        """All fields at once, while the frame is held: API key, version, correlation id, client id, its element of
-        `listeners`, the peer's address without port, and the time when it was received, in ns of the plane's clock."""
+        """Returns these fields together: API key, version, correlation id, client id, the element of `listeners` for
+        the request's listener, the peer's address without the port, and the time of receipt in ns by the plane's clock.
+        The request must still have its frame."""
         self.pending()
         cdef Request *request = self.request
         cdef char host[64]
@@ -203,7 +204,7 @@ cdef class InboundRequest:
 
     @property
     def header_size(self) -> int:
-        """The body's offset in the frame."""
+        """The offset of the body in the frame."""
         self.pending()
         return self.request.header_size
 
@@ -214,13 +215,13 @@ cdef class InboundRequest:
 
     @property
     def listener(self) -> int:
-        """The number of the listener that accepted its connection."""
+        """The number of the listener that accepted the connection."""
         self.pending()
         return self.request.listener
 
     @property
     def peer(self) -> str:
-        """The peer's "host:port"."""
+        """The address of the peer as "host:port"."""
         self.pending()
         cdef char text[80]
         format_peer(text, 80, self.request.address, self.request.port)

@@ -1,21 +1,25 @@
-"""Sends answers: memory by sendmsg, several answers at once; ranges of files by sendfile."""
+"""Sends answers: memory with sendmsg, for several answers in one call, and ranges of files with sendfile."""
 
 from libc.errno cimport EAGAIN, EPIPE, ESTALE
 from libc.stdint cimport int32_t, int64_t
 
 from kafkacore._fast.plane.answer cimport Answer, Extent, answer_extents
-from kafkacore._fast.base.atomics cimport load32, store64
+from kafkacore._fast.base.assertions cimport debug_assert
+from kafkacore._fast.base.atomics cimport add64, load32, store64
 from kafkacore._fast.world.environment cimport Env, IoVec
-from kafkacore._fast.plane.plane cimport REQUEST_DONE, STAGE_BUCKETS, ApiMetrics, Request, StageHistogram
+from kafkacore._fast.plane.plane cimport (
+    REQUEST_DONE, STAGE_BUCKETS, STAGES, ApiMetrics, Request, StageHistogram,
+)
+from kafkacore._fast.plane.samples cimport SAMPLE_STAGES, Sample, Sampler, sampler_keep
 from kafkacore._fast.log.segment cimport file_of
 
 cdef extern from * nogil:
     int clzll "__builtin_clzll"(unsigned long long value)
 
 cdef enum:
-    PARTS = 32                 # of one sendmsg
+    PARTS = 32                 # the most parts of one sendmsg
 
-# The position of sending: a request and an extent of its answer.
+# The next position to send: a request and an extent of its answer.
 ctypedef struct Place:
     Request *request
     int32_t extent
@@ -33,7 +37,7 @@ cdef inline Request *next_to_send(Request *request) noexcept nogil:
 
 
 cdef int gather(Request *request, IoVec *parts, int64_t *total, bint *more) noexcept nogil:
-    """Collects the memory from the position on, over complete answers, up to the next file range."""
+    """Collects the memory of complete answers, from the current position up to the next file range."""
     cdef int count = 0
     cdef int32_t i
     cdef int64_t skip
@@ -72,9 +76,9 @@ cdef void advance(Request *request, int64_t size) noexcept nogil:
 
 
 cdef bint was_cut(const Extent *extent) noexcept nogil:
-    """Whether a truncation came after the range was found. It counts itself before it changes a byte. So a range that
-    is not cut after it was sent went out as it was found. One that is cut then ends the connection, and the reader
-    never gets the bytes that make the answer complete."""
+    """Returns whether the log was truncated after the range was found. A truncation increments the counter before it
+    changes a byte. So if the counter has not changed after the send, the sent bytes are those of the range that was
+    found. If the counter has changed, the connection is closed, and the client never gets the rest of the answer."""
     return load32(&extent.segment.cuts) != extent.cuts
 
 
@@ -102,7 +106,7 @@ cdef int send_answers(Env *env, int handle, Request *first, int64_t now_ns, bint
             if was_cut(extent):
                 return -ESTALE
             if n == 0:
-                return -EPIPE  # the file is shorter than the answer says
+                return -EPIPE  # the file is shorter than the range
         if n == -EAGAIN:
             want_write[0] = True
             return 0
@@ -119,22 +123,56 @@ cdef inline void note(StageHistogram *histogram, int64_t ns) noexcept nogil:
     us = max(us, 0)
     bucket = 64 - clzll(<unsigned long long> us) if us else 0
     bucket = min(bucket, STAGE_BUCKETS - 1)
-    # Only this thread writes, so plain arithmetic is enough; the stores are atomic so that readers see whole words.
+    # Only this thread writes the histogram, so no atomic addition is needed. The stores are atomic, so that readers see
+    # whole words.
     store64(&histogram.buckets[bucket], histogram.buckets[bucket] + 1)
     store64(&histogram.count, histogram.count + 1)
     store64(&histogram.sum_us, histogram.sum_us + us)
 
 
-cdef void note_stages(ApiMetrics *metrics, Request *request, int64_t sent_ns) noexcept nogil:
+cdef void stage_times(const Request *request, int64_t sent_ns, int64_t *stages_ns) noexcept nogil:
+    """Computes the time of each stage. The stages are in the order of the metrics: queue, local, remote, throttle,
+    response queue, send."""
     cdef int64_t remote_ns = max(request.remote_done_ns, request.local_done_ns)
     cdef int64_t sending_ns = max(request.sending_ns, remote_ns)
-    note(&metrics.stages[0], request.dequeued_ns - request.received_ns)
-    note(&metrics.stages[1], request.local_done_ns - request.dequeued_ns)
-    note(&metrics.stages[2], remote_ns - request.local_done_ns)
-    note(&metrics.stages[3], request.mute_ms * <int64_t> 1000000)
-    note(&metrics.stages[4], sending_ns - remote_ns)
-    note(&metrics.stages[5], sent_ns - sending_ns)
+    stages_ns[0] = max(request.dequeued_ns - request.received_ns, 0)
+    stages_ns[1] = max(request.local_done_ns - request.dequeued_ns, 0)
+    stages_ns[2] = remote_ns - request.local_done_ns
+    stages_ns[3] = request.mute_ms * <int64_t> 1000000
+    stages_ns[4] = sending_ns - remote_ns
+    stages_ns[5] = max(sent_ns - sending_ns, 0)
+
+
+cdef inline int64_t time_of_stages(const Sample *sample) noexcept nogil:
+    """Returns the sum of the stages without the throttle time, because the answer does not wait for that time to
+    pass."""
+    return (sample.stages_ns[0] + sample.stages_ns[1] + sample.stages_ns[2] + sample.stages_ns[4]
+            + sample.stages_ns[5])
+
+
+cdef void note_stages(ApiMetrics *metrics, Request *request, int64_t sent_ns) noexcept nogil:
+    cdef int64_t stages_ns[STAGES]
+    cdef int i
+    stage_times(request, sent_ns, stages_ns)
+    for i in range(STAGES):
+        note(&metrics.stages[i], stages_ns[i])
     note(&metrics.total, sent_ns - request.received_ns)
     store64(&metrics.requests, metrics.requests + 1)
     store64(&metrics.request_bytes, metrics.request_bytes + request.frame_bytes)
     store64(&metrics.response_bytes, metrics.response_bytes + request.answer.total)
+
+
+cdef void keep_sample(Sampler *sampler, Request *request, int64_t sent_ns) noexcept nogil:
+    cdef Sample *sample = request.sample
+    debug_assert(sample.sampled_of >= 1, b"a sample knows its rate")
+    debug_assert(SAMPLE_STAGES == STAGES, b"a sample has a time for each stage")
+    sample.sent_ns = sent_ns
+    sample.total_ns = max(sent_ns - request.received_ns, 0)
+    stage_times(request, sent_ns, sample.stages_ns)
+    debug_assert(sample.total_ns == time_of_stages(sample), b"the stages of a request follow each other without a gap")
+    sample.correlation_id = request.correlation_id
+    sample.listener = request.listener
+    sample.api_key = request.api_key
+    sample.api_version = request.api_version
+    if not sampler_keep(sampler, &request.plane.samples, sample):
+        add64(&request.plane.samples_dropped, 1)

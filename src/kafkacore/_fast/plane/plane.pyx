@@ -1,5 +1,5 @@
-"""Planes: their life, their limits, the values that they publish, and the functions that hot requests call. Contract in
-plane.pxd."""
+"""Implements planes: how they start and end, their limits, the values that they publish, and the functions that hot
+requests call. plane.pxd has the contract."""
 
 cimport cython
 
@@ -12,6 +12,7 @@ from kafkacore._fast.base.assertions cimport debug_assert
 from kafkacore._fast.base.lock_order cimport RANK_ADDRESSES
 from kafkacore._fast.plane.addresses cimport address_entry, addresses_free
 from kafkacore._fast.plane.notices cimport drop_notices
+from kafkacore._fast.plane.samples cimport MAX_SAMPLE_EVERY, SampleRing, rings_free, samples_taken
 from kafkacore._fast.base.atomics cimport add32, add64, fence, load32, load64, load_ptr, store32, store_ptr
 from kafkacore._fast.wait.mail cimport (
     inbox_awake, inbox_close, inbox_deliver, inbox_init, inbox_may_sleep, inbox_post, silence_bell,
@@ -55,13 +56,14 @@ cdef void plane_release(Plane *plane) noexcept nogil:
     ring_free(plane.ring)
     budget_close(&plane.budget)
     addresses_free(plane)
+    rings_free(plane.samples)
     mutex_destroy(&plane.addresses_lock)
     free(plane)
     add64(&live_planes, -1)
 
 
 cdef Plane *plane_new(int32_t ring_capacity, int64_t budget_bytes) noexcept nogil:
-    """NULL with errno set when the system has no memory or descriptor left."""
+    """Creates a plane. Returns NULL and sets errno if no memory or file descriptor is left."""
     cdef Plane *plane = <Plane *> calloc(1, sizeof(Plane))
     cdef int error
     if plane == NULL:
@@ -118,10 +120,10 @@ cdef PartitionTable *request_table(Request *request) noexcept nogil:
     return <PartitionTable *> load_ptr(<void **> &request.plane.table)
 
 
-# The Python face
+# The Python interface
 
 def live() -> int:
-    """Planes that exist."""
+    """Returns the number of existing planes."""
     return load64(&live_planes)
 
 
@@ -135,13 +137,14 @@ cdef object hot_api(Serve serve, void *state, object keep):
 
 @cython.no_gc  # threads use its fields until it ends, so the collector must not clear them; it is part of no cycle
 cdef class HotApi:
-    """A request handler that runs without the GIL. The module that implements it makes it."""
+    """A request handler that runs without the GIL. The module that implements the handler creates it."""
 
 
 LIMITS = (
     "max_request_bytes", "idle_ms", "slow_frame_ms", "slow_frame_bytes", "half_closed_ms", "max_connections",
     "max_connections_per_ip",
     "answers_depth", "answers_bytes", "turn_frames", "turn_bytes", "send_buffer_bytes", "receive_buffer_bytes",
+    "sample_every",
 )
 
 
@@ -176,7 +179,8 @@ cdef class Published:
 cdef class NativePlane:
     """The native plane of one listener group.
 
-    `limits`: any of LIMITS, in bytes, ms or counts (plane.pxd names the key of server.properties for each).
+    `limits` can have any of the keys in LIMITS. The values are bytes, ms or counts; plane.pxd names the key of
+    server.properties for each.
     """
 
     def __cinit__(self, name: str, Environment environment not None, *, int32_t ring_capacity,
@@ -214,7 +218,7 @@ cdef class NativePlane:
 
     cdef int check(self) except -1:
         if getpid() != self.pid:
-            raise ForkedNodeError(f"plane {self.name} belongs to process {self.pid}, this is its child {getpid()}")
+            raise ForkedNodeError(f"plane {self.name} belongs to process {self.pid}, not to its child {getpid()}")
         return 0
 
     # Publishing
@@ -232,7 +236,7 @@ cdef class NativePlane:
         self.check()
         old = self.published.get(field)
         store_ptr(place, what)
-        fence()  # publishes the swap before it reads the turns; a turn does both in the opposite order
+        fence()  # stores the value before it reads the turn counts; a processor counts its turn before it reads values
         self.published[field] = owner
         if old is not None:
             self.retired.append((old, [load64(self.turns[i]) for i in range(self.turn_count)]))
@@ -243,19 +247,21 @@ cdef class NativePlane:
         return self.publish("table", <void **> &self.plane.table, table, owner)
 
     def publish_gate(self, GatePolicy policy) -> None:
-        """Publishes the gate: each processor uses it from its next turn on. With None, processors serve every hot
-        request."""
+        """Publishes the gate. Each processor uses the gate from its next turn on. With None, processors serve all hot
+        requests."""
         self.publish("gate", <void **> &self.plane.gate, policy.gate if policy is not None else NULL, policy)
 
     def publish_api_versions(self, bodies) -> None:
-        """Publishes the bodies of the ApiVersions answer by version. None sends these requests to the handler."""
+        """Publishes the bodies of the ApiVersions answer. The index is the version. With None, ApiVersions requests go
+        to the handler."""
         cdef Published owner = None
         if bodies is not None:
             owner = Published(list(bodies))
         self.publish("versions", <void **> &self.plane.versions, &owner.answers if owner is not None else NULL, owner)
 
     def collect(self) -> int:
-        """Frees replaced values that no processor can be reading; returns how many are left."""
+        """Frees the replaced values that no processor can still be reading. Returns the number of replaced values that
+        are left."""
         left = []
         for owner, turns in self.retired:
             if any(turn & 1 and load64(self.turns[i]) == turn for i, turn in enumerate(turns)):
@@ -266,13 +272,22 @@ cdef class NativePlane:
     # Configuration
 
     def set_connection_limits(self, int32_t most, int32_t most_per_ip) -> None:
-        """Sets max.connections and max.connections.per.ip. Both may change while the plane serves (KIP-612)."""
+        """Sets max.connections and max.connections.per.ip. Both may change while the plane serves requests
+        (KIP-612)."""
         self.check()
         store32(&self.plane.max_connections, most)
         store32(&self.plane.max_connections_per_ip, most_per_ip)
 
+    def sample_requests(self, int32_t every) -> None:
+        """Records the times of one in `every` requests for `take_samples`. If `every` is 0, records none. This may
+        change while the plane serves requests."""
+        self.check()
+        if not 0 <= every <= MAX_SAMPLE_EVERY:
+            raise ValueError(f"plane {self.name}: one request of 1 to {MAX_SAMPLE_EVERY} can be sampled, not {every}")
+        store32(&self.plane.sample_every, every)
+
     cdef int configure(self, dict limits) except -1:
-        """Sets limits, before any processor reads them."""
+        """Sets limits. Call this before any processor reads them."""
         cdef Plane *p = self.plane
         for name in limits:
             if name not in LIMITS:
@@ -290,6 +305,7 @@ cdef class NativePlane:
         p.turn_bytes = limits.get("turn_bytes", p.turn_bytes)
         p.send_buffer_bytes = limits.get("send_buffer_bytes", p.send_buffer_bytes)
         p.receive_buffer_bytes = limits.get("receive_buffer_bytes", p.receive_buffer_bytes)
+        self.sample_requests(limits.get("sample_every", 0))
         if p.budget.limit < p.max_request_bytes:
             raise ValueError(
                 f"plane {self.name}: queued.max.request.bytes ({p.budget.limit}) must be at least "
@@ -300,7 +316,8 @@ cdef class NativePlane:
         return 0
 
     def set_apis(self, apis) -> None:
-        """Sets the served APIs: (key, lowest, highest, first flexible version) each. Only before the plane listens."""
+        """Sets the served APIs, each as (key, lowest version, highest version, first flexible version). Call it only
+        before the plane listens."""
         self.check()
         for key, lowest, highest, flexible_from in apis:
             if not 0 <= key < API_KEYS:
@@ -310,7 +327,8 @@ cdef class NativePlane:
             self.plane.apis[key].flexible_from = flexible_from
 
     def install(self, int key, HotApi api not None) -> None:
-        """Serves an API on the processors. It may be installed while the plane serves, once."""
+        """Lets the processors serve an API. This can be called while the plane serves requests, but only once for each
+        API."""
         self.check()
         if not 0 <= key < HOT_APIS:
             raise ValueError(f"plane {self.name}: API key {key} cannot be hot, only those below {HOT_APIS}")
@@ -321,7 +339,7 @@ cdef class NativePlane:
         store_ptr(<void **> &self.plane.hot[key], <void *> api.serve)
 
     def limit_address(self, host: str, int32_t limit) -> None:
-        """One override of max.connections.per.ip; `host` is an IP address."""
+        """Sets an override of max.connections.per.ip for one IP address."""
         self.check()
         cdef bytes address = pack_address(host)
         cdef const uint8_t *key = <const uint8_t *> <const char *> address
@@ -336,22 +354,23 @@ cdef class NativePlane:
             raise MemoryError
 
     def start_draining(self, bint force=False) -> None:
-        """Refuses new connections. Open ones close after their answers, or with `force` at once, when their processors
-        sweep."""
+        """Refuses new connections. Open connections close after their answers have been sent. With `force`, they close
+        as soon as their processors sweep."""
         self.check()
         store32(&self.plane.draining, DRAIN_AT_ONCE if force else DRAIN_ANSWERED)
 
     # The ring
 
     def fileno(self) -> int:
-        """Readable when the ring has requests, if `may_sleep` returned True before."""
+        """Returns a descriptor that is readable when the ring has requests, provided that `may_sleep` has returned True
+        before."""
         return ring_eventfd(self.plane.ring)
 
     def may_sleep(self) -> bool:
         return ring_may_sleep(self.plane.ring)
 
     def awake(self) -> None:
-        """Call it when `fileno` is readable."""
+        """Resets the wake-up of the ring. Call this when `fileno` is readable."""
         ring_awake(self.plane.ring)
         silence_bell(ring_eventfd(self.plane.ring))
 
@@ -361,7 +380,8 @@ cdef class NativePlane:
         return self.plane.notices.eventfd
 
     def take_notices(self) -> list[str]:
-        """Takes the lines for the log, and arms `notices_fileno` for the next."""
+        """Removes and returns the pending lines for the application log. After that, `notices_fileno` signals the next
+        line."""
         self.check()
         cdef Mail *mail
         cdef list lines = []
@@ -379,12 +399,25 @@ cdef class NativePlane:
         lines.reverse()
         return lines
 
+    def take_samples(self, int64_t most) -> list[tuple]:
+        """Removes and returns at most `most` samples of requests. The samples of each processor are in order. A sample
+        is a tuple: the time since the answer was sent, API key, version, correlation id, client id, number of the
+        listener, the rate N (one of N requests was sampled), the number of samples dropped since the previous sample,
+        the total time, and the times of the six stages. Times are in ns."""
+        self.check()
+        cdef int64_t now_ns = self.plane.env.clock.monotonic_ns(self.plane.env.clock.self)
+        return samples_taken(<SampleRing *> load_ptr(<void **> &self.plane.samples), now_ns, most)
+
+    def drop_samples(self, int64_t count) -> None:
+        """Counts samples that were taken but could not be written to the log."""
+        add64(&self.plane.samples_dropped, count)
+
     @property
     def draining(self) -> bool:
         return load32(&self.plane.draining) != 0
 
     def counters(self) -> dict[str, int]:
-        """Gauges and counters by name."""
+        """Returns the values of gauges and counters by name."""
         return {
             "request_queue_size": ring_size(self.plane.ring),
             "response_queue_size": load64(&self.plane.responses_queued),
@@ -397,4 +430,5 @@ cdef class NativePlane:
             "refused_connections": load64(&self.plane.refused_connections),
             "malformed_frames": load64(&self.plane.malformed_frames),
             "notices_dropped": load64(&self.plane.notices_dropped),
+            "samples_dropped": load64(&self.plane.samples_dropped),
         }

@@ -1,4 +1,4 @@
-"""Processors: the loop that drives a reactor, and how it waits for events."""
+"""Implements processors: the loop that runs a reactor, and how this loop waits for events."""
 
 cimport cython
 
@@ -32,22 +32,22 @@ cdef extern from "<unistd.h>" nogil:
     int c_close "close"(int file)
 
 cdef enum:
-    EVENTS = 256              # of one epoll_wait
+    EVENTS = 256              # the most events of one epoll_wait
     READY = 32                # the most ready connections that continue in one turn
     ALL = 0x7FFFFFFF
-    LOOK_NS = 100000          # polls the sockets at least this often while mail comes
+    LOOK_NS = 100000          # the processor polls the sockets at least this often while mail keeps coming
     GAP_CAP_NS = 1000000
-    # spins only when recent pauses were shorter than this; a sleep itself costs some 40 us
+    # A processor spins only if its recent pauses were shorter than this. A sleep itself costs about 40 us.
     SPIN_BELOW_NS = 200000
     SHY_LEAST_NS = 2000000
     SHY_MOST_NS = 200000000
-    TRIM_AFTER_MS = 5000      # a processor that was idle for this long frees its recycled frames
+    TRIM_AFTER_MS = 5000      # a processor that has been idle for this long frees its recycled frames
 
 cdef int64_t live_processors = 0
 
 
 def live() -> int:
-    """The number of running processors."""
+    """Returns the number of running processors."""
     return live_processors
 
 
@@ -58,7 +58,8 @@ cdef bint may_spin(Processor *p, int64_t now_ns) noexcept nogil:
 
 
 cdef int spin_for_events(Processor *p, epoll_event *events, int64_t start_ns) noexcept nogil:
-    """Looks for work without sleeping. Returns the number of events; 0 when mail came, or nothing."""
+    """Spins until there is work or the time for spinning ends. Returns the number of events, or 0 if mail has arrived
+    or nothing has happened."""
     cdef int64_t cpu_ns = thread_cpu_ns()
     cdef int64_t now_ns = start_ns
     cdef int count = 0
@@ -72,7 +73,7 @@ cdef int spin_for_events(Processor *p, epoll_event *events, int64_t start_ns) no
     add64(&p.spin.spun_ns, now_ns - start_ns)
     cpu_ns = thread_cpu_ns() - cpu_ns
     if cpu_ns < (now_ns - start_ns) - 20000:
-        # Another thread wanted this core: do not spin for a while, longer each time.
+        # Another thread needed this core, so do not spin for a while. This time doubles with each repetition.
         p.shy_ns = min(max(p.shy_ns * 2, SHY_LEAST_NS), SHY_MOST_NS)
         p.shy_until_ns = now_ns + p.shy_ns
     elif p.shy_ns:
@@ -81,7 +82,7 @@ cdef int spin_for_events(Processor *p, epoll_event *events, int64_t start_ns) no
 
 
 cdef int look_at_sockets(Processor *p, epoll_event *events) noexcept nogil:
-    """Polls the sockets without blocking, because mail waits. It does so at least every LOOK_NS, even when mail keeps
+    """Polls the sockets without blocking, because mail is waiting. This happens every LOOK_NS even if mail keeps
     coming."""
     cdef int64_t now_ns = monotonic_ns()
     if now_ns - p.looked_ns < LOOK_NS:
@@ -135,12 +136,13 @@ cdef void turn(Processor *p, epoll_event *events, int count) noexcept nogil:
     cdef Driven *driven
     cdef int i
     store64(&reactor.turns, reactor.turns + 1)
-    fence()  # announces the turn before it reads published values; a publisher does both in the opposite order
+    # Counts the turn before it reads published values; a publisher stores a value before it reads the turn counts.
+    fence()
     reactor.now_ns = reactor.clock.monotonic_ns(reactor.clock.self)
     # The wheel advances before the events, so that no event sets a timer at a time that the wheel has not reached.
     wheel_advance(&reactor.wheel, reactor.now_ns // 1000000)
     for i in range(count):
-        if events[i].data.ptr == NULL:  # the inbox's bell; the inbox is delivered below in any case
+        if events[i].data.ptr == NULL:  # the eventfd of the inbox, whose mail is delivered below in any case
             silence_bell(reactor.inbox.eventfd)
             continue
         driven = driven_of(events[i].data.ptr)
@@ -179,21 +181,22 @@ cdef void *run(void *argument) noexcept nogil:
 
 
 cdef class SpinBudget:
-    """Lets at most one thread of the process spin, for `most_us` before each sleep. 0: never."""
+    """Lets at most one thread of the process spin, for at most `most_us` before each sleep. If `most_us` is 0, no
+    thread spins."""
 
     def __init__(self, most_us: int = 80):
         self.spin.most_ns = most_us * 1000
 
     @property
     def spun_ns(self) -> int:
-        """The time spent on spinning."""
+        """The total time of all spins, in ns."""
         return load64(&self.spin.spun_ns)
 
 
-@cython.no_gc  # threads use its fields until it ends, so the collector must not clear them; it is part of no cycle
+@cython.no_gc  # a thread uses its fields until `stop`, so the collector must not clear them; it is part of no cycle
 cdef class NativeProcessor:
-    """A processor thread. `nice` lowers its priority; `urgent` lets it run as soon as it is woken. Raises OSError when
-    the system has no thread or descriptor left."""
+    """A processor thread. `nice` lowers its priority. With `urgent`, it runs as soon as it is woken. The constructor
+    raises OSError if no thread or file descriptor is left."""
 
     def __cinit__(self, str name, Environment environment not None, SpinBudget spin_budget=None, int nice=0,
                   bint urgent=False):
@@ -243,13 +246,14 @@ cdef class NativeProcessor:
 
     cdef int check(self) except -1:
         if getpid() != self.pid:
-            raise ForkedNodeError(f"processor {self.name} belongs to process {self.pid}, this is its child {getpid()}")
+            raise ForkedNodeError(f"processor {self.name} belongs to process {self.pid}, not to its child {getpid()}")
         if not self.running:
             raise RuntimeError(f"processor {self.name} is stopped")
         return 0
 
     def stop(self) -> None:
-        """Closes its connections and ends its thread. Handlers must have given all answers before."""
+        """Closes the connections of the processor and ends its thread. Call this after handlers have answered all
+        requests."""
         if not self.running:
             return
         self.check()
@@ -264,11 +268,12 @@ cdef class NativeProcessor:
         live_processors -= 1
 
     def close_inherited(self) -> None:
-        """In a child after fork: closes the inherited descriptors, so that peers see their connections end."""
+        """Closes the inherited file descriptors in a child process after fork, so that peers see their connections
+        end."""
         cdef Connection *conn
         cdef Driven *driven
         if getpid() == self.pid:
-            raise RuntimeError(f"processor {self.name} lives in this process: stop it")
+            raise RuntimeError(f"processor {self.name} belongs to this process: call stop instead")
         if not self.running:
             return
         self.running = False
@@ -285,27 +290,28 @@ cdef class NativeProcessor:
         c_close(self.processor.reactor.inbox.eventfd)
 
     def serve(self, NativePlane plane not None) -> None:
-        """Lets the plane hand connections to this processor."""
+        """Allows the plane to assign connections to this processor."""
         self.check()
         plane.watch_turns(&self.processor.reactor.turns, self)
 
     def sweep(self) -> None:
-        """Closes the idle connections of draining planes, and their other connections after their answers."""
+        """Closes the idle connections of draining planes. The other connections of these planes close after their
+        answers have been sent."""
         self.check()
         inbox_post(&self.processor.reactor.inbox, &self.processor.reactor.sweep)
 
     def look(self) -> int:
-        """Wakes the processor, for instance after a test moved its clock. When `turns` reaches the returned number, all
-        timers that are due now have fired."""
+        """Wakes the processor, for example after a test has moved the processor's clock. When `turns` reaches the
+        returned number, all timers that are due now have fired."""
         self.check()
         cdef int64_t turns = load64(&self.processor.reactor.turns)
         ring_bell(self.processor.reactor.inbox.eventfd)
-        # The current turn may have read the clock before, so the next whole turn counts.
+        # The current turn may already have read the clock, so wait for the end of the next turn.
         return turns + (3 if turns & 1 else 2)
 
     @property
     def turns(self) -> int:
-        """Twice the number of ended turns, plus one during a turn."""
+        """Twice the number of finished turns, plus one during a turn."""
         return load64(&self.processor.reactor.turns)
 
     @property
@@ -314,7 +320,7 @@ cdef class NativeProcessor:
 
     @property
     def idle_ns(self) -> int:
-        """Time spent waiting (spinning too) since it started."""
+        """The time that the processor has spent waiting since its start. Spinning counts as waiting."""
         cdef int64_t since_ns = load64(&self.processor.waiting_since_ns)
         return load64(&self.processor.idle_ns) + (monotonic_ns() - since_ns if since_ns else 0)
 
@@ -323,8 +329,8 @@ cdef class NativeProcessor:
         return load64(&self.processor.wakeups)
 
     def stages(self, NativePlane plane not None) -> dict[int, dict[str, object]]:
-        """The plane's requests on this processor, by API key: counters, and (count, sum in us, buckets) of each
-        stage."""
+        """Returns the metrics of the plane's requests on this processor, by API key. The metrics of an API are
+        counters, and (count, sum in us, buckets) for each stage."""
         cdef dict found = {}
         cdef ApiMetrics *copies
         cdef ApiMetrics *metrics
@@ -353,7 +359,8 @@ cdef class NativeProcessor:
 
 
 cdef void copy_metrics(Reactor *reactor, Plane *plane, ApiMetrics *copies, bint *seen) noexcept nogil:
-    """Copies the plane's metrics by API key under the lock: the processor frees them with its link to the plane."""
+    """Copies the plane's metrics by API key. This takes the lock, because the processor frees the metrics together with
+    its link to the plane."""
     cdef Link *link
     cdef int64_t *source
     cdef int64_t *target

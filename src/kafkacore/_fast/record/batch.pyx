@@ -1,4 +1,4 @@
-"""Record batches for Python: build them, walk them, look into them.
+"""Record batches for Python: builds, iterates over and inspects them.
 
     builder = RecordBatchBuilder(codec="lz4")
     builder.append(timestamp_ms, b"key", b"value", [("trace", b"1")])
@@ -8,7 +8,7 @@
         for record in batch:
             record.offset, record.timestamp, record.key, record.value, record.headers
 
-A record holds no copy: `key`, `value` and `headers` are made at each access, `key_view` and `value_view` are
+A record holds no copies. `key`, `value` and `headers` are created at each access. `key_view` and `value_view` are
 memoryviews into the batch.
 """
 
@@ -45,7 +45,7 @@ __all__ = [
 
 cdef int64_t live = 0
 
-RecordRows = tuple  # as RecordBatchBuilder.append_rows takes them
+RecordRows = tuple  # for RecordBatchBuilder.append_rows
 
 
 class ControlRecordType(IntEnum):
@@ -109,7 +109,7 @@ cdef viewed(Body body, const uint8_t *data, int32_t size):
 
 
 cdef inline copied(const uint8_t *data, int32_t size):
-    """bytes, or None for a size of -1."""
+    """Returns a copy as bytes, or None for a size of -1."""
     return None if size < 0 else PyBytes_FromStringAndSize(<const char *> data, size)
 
 
@@ -121,26 +121,26 @@ cdef list headers_of(const RecordView *record):
     reader_init(&reader, record.headers, record.headers_size)
     for _left in range(record.header_count):
         if next_record_header(&reader, &header) != BATCH_OK:
-            raise InvalidRecordError("a header of the record is cut off")
+            raise InvalidRecordError("a header of the record is incomplete")
         name = PyUnicode_DecodeUTF8(<const char *> header.key, header.key_size, "surrogateescape")
         found.append((name, copied(header.value, header.value_size)))
     return found
 
 
 @cython.freelist(256)
-@cython.no_gc  # it refers to bytes only, so no cycle goes through it
+@cython.no_gc  # it refers only to bytes, so it cannot be part of a reference cycle
 @cython.final
 cdef class Record:
     """One record of a batch.
 
     Attributes:
-        offset: its place in the log.
-        timestamp: milliseconds; with log append time the batch's.
+        offset: its offset in the log.
+        timestamp: in milliseconds; with log append time, the timestamp of the batch.
     """
 
     def __getattribute__(self, name):
-        """Finds the usual fields by the address of the name, in half the time of a type look-up and a property.
-        Properties serve the other fields, and names that are equal but another object.
+        """Returns an attribute. The usual fields are recognised by the address of their name, which takes half the time
+        of a property. Properties serve the other fields, and names that are equal but are another object.
         """
         if name is "value":
             return copied(self.view.value, self.view.value_size)
@@ -156,32 +156,32 @@ cdef class Record:
 
     @property
     def key(self):
-        """bytes, or None."""
+        """The key as bytes, or None."""
         return copied(self.view.key, self.view.key_size)
 
     @property
     def value(self):
-        """bytes, or None."""
+        """The value as bytes, or None."""
         return copied(self.view.value, self.view.value_size)
 
     @property
     def key_view(self):
-        """memoryview into the batch, or None."""
+        """The key as a memoryview into the batch, or None."""
         return viewed(self.body, self.view.key, self.view.key_size)
 
     @property
     def value_view(self):
-        """memoryview into the batch, or None."""
+        """The value as a memoryview into the batch, or None."""
         return viewed(self.body, self.view.value, self.view.value_size)
 
     @property
     def headers(self):
-        """list of (str, bytes or None)."""
+        """The headers, a list of (str, bytes or None)."""
         return headers_of(&self.view)
 
     @property
     def attributes(self):
-        """The record's own attribute byte; Kafka defines no bit of it."""
+        """The attributes byte of the record. Kafka defines none of its bits."""
         return self.view.attributes
 
     @property
@@ -190,7 +190,7 @@ cdef class Record:
 
     @property
     def control_type(self):
-        """The ControlRecordType number in the key of a control record; None if the key is malformed."""
+        """The ControlRecordType number in the key of a control record, or None if the key is malformed."""
         return be16(self.view.key + 2) if self.view.key_size >= 4 else None
 
     def __repr__(self):
@@ -222,7 +222,7 @@ cdef class RecordIterator:
 
 @cython.final
 cdef class Batch:
-    """One record batch; iterating gives its records (magic 2). Made by Batches."""
+    """One record batch. Iterating over it returns its records (magic 2 only). `Batches` creates it."""
 
     @property
     def base_offset(self):
@@ -264,12 +264,12 @@ cdef class Batch:
 
     @property
     def codec_name(self):
-        """none, gzip, snappy, lz4 or zstd; None if the attributes name an unknown codec."""
+        """none, gzip, snappy, lz4 or zstd. None if the attributes name an unknown codec."""
         return CODEC_NAMES.get(batch_codec(&self.header))
 
     @property
     def timestamp_type(self):
-        """0: create time; 1: log append time."""
+        """0 for create time, 1 for log append time."""
         return timestamp_type(&self.header)
 
     @property
@@ -282,7 +282,7 @@ cdef class Batch:
 
     @property
     def delete_horizon_ms(self):
-        """When tombstones in this batch may be removed (KIP-534), or None."""
+        """The time after which tombstones in this batch may be removed (KIP-534), or None."""
         return self.header.base_timestamp if self.header.attributes & DELETE_HORIZON else None
 
     @property
@@ -311,13 +311,13 @@ cdef class Batch:
 
     @property
     def record_count(self):
-        """From the header; -1 for magic 0 and 1, whose headers have no count."""
+        """The number of records according to the header. -1 for magic 0 and 1, whose headers have no count."""
         return self.header.record_count
 
     def values(self):
-        """`(data, starts, ends)`: where in `data` the value of each record lies; a null value is empty.
+        """Returns `(data, starts, ends)`. The value of record i is `data[starts[i]:ends[i]]`. A null value is empty.
 
-        Raises as iterating does: InvalidRecordError, CorruptBatchError.
+        Raises the same errors as iteration: InvalidRecordError, CorruptBatchError.
         """
         cdef RecordIterator records = iter(self)
         cdef RecordView record
@@ -340,7 +340,7 @@ cdef class Batch:
 
     @property
     def data(self):
-        """memoryview of the whole batch."""
+        """A memoryview of the whole batch."""
         return viewed(self.body, self.start, self.header.size_bytes)
 
     cdef Body inflated(self):
@@ -370,9 +370,9 @@ cdef class Batch:
     def __iter__(self):
         cdef RecordIterator records
         if self.header.magic < 2:
-            raise CorruptBatchError(f"records of magic {self.header.magic} are served as stored, not read")
+            raise CorruptBatchError(f"records of magic {self.header.magic} are served as stored and cannot be read")
         if self.header.record_count < 0:
-            raise InvalidRecordError(f"the batch says that it has {self.header.record_count} records")
+            raise InvalidRecordError(f"the batch header has a record count of {self.header.record_count}")
         records = RecordIterator.__new__(RecordIterator)
         records.header = self.header
         records.left = self.header.record_count
@@ -385,7 +385,8 @@ cdef class Batch:
         return records
 
     def find_timestamp(self, int64_t timestamp, int64_t start_offset=0):
-        """(offset, timestamp) of the first record at or after both, or None."""
+        """Returns (offset, timestamp) of the first record that is at or after both `timestamp` and `start_offset`, or
+        None."""
         cdef FoundRecord found
         if self.codec is None:
             self.codec = Codec()
@@ -395,7 +396,7 @@ cdef class Batch:
         return looked_up(status, &found)
 
     def find_max_timestamp(self):
-        """(offset, timestamp) of the first record with the greatest timestamp, None for an empty batch."""
+        """Returns (offset, timestamp) of the first record with the greatest timestamp, or None for an empty batch."""
         cdef FoundRecord found
         if self.codec is None:
             self.codec = Codec()
@@ -421,10 +422,12 @@ cdef looked_up(int status, FoundRecord *found):
 
 @cython.final
 cdef class Batches:
-    """The consecutive batches in `data`, any contiguous buffer. It keeps a reference to the buffer and copies nothing.
+    """The consecutive batches in `data`, which can be any contiguous buffer. Keeps a reference to the buffer and copies
+    nothing.
 
-    A partial batch at the end, which a Fetch may contain, is left out; `position` is the end of the whole ones.
-    Iterating raises CorruptBatchError at bytes that are no batch. The caller checks checksums (`batch.crc_ok`).
+    Leaves out an incomplete batch at the end, which a Fetch response may contain. `position` is the end of the whole
+    batches. The iteration raises CorruptBatchError at bytes that are not a batch. It does not verify checksums; the
+    caller can (`batch.crc_ok`).
     """
 
     def __init__(self, data, Codec codec=None):
@@ -433,7 +436,7 @@ cdef class Batches:
 
     @property
     def position(self):
-        """Bytes of the batches returned so far."""
+        """The total size of the batches returned so far."""
         return self.at
 
     def __iter__(self):
@@ -456,5 +459,5 @@ cdef class Batches:
 
 
 def live_objects():
-    """Builders and bodies that are not freed yet."""
+    """Returns the number of builders and bodies that have not been freed."""
     return load64(&live) + live_builders()

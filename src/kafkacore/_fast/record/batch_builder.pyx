@@ -1,4 +1,4 @@
-"""Builds record batches, as batch.pyi says."""
+"""Implements batch_builder.pyi: builds record batches."""
 
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -24,13 +24,13 @@ DEFAULT_LIMIT_BYTES = 1048588  # Kafka's default max.message.bytes
 
 cdef enum:
     MAX_HEADERS_BYTES = 0x7FFFFFFF
-    MANY = 1000                  # a source adds more records than this without the GIL
+    MANY = 1000                  # a source that adds more records than this does so without the GIL
 
 cdef int64_t live = 0
 
 
 cdef inline int borrow_bytes(object data, const void **start, int32_t *size, Py_buffer *view) except -1:
-    """Gives the address of the bytes of `data`; returns 1 when the caller must release `view`."""
+    """Sets `start` to the address of the bytes of `data`. Returns 1 if the caller must release `view`."""
     if data is None:
         start[0] = NULL
         size[0] = -1
@@ -51,11 +51,11 @@ cdef inline int borrow_bytes(object data, const void **start, int32_t *size, Py_
 
 
 cdef int encode_headers(object headers, Writer *out) except -1:
-    """Appends (varint size, name, varint size or -1, value) for each pair; returns the number of pairs."""
+    """Appends (varint size, name, varint size or -1, value) for each pair. Returns the number of pairs."""
     cdef int count = 0
     for name, value in headers:
         if name is None:
-            raise InvalidRecordError("a header has a name; only its value may be None")
+            raise InvalidRecordError("a header must have a name; only its value may be None")
         encode_sized(name.encode("utf-8", "surrogateescape") if isinstance(name, str) else name, out)
         encode_sized(value, out)
         count += 1
@@ -88,10 +88,11 @@ cdef class RecordBatchBuilder:
     """Builds one record batch (magic 2).
 
     Args:
-        codec: none, gzip, snappy, lz4 or zstd; `level` as in Kafka's compression.*.level.
-        limit_bytes: the most bytes before compression; `append` returns False beyond it.
-        log_append_time_ms: sets the timestamp type to log append time, with this as the batch's timestamp.
-        delete_horizon_ms: see KIP-534.
+        codec: none, gzip, snappy, lz4 or zstd.
+        level: as in Kafka's compression.*.level.
+        limit_bytes: the most bytes before compression. `append` returns False for a record that would exceed the limit.
+        log_append_time_ms: sets the timestamp type to log append time, and the timestamp of the batch to this value.
+        delete_horizon_ms: the delete horizon (KIP-534).
     """
 
     def __cinit__(
@@ -126,17 +127,18 @@ cdef class RecordBatchBuilder:
         add64(&live, -1)
 
     def append(self, int64_t timestamp, key, value, headers=None, int offset_delta=-1):
-        """Adds a record. Returns False, and adds nothing, when it does not fit into `limit_bytes`.
+        """Adds a record. Returns False, and adds nothing, if the record does not fit into `limit_bytes`.
 
         Args:
             timestamp: milliseconds since the epoch, or -1 for none.
             key, value: bytes-like, or None.
             headers: pairs of a name (str or bytes) and a value (bytes-like or None).
-            offset_delta: offset less the base offset; one after the last by default.
+            offset_delta: the offset minus the base offset; by default the last one plus 1.
 
         Raises:
-            InvalidRecordError: a timestamp below -1, an offset delta that does not grow, a header without name.
-            ValueError: the batch is built already.
+            InvalidRecordError: a timestamp below -1, an offset delta that does not increase, or a header without a
+            name.
+            ValueError: the batch has been built.
         """
         cdef Py_buffer views[2]
         cdef int held[2]
@@ -159,13 +161,13 @@ cdef class RecordBatchBuilder:
         return status == BATCH_OK
 
     def append_all(self, int64_t timestamp, pairs):
-        """Adds a record for each key and value (`bytes`; a value may be None), or all records of a RecordSource.
-        Returns False, and adds none, when they do not all fit into `limit_bytes`.
+        """Adds a record for each key and value (`bytes`; a value may be None), or all records of a RecordSource. If
+        they do not all fit into `limit_bytes`, adds none and returns False.
 
         Raises:
             InvalidRecordError: a timestamp below -1.
             TypeError: a key or value that is not bytes.
-            ValueError: the batch is built already.
+            ValueError: the batch has been built.
         """
         cdef BatchHeader header = self.builder.header
         cdef int64_t max_timestamp = self.builder.max_timestamp
@@ -212,12 +214,13 @@ cdef class RecordBatchBuilder:
 
     def append_rows(self, int64_t timestamp, const uint8_t[::1] data, const int64_t[::1] ends, int64_t first,
                     int64_t last):
-        """Adds a record without key for each row in `[first, last)`. Its value is `data` from the end of the row before
-        to its own end. Returns False when one does not fit into `limit_bytes`; those before it are added.
+        """Adds a record without a key for each row in `[first, last)`. The value of a row is the part of `data` from
+        the end of the previous row to the row's own end. Returns False if a record does not fit into `limit_bytes`; the
+        records before it have been added.
 
         Raises:
             InvalidRecordError: a timestamp below -1.
-            ValueError: missing rows, or the batch is built already.
+            ValueError: missing rows, or the batch has been built.
         """
         cdef int64_t row, start
         cdef int status = BATCH_OK
@@ -272,10 +275,10 @@ cdef class RecordBatchBuilder:
         return max(self.builder.out.size, <size_t> HEADER_BYTES)
 
     def build(self):
-        """Ends the batch and returns its bytes.
+        """Finishes the batch and returns its bytes.
 
         Raises:
-            CodecError: a level that the codec does not have.
+            CodecError: the codec does not have the level.
         """
         cdef Codec codec
         cdef CodecContext *context = NULL
@@ -297,5 +300,5 @@ cdef class RecordBatchBuilder:
 
 
 def live_builders():
-    """The number of builders that are not freed yet."""
+    """Returns the number of builders that have not been freed."""
     return load64(&live)

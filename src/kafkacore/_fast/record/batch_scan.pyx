@@ -1,4 +1,4 @@
-"""Scans the batches of a file, see batch_scan.pxd; `BatchScan` is the Python face."""
+"""Implements batch_scan.pxd: scans the batches of a file. `BatchScan` is the Python interface."""
 
 import os
 
@@ -22,9 +22,9 @@ cdef extern from "<fcntl.h>" nogil:
     int O_RDONLY, O_CLOEXEC
 
 cdef enum:
-    BLOCK_BYTES = 1 << 18        # stays in the cache of one core between the copy and the checksum
-    LEAST_LENGTH = 14            # of any magic: LegacyRecord.RECORD_OVERHEAD_V0
-    HEADER_TO_MAGIC_BYTES = 17   # Kafka ignores the rest of a file up to this size
+    BLOCK_BYTES = 1 << 18        # small enough to stay in the cache of a core between the copy and the checksum
+    LEAST_LENGTH = 14            # the least length of a batch of any magic: LegacyRecord.RECORD_OVERHEAD_V0
+    HEADER_TO_MAGIC_BYTES = 17   # Kafka ignores the rest of a file if it is not larger than this
     ROWS_AT_ONCE = 1 << 16
 
 cdef Env REAL
@@ -59,7 +59,7 @@ cdef void scan_close(Scan *scan) noexcept nogil:
 
 
 cdef const uint8_t *bring(Scan *scan, int64_t at, int64_t size) noexcept nogil:
-    """Returns `size` bytes of the file from `at`, all below `end`; NULL with `error` set."""
+    """Returns `size` bytes of the file from `at`, all below `end`. Returns NULL, and sets `error`, after a failure."""
     cdef uint8_t *block
     cdef int64_t wanted, got
     if at >= scan.start and at + size <= scan.start + scan.held:
@@ -77,14 +77,14 @@ cdef const uint8_t *bring(Scan *scan, int64_t at, int64_t size) noexcept nogil:
     scan.held = 0
     got = scan.disk.pread(scan.disk.self, scan.file, scan.block, <size_t> wanted, at)
     if got < size:
-        scan.error = <int> -got if got < 0 else EIO  # the file became shorter under us
+        scan.error = <int> -got if got < 0 else EIO  # the file has become shorter since it was opened
         return NULL
     scan.held = got
     return scan.block
 
 
 cdef int read_header(const uint8_t *p, int64_t available, BatchHeader *header) noexcept nogil:
-    """parse_header; a magic byte above 2 with the fields of magic 2."""
+    """Like parse_header, but reads a header with a magic byte above 2 as one of magic 2."""
     cdef uint8_t raw[HEADER_BYTES]
     cdef int status = parse_header(p, <size_t> available, header)
     if status != BATCH_BAD_MAGIC or p[MAGIC_AT] > 0x7F or available < HEADER_BYTES:
@@ -114,7 +114,7 @@ cdef int scan_next(Scan *scan, BatchHeader *header, const uint8_t **data) noexce
         return SCAN_END
     status = read_header(p, available, header)
     if status == BATCH_SHORT:
-        status = BATCH_BAD_LENGTH  # its length is less than a header of its magic
+        status = BATCH_BAD_LENGTH  # the batch is shorter than a header of its magic
     if status != BATCH_OK:
         scan.damage = status
         return SCAN_DAMAGED
@@ -126,7 +126,7 @@ cdef int scan_next(Scan *scan, BatchHeader *header, const uint8_t **data) noexce
     return SCAN_BATCH
 
 
-# --- the Python face ---
+# --- the Python interface ---
 
 ctypedef packed struct Row:
     int64_t position
@@ -187,23 +187,34 @@ cdef class BatchScan:
         return self.scan.next
 
     @property
+    def batch_position(self):
+        """The position of the batch that was scanned last."""
+        return self.scan.position
+
+    @property
+    def base_offset(self):
+        """The base offset of the batch that was scanned last."""
+        return self.header.base_offset
+
+    @property
     def size(self):
         """The number of bytes to scan, from the file's start."""
         return self.scan.end
 
     @property
     def left(self):
-        """The bytes that are not returned yet; at the end those of a partial batch."""
+        """The number of bytes that have not been returned yet. After the last whole batch, this is the size of the
+        incomplete batch at the end."""
         return self.scan.end - self.scan.next
 
     @property
     def damage(self):
-        """The damage that ended the scan, a key of REASONS; 0 for none."""
+        """The damage that ended the scan, as a key of REASONS. 0 for none."""
         return self.scan.damage
 
     @property
     def fault(self):
-        """The fault of the last returned batch, a key of REASONS; 0 for a sound batch."""
+        """The fault of the last returned batch, as a key of REASONS. 0 for a batch without a fault."""
         if self.at_hand == NULL or self.scan.file < 0:
             raise ValueError("the scan has returned no batch, or is closed")
         return self.fault_of_batch()
@@ -222,7 +233,7 @@ cdef class BatchScan:
         return BATCH_OK if batch_checksum(self.at_hand, self.header.size_bytes) == self.header.crc else BATCH_BAD_CRC
 
     def refuse(self, int status):
-        """Raises the error for a status below zero."""
+        """Raises the error for a negative status."""
         if status == SCAN_DAMAGED:
             raise CorruptBatchError(f"{self.path}: byte {self.scan.next}: {REASONS[self.scan.damage]}")
         raise OSError(self.scan.error, os.strerror(self.scan.error), self.path)
@@ -235,8 +246,8 @@ cdef class BatchScan:
         return PyBytes_FromStringAndSize(<const char *> self.at_hand, self.header.size_bytes)
 
     def batch_at(self, int64_t position, int64_t max_bytes):
-        """Base and last offset of the batch at `position`; None if no whole batch of at most `max_bytes` begins there.
-        The scan continues there. Raises CorruptBatchError, OSError.
+        """Returns base and last offset of the batch at `position`, or None if no whole batch of at most `max_bytes`
+        begins there. The scan continues at `position`. Raises CorruptBatchError and OSError.
         """
         cdef int64_t end = self.scan.end
         cdef bint found
@@ -252,9 +263,41 @@ cdef class BatchScan:
             self.scan.end = end
         return (self.header.base_offset, last_offset(&self.header)) if found else None
 
+    def seek(self, int64_t position):
+        """Continues the scan at `position`, where a batch must begin."""
+        if not 0 <= position <= self.scan.end:
+            raise ValueError(f"position {position} is not within the {self.scan.end} bytes to scan")
+        self.scan.next = position
+        self.at_hand = NULL
+
+    def sound(self, int64_t max_bytes):
+        """Returns the bytes of the next batches without a fault, as batch_scan.pyi describes."""
+        cdef bytes block = PyBytes_FromStringAndSize(NULL, max_bytes)
+        cdef uint8_t *into = <uint8_t *> PyBytes_AS_STRING(block)
+        cdef int64_t held = 0
+        cdef int status = SCAN_BATCH
+        if self.scan.file < 0:
+            raise ValueError("the scan is closed")
+        with nogil:
+            while True:
+                status = scan_next(&self.scan, &self.header, &self.at_hand)
+                if status != SCAN_BATCH or held + self.header.size_bytes > max_bytes or self.fault_of_batch():
+                    break
+                memcpy(into + held, self.at_hand, <size_t> self.header.size_bytes)
+                held += self.header.size_bytes
+        if held:
+            if status == SCAN_BATCH:
+                self.scan.next = self.scan.position
+            return memoryview(block)[:held]
+        if status < 0:
+            self.refuse(status)
+        if status == SCAN_END:
+            return None
+        return memoryview(b"" if self.fault_of_batch() else self.data)
+
     def rows(self):
-        """The headers of the next batches as an array of ROW in one bytes object; empty at the end. The rows end before
-        damage, which the next call raises: CorruptBatchError, OSError.
+        """Returns the headers of the next batches as an array of ROW in one bytes object, which is empty at the end.
+        The rows end before damage, and the next call raises CorruptBatchError or OSError.
         """
         cdef bytes block = PyBytes_FromStringAndSize(NULL, ROWS_AT_ONCE * sizeof(Row))
         cdef Row *row = <Row *> PyBytes_AS_STRING(block)

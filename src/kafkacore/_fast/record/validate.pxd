@@ -1,15 +1,15 @@
-"""A leader's checks of a batch before it appends it: LogValidator's rules (Apache Kafka 4.3), in place, without the
-GIL.
+"""The checks that a leader performs on a batch before it appends the batch. They apply the rules of LogValidator
+(Apache Kafka 4.3), in place and without the GIL.
 
-Use: call `validate_batch` first. If it returns 0 and sets `result.rewrite`, call `rewrite_batch`, which makes a batch
-with another codec; otherwise call `stamp_batch`, which sets type and maximum timestamp where they differ, and the
-checksum. Last, under the partition's lock, call `assign_offsets`, which writes only bytes that the checksum does not
-cover.
+First call `validate_batch`. If it returns 0 and sets `result.rewrite`, call `rewrite_batch`, which creates a batch with
+another codec. If it returns 0 without setting `result.rewrite`, call `stamp_batch`, which sets the timestamp type and
+the maximum timestamp where they differ, and the checksum. Lastly, call `assign_offsets` under the partition's lock. It
+writes only bytes that the checksum does not cover.
 
-It is stricter than LogValidator. It refuses an offset delta that is not the record's index in uncompressed batches too,
-and repairs none. It refuses bytes after the last whole batch, which Kafka drops. It answers INVALID_RECORD for a body
-that does not inflate (Kafka: UNKNOWN_SERVER_ERROR). It always refuses a log append time that a producer set. Inflated
-size and ratio have limits.
+The validation is stricter than LogValidator. In uncompressed batches, too, it rejects an offset delta that is not the
+record's index, and does not repair it. It rejects bytes after the last whole batch, which Kafka drops. It returns
+INVALID_RECORD for a body that cannot be inflated (Kafka: UNKNOWN_SERVER_ERROR). It always rejects a log append time
+that a producer has set. It limits the inflated size and the compression ratio.
 """
 
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t
@@ -20,55 +20,66 @@ from kafkacore._fast.record.record cimport BatchHeader, put32, put64
 
 cdef enum AppendOrigin:
     ORIGIN_CLIENT = 0
-    ORIGIN_COORDINATOR = 1       # group and transaction coordinators: control and transactional batches allowed
-    ORIGIN_RAFT_LEADER = 2       # sets offsets and epoch itself: the batch must carry rules.leader_epoch
-    ORIGIN_TRANSACTION = 3       # a client, and the coordinator has verified that its transaction is open (KIP-890)
-    ORIGIN_BUMPED_MARKER = 4     # a coordinator of transaction.version 2: its marker carries a new epoch (KIP-1228)
+    ORIGIN_COORDINATOR = 1       # group and transaction coordinators, which may send control and transactional batches
+    ORIGIN_RAFT_LEADER = 2       # sets offsets and epoch itself, so the batch must have rules.leader_epoch
+    ORIGIN_TRANSACTION = 3       # a client whose transaction is open, as the coordinator has verified (KIP-890)
+    # A coordinator of transaction.version 2, whose marker has a new producer epoch (KIP-1228).
+    ORIGIN_BUMPED_MARKER = 4
 
 cdef enum:
-    MAX_RECORD_ERRORS = 16       # the most records that the response names
-    TARGET_PRODUCER = -1         # compression.type=producer: keep the producer's codec
+    MAX_RECORD_ERRORS = 16       # the most records that a response names
+    TARGET_PRODUCER = -1         # compression.type=producer: the codec of the producer is kept
 
-ctypedef struct ValidateRules:   # of one partition; the same for many batches
+ctypedef struct ValidateRules:   # the rules of one partition, which serve for many batches
     InflateLimits limits
     int64_t timestamp_before_max_ms
     int64_t timestamp_after_max_ms
     int32_t max_message_bytes
-    int32_t target_level         # LEVEL_DEFAULT or Kafka's level of the target codec
+    int32_t target_level         # LEVEL_DEFAULT, or Kafka's level of the target codec
     int32_t leader_epoch
-    int8_t target_codec          # TARGET_PRODUCER or a CodecId
-    int8_t timestamp_type        # TimestampType
-    int8_t origin                # AppendOrigin
+    int8_t target_codec          # TARGET_PRODUCER, or a CodecId
+    int8_t timestamp_type        # a TimestampType
+    int8_t origin                # an AppendOrigin
     bint compacted
-    bint transactional_allowed   # if not, a transactional batch of ORIGIN_CLIENT is INVALID_TXN_STATE
-    bint zstd_allowed            # Produce >= 7 (KIP-110)
+    bint transactional_allowed   # if false, a transactional batch of ORIGIN_CLIENT gets INVALID_TXN_STATE
+    bint zstd_allowed            # Produce has version 7 or above (KIP-110)
+
+# Faults that have their own metric.
+cdef enum BatchFault:
+    FAULT_NONE = 0               # accepted, or rejected for another reason
+    FAULT_MAGIC = 1
+    FAULT_CHECKSUM = 2
+    FAULT_OFFSETS = 3            # in the offsets of the batch or of its records, or in its sequence number
+    FAULT_NO_KEY = 4             # a record without a key, in a compacted topic
 
 ctypedef struct RecordError:
-    int32_t batch_index          # index of the record in the batch
-    const char *message          # static text
+    int32_t batch_index          # the index of the record in the batch
+    const char *message          # a static text
 
 ctypedef struct ValidateResult:
-    int16_t error                # Kafka's error code, 0 = accepted
-    const char *message          # static text, NULL when accepted
-    int32_t error_count          # entries of `errors`
+    int16_t error                # a Kafka error code; 0 if accepted
+    const char *message          # a static text; NULL if accepted
+    int8_t fault                 # a BatchFault; the last one if there are several
+    int32_t error_count          # the number of `errors`
     RecordError errors[MAX_RECORD_ERRORS]
-    BatchHeader header           # as it came
-    int64_t max_timestamp        # to be stored: the greatest of the records, or now_ms with log append time
-    int32_t max_timestamp_index  # the first record (its offset delta) that has it; the last with log append time
+    BatchHeader header           # the header as received
+    int64_t max_timestamp        # for the log: the greatest timestamp of the records, or now_ms with log append time
+    # The offset delta of the first record with that timestamp; of the last record with log append time.
+    int32_t max_timestamp_index
     int64_t log_append_time_ms   # -1 with create time
-    int64_t body_bytes           # of the records, inflated
-    int8_t timestamp_type        # to be stored
-    int8_t codec                 # to be stored
-    bint rewrite                 # rewrite_batch must be called: codec is not the batch's own
+    int64_t body_bytes           # the size of the inflated records
+    int8_t timestamp_type        # for the log
+    int8_t codec                 # for the log
+    bint rewrite                 # rewrite_batch must be called, because `codec` is not the codec of the batch
     bint stamp                   # stamp_batch would change bytes
 
-# Checks a Produce's `records` for one partition: they must be exactly one batch of magic 2. Returns result.error.
+# Checks the `records` of a Produce for one partition, which must be exactly one batch of magic 2. Returns result.error.
 cdef int16_t validate_batch(
     const uint8_t *data, size_t size, const ValidateRules *rules, int64_t now_ms, CodecContext *context,
     ValidateResult *result
 ) noexcept nogil
 # Appends the accepted batch with its new codec and timestamps to `out`. The limit of `out` must leave room for the most
-# that the codec may write (rewrite_room). 0, MESSAGE_TOO_LARGE or UNKNOWN_SERVER_ERROR.
+# bytes that the codec may write (rewrite_room). Returns 0, MESSAGE_TOO_LARGE or UNKNOWN_SERVER_ERROR.
 cdef int16_t rewrite_batch(
     const uint8_t *data, size_t size, const ValidateRules *rules, const ValidateResult *result, CodecContext *context,
     Writer *out
@@ -82,18 +93,19 @@ cdef inline void assign_offsets(uint8_t *data, int64_t base_offset, int32_t lead
     put32(data + 12, leader_epoch)
 
 
-ctypedef struct BatchesResult:   # of the bytes that a leader sent to a follower
+ctypedef struct BatchesResult:   # the result for bytes that a leader sent to a follower
     int16_t error
     const char *message
     int32_t batch_count
-    size_t valid_bytes           # whole batches, up to one of a higher epoch (KAFKA-18723) or a partial tail
-    int64_t first_offset         # -1 when there is none
+    # The size of the whole batches before a batch of a higher epoch (KAFKA-18723) or an incomplete batch.
+    size_t valid_bytes
+    int64_t first_offset         # -1 if there is no batch
     int64_t last_offset
     int64_t max_timestamp
     int32_t last_leader_epoch
 
-# Checks batches as a leader sent them (any magic): sizes, magic, checksums, and that offsets grow. Returns
-# result.error.
+# Checks batches of any magic that a leader sent: their sizes, magic bytes and checksums, and that offsets increase.
+# Returns result.error.
 cdef int16_t check_batches(
     const uint8_t *data, size_t size, int32_t leader_epoch, BatchesResult *result
 ) noexcept nogil

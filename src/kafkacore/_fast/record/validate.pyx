@@ -1,7 +1,8 @@
-"""Validates a batch before it is appended, in one walk that copies no bytes; `validator.pyx` is its Python face.
+"""Validates a batch before an append, in one pass that copies no bytes. `validator.pyx` has the Python interface.
 
-The walk pulls its input: an uncompressed body is one piece, a compressed body comes in the codec's chunks. Only a
-record that lies across two chunks is read byte by byte. The walk allocates nothing.
+The validation reads the body of the batch in chunks. An uncompressed body is one chunk; a compressed body is read in
+the chunks that the codec returns. Only a record that spans two chunks is read byte by byte. The validation allocates no
+memory.
 """
 
 from libc.stdint cimport INT64_MAX, INT64_MIN, int16_t, int32_t, int64_t, uint8_t
@@ -29,7 +30,8 @@ from kafkacore._fast.base.varint cimport get_varint, get_varlong
 
 cdef enum:
     MAX_VARINT_BYTES = 5
-    FRAMING_BYTES = 4096         # the most that a codec adds to an incompressible body, beside its share by length
+    # The most bytes that a codec adds to an incompressible body, in addition to a share of its length.
+    FRAMING_BYTES = 4096
 
 
 cdef inline int16_t fail(ValidateResult *result, int16_t error, const char *message) noexcept nogil:
@@ -42,11 +44,11 @@ cdef inline int16_t fail(ValidateResult *result, int16_t error, const char *mess
 # --- the body as a stream ------------------------------------------------------------------------------------------
 
 ctypedef struct Body:
-    Reader at                    # the rest of this chunk
-    CodecContext *context        # NULL: no more chunks follow
-    int64_t bytes_before         # of the earlier chunks
-    const uint8_t *start         # of this chunk
-    int status                   # CODEC_OK, or why inflating stopped
+    Reader at                    # the unread part of the chunk
+    CodecContext *context        # NULL if no more chunks follow
+    int64_t bytes_before         # the size of the earlier chunks
+    const uint8_t *start         # the start of the chunk
+    int status                   # CODEC_OK, or why inflating failed
 
 
 cdef void open_body(
@@ -65,7 +67,8 @@ cdef void open_body(
 
 
 cdef bint refill(Body *body) noexcept nogil:
-    """Replaces a used-up chunk by the next one; False at the end or with `status` set."""
+    """Replaces a chunk that has been read by the next chunk. Returns False at the end, or after an error, which sets
+    `status`."""
     cdef const uint8_t *chunk = NULL
     cdef int64_t given
     if body.context == NULL:
@@ -91,7 +94,7 @@ cdef bint stream_byte(Body *body, int64_t *left, uint8_t *byte) noexcept nogil:
 
 
 cdef bint stream_varint(Body *body, int64_t *left, int32_t *value) noexcept nogil:
-    """Gathers the bytes of a varint that lies across chunks, then reads it."""
+    """Reads a varint whose bytes may be in several chunks."""
     cdef uint8_t gathered[MAX_VARINT_BYTES]
     cdef int count = 0
     while count < MAX_VARINT_BYTES and stream_byte(body, left, &gathered[count]):
@@ -126,12 +129,12 @@ cdef bint stream_skip(Body *body, int64_t *left, int64_t size) noexcept nogil:
 
 
 cdef bint stream_bytes(Body *body, int64_t *left, int32_t *size) noexcept nogil:
-    """Skips a field with a size, -1 for null."""
+    """Skips a field that begins with its size (-1 for null)."""
     return stream_varint(body, left, size) and size[0] >= -1 and stream_skip(body, left, max(size[0], 0))
 
 
 cdef bint stream_record(Body *body, int64_t left, RecordView *record) noexcept nogil:
-    """Reads a record that lies across chunks; skips key, value and headers."""
+    """Reads a record that spans several chunks. Skips its key, value and headers."""
     cdef int32_t count, size
     cdef uint8_t attributes
     if not (
@@ -165,10 +168,10 @@ cdef inline bint read_record(Body *body, RecordView *record) noexcept nogil:
 
 # --- records -------------------------------------------------------------------------------------------------------
 
-ctypedef struct Bounds:          # of one batch, computed once
+ctypedef struct Bounds:          # the limits for one batch, computed once
     int64_t earliest
     int64_t latest
-    bint asked                   # false with log append time
+    bint asked                   # false with log append time, for which timestamps are not checked
 
 
 cdef void bounds_of(Bounds *bounds, const ValidateRules *rules, int64_t now_ms) noexcept nogil:
@@ -180,7 +183,7 @@ cdef void bounds_of(Bounds *bounds, const ValidateRules *rules, int64_t now_ms) 
 
 
 cdef void note(ValidateResult *result, int32_t index, int16_t error, const char *message) noexcept nogil:
-    """Notes the error of a record. One INVALID_TIMESTAMP decides the error of the batch."""
+    """Stores the error of a record. If any record has INVALID_TIMESTAMP, that becomes the error of the batch."""
     if result.error != INVALID_TIMESTAMP:
         result.error = error
     if result.error_count < MAX_RECORD_ERRORS:
@@ -193,11 +196,13 @@ cdef inline int64_t judge(
     const RecordView *record, int32_t index, int64_t base_timestamp, bint compacted, const Bounds *bounds,
     ValidateResult *result
 ) noexcept nogil:
-    """Checks one record; returns its timestamp."""
+    """Checks one record. Returns its timestamp."""
     cdef int64_t timestamp = add64_wrapping(base_timestamp, record.timestamp_delta)
     if record.offset_delta != index:
+        result.fault = FAULT_OFFSETS
         note(result, index, INVALID_RECORD, b"The record's offset delta is not its index in the batch.")
     elif compacted and record.key_size < 0:
+        result.fault = FAULT_NO_KEY
         note(result, index, INVALID_RECORD, b"A compacted topic does not accept a record without a key.")
     elif bounds.asked and timestamp != NO_TIMESTAMP and (timestamp < bounds.earliest or timestamp > bounds.latest):
         note(result, index, INVALID_TIMESTAMP, b"The record's timestamp is outside the topic's bounds.")
@@ -257,7 +262,7 @@ cdef int16_t walk_records(
 cdef int16_t check_frame(
     const uint8_t *data, size_t size, const ValidateRules *rules, ValidateResult *result
 ) noexcept nogil:
-    """Checks for exactly one whole magic 2 batch of allowed size with a correct checksum."""
+    """Checks that the bytes are exactly one whole magic 2 batch, with an allowed size and a correct checksum."""
     cdef const BatchHeader *header = &result.header
     cdef BatchHeader next_header
     cdef int status = parse_header(data, size, &result.header)
@@ -266,6 +271,7 @@ cdef int16_t check_frame(
     if status == BATCH_SHORT:
         return fail(result, INVALID_RECORD, b"There is no whole record batch.")
     if header.magic < 2:
+        result.fault = FAULT_MAGIC
         return fail(result, INVALID_RECORD, b"Only record batches with magic version 2 are accepted.")
     if <size_t> header.size_bytes > size:
         return fail(result, INVALID_RECORD, b"There is no whole record batch.")
@@ -279,6 +285,7 @@ cdef int16_t check_frame(
     if header.size_bytes > rules.max_message_bytes:
         return fail(result, MESSAGE_TOO_LARGE, b"The record batch is larger than max.message.bytes.")
     if crc32c(0, data + ATTRIBUTES_AT, size - ATTRIBUTES_AT) != header.crc:
+        result.fault = FAULT_CHECKSUM
         return fail(result, CORRUPT_MESSAGE, b"The checksum of the record batch does not match its bytes.")
     if batch_codec(header) > CODEC_ZSTD:
         return fail(result, UNSUPPORTED_COMPRESSION_TYPE, b"The batch's attributes name no known codec.")
@@ -286,19 +293,24 @@ cdef int16_t check_frame(
 
 
 cdef int16_t check_client(const ValidateRules *rules, ValidateResult *result) noexcept nogil:
-    """Checks the rules that apply to clients only."""
+    """Checks the rules that apply only to clients."""
     cdef const BatchHeader *header = &result.header
     if header.base_offset != 0:
+        result.fault = FAULT_OFFSETS
         return fail(result, INVALID_RECORD, b"The base offset of a produced batch must be 0.")
     if header.last_offset_delta < 0:
+        result.fault = FAULT_OFFSETS
         return fail(result, INVALID_RECORD, b"The batch has an invalid range of offsets.")
     if header.record_count <= 0:
+        result.fault = FAULT_OFFSETS
         return fail(result, INVALID_RECORD, b"The record count of the batch is not positive.")
     if header.record_count != header.last_offset_delta + <int64_t> 1:
+        result.fault = FAULT_OFFSETS
         return fail(result, INVALID_RECORD, b"The record count of the batch does not match its range of offsets.")
     if is_control(header):
         return fail(result, INVALID_RECORD, b"Clients are not allowed to write control records.")
     if has_producer_id(header) and (header.base_sequence < 0 or header.producer_epoch < 0):
+        result.fault = FAULT_OFFSETS
         return fail(result, INVALID_RECORD, b"A batch with a producer id needs its epoch and sequence.")
     if is_transactional(header) and not has_producer_id(header):
         return fail(result, INVALID_RECORD, b"A transactional batch needs a producer id.")
@@ -354,7 +366,8 @@ cdef int16_t status_to_error(int status) noexcept nogil:
 cdef int recode_body(
     const uint8_t *data, const ValidateRules *rules, const ValidateResult *result, CodecContext *context, Writer *out
 ) noexcept nogil:
-    """Writes the records with `result.codec`. Their bytes stay the same, since the base of their deltas stays."""
+    """Writes the records, compressed with `result.codec`. Their bytes stay the same, because the base values of their
+    deltas do not change."""
     cdef Writer plain
     cdef const uint8_t *body = data + HEADER_BYTES
     cdef size_t size = result.header.size_bytes - HEADER_BYTES
@@ -401,7 +414,7 @@ cdef int16_t rewrite_batch(
     return 0
 
 
-# --- the fetches of a follower--------------------------------------------------------------------------------------
+# --- the fetches of a follower ---------------------------------------------------------------------------------------
 
 cdef inline int16_t fail_batches(BatchesResult *result, int16_t error, const char *message) noexcept nogil:
     result.error = error

@@ -1,4 +1,4 @@
-"""Columns from Python's buffers. Contract in column.pxd."""
+"""Makes columns from the buffers of Python objects. column.pxd has the contract."""
 
 from cpython.buffer cimport (
     PyBUF_FORMAT, PyBUF_STRIDES, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer,
@@ -35,7 +35,7 @@ cdef class Columns:
 
     cdef int rows(self, str name, int64_t count) except -1:
         if self.count >= 0 and count != self.count:
-            raise ValueError(f"{name} has {count} rows, the columns before it {self.count}")
+            raise ValueError(f"{name} has {count} rows, but the columns before it have {self.count}")
         self.count = count
         return 0
 
@@ -43,7 +43,7 @@ cdef class Columns:
         cdef Column *column = &self.columns[op.offset]
         cdef str name = op.name.decode()
         if op.kind == STRUCT or (op.kind == ARRAY and op.element > UUID):
-            raise ValueError(f"{name} is not flat: a row has no place for it")
+            raise ValueError(f"{name} is not flat, so a row cannot hold it")
         if op.kind == ARRAY:
             return self.add_lists(op, name, column, value)
         if isinstance(value, list) and op.kind > UUID:
@@ -53,7 +53,7 @@ cdef class Columns:
             self.alive.append(value)
             self.bases[op.offset] = len(value)
             return self.rows(name, len(value)) if not self.writable else 0
-        # Sixteen bytes are one uuid, more are a column of them.
+        # A bytes object of 16 bytes is one uuid. A longer one is a column of uuids.
         if not self.writable and (value is None or isinstance(value, (int, float, str, bytes))) and not (
                 op.kind == UUID and isinstance(value, bytes) and len(value) != 16):
             return self.add_scalar(op, name, column, value)
@@ -119,12 +119,12 @@ cdef class Columns:
             number_format(name, view, op.element == FLOAT64, &column.width, &column.is_signed)
         column.stride, column.step = view.strides[0], view.strides[1]
         if view.shape[1] > 0xFFFF:
-            raise ValueError(f"{name}: a row has place for {view.shape[1]} elements, 65535 is the most")
+            raise ValueError(f"{name}: a row has room for {view.shape[1]} elements, and at most 65535 are allowed")
         column.room = <int32_t> view.shape[1]
         self.rows(name, view.shape[0])
         if counts is None:
             if op.element == UUID or op.element == FLOAT64:
-                raise ValueError(f"{name}: a column of counts is needed beside it")
+                raise ValueError(f"{name}: this column needs a column of counts")
             return 0
         view = take_buffer(self, counts)
         if view.ndim != 1:

@@ -1,14 +1,14 @@
-"""Rows from and to columns. Contract in columns.pxd.
+"""Converts rows to columns, and columns to rows. columns.pxd has the contract.
 
-A column is any object with the buffer protocol (array.array, numpy, memoryview), of any integer width that holds the
-values; numpy itself is not needed. For the fields of a struct:
+A column is any object with the buffer protocol (array.array, numpy, memoryview), with integers of any width that holds
+the values. numpy itself is not needed. The type of a field decides the dimensions of its column:
 
-- numbers: one dimension. uuid: `(rows, 16)` bytes, or flat. string, bytes: a list.
-- arrays of numbers: `(rows, room)`, each row used up to its first negative number; or a pair with a column of counts,
-  where -1 is null. Arrays of uuid: `(rows, room, 16)` bytes with counts.
-- any field: a plain value, which all rows then have (for an array field only None and () can be plain).
+- numbers: one dimension. uuid: `(rows, 16)` bytes, or one dimension of bytes. string, bytes: a list.
+- arrays of numbers: `(rows, room)`, where a row ends before its first negative number; or a pair of such an array and a
+  column of counts, in which -1 means null. Arrays of uuid: a pair of `(rows, room, 16)` bytes and counts.
+- any field: a single value, which all rows then have. For an array field, the single value must be None or ().
 
-A field without a column has its default.
+A field without a column has its default in every row.
 """
 
 from libc.stdint cimport INT64_MAX, int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
@@ -38,7 +38,7 @@ cdef extern from "Python.h" nogil:
 
 cdef enum:
     MAX_ROWS_BYTES = 0x7FFFFFFF
-    TYPICAL_ROW = 64            # bytes, a guess
+    TYPICAL_ROW = 64            # an estimate in bytes
 
 
 # --- bytes to rows: the walker's callbacks ---------------------------------------------------------------------------
@@ -90,7 +90,8 @@ cdef void put_null(Walk *walk, void *target, const Op *op) noexcept nogil:
 
 
 cdef inline void set_count(Walk *walk, Column *column, int32_t count) noexcept nogil:
-    """Without a column of counts, the first free place gets -1. Null and empty then look the same."""
+    """Stores the number of elements of a row. Without a column of counts, stores -1 after the last element. Then a null
+    array and an empty array look the same."""
     cdef int64_t row = (<Filling *> walk.context).row
     cdef uint8_t *at = column.data + row * column.stride
     cdef int32_t i
@@ -159,7 +160,8 @@ cdef void put_unknown(Walk *walk, void *target, uint32_t tag, const uint8_t *dat
 cdef class RowCodec:
 
     def __init__(self, str name, int version, str struct=None):
-        """Rows of `struct` within the message `name`, or of the message itself.
+        """Creates a codec for rows of `struct`, a struct of the message `name`. Without `struct`, a row is the whole
+        message.
 
         Raises KeyError, UnsupportedVersionError.
         """
@@ -168,7 +170,7 @@ cdef class RowCodec:
         structs = message.structs()
         self.places = {field.name: place for place, field in enumerate(structs[self.struct])}
         self.column_count = <int32_t> len(self.places)
-        # The walk skips the fields of other structs: all of them share one column that callers never pass.
+        # The walk skips the fields of other structs. All these fields share one column, which callers never pass.
         nowhere = self.column_count
         layouts = {other: Layout(other, {field.name: nowhere for field in structs[other]}) for other in structs}
         layouts[self.struct] = Layout(self.struct, self.places)
@@ -179,11 +181,12 @@ cdef class RowCodec:
             raise ValueError(f"{self.struct} has more than {MAX_TAGGED} tagged fields")
 
     def encode(self, dict columns, rows=None, const uint8_t[::1] prefix=None):
-        """`(bytes, ends)`: the consecutive rows, each behind `prefix`, and an `array('q')` of their ends.
+        """Returns `(bytes, ends)`. `bytes` has the encoded rows one after another, each with `prefix` in front of it.
+        `ends` is an `array('q')` with the end of each row.
 
-        `rows` is a column of row numbers; the default is all rows in order. Raises ValueError for columns that do not
-        fit each other, ProtocolError and UnsupportedVersionError for values as a message's `encode` does, with the
-        row.
+        `rows` is a column of row numbers; the default is all rows in order. Raises ValueError if the columns have
+        different numbers of rows. For bad values, raises ProtocolError and UnsupportedVersionError, as a message's
+        `encode` does. The text of the error names the row.
         """
         cdef Columns given = self.columns(columns, False)
         cdef Selection selection
@@ -200,8 +203,8 @@ cdef class RowCodec:
             writer_free(&writer)
 
     def encode_array(self, dict columns, rows=None):
-        """The rows as an array of structs (message.Encoded), which a message of this version takes in place of a
-        list."""
+        """Returns the rows as an `Encoded` array of structs (object_sink.pxd). A message of this version accepts an
+        `Encoded` in place of a list."""
         cdef Columns given = self.columns(columns, False)
         cdef Selection selection
         cdef Columns _owner = select(given, rows, &selection)
@@ -214,7 +217,7 @@ cdef class RowCodec:
             writer_free(&writer)
 
     cdef Encoded encoded(self, Writer *writer, int64_t count):
-        """Takes over the writer's block."""
+        """Returns an `Encoded` that owns the writer's block."""
         cdef Encoded made = Encoded.__new__(Encoded)
         if count > MAX_ROWS_BYTES:
             raise ProtocolError(f"{count} rows are more than an array holds")
@@ -231,7 +234,8 @@ cdef class RowCodec:
         cdef int64_t rows = given.count if given.count >= 0 else selection.count
         cdef const Op *at = NULL
         cdef int fault
-        # One block from the start: growing by doubling would move half a megabyte several times.
+        # The writer starts with one large block. If it grew by doubling instead, half a megabyte would be copied
+        # several times.
         if reserve(writer, min(selection.count * (TYPICAL_ROW + before_size), <size_t> MAX_ROWS_BYTES)) != NULL:
             writer.size = 0
         if given.objects:
@@ -248,23 +252,23 @@ cdef class RowCodec:
     cdef int refuse(self, int fault, int64_t row, const Op *at) except -1:
         PyErr_Clear()
         if at == NULL:
-            raise IndexError(f"{self.struct}: selected row {row} is not there")
+            raise IndexError(f"{self.struct}: selected row {row} does not exist")
         message = f"{self.struct}.{at.name.decode()} of row {row}: {fault_text(fault)}"
         raise UnsupportedVersionError(message) if fault == FAULT_VERSION else ProtocolError(message)
 
     def decode(self, const uint8_t[::1] data, const int64_t[::1] starts, const int64_t[::1] ends, dict columns):
         """Fills `columns` with the messages at `data[starts[i]:ends[i]]`, one for each row.
 
-        Columns are writable and have as many rows; lists get their values appended. A field without a column is
-        skipped; a field that this version does not have gets its default. Raises ProtocolError with the row, and
-        ValueError for columns.
+        Columns must be writable and have one row for each message. If a column is a list, values are appended to it. A
+        field without a column is skipped. A field that this version does not have gets its default. Raises
+        ProtocolError, which names the row, and ValueError for unsuitable columns.
         """
         cdef Columns given = self.columns(columns, True)
         cdef int64_t row
         if starts.shape[0] != ends.shape[0]:
-            raise ValueError(f"{starts.shape[0]} starts and {ends.shape[0]} ends")
+            raise ValueError(f"there are {starts.shape[0]} starts, but {ends.shape[0]} ends")
         if given.count >= 0 and given.count != ends.shape[0]:
-            raise ValueError(f"columns have {given.count} rows, {ends.shape[0]} are read")
+            raise ValueError(f"columns have {given.count} rows, but {ends.shape[0]} messages are to be read")
         for row in range(ends.shape[0]):
             if not 0 <= starts[row] <= ends[row] <= data.shape[0]:
                 raise ValueError(f"row {row} is outside the data")
@@ -276,7 +280,7 @@ cdef class RowCodec:
         filling.columns, filling.row = given.columns, row
         reader_init(&walk.reader, data, size)
         walk.budget = -1
-        walk.room = INT64_MAX  # the walk makes only values that have a place
+        walk.room = INT64_MAX  # no limit is needed, because the walk writes only into the given columns
         walk.context = &filling
         set_defaults(&walk, self.shape)
         walk_begin(&walk, &SINK, self.shape, NULL)
@@ -292,7 +296,8 @@ cdef class RowCodec:
         return 0
 
     cdef int fill_objects(self, Columns given, int64_t row) except -1:
-        """Extends the lists that lack this row: the version lacks the field, or it is tagged and at its default."""
+        """Appends the default to each list that has no value for this row. The value is missing if the version lacks
+        the field, or if the field is tagged and has its default."""
         cdef const Op *op
         cdef Column *column
         cdef int32_t i
@@ -327,7 +332,8 @@ cdef class RowCodec:
 
 
 cdef Columns select(Columns given, rows, Selection *selection):
-    """Fills `selection` from `rows`. Returns the owner of the row numbers, which the caller keeps alive."""
+    """Fills `selection` from `rows`. Returns the object that owns the row numbers. The caller must keep this object
+    alive."""
     cdef Columns chosen = None
     cdef Op number
     selection.rows = NULL
@@ -364,7 +370,7 @@ cdef inline const Op *optional(const Shape *shape, int32_t i) noexcept nogil:
 
 
 cdef void set_defaults(Walk *walk, const Shape *shape) noexcept:
-    """Fields that a row may lack."""
+    """Stores the defaults of the fields that a row may lack."""
     cdef const Op *op
     cdef Column *column
     cdef int64_t row = (<Filling *> walk.context).row

@@ -1,7 +1,8 @@
 """The object sink: the walker's callbacks that read into and write from Python objects.
 
-Code without the GIL calls them, and its own caller holds the GIL. So they are declared nogil and use the raw C API. An
-error stays the pending Python exception. They call functions that need the GIL through a cast pointer.
+The walker is declared nogil and calls these callbacks, so they are declared nogil too. But the walker's caller holds
+the GIL, so the callbacks can use the raw C API. After an error, the Python exception stays pending. The callbacks call
+functions that need the GIL through a cast function pointer.
 """
 
 from cpython.object cimport PyObject
@@ -30,7 +31,7 @@ from kafkacore._fast.base.uuid import ZERO, Uuid
 cdef extern from *:
     """
     #include <Python.h>
-    /* A bytes subclass keeps its value where bytes do; the hash is computed on first use. */
+    /* A subclass of bytes keeps its value in the same place as bytes. The hash is computed on first use. */
     static PyObject *kc_new_uuid(PyTypeObject *type, const void *value) {
         PyObject *made = type->tp_alloc(type, 16);
         if (made != NULL) {
@@ -71,7 +72,7 @@ cdef class Encoded:
 
     @property
     def body(self):
-        """The elements' bytes, without the count before them."""
+        """The bytes of the elements, without the count in front of the elements."""
         return (<const char *> self.data)[:self.size] if self.size else b""
 
 
@@ -144,7 +145,7 @@ cdef inline PyObject *box_at(int kind, const uint8_t *at) noexcept nogil:
 
 
 cdef PyObject *new_list(Walk *walk, int32_t count) noexcept nogil:
-    """A list of None, so that other code may look at it while a walk is paused."""
+    """Returns a list whose items are None, so that other code can safely read the list while a walk is paused."""
     cdef PyObject *made = PyList_New(count)
     cdef int32_t i
     if made == NULL:
@@ -263,7 +264,8 @@ cdef Slice unbox_slice(Walk *walk, int kind, PyObject *value) noexcept nogil:
         found.data = <const uint8_t *> PyBytes_AS_STRING(value)
         size = PyBytes_GET_SIZE(value)
     elif kind != UUID and PyObject_GetBuffer(value, &buffer, PyBUF_SIMPLE) == 0:
-        # The walker copies before any other Python code runs, and the message keeps the object, so the view may end.
+        # The view can be released here, because the message keeps the object alive and the walker copies the bytes
+        # before any other Python code runs.
         found.data = <const uint8_t *> buffer.buf
         size = buffer.len
         PyBuffer_Release(&buffer)
@@ -334,7 +336,7 @@ cdef int32_t encoded_count(PyObject *value) noexcept:
 
 
 cdef inline void hold(Walk *walk, PyObject *value) noexcept nogil:
-    """Keeps the current objects of a paused encode alive, even if the caller changes the message."""
+    """Keeps `value` alive during a paused encode, even if the caller changes the message."""
     if walk.context != NULL and PyList_Append(<PyObject *> walk.context, value) < 0:
         walk.fault = FAULT_PYTHON
 
@@ -393,7 +395,7 @@ cdef inline void put_number(Walk *walk, int kind, uint8_t *at, int64_t value) no
 
 
 cdef inline PyObject *checked(Walk *walk, PyObject *value, const Shape *shape) noexcept nogil:
-    """Returns `value` if it is of the shape's class."""
+    """Returns `value` if it is an instance of the shape's class."""
     cdef PyTypeObject *cls = (<ClassOf> <void *> class_of)(shape)
     if PyObject_TypeCheck(value, cls):
         hold(walk, value)
@@ -435,10 +437,10 @@ cdef int32_t count_tags(Walk *walk, fields, const Shape *shape) noexcept:
     try:
         for tag in fields:
             if not 0 <= tag < 0x100000000 or not isinstance(fields[tag], bytes):
-                raise ValueError(f"unknown tagged field {tag!r} is not a tag with bytes")
+                raise ValueError(f"unknown tagged field {tag!r} needs a tag from 0 to 2^32 - 1 and bytes as its value")
             for i in range(shape.tagged_count):
                 if shape.tagged[i].tag == tag:
-                    raise ValueError(f"tag {tag} is known in this version, it is not an unknown tagged field")
+                    raise ValueError(f"tag {tag} is known in this version, so its field is not an unknown tagged field")
         return len(fields)
     except Exception as error:
         message = str(error).encode()

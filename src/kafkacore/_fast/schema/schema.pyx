@@ -1,4 +1,4 @@
-"""The compiler from message tables to Shapes. Contract and vocabulary are in schema.pxd."""
+"""Compiles message tables to Shapes. schema.pxd has the contract and explains the terms."""
 
 from libc.stdint cimport int32_t, uint8_t
 from libc.stdlib cimport calloc
@@ -16,7 +16,7 @@ cdef dict KINDS = {
 cdef class Layout:
 
     def __init__(self, str struct, dict offsets, int32_t size=0, object owner=None, bint sparse=False):
-        """`sparse`: the shape omits fields that the version does not have and that have no offset."""
+        """If `sparse` is true, the Shape omits fields that the version does not have and that have no offset."""
         self.struct = struct
         self.offsets = offsets
         self.size = size
@@ -25,14 +25,15 @@ cdef class Layout:
 
 
 cdef void *keep(size_t size) except NULL:
-    """Zeroed memory that is never freed: the tables bound the number of programs, and any thread may use one."""
+    """Returns zeroed memory that is never freed. It need not be freed, because the number of Shapes is bounded by the
+    tables, and any thread may use a Shape."""
     cdef void *block = calloc(1, size if size else 1)
     if block == NULL:
         raise MemoryError()
     return block
 
 
-cdef dict TEXTS = {}     # text -> its bytes, kept: a name is the same in every version
+cdef dict TEXTS = {}     # text -> its bytes, kept because a name is the same in every version
 
 
 cdef const char *keep_text(str text) except NULL:
@@ -43,17 +44,17 @@ cdef const char *keep_text(str text) except NULL:
 
 
 cdef inline bint within(int version, object versions):
-    # A named tuple, used as the plain tuple that it is.
+    # `versions` is a named tuple. It is used here as the plain tuple that it extends.
     return <int> (<tuple> versions)[0] <= version <= <int> (<tuple> versions)[1]
 
 
 cdef class Compiler:
-    """One message at one version, for one sink's layouts."""
+    """Compiles one message at one version, for the layouts of one sink."""
     cdef object table
     cdef int version
     cdef bint flexible
     cdef dict layouts
-    cdef dict unions        # struct name -> its fields in any version
+    cdef dict unions        # struct name -> the fields that it has in any version
 
     def __init__(self, message, int version, dict layouts):
         self.table = message.table(version)
@@ -117,8 +118,8 @@ cdef class Compiler:
         op.kind = KINDS[field.kind]
         op.element = KINDS[field.element] if field.element else 0
         op.tag = field.tag if tagged else -1
-        # The walk only compares a field that this version lacks with its default. There null counts as an ordinary
-        # value.
+        # If this version lacks the field, the walk only compares the field's value with its default. So the value may
+        # be null.
         if not here or within(self.version, field.nullable):
             op.flags |= NULLABLE
         if self.flexible and not field.never_flexible:
@@ -141,7 +142,7 @@ cdef class Compiler:
         if op.kind == ARRAY:
             op.least = self.least(op, op.element)
             if op.least == 0 and here:
-                raise ValueError(f"{field.name} {self.version} has elements of no bytes: nothing bounds their count")
+                raise ValueError(f"{field.name} {self.version} has elements of 0 bytes, so nothing limits their count")
         return 0
 
     cdef int32_t least(self, const Op *op, int kind):
@@ -162,6 +163,7 @@ def field_tag(field):
 
 
 cdef const Shape *compile_message(object message, int version, dict layouts) except NULL:
-    """The Shape of `message` (tables.Message) at `version`. Raises UnsupportedVersionError, ValueError, MemoryError."""
+    """Returns the Shape of `message` (tables.Message) at `version`. Raises UnsupportedVersionError, ValueError,
+    MemoryError."""
     cdef Compiler compiler = Compiler(message, version, layouts)
     return compiler.shape(message.name, 1)

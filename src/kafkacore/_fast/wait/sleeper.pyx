@@ -1,4 +1,4 @@
-"""Threads that wait for partitions. Contract in sleeper.pxd."""
+"""Implements threads that wait for partitions. sleeper.pxd has the contract."""
 
 from libc.errno cimport EINTR, errno
 from libc.stdio cimport fprintf, stderr
@@ -59,7 +59,7 @@ cdef bint sleep_until_woken(Sleeper *sleeper, int timeout_ms) noexcept nogil:
         if sleeper.agenda != NULL:
             if not agenda_run_for(sleeper.agenda, sleeper.owner):
                 if timeout_ms < 0:
-                    fprintf(stderr, b"node %lld of a simulated world waits for ever: no task of it is left that could "
+                    fprintf(stderr, b"node %lld of a simulated world would wait for ever: no task is left that could "
                             b"wake it\n", <long long> sleeper.owner)
                     abort()
                 return False

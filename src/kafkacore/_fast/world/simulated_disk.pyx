@@ -1,4 +1,4 @@
-"""The simulated disk for Python. Contract in simulated_disk.pxd."""
+"""Implements the simulated disk for Python. simulated_disk.pxd has the contract."""
 
 cimport cython
 from libc.errno cimport EEXIST, EISDIR, ENOENT, ENOMEM, ENOTEMPTY
@@ -28,7 +28,8 @@ cdef int64_t UNLIMITED = 0x7FFFFFFFFFFFFFFF
 
 
 cdef int64_t copy_synced(SimDisk *disk, const char *path, uint8_t **copy) noexcept nogil:
-    """The size of what every power cut would leave of a file, with a copy to free; -ENOENT, -ENOMEM."""
+    """Copies the bytes of a file that would survive any power cut, and returns their number. The caller must free
+    `copy`. Returns -ENOENT or -ENOMEM on failure."""
     cdef Inode *inode = NULL
     cdef int64_t size = -ENOENT
     cdef int at
@@ -55,23 +56,24 @@ cdef enum:
 
 
 cdef uint64_t below(double share) except? 0:
-    """The numbers below it are this share of all."""
+    """Returns a limit such that a random 64-bit number is below it with this probability."""
     if not 0.0 <= share <= 1.0:
         raise ValueError(f"a share is from 0 to 1, not {share}")
     return <uint64_t> 0xFFFFFFFFFFFFFFFFu if share >= 1.0 else <uint64_t> (share * 18446744073709549568.0)
 
 
 cdef class DiskMount:
-    """Keeps the disk and the Mount for the environment of one process."""
+    """Keeps the disk and the Mount alive for the environment of one process."""
     cdef Mount mount
     cdef SimulatedDisk of
 
 
 @cython.no_gc
 cdef class SimulatedDisk:
-    """A disk in memory. `environment` gives native code a world with this disk; the object itself is `Files`.
+    """A disk in memory. `environment` returns the Environment through which native code uses this disk. For Python
+    code, the disk itself implements the `Files` protocol.
 
-    Paths are plain names: there is no current directory. Raises OSError as the operating system does.
+    Paths are plain names, because there is no current directory. Operations raise OSError as the operating system does.
     """
 
     def __cinit__(self, seed=0):
@@ -103,7 +105,7 @@ cdef class SimulatedDisk:
         simulated_table(&made.env.disk, &mounted.mount)
         made.keep = (made.keep, mounted)
         if agenda is not None:
-            self.mount.simulated = True  # its Files too
+            self.mount.simulated = True  # the operations of Python code take virtual time too
         return made
 
     # --- the switch ---
@@ -171,7 +173,7 @@ cdef class SimulatedDisk:
         cdef int number = kind_number(kind)
         cdef int64_t most = least_us if most_us is None else most_us
         if not 0 <= least_us <= most:
-            raise ValueError(f"an operation takes 0 us or more, and at most {most} us, not at least {least_us}")
+            raise ValueError(f"least_us must be from 0 to most_us ({most}), not {least_us}")
         with nogil:
             mutex_lock(&self.disk.lock)
             self.disk.paces[number].least_ns = least_us * 1000
@@ -224,7 +226,7 @@ cdef class SimulatedDisk:
         return check(file, path)
 
     cdef int change(self, NameChange kind, str path, str other) except? -1:
-        """0 or minus errno."""
+        """Changes names in a directory. Returns 0 or -errno."""
         cdef bytes encoded = path.encode()
         cdef bytes encoded_other = other.encode()
         cdef const char *name = encoded
@@ -263,7 +265,7 @@ cdef class SimulatedDisk:
         return bytes(into[:got])
 
     cdef int64_t size_of(self, int file):
-        """The size of an open file, or minus errno."""
+        """Returns the size of an open file, or -errno."""
         cdef int64_t size
         with nogil:
             size = self.table.size(&self.mount, file)
@@ -363,7 +365,7 @@ cdef class SimulatedDisk:
         return self.find(path) != NOTHING
 
     cdef int find(self, str path) except -1:
-        """NOTHING, FILE or DIRECTORY."""
+        """Returns what the path names: NOTHING, FILE or DIRECTORY."""
         cdef bytes encoded = path.encode()
         cdef const char *name = encoded
         cdef Inode *inode
@@ -384,7 +386,7 @@ cdef class SimulatedDisk:
 
 
 class HeldLock:
-    """The lock on a path; `close` releases it."""
+    """The lock on a path. `close` releases the lock."""
 
     def __init__(self, locked, path):
         self._locked = locked

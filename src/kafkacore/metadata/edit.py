@@ -1,14 +1,15 @@
-"""Replay of records. Only here does metadata change: on the active controller, on a standby, on a broker, and at
-restart.
+"""Replays records. Only this module changes metadata: on the active controller, on a standby controller, on a broker,
+and at a restart.
 
-An Edit begins at a root and replays records; `freeze` returns the next root, and `delta` is the difference of the two.
-It copies only what it changes, so the cost of a batch does not depend on the size of the image.
+An Edit starts from an image (a root) and replays records. `freeze` returns the next image, and `delta` is the
+difference between the two. An Edit copies only what it changes, so the cost of a batch does not depend on the size of
+the image.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from kafkacore.metadata import image as images
@@ -21,7 +22,7 @@ from kafkacore.metadata.records import MetadataError
 from kafkacore.metadata.registrations import BrokerRegistration, broker_of, controller_of
 from kafkacore.metadata.sharded import ShardedEdit
 from kafkacore.protocol.features import KRAFT_VERSION
-from kafkacore.protocol.messages import Message
+from kafkacore.protocol.messages import Message, RemoveTopicRecord
 from kafkacore.protocol.uuid import ZERO, Uuid
 from kafkacore.runtime.slices import Work, finish_now
 
@@ -30,10 +31,10 @@ UUID_BYTES: Final = 16
 
 
 class Edit:
-    """Raises MetadataError for a record that does not fit the records before it.
+    """Replays records on an image. Raises MetadataError for a record that does not fit the records before it.
 
-    `decided_here`: the records were decided on `base`, or on a root from which `base` was made, so the rows that they
-    name are rows of `base`.
+    `decided_here` says that this process made the records, from `base` or from an image on which `base` is based. The
+    row numbers in the records are then valid in `base`.
     """
 
     def __init__(self, base: MetadataImage, *, decided_here: bool = False) -> None:
@@ -44,17 +45,19 @@ class Edit:
     def _load(self, base: MetadataImage) -> None:
         self.base = base
         self.delta = MetadataDelta()
-        # Copied on the first change, so that a reader can see by identity that the brokers are the same.
+        # The brokers are copied at the first change. So a reader that finds the same object knows that the brokers have
+        # not changed.
         self.features = base.features
         self.brokers = base.brokers
         self.controllers = base.controllers
         self.next_producer_id = base.next_producer_id
         self.transaction = base.transaction
-        self._kept: ShardedEdit[tuple[Any, ...], Any] | None = None  # most edits change no such record
+        # None until a record changes that is only stored, which is rare
+        self._kept: ShardedEdit[tuple[Any, ...], Any] | None = None
         self._topic_chunks = list(base.topic_chunks)
         self._topic_ids = list(base.topic_ids)
         self._own_topics: set[int] = set()
-        self._own_rows: set[Any] = set()  # ids of topics whose partition_rows no root holds
+        self._own_rows: set[Any] = set()  # ids of topics whose `partition_rows` this edit has copied
         self._topics_by_name = base.topics_by_name.edit()
         self._topics_by_id = base.topics_by_id.edit()
         self._lookalikes = base.lookalikes.edit()
@@ -66,8 +69,8 @@ class Edit:
         self._partition_count = base.partition_count
         self._free_partitions = base.free_partitions
         self._configs = base.configs.edit()
-        self._own_configs: dict[images.ConfigKey, dict[str, str | None]] = {}  # settings that no root holds yet
-        # Rows at the end that are numbered but not filled yet: their columns, the first of these rows, and their
+        self._own_configs: dict[images.ConfigKey, dict[str, str | None]] = {}  # settings that no image contains yet
+        # Rows at the end that already have numbers, but no content: their columns, the first of these rows, and their
         # topics.
         self._unfilled: PartitionRecords | None = None
         self._unfilled_first = 0
@@ -76,7 +79,9 @@ class Edit:
     # --- in and out ---
 
     def replay(self, record: Record, offset: int = -1) -> None:
-        """Replays one record at its offset, or a run of records that begins at that offset."""
+        """Replays one record at its offset, or a run (an object that represents several records), whose first record
+        has that offset.
+        """
         replayer = _REPLAYERS.get(record.NAME)
         if replayer is None:
             raise MetadataError(f"a {record.NAME} is not metadata")
@@ -86,7 +91,7 @@ class Edit:
         finish_now(self.replaying(records, base_offset))
 
     def replaying(self, records: Records, base_offset: int) -> Work[None]:
-        """As `replay_batch`; the loop may do other work between two records."""
+        """Replays a batch as `replay_batch` does, but lets the event loop do other work between two records."""
         offset = base_offset
         for record in records:
             self.replay(record, offset)
@@ -94,7 +99,7 @@ class Edit:
             yield
 
     def freeze(self, offset: int, epoch: int, timestamp_ms: int) -> MetadataImage:
-        """Returns the root after all replayed records. The edit must not be used again."""
+        """Returns the image after all replayed records. Do not use the edit afterwards."""
         self._fill_rows()
         base = self.base
         return MetadataImage(
@@ -199,6 +204,52 @@ class Edit:
         self.delta.topics_created.pop(topic.topic_id, None)
         self.delta.topics_deleted[topic.topic_id] = topic.name
 
+    # The following methods serve a broker in ZooKeeper mode, which has no records. Its controller deletes partitions
+    # one by one.
+
+    def has_topic(self, topic_id: Uuid) -> bool:
+        return topic_id in self._topics_by_id
+
+    def topic_id_of(self, name: str) -> Uuid | None:
+        row = self._topics_by_name.get(name)
+        topic = (
+            None if row is None else self._topic_chunks[row // images.TOPIC_CHUNK_ROWS][row % images.TOPIC_CHUNK_ROWS]
+        )
+        return None if topic is None else topic.topic_id
+
+    def drop_partitions(self, topic_id: Uuid, partitions: Iterable[int]) -> None:
+        """Removes partitions of a topic. If no partition is left, also removes the topic. Ignores partition numbers
+        that do not exist. The delta treats the remaining partitions of the topic as changed.
+        """
+        topic_row, topic = self._topic(topic_id, RemoveTopicRecord(topic_id=topic_id))
+        self._fill_rows()
+        rows = self._own_rows_of(topic_row, topic)
+        for partition in partitions:
+            row = rows[partition] if 0 <= partition < len(rows) else -1
+            if row < 0:
+                continue
+            self._partition_chunk(row // CHUNK_ROWS).free(row % CHUNK_ROWS)
+            self._free_partitions = FreeRow(row, self._free_partitions)
+            self._partition_count -= 1
+            self.delta.partition_rows.discard(row)
+            self.delta.freed_rows.add(row)
+            rows[partition] = -1
+        while rows and rows[-1] < 0:
+            rows.pop()
+        if rows:
+            self.delta.partition_rows.update(row for row in rows if row >= 0)
+        else:
+            self.remove_topic(RemoveTopicRecord(topic_id=topic_id), -1)
+
+    def _own_rows_of(self, topic_row: int, topic: Topic) -> array[int]:
+        """Returns the topic's rows. Copies them before the first change."""
+        rows = topic.partition_rows
+        if topic.topic_id not in self._own_rows:
+            self._own_rows.add(topic.topic_id)
+            rows = rows[:]
+            self._put_topic(topic_row, topic._replace(partition_rows=rows))
+        return rows
+
     def _forget_lookalike(self, name: str) -> None:
         if images.has_collision_characters(name):
             key = images.unify_collision_characters(name)
@@ -209,24 +260,26 @@ class Edit:
                 self._lookalikes.pop(key)
 
     def add_partitions(self, record: Any, offset: int) -> None:
-        """A PartitionRecord, or a run of them."""
+        """Replays a PartitionRecord, or a run (an object that represents several of them)."""
         run = record if type(record) is PartitionRun else PartitionRun.of(record)
         topic_row, topic = self._topic(run.topic_id, run)
-        rows = topic.partition_rows
-        if topic.topic_id not in self._own_rows:
-            self._own_rows.add(topic.topic_id)
-            rows = rows[:]
-            self._put_topic(topic_row, topic._replace(partition_rows=rows))
+        rows = self._own_rows_of(topic_row, topic)
         first, end, partitions = run.first, run.first + run.count, run.columns.partition
         known = len(rows)
         if self._free_partitions is None and partitions[first:end] == consecutive(known, run.count):
             self._append_rows(rows, topic_row, run)
             return
+        told = partitions[first:end]
+        if told and min(told) >= 0 and max(told) < known:
+            places = array("i", [rows[partition] for partition in told])
+            if min(places) >= 0:
+                self._overwrite(places, topic_row, run.columns, first)
+                return
         for index in range(first, end):
             self._place(rows, topic_row, run.columns, index)
 
     def _append_rows(self, rows: array[int], topic_row: int, run: PartitionRun) -> None:
-        """Numbers the rows of new partitions. `_fill_rows` later fills the rows of neighbouring runs together."""
+        """Assigns rows to new partitions without filling them. `_fill_rows` later fills consecutive rows together."""
         if run.columns is not self._unfilled or run.first != self._unfilled_first + len(self._unfilled_topics):
             self._fill_rows()
             self._unfilled, self._unfilled_first = run.columns, run.first
@@ -236,7 +289,7 @@ class Edit:
         self._partition_count += run.count
 
     def _fill_rows(self) -> None:
-        """Writes the appended rows into the chunks, before they are read."""
+        """Writes the content of the appended rows into the chunks. Called before anybody reads these rows."""
         columns, topics, done = self._unfilled, self._unfilled_topics, 0
         if columns is None:
             return
@@ -251,16 +304,17 @@ class Edit:
             done += count
 
     def _place(self, rows: array[int], topic_row: int, columns: PartitionRecords, index: int) -> None:
-        """Places a partition that is not the next one of its topic: in a free row, or in the row that it has
-        already."""
+        """Stores a partition that is not the next one of its topic. If the partition has a row, it keeps that row;
+        otherwise it gets an unused row.
+        """
         partition = columns.partition[index]
         if partition < 0:
             raise MetadataError(f"a PartitionRecord has a negative partition, {partition}")
         if partition < len(rows) and rows[partition] >= 0:
-            self._overwrite(rows[partition], topic_row, columns, index)
+            self._overwrite(rows[partition : partition + 1], topic_row, columns, index)
             return
         if partition > len(rows) + CHUNK_ROWS * CHUNK_ROWS:
-            raise MetadataError(f"partition {partition} skips more partition numbers than a topic may have")
+            raise MetadataError(f"partition {partition} skips more partition numbers than a topic can have")
         rows.extend([-1] * (partition + 1 - len(rows)))
         rows[partition] = row = self._new_row(topic_row, columns, index)
         self._partition_count += 1
@@ -276,12 +330,16 @@ class Edit:
         self._partition_rows += 1
         return self._partition_rows - 1
 
-    def _overwrite(self, row: int, topic_row: int, columns: PartitionRecords, index: int) -> None:
-        self._partition_chunk(row // CHUNK_ROWS).put(row % CHUNK_ROWS, columns.row(index, topic_row))
-        self.delta.partition_rows.add(row)
+    def _overwrite(self, places: array[int], topic_row: int, columns: PartitionRecords, first: int) -> None:
+        """Overwrites these rows, in order, with the rows of `columns` from row `first` on."""
+        for row, count in successive(places):
+            chunk = self._partition_chunk(row // CHUNK_ROWS)
+            chunk.replace(row % CHUNK_ROWS, count, topic_row, columns, first)
+            first += count
+        self.delta.partition_rows.update(places)
 
     def change_partitions(self, record: Any, offset: int) -> None:
-        """A PartitionChangeRecord, or a run of them."""
+        """Replays a PartitionChangeRecord, or a run (an object that represents several of them)."""
         if type(record) is ColumnRun:
             self._change_columns(record)
             return
@@ -310,7 +368,7 @@ class Edit:
             rows = vectors.located(run, self._row_of)
         rows, order = vectors.ascending(rows)
         if order is not None and (rows[1:] == rows[:-1]).any():
-            # One batch of another controller changes a partition twice: the order of the records counts.
+            # A batch of another controller may change a partition twice, so the order of the records matters.
             for at in range(run.first, run.first + run.count):
                 self.change_partitions(columns.record(at), -1)
             return
@@ -337,7 +395,7 @@ class Edit:
         )
 
     def clear_elr(self, record: Any, offset: int) -> None:
-        """Clears the ELR of one topic, or of all when the name is empty (KIP-966)."""
+        """Clears the ELR of one topic, or of all topics if the name is empty (KIP-966)."""
         self._fill_rows()
         only = None
         if record.topic_name:
@@ -387,7 +445,7 @@ class Edit:
         self.controllers = {**self.controllers, record.controller_id: controller_of(record)}
         self.delta.controllers.add(record.controller_id)
 
-    # --- the rest ---
+    # --- everything else ---
 
     def set_config(self, record: Any, offset: int) -> None:
         key = (record.resource_type, record.resource_name)
@@ -406,9 +464,12 @@ class Edit:
         self.delta.configs.add(key)
 
     def set_feature(self, record: Any, offset: int) -> None:
-        """Accepts any level: a later record may raise it, and the active controller checks the result."""
+        """Stores any feature level. A later record may raise an unsupported level, so the active controller checks only
+        the final result.
+        """
         if record.name == KRAFT_VERSION:
-            # A control record holds kraft.version; 3.9 wrote it here too, and it must not appear twice (KAFKA-18979).
+            # kraft.version is in a control record. Apache Kafka 3.9 also wrote it here, and it must not appear twice
+            # (KAFKA-18979).
             return
         features = {**self.features, record.name: record.feature_level}
         if record.feature_level == 0:
@@ -419,12 +480,14 @@ class Edit:
     def set_producer_ids(self, record: Any, offset: int) -> None:
         held = self.next_producer_id
         if held is not None and record.next_producer_id <= held.next_producer_id:
-            raise MetadataError(f"{record!r} would give producer ids again: {held.next_producer_id} is the next")
+            raise MetadataError(f"{record!r} would allocate producer ids twice: {held.next_producer_id} is the next")
         self.next_producer_id = record
         self.delta.producer_ids = True
 
     def keep(self, key: tuple[Any, ...], record: Any) -> None:
-        """Keeps a record that is replayed and written back, but not acted on; None removes it."""
+        """Stores a record that has no other effect than to be replayed and written to snapshots. If the record is None,
+        removes it.
+        """
         if self._kept is None:
             self._kept = self.base.kept.edit()
         if record is None:
@@ -442,7 +505,7 @@ class Edit:
             )
         before = self.freeze(offset - 1, self.base.epoch, self.base.timestamp_ms)
         delta = self.delta
-        # `before` now shares these structures, so the next change must copy them again.
+        # From now on, `before` uses the same structures as this edit, so the next change must copy them again.
         self._load(before)
         self.delta = delta
         self.transaction = Transaction(record.name, offset, before)
@@ -465,13 +528,15 @@ class Edit:
 def next_root(
     base: MetadataImage, records: Records, offsets: tuple[int, int], epoch: int, timestamp_ms: int
 ) -> tuple[MetadataImage, MetadataDelta | None]:
-    """The root after a committed batch, and the delta, which is None when everything may have changed. `offsets` are
-    the first and the last of the batch.
+    """Returns the image after a committed batch, and the delta to it. The delta is None if everything may have changed.
+    `offsets` are the first and the last offset of the batch.
 
-    Raises MetadataError, as an Edit does."""
+    Raises MetadataError in the same cases as Edit.
+    """
     first, last = offsets
     if all(_REPLAYERS.get(record.NAME) is _nothing for record in records):
-        # Most batches in the log of a quiet cluster hold one NoOpRecord, and a start replays thousands of them.
+        # Most batches in the log of a quiet cluster contain one NoOpRecord. A node that starts replays thousands of
+        # such batches.
         return base._replace(offset=last, epoch=epoch, timestamp_ms=timestamp_ms), MetadataDelta()
     edit = Edit(base)
     edit.replay_batch(records, first)
@@ -479,7 +544,7 @@ def next_root(
 
 
 def _nothing(edit: Edit, record: Any, offset: int) -> None:
-    """A NoOpRecord shows that the log is alive (KIP-835)."""
+    """Does nothing, because a NoOpRecord only shows that the log is alive (KIP-835)."""
 
 
 def _kept(*fields: str) -> Replayer:

@@ -1,7 +1,8 @@
-"""The image: the metadata after all records up to an offset. A root never changes; its reader sees one moment.
+"""The image: the metadata after all records up to an offset. An image (also called a root) never changes. So a reader
+sees a consistent state.
 
-Rows are numbers: a topic's and a partition's place in their chunks. They are valid in one root and in the roots made
-from it, and mean nothing outside this process.
+A row is a number that gives the place of a topic or a partition in the chunks. A row is valid in one image and in the
+images made from it. It has no meaning outside this process.
 """
 
 from __future__ import annotations
@@ -37,27 +38,29 @@ ConfigKey = tuple[int, str]
 
 
 class Topic(NamedTuple):
-    """`partition_rows[p]` is the row of partition p, -1 for a missing partition."""
+    """A topic. `partition_rows[p]` is the row of partition p, or -1 if there is no such partition."""
 
     name: str
     topic_id: Uuid
     partition_rows: array[int]
 
     def row(self, partition: int) -> int:
-        """-1 for a partition that does not exist."""
+        """Returns the row of a partition, or -1 if the partition does not exist."""
         rows = self.partition_rows
         return rows[partition] if 0 <= partition < len(rows) else -1
 
 
 class FreeRow(NamedTuple):
-    """Rows that may be used again, the last freed first. An immutable list, so that roots share it."""
+    """Unused rows as a linked list; the row that was freed last comes first. The list is immutable, so images can share
+    it.
+    """
 
     row: int
     rest: FreeRow | None
 
 
 class Transaction(NamedTuple):
-    """A metadata transaction in progress (KIP-868) and the root before it."""
+    """A metadata transaction in progress (KIP-868), and the image before it."""
 
     name: str | None
     offset: int
@@ -65,7 +68,9 @@ class Transaction(NamedTuple):
 
 
 class MetadataImage(NamedTuple):
-    """A root. `offset` and `epoch` are those of its last record, `timestamp_ms` is that of the last record's batch."""
+    """A metadata image (root). `offset` and `epoch` are those of its last record, and `timestamp_ms` is that of the
+    last record's batch.
+    """
 
     offset: int = -1
     epoch: int = -1
@@ -74,10 +79,11 @@ class MetadataImage(NamedTuple):
     brokers: Mapping[int, BrokerRegistration] = {}
     controllers: Mapping[int, ControllerRegistration] = {}
     topic_chunks: Sequence[list[Topic | None]] = ()
-    topic_ids: Sequence[bytearray] = ()  # for each chunk, 16 bytes for each row
+    topic_ids: Sequence[bytearray] = ()  # one bytearray for each chunk, with 16 bytes for each row
     topics_by_name: ShardedMap[str, int] = ShardedMap()
     topics_by_id: ShardedMap[Uuid, int] = ShardedMap()
-    lookalikes: ShardedMap[str, tuple[str, ...]] = ShardedMap()  # topic names that would share a metric (KAFKA-2337)
+    # topic names that would have the same metric name (KAFKA-2337)
+    lookalikes: ShardedMap[str, tuple[str, ...]] = ShardedMap()
     topic_rows: int = 0
     free_topics: FreeRow | None = None
     partition_chunks: Sequence[PartitionChunk] = ()
@@ -86,14 +92,14 @@ class MetadataImage(NamedTuple):
     free_partitions: FreeRow | None = None
     configs: ShardedMap[ConfigKey, Mapping[str, str | None]] = ShardedMap()
     next_producer_id: Any = None  # the last ProducerIdsRecord
-    kept: ShardedMap[tuple[Any, ...], Any] = ShardedMap()  # records that are kept but not acted on, by key
+    kept: ShardedMap[tuple[Any, ...], Any] = ShardedMap()  # records that are stored without any other effect, by key
     transaction: Transaction | None = None
 
     # --- features ---
 
     @property
     def metadata_version(self) -> MetadataVersion:
-        """Raises MetadataError before the bootstrap records are replayed."""
+        """The level of metadata.version. Raises MetadataError if the bootstrap records are not replayed yet."""
         level = self.features.get(METADATA_VERSION)
         if level is None:
             raise MetadataError("the cluster has no metadata.version yet")
@@ -104,7 +110,8 @@ class MetadataImage(NamedTuple):
             raise
 
     def check_features(self) -> None:
-        """Raises MetadataError for a finalised feature that this release does not know, and says what to do."""
+        """Raises MetadataError for a finalized feature level that this release does not support. The message says how
+        to fix this."""
         try:
             check_finalized(self.features)
         except ValueError as error:
@@ -131,7 +138,7 @@ class MetadataImage(NamedTuple):
         return None if row is None else self.topic_at(row)
 
     def topics(self) -> Iterator[Topic]:
-        """In row order."""
+        """Yields all topics, in row order."""
         for chunk in self.topic_chunks:
             for topic in chunk:
                 if topic is not None:
@@ -148,26 +155,34 @@ class MetadataImage(NamedTuple):
             return None
         return self.partition_at(rows[partition])
 
+    def leader_epoch(self, topic: Topic, partition: int) -> int | None:
+        """Returns the leader epoch of a partition, or None if there is no such partition or it has no replicas."""
+        rows = topic.partition_rows
+        if not 0 <= partition < len(rows) or rows[partition] < 0:
+            return None
+        chunk, at = self.partition_chunks[rows[partition] // CHUNK_ROWS], rows[partition] % CHUNK_ROWS
+        return chunk.leader_epoch[at] if chunk.replicas[at * chunk.width] >= 0 else None
+
     def replicas(self, topic: Topic, partition: int) -> Ids:
-        """Empty when there is no such partition."""
+        """Returns the replicas of a partition, or an empty tuple if there is no such partition."""
         rows = topic.partition_rows
         if not 0 <= partition < len(rows) or rows[partition] < 0:
             return ()
         return self.partition_chunks[rows[partition] // CHUNK_ROWS].replicas_of(rows[partition] % CHUNK_ROWS)
 
     def topics_of_rows(self, rows: Iterable[int]) -> Iterator[Topic]:
-        """The topics that partition rows belong to, each once."""
+        """Returns the topics to which partition rows belong, without duplicates."""
         topic_rows = {self.partition_chunks[row // CHUNK_ROWS].topic[row % CHUNK_ROWS] for row in rows}
         return map(self.topic_at, topic_rows)
 
     # --- the rest ---
 
     def config(self, resource_type: int, name: str) -> Mapping[str, str | None]:
-        """The settings of a resource. The name "" of BROKER has the defaults of all brokers."""
+        """Returns the settings of a resource. For BROKER, the name "" stands for the defaults of all brokers."""
         return self.configs.get((resource_type, name)) or NO_CONFIGS
 
     def set_config(self, resource_type: int, name: str) -> Mapping[str, str]:
-        """The settings of a resource that have a value."""
+        """Returns the settings of a resource, without those whose value is None."""
         told = self.configs.get((resource_type, name))
         return {key: value for key, value in told.items() if value is not None} if told else {}
 
@@ -175,13 +190,13 @@ class MetadataImage(NamedTuple):
         return self.set_config(TOPIC, name)
 
     def is_active(self, broker_id: int) -> bool:
-        """Whether a broker is neither fenced nor leaving."""
+        """Returns whether a broker is neither fenced nor in controlled shutdown."""
         broker = self.brokers.get(broker_id)
         return broker is not None and broker.active
 
     @property
     def somebody_leaves(self) -> bool:
-        """Whether a broker is in controlled shutdown and has not left yet."""
+        """Whether any unfenced broker is in controlled shutdown."""
         return any(each.in_controlled_shutdown and not each.fenced for each in self.brokers.values())
 
 
@@ -193,5 +208,5 @@ def has_collision_characters(name: str) -> bool:
 
 
 def unify_collision_characters(name: str) -> str:
-    """`a.b` and `a_b` share one metric name."""
+    """Returns the name of a topic in metrics. `a.b` and `a_b` have the same name there."""
     return name.replace(".", "_")

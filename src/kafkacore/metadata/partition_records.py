@@ -1,9 +1,9 @@
-"""Records of many partitions at once: they are decided, written, read and replayed in columns.
+"""Keeps the records of many partitions in columns, for decisions, encoding, decoding and replay.
 
 A PartitionRun replaces consecutive PartitionRecords of one topic in a sequence of records. The runs of one request, or
-of one batch, share their columns, which one native call writes. A ChangeRun replaces consecutive, equal
-PartitionChangeRecords of one topic: a broker that leaves or comes back causes such a record for each partition that it
-leads. A ColumnRun replaces PartitionChangeRecords of many topics.
+of one batch, share their columns, and one native call encodes these columns. A ChangeRun replaces consecutive, equal
+PartitionChangeRecords of one topic. When a broker leaves or returns, there is such a record for each partition whose
+leader changes. A ColumnRun replaces PartitionChangeRecords of many topics.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kafkacore.metadata.change_columns import ChangeColumns
 
 NAME: Final = "PartitionRecord"
-API_KEY: Final = 3  # the number of PartitionRecord in a frame
+API_KEY: Final = 3  # the type number of PartitionRecord
 _RARE: Final = {
     "removing_replicas": "removing",
     "adding_replicas": "adding",
@@ -36,11 +36,11 @@ _RARE: Final = {
 
 
 _LISTS: Final = ("replicas", "isr", "directories", *_RARE)
-MAX_WIDTH: Final = 64  # the most replicas of a row in columns; a batch with a wider row is read record by record
+MAX_WIDTH: Final = 64  # the maximum number of replicas in a row; a batch with more replicas is read record by record
 
 
 class PartitionRecords(PartitionColumns):
-    """Rows for records; `topic_ids` has 16 bytes for each."""
+    """The columns of PartitionRecords. `topic_ids` has 16 bytes for each row."""
 
     __slots__ = ("topic_ids",)
 
@@ -49,12 +49,14 @@ class PartitionRecords(PartitionColumns):
         self.topic_ids = bytearray()
 
     def number(self, topic_id: Uuid, first: int, count: int) -> None:
-        """Adds new partitions of a topic, from `first` on. `place` then fills the rows of many topics at once."""
+        """Assigns the next `count` rows to new partitions of a topic, whose first partition number is `first`. `place`
+        later fills the rows of many topics at once.
+        """
         self.topic_ids += topic_id * count
         self.partition += consecutive(first, count)
 
     def place(self, count: int, replicas: Ids, isr: Ids, leader: int, directories: Sequence[Uuid]) -> None:
-        """Fills the next `count` rows that `number` added."""
+        """Fills the next `count` of the rows that `number` has assigned."""
         self.widen(len(replicas))
         room = self.width - len(replicas)
         self.leader += array("i", [leader]) * count
@@ -66,26 +68,38 @@ class PartitionRecords(PartitionColumns):
         self.directories += b"".join([*directories, bytes(16 * room)]) * count
 
     def add_record(self, record: Any) -> None:
-        """Directories are missing in records from before KIP-858."""
-        self.widen(max(len(record.replicas), len(record.isr), len(record.directories)))
-        self.topic_ids += record.topic_id
-        self.partition.append(record.partition_id)
-        self.leader.append(record.leader)
-        self.leader_epoch.append(record.leader_epoch)
-        self.partition_epoch.append(record.partition_epoch)
-        self.recovery.append(record.leader_recovery_state)
-        self.replicas.extend([*record.replicas, *[-1] * (self.width - len(record.replicas))])
-        self.isr.extend([*record.isr, *[-1] * (self.width - len(record.isr))])
-        # A missing directory is MIGRATING_DIRECTORY, all zeros.
-        self.directories += b"".join(record.directories).ljust(16 * self.width, b"\0")
-        rare = Rare(
-            tuple(record.removing_replicas),
-            tuple(record.adding_replicas),
-            tuple(record.eligible_leader_replicas or ()),
-            tuple(record.last_known_elr or ()),
-        )
-        if rare != NOTHING_RARE:
-            self.rare[len(self) - 1] = rare
+        """Appends a record as a row."""
+        self.add_records((record,))
+
+    def add_records(self, records: Sequence[Any]) -> None:
+        """Appends records as rows. Records from before KIP-858 have no directories."""
+        if not records:
+            return
+        self.widen(max([max(len(each.replicas), len(each.isr), len(each.directories)) for each in records]))
+        width, first = self.width, len(self)
+        self.topic_ids += b"".join([each.topic_id for each in records])
+        self.partition.extend([each.partition_id for each in records])
+        self.leader.extend([each.leader for each in records])
+        self.leader_epoch.extend([each.leader_epoch for each in records])
+        self.partition_epoch.extend([each.partition_epoch for each in records])
+        self.recovery.extend([each.leader_recovery_state for each in records])
+        for at, record in enumerate(records, first):
+            self.replicas.extend([*record.replicas, *[-1] * (width - len(record.replicas))])
+            self.isr.extend([*record.isr, *[-1] * (width - len(record.isr))])
+            # A missing directory is MIGRATING_DIRECTORY, all zeros.
+            self.directories += b"".join(record.directories).ljust(16 * width, b"\0")
+            if (
+                record.removing_replicas
+                or record.adding_replicas
+                or record.eligible_leader_replicas
+                or record.last_known_elr
+            ):
+                self.rare[at] = Rare(
+                    tuple(record.removing_replicas),
+                    tuple(record.adding_replicas),
+                    tuple(record.eligible_leader_replicas or ()),
+                    tuple(record.last_known_elr or ()),
+                )
 
     @classmethod
     def decode(cls, version: int, data: Buffer, starts: array[int], ends: array[int]) -> PartitionRecords:
@@ -96,7 +110,7 @@ class PartitionRecords(PartitionColumns):
             try:
                 return cls._decoded(width, version, data, starts, ends)
             except ProtocolError:
-                width *= 2  # a later record has more replicas than there is room for, or is broken
+                width *= 2  # a later record has more replicas than there is room for, or is malformed
         made = cls()
         for start, end in zip(starts, ends, strict=True):
             made.add_record(_record_class().decode(memoryview(data)[start:end], version))
@@ -104,7 +118,7 @@ class PartitionRecords(PartitionColumns):
 
     @classmethod
     def _decoded(cls, width: int, version: int, data: Buffer, starts: array[int], ends: array[int]) -> PartitionRecords:
-        """Raises ProtocolError also for a row of more than `width` replicas."""
+        """Decodes as `decode` does, but raises ProtocolError for a row with more than `width` replicas."""
         made, count = cls(), len(starts)
         made.width = width
         made.topic_ids, made.directories = bytearray(16 * count), bytearray(16 * count * width)
@@ -141,7 +155,7 @@ class PartitionRecords(PartitionColumns):
                     self.rare[index] = self.rare.get(index, NOTHING_RARE)._replace(**{field: ids})
 
     def encode(self, version: int, prefix: bytes) -> tuple[bytes, array[int]]:
-        """All rows as records, each after `prefix`, and the end of each record."""
+        """Encodes each row as a record that follows `prefix`. Also returns the end of each record."""
         count, width = len(self), self.width
         missing = self.replicas.count(-1)
         used = array("i", [width]) * count
@@ -165,11 +179,11 @@ class PartitionRecords(PartitionColumns):
         return _codec(version).encode(columns, prefix=prefix)
 
     def _rare_column(self, field: str) -> tuple[memoryview, array[int]]:
-        """An empty value is null, as in a record."""
+        """Returns one of the rarely used fields as a column. An empty value counts as null, as in a record."""
         told = {index: getattr(rare, field) for index, rare in self.rare.items()}
         width = max(1, *map(len, told.values()))
         values = array("i", [-1]) * (width * len(self))
-        # `removing` and `adding` are arrays that are never null.
+        # In `columns`, `removing` and `adding` are arrays that are never null.
         counts = array("i", [0 if field in ("removing", "adding") else -1]) * len(self)
         for index, ids in told.items():
             if ids:
@@ -179,7 +193,7 @@ class PartitionRecords(PartitionColumns):
 
 
 class PartitionRun:
-    """`count` rows of `columns` from `first` on, all of one topic, in place of as many records."""
+    """Represents `count` PartitionRecords of one topic: the rows of `columns` from row `first` on."""
 
     NAME, API_KEY = NAME, API_KEY
     __slots__ = ("columns", "count", "first", "topic_id")
@@ -189,7 +203,7 @@ class PartitionRun:
 
     @classmethod
     def of(cls, record: Any) -> PartitionRun:
-        """The run with one PartitionRecord."""
+        """Returns a run for a single PartitionRecord."""
         columns = PartitionRecords()
         columns.add_record(record)
         return cls(record.topic_id, columns, 0, 1)
@@ -200,10 +214,12 @@ class PartitionRun:
 
 
 class ChangeRun:
-    """The change of `record` for each of `partitions`, in order. The partition in `record` itself does not count."""
+    """Represents one PartitionChangeRecord for each of `partitions`, in order. All of them make the change in `record`,
+    whose own partition is ignored.
+    """
 
     NAME, API_KEY = "PartitionChangeRecord", 5
-    PARTITION_BYTES = 4  # in every version a record begins with its partition; the records of a run share the rest
+    PARTITION_BYTES = 4  # every record begins with its partition; the records of a run share the rest
     __slots__ = ("count", "partitions", "record")
 
     def __init__(self, record: Any, partitions: array[int]) -> None:
@@ -216,7 +232,7 @@ class ChangeRun:
         return f"{self.record!r}, of partitions {', '.join(map(str, self.partitions))}"
 
     def encode(self, version: int, prefix: bytes) -> tuple[bytes, array[int]]:
-        """All records, each after `prefix`, and the end of each record."""
+        """Encodes each of the represented records after `prefix`. Also returns the end of each record."""
         common = self.record.encode(version)[self.PARTITION_BYTES :]
         size = len(prefix) + self.PARTITION_BYTES + len(common)
         numbers = struct.pack(f">{self.count}i", *self.partitions)
@@ -225,7 +241,7 @@ class ChangeRun:
 
 
 class ColumnRun:
-    """`count` rows of `columns` from `first` on, in place of as many PartitionChangeRecords."""
+    """Represents `count` PartitionChangeRecords: the rows of `columns` from row `first` on."""
 
     NAME, API_KEY = "PartitionChangeRecord", 5
     __slots__ = ("columns", "count", "first")
@@ -240,18 +256,18 @@ class ColumnRun:
         return f"{self.columns.record(self.first)!r}, the first of {self.count}"
 
 
-# The contents of a batch of metadata, in order.
+# An element of a metadata batch.
 Record = Message | PartitionRun | ChangeRun | ColumnRun
 Records = Sequence[Record]
 
 
 def record_count(records: Iterable[Any]) -> int:
-    """The number of records in the log: a run counts as several."""
+    """Returns the number of records that the elements will have in the log. A run represents several records."""
     return sum([1 if isinstance(record, Message) else record.count for record in records])
 
 
 def parted(records: Records, most: int) -> Iterator[list[Record]]:
-    """Splits records, in order, into parts of at most `most` log records. Only runs of changes are split inside."""
+    """Splits the elements, in order, into parts of at most `most` log records each. Only runs of changes are split."""
     part: list[Record] = []
     room = most
     for record in records:

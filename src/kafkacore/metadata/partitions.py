@@ -1,8 +1,9 @@
-"""Partitions in columns: chunks of some thousand rows, replicas and ISR as rows of fixed width.
+"""Partitions in columns. The columns are divided into chunks of some thousand rows; replicas and ISR have a fixed
+width.
 
-A chunk that a root holds never changes; a writer copies the chunks it touches. Columns are arrays of the standard
-library, which numpy reads in place. Importing numpy costs more than scanning a small cluster, so only scans of large
-clusters import it.
+A chunk never changes once it is in an image, so a writer copies the chunks that it changes. Columns are arrays of the
+standard library, which numpy can read without a copy. Importing numpy takes longer than scanning a small cluster, so
+only scans of large clusters import it.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from typing import Any, Final, NamedTuple
 from kafkacore.protocol.uuid import MIGRATING_DIRECTORY, Uuid
 
 CHUNK_ROWS: Final = 2048
-VECTOR_ROWS: Final = 16 * CHUNK_ROWS  # with more rows than this a scan imports numpy
+VECTOR_ROWS: Final = 16 * CHUNK_ROWS  # scans of more rows than this import numpy
 
 NO_LEADER: Final = -1
 NO_LEADER_CHANGE: Final = -2
 NO_RECOVERY_CHANGE: Final = -1
-GONE: Final = -1  # stands in place of the topic row in a free row
+GONE: Final = -1  # in an unused row, this value takes the place of the topic row
 RECOVERED: Final = 0
 RECOVERING: Final = 1
 
@@ -30,8 +31,9 @@ Ids = tuple[int, ...]
 
 
 class Partition(NamedTuple):
-    """One partition's registration. `directories[i]` belongs to `replicas[i]`; `last_known_elr` may hold the last known
-    leader."""
+    """The state of one partition. `directories[i]` is the directory of `replicas[i]`. `last_known_elr` may hold the
+    last known leader.
+    """
 
     topic_row: int
     partition: int
@@ -48,12 +50,12 @@ class Partition(NamedTuple):
     last_known_elr: Ids = ()
 
     def directory(self, broker_id: int) -> Uuid:
-        """The directory of a replica. Raises ValueError for a broker without one."""
+        """Returns the directory of the replica on a broker. Raises ValueError if the broker has no replica."""
         return self.directories[self.replicas.index(broker_id)]
 
 
 class Rare(NamedTuple):
-    """Fields that few partitions have; they are kept beside the columns."""
+    """Fields that only few partitions have. They are stored outside the columns."""
 
     removing: Ids
     adding: Ids
@@ -64,7 +66,7 @@ class Rare(NamedTuple):
 NOTHING_RARE: Final = Rare((), (), (), ())
 
 
-_NO_CHANGE: Final = (None, None, None, None)  # the rare fields of a record that changes none of them
+_NO_CHANGE: Final = (None, None, None, None)  # these fields in a record that changes none of them
 
 
 def _blank(width: int, count: int) -> array[int]:
@@ -72,7 +74,7 @@ def _blank(width: int, count: int) -> array[int]:
 
 
 class PartitionColumns:
-    """Columns of partitions. `width` is the number of replicas in the widest row; shorter rows are filled with -1."""
+    """Columns of partitions. `width` is the highest number of replicas in any row. Shorter rows are filled with -1."""
 
     __slots__ = (
         "directories", "isr", "leader", "leader_epoch", "partition", "partition_epoch", "rare", "recovery", "replicas",
@@ -109,7 +111,7 @@ class PartitionColumns:
         )  # fmt: skip
 
     def take(self, source: PartitionColumns, first: int, count: int) -> None:
-        """Appends `count` rows of other columns, from `first` on."""
+        """Appends `count` rows of another PartitionColumns, starting with its row `first`."""
         end, at = first + count, len(self)
         self.widen(source.width)
         self.partition += source.partition[first:end]
@@ -136,7 +138,7 @@ class PartitionColumns:
 
 
 class PartitionChunk(PartitionColumns):
-    """Up to CHUNK_ROWS rows of an image, with the row of each one's topic."""
+    """Up to CHUNK_ROWS partition rows of an image, with the topic row of each partition."""
 
     __slots__ = ("topic",)
 
@@ -173,7 +175,9 @@ class PartitionChunk(PartitionColumns):
         return Uuid(self.directories[start : start + 16])
 
     def alike(self, index: int, count: int) -> bool:
-        """Whether `count` rows from `index` on are equal in replicas, directories, leader, ISR and epochs."""
+        """Returns whether the `count` rows from `index` on have equal replicas, directories, leaders, ISRs
+        and epochs.
+        """
         if count == 1:
             return True
         first, end, width = index, index + count, self.width
@@ -187,9 +191,9 @@ class PartitionChunk(PartitionColumns):
         return self.directories[start : end * wide] == self.directories[start : start + wide] * count
 
     def put(self, index: int, row: Partition) -> None:
-        """Overwrites the row at `index`, which exists."""
-        # No controller writes an ISR with more brokers than the replicas, but such a record must not overwrite other
-        # rows.
+        """Overwrites the existing row at `index`."""
+        # No controller writes an ISR with more members than there are replicas. But if a record has such an ISR, it
+        # must still not overwrite neighbouring rows.
         self.widen(max(len(row.replicas), len(row.isr), len(row.directories)))
         self.topic[index] = row.topic_row
         self.partition[index] = row.partition
@@ -203,6 +207,28 @@ class PartitionChunk(PartitionColumns):
         self.directories[16 * start : 16 * end] = b"".join(row.directories).ljust(16 * self.width, b"\0")
         self._put_rare(index, Rare(row.removing, row.adding, row.elr, row.last_known_elr))
 
+    def replace(self, index: int, count: int, topic_row: int, source: PartitionColumns, first: int) -> None:
+        """Overwrites the `count` rows from `index` on with the rows of another PartitionColumns, starting with its row
+        `first`.
+        """
+        self.widen(source.width)
+        end, last, wide, narrow = index + count, first + count, self.width, source.width
+        self.topic[index:end] = array("i", [topic_row]) * count
+        self.partition[index:end] = source.partition[first:last]
+        self.leader[index:end] = source.leader[first:last]
+        self.leader_epoch[index:end] = source.leader_epoch[first:last]
+        self.partition_epoch[index:end] = source.partition_epoch[first:last]
+        self.recovery[index:end] = source.recovery[first:last]
+        start, stop = index * wide, end * wide
+        self.replicas[start:stop] = _widened(source.replicas[first * narrow : last * narrow], narrow, wide)
+        self.isr[start:stop] = _widened(source.isr[first * narrow : last * narrow], narrow, wide)
+        self.directories[16 * start : 16 * stop] = _widened_bytes(
+            source.directories[16 * first * narrow : 16 * last * narrow], 16 * narrow, 16 * wide
+        )
+        if self.rare or source.rare:
+            for each in range(count):
+                self._put_rare(index + each, source.rare.get(first + each, NOTHING_RARE))
+
     def _put_rare(self, index: int, rare: Rare) -> None:
         if rare != NOTHING_RARE:
             self.rare[index] = rare
@@ -210,8 +236,9 @@ class PartitionChunk(PartitionColumns):
             self.rare.pop(index, None)
 
     def change(self, index: int, count: int, record: Any) -> None:
-        """Applies a PartitionChangeRecord to `count` rows from `index` on, in place. Setting a leader begins a new
-        leader epoch, even with the same broker."""
+        """Applies a PartitionChangeRecord, in place, to the `count` rows from `index` on. If the record has a leader, a
+        new leader epoch starts, even if that leader already led.
+        """
         end = index + count
         if record.replicas is not None or record.directories is not None:
             for each in range(index, end):
@@ -230,20 +257,22 @@ class PartitionChunk(PartitionColumns):
             self._change_rare(index, end, tuple([None if ids is None else tuple(ids) for ids in rare]))
 
     def change_rare(self, index: int, told: tuple[Ids | None, ...]) -> None:
-        """`told` has the fields of a Rare. None leaves a field as it was."""
+        """Changes the rarely used fields of a row. `told` has the fields of a Rare. A field that is None does not
+        change.
+        """
         self._change_rare(index, index + 1, told)
 
     def _change_rare(self, index: int, end: int, told: tuple[Ids | None, ...]) -> None:
         before, after = None, NOTHING_RARE
         for each in range(index, end):
             had = self.rare.get(each, NOTHING_RARE)
-            if had != before:  # usually they are equal
+            if had != before:  # usually all the rows have the same values in these fields
                 before = had
                 after = Rare(*[old if ids is None else ids for old, ids in zip(had, told, strict=True)])
             self._put_rare(each, after)
 
     def move(self, index: int, told: Sequence[int] | None, directories: Sequence[Uuid] | None) -> None:
-        """Gives the row other replicas, or its replicas other directories. A replica without one gets
+        """Sets the row's replicas, or the directories of its replicas. A replica without a directory gets
         MIGRATING_DIRECTORY."""
         row = self.get(index)
         replicas = row.replicas if told is None else tuple(told)
@@ -260,20 +289,20 @@ class PartitionChunk(PartitionColumns):
         self.rare.pop(index, None)
 
     def extend(self, topics: array[int], source: PartitionColumns, first: int) -> None:
-        """Appends rows for the partitions of topics. Every new partition is added by this method."""
+        """Appends the rows of new partitions. Every added partition goes through this method."""
         self.topic += topics
         self.take(source, first, len(topics))
 
 
 @lru_cache(maxsize=16)
 def consecutive(first: int, count: int) -> array[int]:
-    """`count` numbers from `first` on. Callers share the array and must not change it; it mostly serves the few
-    partitions of new topics."""
+    """Returns `count` numbers, starting with `first`. Callers share the array and must not change it. Most calls are
+    for the few partitions of new topics."""
     return array("i", range(first, first + count))
 
 
 def successive(rows: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Splits the rows, in their order, into spans `(first, count)` that lie within one chunk."""
+    """Splits the rows, in order, into pairs `(first, count)` of consecutive rows. Each pair lies within one chunk."""
     at = 0
     while at < len(rows):
         first = rows[at]
@@ -291,7 +320,7 @@ def _ids(values: Sequence[int]) -> Ids:
 
 
 def _widened(values: array[int], old: int, width: int) -> array[int]:
-    """Widens rows of `old` numbers to `width`."""
+    """Converts rows with room for `old` numbers to rows with room for `width` numbers."""
     if width == old:
         return values
     made = _blank(width, len(values) // old)
@@ -314,8 +343,9 @@ Chunks = Sequence[PartitionChunk]
 
 
 def alike(chunks: Chunks, rows: Iterable[int]) -> Iterator[tuple[PartitionChunk, int, int]]:
-    """Runs of consecutive, equal rows: their chunk, the index of the first row in it, and their number. Rows below 0
-    are skipped."""
+    """Groups consecutive, equal rows. Yields for each group its chunk, the index of its first row in the chunk, and its
+    number of rows. Skips rows below 0.
+    """
     left = sorted(rows)
     begin = at = bisect_left(left, 0)
     while at < len(left):
@@ -324,7 +354,8 @@ def alike(chunks: Chunks, rows: Iterable[int]) -> Iterator[tuple[PartitionChunk,
         most = min(len(left) - at, CHUNK_ROWS - index)
         while left[at + most - 1] != row + most - 1:
             most = (most + 1) // 2
-        # With one broker all rows are equal, else a few. A try costs no more than the rows that it finds.
+        # In a cluster with one broker, all rows are equal; otherwise only a few are. Each comparison costs no more than
+        # the number of equal rows.
         count = most if at == begin and chunk.alike(index, most) else 1
         while count < most and chunk.alike(index, min(2 * count, most)):
             count = min(2 * count, most)
@@ -333,7 +364,9 @@ def alike(chunks: Chunks, rows: Iterable[int]) -> Iterator[tuple[PartitionChunk,
 
 
 def rows_led_by(chunks: Chunks, broker_id: int) -> Iterator[int]:
-    """Rows whose leader is a broker, or NO_LEADER, in row order."""
+    """Yields, in row order, the rows led by the given broker. If `broker_id` is NO_LEADER, yields the rows without a
+    leader.
+    """
     for first, found in _matches(chunks, "leader", broker_id):
         topic = chunks[first // CHUNK_ROWS].topic
         for index in found:
@@ -342,7 +375,7 @@ def rows_led_by(chunks: Chunks, broker_id: int) -> Iterator[int]:
 
 
 def rows_not_led_by_the_first(chunks: Chunks, from_row: int = 0) -> Iterator[int]:
-    """Rows from `from_row` on whose leader is missing or is not the preferred one."""
+    """Yields the rows, starting with `from_row`, that have no leader or are not led by their preferred leader."""
     for number in range(from_row // CHUNK_ROWS, len(chunks)):
         chunk = chunks[number]
         preferred = chunk.replicas[:: chunk.width]
@@ -354,7 +387,7 @@ def rows_not_led_by_the_first(chunks: Chunks, from_row: int = 0) -> Iterator[int
 
 
 def rows_with_isr(chunks: Chunks, *broker_ids: int) -> Sequence[int]:
-    """Rows with one of the brokers in their ISR, in order."""
+    """Returns, in row order, the rows that have one of the brokers in their ISR."""
     if sum(map(len, chunks)) > VECTOR_ROWS:
         from kafkacore.metadata.row_kinds import rows_with  # noqa: PLC0415 - loads numpy: some 100 ms
 
@@ -376,7 +409,7 @@ def rows_with_elr(chunks: Chunks, broker_id: int) -> Iterator[int]:
 
 
 def rows_in_directories(chunks: Chunks, broker_id: int, directories: AbstractSet[Uuid]) -> Iterator[int]:
-    """Rows whose replica on a broker lies in one of these log directories."""
+    """Yields the rows whose replica on the broker is in one of these log directories."""
     for row in rows_with_replica(chunks, broker_id):
         chunk, index = chunks[row // CHUNK_ROWS], row % CHUNK_ROWS
         start = index * chunk.width
@@ -397,7 +430,7 @@ def _matches(chunks: Chunks, column: str, value: int) -> Iterator[tuple[int, Ite
     for number, chunk in enumerate(chunks):
         values: array[int] = getattr(chunk, column)
         if vector:
-            import numpy as np  # noqa: PLC0415 - some 100 ms
+            import numpy as np  # noqa: PLC0415 - takes some 100 ms
 
             yield number * CHUNK_ROWS, np.flatnonzero(np.frombuffer(values, np.int32) == value).tolist()
         elif value in values:

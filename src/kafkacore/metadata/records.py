@@ -1,7 +1,8 @@
-"""A metadata record in a record batch: frame version, type and version as unsigned varints, then the record.
+"""Encodes and decodes metadata records in record batches. The value of a record has the frame version, the type and the
+version, each as an unsigned varint, and then the record.
 
-A record is written at the version that the finalised metadata.version prescribes (KIP-631, KIP-778), so that every node
-that may run in the cluster can read it.
+A record is written in the version that the finalized metadata.version prescribes (KIP-631, KIP-778). So every node that
+is allowed in the cluster can read the record.
 """
 
 from __future__ import annotations
@@ -23,18 +24,18 @@ from kafkacore.protocol.messages import Message
 from kafkacore.protocol.uuid import Uuid
 from kafkacore.runtime.slices import Work, finish_now
 
-Value = bytes | RecordRows  # the value of one record, or the rows of several
+Value = bytes | RecordRows  # the value of one record, or rows that represent several records
 
 FRAME_VERSION: Final = 1
 _MAX_VARINT_BYTES: Final = 5
 _MAX_VERSION: Final = 0x7FFF
-_FRAME_BYTES: Final = 3  # when its three numbers are below 128, as all are so far
+_FRAME_BYTES: Final = 3  # the size of a frame whose three numbers are all below 128; so far, all frames are like this
 _PARTITION: Final = bytes((FRAME_VERSION, PartitionRun.API_KEY))
 _CHANGE: Final = bytes((FRAME_VERSION, ChangeRun.API_KEY))
-COLUMN_RUN_ROWS: Final = 1024  # with fewer changes in a batch, reading them one by one costs less than importing numpy
+COLUMN_RUN_ROWS: Final = 1024  # if a batch has fewer changes, reading them one by one is cheaper than importing numpy
 COLUMN_RUN_SAMPLES: Final = 16
 
-# Every record type of 4.3, by the number in its frame.
+# Every record type of 4.3, keyed by the number in the frame.
 RECORD_TYPES: Final = {
     0: "RegisterBrokerRecord",
     1: "UnregisterBrokerRecord",
@@ -66,12 +67,12 @@ RECORD_TYPES: Final = {
 
 
 class MetadataError(KafkaError):
-    """Metadata that cannot be read or applied. This node must not go on without it."""
+    """Metadata cannot be read or applied. This node must stop."""
 
 
 @cache
 def record_class(api_key: int) -> type[Message]:
-    """The class of a record type. Raises MetadataError for one that this release does not know."""
+    """Returns the class of a record type. Raises MetadataError for a type that this release does not know."""
     try:
         made: type[Message] = messages.message_class(RECORD_TYPES[api_key])
     except KeyError:
@@ -82,7 +83,7 @@ def record_class(api_key: int) -> type[Message]:
 
 
 def registration_change_version(record: Any) -> int:
-    """The lowest version that holds all fields of a BrokerRegistrationChangeRecord."""
+    """Returns the lowest version that contains all fields of this BrokerRegistrationChangeRecord."""
     if record.cordoned_log_dirs is not None:
         return 3
     if record.log_dirs:
@@ -91,23 +92,26 @@ def registration_change_version(record: Any) -> int:
 
 
 class RecordWriter:
-    """Encodes records at the versions of one metadata.version."""
+    """Encodes records in the versions that a given metadata.version prescribes."""
 
     def __init__(self, metadata_version: MetadataVersion) -> None:
         self.metadata_version = metadata_version
         self._frames: dict[type[Message], tuple[int, bytes]] = {}
 
     def encode(self, record: Message) -> bytes:
-        """A record's value in its batch. Raises ProtocolError when the version lacks a field that the record sets."""
+        """Encodes a record as its value in a batch. Raises ProtocolError if the record sets a field that the version
+        lacks."""
         frame = self._frames.get(type(record)) or self._frame(record)
         return record.encode(*frame)
 
     def encode_all(self, records: Records) -> list[Value]:
-        """The values of a batch. Columns that runs share are encoded once, by one native call."""
+        """Encodes the values of a batch. If several runs use the same columns, one native call encodes
+        these columns.
+        """
         return finish_now(self.encoding(records))
 
     def encoding(self, records: Records) -> Work[list[Value]]:
-        """As `encode_all`; the loop may do other work between two records."""
+        """Encodes as `encode_all` does, but lets the event loop do other work between two records."""
         encoded: dict[int, tuple[bytes, array[int]]] = {}
         values: list[Value] = []
         for record in records:
@@ -139,24 +143,25 @@ class RecordWriter:
 
 
 def _header(api_key: int, version: int) -> bytes:
-    # All three are below 128, where an unsigned varint is one byte.
+    # All three numbers are below 128, and such a number is one byte as an unsigned varint.
     return bytes((FRAME_VERSION, api_key, version))
 
 
 def decode_record(value: bytes | memoryview | None) -> Message:
-    """Raises MetadataError for a frame that this release does not know, ProtocolError for a broken body."""
+    """Decodes the value of a record. Raises MetadataError for a frame that this release does not know, and
+    ProtocolError for a malformed body."""
     if value is not None and len(value) >= 3 and value[0] == FRAME_VERSION and value[1] < 0x80 and value[2] < 0x80:
         return _decoder(value[1])(value[3:], value[2])
     return decode_framed(value)[0]
 
 
 def decode_framed(value: bytes | memoryview | None) -> tuple[Message, int]:
-    """The record, and the version that it was written at. Raises as `decode_record` does."""
+    """Returns the record and the version in which it was written. Raises the same errors as `decode_record`."""
     if value is None:
         raise MetadataError("a metadata record has no value")
     frame_version, at = _varint(value, 0)
     if frame_version != FRAME_VERSION:
-        raise MetadataError(f"metadata frame version {frame_version} is not known; {FRAME_VERSION} is")
+        raise MetadataError(f"metadata frame version {frame_version} is not known; {FRAME_VERSION} is known")
     api_key, at = _varint(value, at)
     version, at = _varint(value, at)
     if version > _MAX_VERSION:
@@ -165,8 +170,10 @@ def decode_framed(value: bytes | memoryview | None) -> tuple[Message, int]:
 
 
 def decode_batch(batch: Batch) -> list[Record]:
-    """The records of a batch; those of partitions come as runs. Raises CorruptBatchError, InvalidRecordError, and
-    MetadataError, which names the record and the batch's offset."""
+    """Returns the records of a batch. Partition records are returned as runs, each of which represents several records.
+    Raises CorruptBatchError and InvalidRecordError. Also raises MetadataError, whose message contains the record and
+    the batch's offset.
+    """
     try:
         return _records_of(batch)
     except UnsupportedVersionError as error:
@@ -180,10 +187,10 @@ def _records_of(batch: Batch) -> list[Record]:
     view, starts, ends = batch.values()
     begin, end = min(starts, default=0), max(ends, default=0)
     if end - begin < len(view) // 2:
-        # The view covers all batches of one read of the log. It must not be copied for each of them.
+        # The view covers all batches of one read of the log. The whole view must not be copied for each batch.
         view = view[begin:end]
         starts, ends = (array("q", [at - begin for at in each]) for each in (starts, ends))
-    data = bytes(view)  # a slice of bytes costs a third of a slice of a view
+    data = bytes(view)  # Slicing a view takes three times as long.
     if len(starts) == 1 and data[starts[0] : starts[0] + len(_PARTITION)] != _PARTITION:
         return [decode_record(data[starts[0] : ends[0]])]  # most batches of a quiet cluster have one record
     if min(map(sub, ends, starts), default=0) >= _FRAME_BYTES:
@@ -213,13 +220,13 @@ def _records_of(batch: Batch) -> list[Record]:
 
 
 def _is_short(frame: bytes, kind: bytes) -> bool:
-    """Whether `frame` is the three frame bytes of a record of that kind."""
+    """Returns whether `frame` is the three-byte frame of a record of type `kind`."""
     return frame[:2] == kind and b"" < frame[2:] < b"\x80"
 
 
 def _partition_runs(columns: PartitionRecords, row: int, end: int) -> Iterator[PartitionRun]:
     ids = bytes(columns.topic_ids[16 * row : 16 * end])
-    if ids == ids[:16] * (end - row):  # the usual case inside a topic
+    if ids == ids[:16] * (end - row):  # all rows belong to one topic, which is the usual case
         yield PartitionRun(Uuid(ids[:16]), columns, row, end - row)
         return
     for topic_id, alike in groupby([ids[at : at + 16] for at in range(0, len(ids), 16)]):
@@ -240,7 +247,9 @@ def _changes(version: int, data: bytes, starts: array[int], ends: array[int]) ->
 
 
 def _differ(data: bytes, starts: array[int], ends: array[int]) -> bool:
-    """Whether runs of equal changes would be short, judged by a few neighbouring records."""
+    """Estimates from a few pairs of neighbouring records whether most neighbours differ. If so, runs of equal changes
+    would be short.
+    """
     behind = _FRAME_BYTES + ChangeRun.PARTITION_BYTES
     step = len(starts) // COLUMN_RUN_SAMPLES
     looks = range(0, len(starts) - 1, step)
@@ -249,7 +258,9 @@ def _differ(data: bytes, starts: array[int], ends: array[int]) -> bool:
 
 
 def _change_runs(data: bytes, starts: array[int], ends: array[int]) -> Iterator[Record]:
-    """PartitionChangeRecords of one version. Those with the same bytes behind their partitions are read once."""
+    """Reads PartitionChangeRecords that all have the same version. If consecutive records are equal after their
+    partition number, decodes them only once.
+    """
     first, behind = _FRAME_BYTES, _FRAME_BYTES + ChangeRun.PARTITION_BYTES
     at = 0
     for _, alike in groupby([data[start + behind : end] for start, end in zip(starts, ends, strict=True)]):

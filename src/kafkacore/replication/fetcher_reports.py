@@ -1,4 +1,4 @@
-"""The drivers of fetchers share this: the versions that they speak, and the log's lines about partitions."""
+"""Code that both fetcher drivers share: the choice of request versions, and log messages about partitions."""
 
 from __future__ import annotations
 
@@ -15,24 +15,25 @@ _TEXTS: Final = {
     "cut": "truncated from offset %d to %d, where it diverges from its leader's log",
     "cut-to-end": "truncated from offset %d to %d, the end of its leader's log: the leader was elected uncleanly,"
     " or it lost records",
-    "restart": "ended at offset %d, below the start of its leader's log, and begins anew at %d",
-    "corrupt": "its leader sent records at offset %d that cannot be appended (error %d); they are fetched again",
-    "newer-epoch": "its leader sent a batch at offset %d of an epoch above its own, %d; it is fetched again",
-    "fenced": "is fetched no longer in leader epoch %d, because its leader has a newer one",
-    "failed": "is followed no longer, because its log cannot be written (error %d)",
-    "refused": "its leader answered with error %d; it is fetched again after replica.fetch.backoff.ms",
+    "restart": "ended at offset %d, below the start of its leader's log, and restarts at %d",
+    "corrupt": "its leader sent records at offset %d that cannot be appended (error %d); the broker fetches them again",
+    "newer-epoch": "its leader sent a batch at offset %d of an epoch above its own, %d; the broker fetches it again",
+    "fenced": "is no longer fetched in leader epoch %d, because its leader has a newer one",
+    "failed": "is no longer followed, because its log cannot be written (error %d)",
+    "refused": "its leader answered with error %d; the broker fetches it again after replica.fetch.backoff.ms",
 }
 
 
 class Spoken(NamedTuple):
-    """The versions in which a fetcher asks a leader."""
+    """The versions that a fetcher uses in its requests to a leader."""
 
     fetch: int
     list_offsets: int
 
 
 def common_versions(versions: Mapping[int, tuple[int, int]]) -> Spoken:
-    """Returns the highest versions that the leader and this broker share. Raises ProtocolError if they share none."""
+    """Returns the highest versions that the leader and this broker both support. Raises ProtocolError if there are
+    none."""
     return Spoken(
         _common(versions, ApiKey.FETCH, FETCH_VERSIONS), _common(versions, ApiKey.LIST_OFFSETS, LIST_OFFSETS_VERSIONS)
     )
@@ -51,6 +52,6 @@ def _common(versions: Mapping[int, tuple[int, int]], key: int, ours: tuple[int, 
 def log_event(event: FetcherEvent) -> None:
     text = _TEXTS[event.kind]
     numbers = (event.first, event.second)[: text.count("%d")]
-    # An ordinary change of leaders cuts what was not committed from many logs at once.
+    # An ordinary change of the leader truncates uncommitted records from many logs at once.
     level = logging.INFO if event.kind == "cut" else logging.WARNING
     LOG.log(level, "partition %s-%d %s", event.topic, event.partition, text % numbers)

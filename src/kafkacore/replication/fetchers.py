@@ -1,30 +1,35 @@
-"""Distributes the partitions that this broker follows over fetchers (kafka.server.AbstractFetcherManager).
+"""Distributes the partitions that this broker follows over fetchers, as Apache Kafka's
+kafka.server.AbstractFetcherManager does.
 
-For each source broker there are up to num.replica.fetchers fetchers. A partition's name decides which of them fetches
-it, as in Apache Kafka. A fetcher without partitions has no connection.
+Each source broker has up to num.replica.fetchers fetchers. The name of a partition decides which fetcher fetches it, as
+in Apache Kafka. A fetcher without partitions has no connection.
 """
 
 from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple, Protocol
 
 from kafkacore._fast.log.partition_handle import PartitionHandle
+from kafkacore.replication.request_rates import RequestRates
 
 _INT32: Final = 1 << 32
 
 
 class Address(NamedTuple):
-    """Where a broker's inter-broker listener is."""
+    """The address of a broker's inter-broker listener."""
 
     host: str
     port: int
 
 
 class Follow(NamedTuple):
-    """A partition that this broker follows. Its log has taken that role (`become_follower`) already."""
+    """A partition that this broker follows. The log of the partition must already have the follower's role
+    (`become_follower`).
+    """
 
     partition: PartitionHandle
     leader_id: int
@@ -32,7 +37,9 @@ class Follow(NamedTuple):
 
 
 class FetcherMeasures(NamedTuple):
-    """`most_lag` counts records. `failed` partitions are not fetched until they get a new role."""
+    """The metrics of one fetcher. `most_lag` is the greatest lag of a partition, in records. A partition in `failed` is
+    not fetched until it gets a new role.
+    """
 
     source_id: int
     number: int
@@ -45,12 +52,13 @@ class FetcherMeasures(NamedTuple):
 
 
 class Fetcher(Protocol):
-    """Fetches partitions from one broker. It carries out all calls soon and in order; `settled` returns when it has
-    done so. `registered` hears of this broker's own epoch."""
+    """Fetches partitions from one broker. Calls return at once, and the fetcher executes them soon and in order;
+    `settled` waits until all of them are executed. `registered` sets the epoch of this broker's registration.
+    """
 
     @property
     def measures(self) -> FetcherMeasures:
-        """Any thread may ask."""
+        """The metrics of this fetcher. Any thread may read them."""
 
     def follow(self, partitions: list[Follow]) -> None: ...
     def stop(self, partitions: list[PartitionHandle]) -> None: ...
@@ -61,7 +69,7 @@ class Fetcher(Protocol):
 
 
 class MakeFetcher(Protocol):
-    """Makes a fetcher that begins to fetch with its first partition. `address` is None while the broker's address is
+    """Makes a fetcher that starts to fetch with its first partition. `address` is None while the broker's address is
     not known."""
 
     def __call__(self, source_id: int, number: int, address: Address | None, /) -> Fetcher: ...
@@ -70,21 +78,25 @@ class MakeFetcher(Protocol):
 class Fetchers:
     """All fetchers of a broker. Belongs to its data loop."""
 
-    def __init__(self, count: int, make: MakeFetcher) -> None:
-        """`count` is num.replica.fetchers."""
+    def __init__(self, count: int, make: MakeFetcher, read_ns: Callable[[], int] = time.monotonic_ns) -> None:
+        """Creates the manager without fetchers. `count` is num.replica.fetchers. `read_ns` reads the clock with which
+        rates are computed.
+        """
         self._count = count
         self._make = make
         self._addresses: dict[int, Address] = {}
         self._fetchers: dict[tuple[int, int], Fetcher] = {}
-        self._of: dict[PartitionHandle, tuple[int, int]] = {}  # the fetcher of each partition
+        self._of: dict[PartitionHandle, tuple[int, int]] = {}  # for each partition, the key of its fetcher
         self._followed: dict[PartitionHandle, Follow] = {}
-        self._moving: dict[PartitionHandle, Follow] = {}  # from one fetcher to another of the same leader
+        # partitions that are moving to another fetcher of the same leader
+        self._moving: dict[PartitionHandle, Follow] = {}
         self._mover: asyncio.Task[None] | None = None
+        self._rates = RequestRates(read_ns)
 
     def brokers(self, addresses: Mapping[int, Address], own_epoch: int) -> None:
-        """The inter-broker listeners of all brokers that are not fenced, by broker id, and the epoch of this broker's
-        registration. A broker with a new address gets a new connection. A broker that is missing from `addresses` gets
-        one when it comes back."""
+        """Sets the inter-broker listeners of all unfenced brokers, by broker id, and the epoch of this broker's
+        registration. If a broker has a new address, its fetchers reconnect. If a broker is missing from `addresses`,
+        its fetchers wait until it has an address again."""
         before, self._addresses = self._addresses, dict(addresses)
         for (source_id, _), fetcher in self._fetchers.items():
             fetcher.registered(own_epoch)
@@ -93,9 +105,10 @@ class Fetchers:
                 fetcher.move(address)
 
     def follow(self, partitions: Iterable[Follow]) -> None:
-        """Fetches each partition from its leader, from the end of its log on. A partition that another fetcher has
-        moves to the right one. If the right fetcher has it in the same leader epoch already, nothing changes. Call this
-        after `become_follower`, even if only the leader epoch rose."""
+        """Fetches each partition from its leader, starting at the end of the partition's log. A partition that has the
+        wrong fetcher moves to the right one. If the right fetcher already fetches the partition in the same leader
+        epoch, nothing changes. Call this after `become_follower`, even if only the leader epoch has increased.
+        """
         chosen: dict[tuple[int, int], list[Follow]] = {}
         moved: list[PartitionHandle] = []
         for each in partitions:
@@ -115,8 +128,8 @@ class Fetchers:
             fetcher.follow(group)
 
     def stop(self, partitions: Iterable[PartitionHandle]) -> None:
-        """Stops fetching these partitions. Call it before a partition becomes a leader, is deleted, or has no leader.
-        Partitions that no fetcher has are ignored."""
+        """Stops fetching these partitions. Call this before a partition becomes a leader, is deleted, or has no leader.
+        Partitions without a fetcher are ignored."""
         stopped: dict[tuple[int, int], list[PartitionHandle]] = {}
         for partition in partitions:
             self._moving.pop(partition, None)
@@ -128,7 +141,9 @@ class Fetchers:
             self._fetchers[key].stop(group)
 
     def resize(self, count: int) -> None:
-        """num.replica.fetchers has changed: partitions move to the fetchers that their names choose now."""
+        """Moves the partitions to the fetchers that their names now select. Call this when num.replica.fetchers has
+        changed.
+        """
         if count == self._count:
             return
         self._count = count
@@ -139,8 +154,8 @@ class Fetchers:
             self._mover = asyncio.get_running_loop().create_task(self._move())
 
     async def _move(self) -> None:
-        """Two fetchers must not change a log in the same leader epoch: the new one begins when the old ones have let
-        go."""
+        """Moves partitions to other fetchers. Two fetchers must not change a log in the same leader epoch, so the new
+        fetcher starts when the old fetchers have released the partition."""
         while self._moving:
             moving = dict(self._moving)
             for fetcher in tuple(self._fetchers.values()):
@@ -149,11 +164,20 @@ class Fetchers:
         self._mover = None
 
     def measures(self) -> list[FetcherMeasures]:
-        """The measures of each fetcher. Any thread may ask."""
+        """Returns the measures of each fetcher. Can be called on any thread."""
         return [fetcher.measures for fetcher in tuple(self._fetchers.values())]
 
+    def followed(self) -> list[tuple[PartitionHandle, int, int]]:
+        """Returns each partition with its source broker and the number of its fetcher. Can be called on any thread."""
+        return [(partition, *key) for partition, key in self._of.copy().items()]
+
+    def least_rate(self, measures: Iterable[FetcherMeasures]) -> float:
+        """Returns the request rate of the slowest of these fetchers, in requests per second over the last minute, or 0
+        if there are none. Called on the thread that reads the metrics."""
+        return self._rates.least({(each.source_id, each.number): each.requests for each in measures})
+
     async def close(self) -> None:
-        """Ends all connections. Nothing is appended or truncated when it returns."""
+        """Closes all connections. After this returns, no fetcher appends to a log or truncates one."""
         if self._mover is not None:
             self._mover.cancel()
         fetchers = list(self._fetchers.values())
@@ -166,14 +190,15 @@ class Fetchers:
 
 
 def fetcher_number(topic: str, index: int, count: int) -> int:
-    """Apache Kafka's choice (AbstractFetcherManager.getFetcherId)."""
+    """Returns the number of the fetcher that Apache Kafka chooses for the partition
+    (AbstractFetcherManager.getFetcherId)."""
     mixed = _signed(31 * _java_hash(topic) + index)
     return (0 if mixed == -_INT32 // 2 else abs(mixed)) % count
 
 
 @functools.lru_cache(4096)
 def _java_hash(topic: str) -> int:
-    """java.lang.String.hashCode; a topic's name has ASCII letters only."""
+    """Computes java.lang.String.hashCode. This is simple here, because the name of a topic has only ASCII letters."""
     value = 0
     for letter in topic.encode():
         value = (31 * value + letter) % _INT32

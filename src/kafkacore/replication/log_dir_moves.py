@@ -1,7 +1,7 @@
-"""Replicas that move from one log directory of this broker to another while they are in use (KIP-113, KIP-858).
+"""Moves replicas from one log directory of this broker to another while they are in use (KIP-113, KIP-858).
 
-The broker reports the new directory to the controller after the new log has caught up and before it replaces the old
-one. So the controller always knows which replicas a failed disk takes offline.
+When the new log has caught up, the broker first reports the new directory to the controller. Only then does the new log
+replace the old one. So the controller always knows which replicas a failed disk takes offline.
 """
 
 from __future__ import annotations
@@ -19,15 +19,17 @@ from kafkacore.storage.log_manager import LogManager
 from kafkacore.storage.managed_directory import Key
 
 LOG: Final = logging.getLogger("kafkacore.replication")
-PART_BYTES: Final = 16 << 20  # bytes copied between two checks whether to go on
+PART_BYTES: Final = 16 << 20  # after this many bytes, check again whether the move may continue
 LEAST_PAUSE_S: Final = 0.001
-NEAR_BYTES: Final = 1 << 20  # when fewer bytes than this are left to copy, appends wait until they are copied
+NEAR_BYTES: Final = 1 << 20  # when fewer bytes than this remain, appends wait until those bytes are copied
 
 Replica = tuple[Uuid, int]
 
 
 class Move:
-    """The move of one replica. While `finishing`, nothing interrupts it. When `ending`, it is not tried again."""
+    """The move of one replica. When the move is `finishing`, nothing can interrupt it. When `ending` is set, the move
+    is not retried.
+    """
 
     __slots__ = ("ending", "finishing", "path", "task", "told")
 
@@ -35,7 +37,8 @@ class Move:
         self.path = path
         self.task = task
         self.finishing = self.ending = False
-        self.told: tuple[Replica, str] | None = None  # the report of the new directory, and the replica's directory
+        # the replica and its old directory; set when the controller was informed of the new directory
+        self.told: tuple[Replica, str] | None = None
 
     async def end(self) -> None:
         self.ending = True
@@ -45,12 +48,12 @@ class Move:
 
 
 class LogDirMoves:
-    """Belongs to one loop; copies up to `threads` replicas at once, on threads of its own. `assign` reports the path of
-    a replica to the controller, and returns when the controller has accepted it. `limit` returns
+    """Belongs to one event loop. Copies up to `threads` replicas at the same time, on its own threads. `assign` reports
+    the directory of a replica to the controller, and returns when the controller has accepted it. `limit` returns
     replica.alter.log.dirs.io.max.bytes.per.second.
 
-    If a move fails while both directories work, it is tried again after `backoff_ms` (replica.fetch.backoff.ms), until
-    it is cancelled.
+    If a move fails although both directories work, it is retried after `backoff_ms` (replica.fetch.backoff.ms) until it
+    succeeds or is cancelled.
     """
 
     def __init__(
@@ -76,13 +79,14 @@ class LogDirMoves:
         return None if move is None else move.path
 
     def begin(self, key: Key, path: str) -> None:
-        """Begins a move to a directory that works and does not have the replica. Raises MoveCancelled when the replica
-        is gone, or is moving to another directory."""
+        """Starts a move to a working directory that does not hold the replica yet. Raises MoveCancelled if the replica
+        no longer exists, or is already moving to another directory.
+        """
         self._manager.create_future(key, path)
         self._moves[key] = Move(path, asyncio.create_task(self._run(key)))
 
     async def cancel(self, key: Key) -> None:
-        """Deletes the copy, and reports to the controller that the replica stays where it is."""
+        """Cancels a move. Deletes the copy, and reports to the controller that the replica stays in its directory."""
         move = self._moves.get(key)
         if move is not None:
             await move.end()
@@ -90,7 +94,7 @@ class LogDirMoves:
         await self._off(self._manager.drop_future, key)
 
     def resume(self) -> None:
-        """Continues the moves that an earlier run of the node began."""
+        """Continues the moves that an earlier run of the node started."""
         for future in self._manager.futures.all():
             key = future.handle.topic, future.handle.index
             if self._manager.get(*key) is not None:
@@ -102,7 +106,7 @@ class LogDirMoves:
         try:
             while not await self._try(key, move):
                 await asyncio.sleep(self._backoff_ms / 1000)
-                self._manager.create_future(key, move.path)  # makes the copy again if it is gone
+                self._manager.create_future(key, move.path)  # creates the copy again if it no longer exists
         except MoveCancelled as error:
             LOG.info("the move to %s was cancelled: %s", move.path, error)
         except Exception:
@@ -111,11 +115,11 @@ class LogDirMoves:
             self._moves.pop(key, None)
 
     async def _try(self, key: Key, move: Move) -> bool:
-        """Whether the move is over. Raises MoveCancelled."""
+        """Makes one attempt to move the replica. Returns True if the move has ended. Raises MoveCancelled."""
         try:
             async with self._turns:
-                # The target directory's checkpoint may have an entry for an earlier log of the partition, which is
-                # wrong for the new log.
+                # The checkpoint in the target directory may have an entry from an earlier log of the same partition.
+                # That entry would be wrong for the new log.
                 await self._off(self._manager.checkpoint_recovery_points)
                 await self._copy(key)
                 await self._announce(key, move)
@@ -140,7 +144,7 @@ class LogDirMoves:
         return place in serving and move.path in serving and place != move.path
 
     async def _copy(self, key: Key) -> None:
-        """Copies until less than NEAR_BYTES is left."""
+        """Copies until fewer than NEAR_BYTES bytes remain."""
         while True:
             limit = max(self._limit(), 1)
             copied = await self._off(self._manager.futures.copy, key, min(PART_BYTES, limit))
@@ -149,7 +153,7 @@ class LogDirMoves:
                 return
 
     async def _pause(self, share_s: float) -> None:
-        """Pauses so that all moves together keep to the limit."""
+        """Pauses long enough to keep the total rate of all moves below the limit."""
         now = asyncio.get_running_loop().time()
         self._free_at = max(self._free_at, now) + share_s
         if share_s > LEAST_PAUSE_S:
@@ -158,13 +162,13 @@ class LogDirMoves:
     async def _announce(self, key: Key, move: Move) -> None:
         current = self._manager.get(*key)
         if current is None:
-            raise MoveCancelled(f"{key[0]}-{key[1]} is gone")
+            raise MoveCancelled(f"{key[0]}-{key[1]} no longer exists")
         replica = current.topic_id, current.index
         move.told = replica, current.directory.path
         await self._assign(replica, move.path)
 
     def _revert(self, key: Key, move: Move) -> None:
-        """Reports the old directory to the controller again, because the replica will not move."""
+        """Reports the old directory to the controller again, because the replica stays there."""
         current = self._manager.get(*key)
         if move.told is not None and current is not None and current.directory.path == move.told[1]:
             task = asyncio.ensure_future(self._assign(*move.told))
@@ -175,7 +179,7 @@ class LogDirMoves:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
 
     async def close(self) -> None:
-        """Stops the moves; the next start of the node continues them."""
+        """Stops the moves. The next start of the node continues them."""
         for move in list(self._moves.values()):
             await move.end()
         for revert in list(self._reverts):

@@ -1,4 +1,6 @@
-"""Makes the fetchers of a broker: on its processors, or on the loop of a simulated world."""
+"""Creates the fetchers of a broker. They run on processors (the broker's native I/O threads), or on the event loop of a
+simulated cluster.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +10,7 @@ from typing import Final, NamedTuple
 
 from kafkacore._fast.follow.driver_handle import DriverHandle
 from kafkacore._fast.follow.handle import FetcherHandle
+from kafkacore._fast.log.replication_quota import ReplicationQuota
 from kafkacore._fast.plane.plane import NativePlane
 from kafkacore._fast.plane.processor import NativeProcessor
 from kafkacore._fast.world.environment import Environment
@@ -17,13 +20,15 @@ from kafkacore.replication.fetchers import Address, Fetchers, MakeFetcher
 from kafkacore.replication.native_fetcher import NativeFetcher, WatchLink
 from kafkacore.replication.remote_fetcher import RemoteFetcher
 
-# While a Fetch waits at the leader, a partition that this broker begins to follow must wait for the next Fetch. So a
-# Fetch waits at most this long, even if replica.fetch.wait.max.ms allows more.
+# If a broker starts to follow a partition while a Fetch waits at the leader, the partition must wait for the next
+# Fetch. So a Fetch waits at most this long, even if replica.fetch.wait.max.ms allows more.
 _MOST_WAIT_MS: Final = 100
 
 
 class Threads(NamedTuple):
-    """The processors of a data plane, and that plane, whose budget counts the memory of answers."""
+    """The processors (native I/O threads) of the broker's listeners, and the plane (the listeners with their
+    connections) whose memory budget includes the responses to fetchers.
+    """
 
     plane: NativePlane
     processors: Sequence[NativeProcessor]
@@ -37,9 +42,12 @@ def make_fetchers(
     read_broker_epoch: Callable[[], int],
     read_threads: Callable[[], Threads] | None,
     watch_link: WatchLink | None = None,
+    quota: ReplicationQuota | None = None,
 ) -> Fetchers:
-    """The fetchers of a broker. `connect` makes connections as `loop.create_connection` does; None: the running loop
-    does. `read_threads` None: there are no processors, and the running loop drives the fetchers."""
+    """Returns the fetchers of a broker. `connect` makes connections as `loop.create_connection` does; if it is None,
+    the running loop makes them. If `read_threads` is None, there are no processors, and the running loop drives the
+    fetchers. `quota` limits the bytes of throttled partitions that fetchers read.
+    """
     limits = ClientLimits(
         request_timeout_ms=config.replica_socket_timeout_ms,
         connection_setup_timeout_ms=config.socket_connection_setup_timeout_ms,
@@ -62,8 +70,8 @@ def make_fetchers(
 
     def make_on_loop(source_id: int, number: int, address: Address | None) -> RemoteFetcher:
         return RemoteFetcher(
-            source_id, number, FetcherHandle(environment, config.node_id, **fetch_limits), address, connected(number),
-            read_broker_epoch, config.replica_fetch_backoff_ms,
+            source_id, number, FetcherHandle(environment, config.node_id, quota=quota, **fetch_limits), address,
+            connected(number), read_broker_epoch, config.replica_fetch_backoff_ms,
         )  # fmt: skip
 
     made = 0
@@ -76,7 +84,7 @@ def make_fetchers(
         made += 1
         native = DriverHandle(
             threads.plane, processor, config.node_id, client_id(number),
-            timeout_ms=config.replica_socket_timeout_ms, **fetch_limits,
+            timeout_ms=config.replica_socket_timeout_ms, quota=quota, **fetch_limits,
         )  # fmt: skip
         return NativeFetcher(
             source_id, number, native, address, connected(number), read_broker_epoch,
@@ -84,4 +92,4 @@ def make_fetchers(
         )  # fmt: skip
 
     make: MakeFetcher = make_on_loop if read_threads is None else make_on_processor
-    return Fetchers(config.num_replica_fetchers, make)
+    return Fetchers(config.num_replica_fetchers, make, environment.monotonic_ns)

@@ -1,7 +1,7 @@
 """Fetches the partitions that this broker follows from one other broker, over one connection of the running loop.
 
-The fetcher itself is native (`_fast.follow`): it makes the requests, appends and truncates. This driver sends one
-request at a time. It runs in simulated worlds, which have no processors; elsewhere `native_fetcher` does its work.
+Native code (`_fast.follow`) builds the requests, appends and truncates. This driver sends one request at a time. It
+runs in simulated clusters, which have no processors (native I/O threads). A real broker uses `native_fetcher`.
 """
 
 from __future__ import annotations
@@ -19,11 +19,13 @@ from kafkacore.replication.fetcher_reports import common_versions, log_event
 from kafkacore.replication.fetchers import Address, FetcherMeasures, Follow
 
 LOG: Final = logging.getLogger("kafkacore.replication")
-_COUNTED_EVERY_MS: Final = 1_000  # counting looks at every partition
+_COUNTED_EVERY_MS: Final = 1_000  # the lag is counted only this often, because counting checks every partition
 
 
 class Peer(Protocol):
-    """Connects when a call needs it (`network.client.NodeClient`). Calls raise OSError."""
+    """A connection to one address, opened when a call needs it. `network.client.NodeClient` implements this. Calls
+    raise OSError.
+    """
 
     async def api_versions(self) -> Mapping[int, tuple[int, int]]: ...
     async def exchange(self, api_key: int, version: int, body: bytes) -> memoryview: ...
@@ -32,7 +34,7 @@ class Peer(Protocol):
 
 
 class RemoteFetcher:
-    """Belongs to the running loop."""
+    """A fetcher whose requests and responses the running event loop handles. Belongs to that loop."""
 
     def __init__(
         self,
@@ -44,7 +46,7 @@ class RemoteFetcher:
         read_broker_epoch: Callable[[], int],
         backoff_ms: float,
     ) -> None:
-        """Fetcher `number` of the broker `source_id`. `read_broker_epoch` returns the epoch of this broker's
+        """Creates fetcher `number` for the broker `source_id`. `read_broker_epoch` returns the epoch of this broker's
         registration."""
         self._source_id, self._number = source_id, number
         self._name = f"fetcher {number} of broker {source_id}"
@@ -62,7 +64,7 @@ class RemoteFetcher:
         self._loop.add_reader(fetcher.fileno(), self._deliver)
         self._task = self._loop.create_task(self._run())
 
-    # --- what the replica manager wants ---
+    # --- calls of the replica manager ---
 
     def follow(self, partitions: list[Follow]) -> None:
         for each in partitions:
@@ -82,10 +84,10 @@ class RemoteFetcher:
         self._wake.set()
 
     async def settled(self) -> None:
-        """This driver carries out each call at once."""
+        """Does nothing, because this driver executes each call immediately."""
 
     def registered(self, broker_epoch: int) -> None:
-        """Each request reads the epoch by itself."""
+        """Does nothing, because each request reads the current epoch."""
 
     @property
     def measures(self) -> FetcherMeasures:
@@ -97,7 +99,7 @@ class RemoteFetcher:
             await self._task
         await self._leave()
         self.native.stop_all()
-        # A truncation must not be interrupted: a half-truncated log would be damaged.
+        # A truncation must not be interrupted, because a half-truncated log would be damaged.
         while self.native.jobs:
             self._wake.clear()
             await self._wake.wait()
@@ -125,7 +127,7 @@ class RemoteFetcher:
                 await self._sleep(due_ms)
 
     async def _ask(self, address: Address | None) -> bool | None:
-        """Sends the next request and takes its answer. Returns None when there is nothing to ask now."""
+        """Sends the next request and handles its response. Returns None if there is nothing to request now."""
         if address is None or not self.native.partitions:
             return None
         if self._peer is None:
@@ -141,15 +143,16 @@ class RemoteFetcher:
         except (OSError, KafkaError, ProtocolError) as problem:
             await self._failed(problem)
         except Exception as problem:
-            LOG.exception("%s met an error of its own", self._name)
+            LOG.exception("%s failed because of an internal error", self._name)
             await self._failed(problem)
         else:
             await self._refused(error)
         return True
 
     async def _failed(self, problem: Exception) -> None:
-        """Notes a failure. The client itself pauses before it connects again, so only a peer that answers needs a pause
-        here."""
+        """Records a failure. The client already pauses before it reconnects. So this driver pauses only after an answer
+        from the peer.
+        """
         self.native.failed()
         self._failures += 1
         if self._failures == 1:
@@ -165,13 +168,13 @@ class RemoteFetcher:
             self._failures = 0
             return
         self._failures += 1
-        # The leader has dropped the fetch session, which is no fault: the next request begins a new session.
+        # The leader has dropped the fetch session, which is not a failure: the next request creates a new session.
         if self._failures > 1:
             LOG.warning("%s was refused: error %s", self._name, ErrorCode(error).name)
             await asyncio.sleep(self._backoff_ms / 1000)
 
     async def _sleep(self, due_ms: int) -> None:
-        """Sleeps until there is something to ask."""
+        """Sleeps until there is something to request."""
         if due_ms < 0:
             await self._wake.wait()
             return

@@ -1,7 +1,8 @@
-"""Applies the committed image to the native partitions of this broker, and publishes the table of those partitions.
+"""Applies the committed metadata image to the native partitions of this broker. Publishes the table of these
+partitions, in which native code looks up each request's partitions.
 
-Belongs to one loop. The changes of a root are rows of its columns. One native call changes the roles of all rows in a
-chunk, and the table for the planes is made once for all changes.
+Belongs to one event loop. Partitions are rows in the columns of the image, and the columns are divided into chunks. One
+native call changes the roles of all partitions in a chunk. The table is built once for all changes.
 """
 
 from __future__ import annotations
@@ -14,15 +15,19 @@ from typing import Final, NamedTuple, Protocol
 from kafkacore._fast.log.partition_edges import PartitionEdges
 from kafkacore._fast.log.partition_handle import PartitionHandle
 from kafkacore._fast.log.settings import LogSettings
+from kafkacore._fast.log.traffic_counts import TrafficCounts, traffic_of
 from kafkacore.config import BrokerConfig, TopicConfig
 from kafkacore.config.dynamic import adopted
 from kafkacore.metadata.delta import MetadataDelta, rows_of_older_topics
 from kafkacore.metadata.image import BROKER, TOPIC, MetadataImage, Topic
 from kafkacore.metadata.partitions import CHUNK_ROWS, PartitionChunk
 from kafkacore.protocol.errors import ErrorCode
+from kafkacore.protocol.made_ids import is_made, made_id
 from kafkacore.protocol.uuid import Uuid
 from kafkacore.replication.roles import Followers, RoleChanges
 from kafkacore.replication.throttles import NOTHING, Throttled, throttled
+from kafkacore.replication.traffic import NOTHING as NO_TRAFFIC
+from kafkacore.replication.traffic import TopicTraffic, Traffic, plus
 from kafkacore.storage.log_settings import log_settings
 
 LOG: Final = logging.getLogger("kafkacore.replication")
@@ -30,24 +35,27 @@ NO_EPOCH: Final = -1
 
 
 class Logs(Protocol):
-    """Opens and deletes the logs of partitions: the log manager."""
+    """Opens and deletes the logs of partitions. The log manager implements this interface."""
 
     def open(
         self, topic: str, topic_id: Uuid, indexes: Sequence[int], directory: Uuid, settings: LogSettings
     ) -> list[PartitionHandle]:
-        """Returns the logs found at start, or new ones, which have no file until their first append. New logs should
-        lie in `directory`."""
+        """Returns the logs of these partitions. A log that was found at the start is returned as it is; other logs are
+        new, and have no files until their first append. A new log should be in `directory`.
+        """
 
     def delete(self, partition: PartitionHandle) -> None:
-        """Deletes a log whose topic is gone, or whose replica moved to another broker: renames it now, and unlinks it
-        after file.delete.delay.ms."""
+        """Deletes a log, because its topic was deleted or its replica moved to another broker. Renames the log now, and
+        deletes its files after file.delete.delay.ms."""
 
     def cordon(self, paths: Sequence[str]) -> None:
-        """From now on these log directories, and no others, take no new logs (KIP-1066)."""
+        """Sets the cordoned log directories, which take no new logs from now on (KIP-1066)."""
 
 
 class TopicSettings(NamedTuple):
-    """The configuration of a topic, as native code needs it. Topics that are configured alike share one, as most do."""
+    """The configuration of a topic, in the form that native code uses. Most topics have the same configuration, and
+    topics with the same configuration share one object.
+    """
 
     log: LogSettings
     min_isr: int  # min.insync.replicas
@@ -55,15 +63,16 @@ class TopicSettings(NamedTuple):
 
 
 class Hosted:
-    """This broker's partitions of one topic."""
+    """The partitions of one topic that this broker hosts."""
 
-    __slots__ = ("name", "partitions", "settings", "topic_id")
+    __slots__ = ("name", "partitions", "settings", "topic_id", "traffic")
 
     def __init__(self, name: str, topic_id: Uuid, settings: TopicSettings) -> None:
         self.name = name
         self.topic_id = topic_id
         self.settings = settings
         self.partitions: dict[int, PartitionHandle] = {}
+        self.traffic = Traffic()
 
     def placed(self) -> Placed:
         partitions = self.partitions
@@ -71,13 +80,15 @@ class Hosted:
         return self.name, self.topic_id, [*map(partitions.get, range(count))]
 
 
-# Name, id, and the partitions by index, with None where another broker has the partition: the form of the native table.
+# The topic's entry in the native table: its name, its id, and its partitions by index. None stands for a partition that
+# this broker does not host.
 Placed = tuple[str, Uuid, list[PartitionHandle | None]]
 
 
 class ReplicaManager:
-    """After each root, `publish` gets the topics that are hosted differently now, and the ids of those that are
-    gone."""
+    """Applies metadata images. After each image, `publish` receives the topics whose partitions on this broker have
+    changed, and the ids of topics that this broker no longer hosts.
+    """
 
     def __init__(
         self,
@@ -89,8 +100,10 @@ class ReplicaManager:
         followers: Followers | None = None,
         edges: PartitionEdges | None = None,
     ) -> None:
-        """Calls `on_config` with the broker's configuration each time it has changed at run time. Partitions that this
-        broker follows go to `followers`; those that it leads report changes of their followers to `edges`."""
+        """Creates the manager without partitions. `on_config` is called with the broker's configuration each time it
+        has changed at run time. The manager passes the partitions that this broker follows to `followers`. The
+        partitions that it leads report changes of their followers to `edges`.
+        """
         self._node_id = node_id
         self._config = config
         self._logs = logs
@@ -101,14 +114,31 @@ class ReplicaManager:
         self._leaves = False
         self._topics: dict[Uuid, Hosted] = {}
         self._by_name: dict[str, Hosted] = {}
+        self._given: dict[Uuid, Uuid] = {}  # for each id made up by this broker: the id that the topic got later
         self._changed: set[Uuid] = set()
         self._settings: dict[tuple[tuple[str, str], ...], TopicSettings] = {}
+        self._traffic = Traffic()
 
     # --- lookups ---
 
     def hosted(self) -> Iterator[PartitionHandle]:
-        for topic in self._topics.values():
-            yield from topic.partitions.values()
+        """Yields all partitions of this broker. Can be called on any thread."""
+        for topic in list(self._topics.values()):
+            yield from list(topic.partitions.values())
+
+    def traffic(self) -> tuple[TrafficCounts, list[TopicTraffic]]:
+        """Returns two results: the counts of all partitions since this broker started, and the counts of each topic
+        that it hosts. The first includes partitions that it no longer hosts. Can be called on any thread.
+        """
+        gone, here, topics = self._traffic.gone, NO_TRAFFIC, []
+        for hosted in list(self._topics.values()):
+            partitions = list(hosted.partitions.values())
+            counts = hosted.traffic.sum(partitions)
+            here = plus(here, counts)
+            if self._by_name.get(hosted.name) is hosted:
+                leads = any(each.role == "leader" for each in partitions)
+                topics.append(TopicTraffic(hosted.name, leads, counts))
+        return self._traffic.show(gone, here), topics
 
     def by_name(self, topic: str, index: int) -> PartitionHandle | None:
         hosted = self._by_name.get(topic)
@@ -118,11 +148,18 @@ class ReplicaManager:
         hosted = self._topics.get(topic_id)
         return None if hosted is None else hosted.partitions.get(index)
 
+    def in_image(self, key: tuple[Uuid, int]) -> tuple[Uuid, int]:
+        """Returns the topic id and partition under which the image knows a partition of the native table. The two topic
+        ids differ if the topic had no id when the log was created.
+        """
+        return (self._given[key[0]], key[1]) if key[0] in self._given else key
+
     def locate(
         self, image: MetadataImage, topic: str, index: int, current_epoch: int, *, leader_only: bool = True
     ) -> tuple[PartitionHandle | None, ErrorCode]:
-        """The partition if this broker may answer for it; else None and the reason. `current_epoch` is the client's,
-        or -1."""
+        """Returns the partition if this broker can serve it. Otherwise returns None and the reason. `current_epoch` is
+        the leader epoch in the client's request, or -1.
+        """
         partition = self.by_name(topic, index)
         if partition is None:
             known = image.topic(topic)
@@ -134,7 +171,7 @@ class ReplicaManager:
     # --- changes ---
 
     def apply(self, image: MetadataImage, delta: MetadataDelta | None) -> None:
-        """Moves to a newer root. `delta` is None when everything may have changed."""
+        """Applies a newer metadata image. `delta` is None if everything may have changed."""
         if delta is None:
             self._apply_all(image)
         else:
@@ -147,7 +184,8 @@ class ReplicaManager:
     def _apply(self, image: MetadataImage, delta: MetadataDelta) -> None:
         roles = self._role_changes(image)
         for topic_id in delta.topics_deleted:
-            self._drop_topic(topic_id)
+            if not self._take_id(image, topic_id):
+                self._drop_topic(topic_id)
         if any(kind == BROKER for kind, _ in delta.configs) and self.take_config(image):
             self._configure(image, list(self._topics.values()), roles)
         else:
@@ -160,7 +198,9 @@ class ReplicaManager:
         roles.carry_out()
 
     def leave(self) -> None:
-        """This broker has begun its controlled shutdown. A replica that leaves its ISR now is fetched no longer."""
+        """Notes that this broker has started its controlled shutdown. From now on, when one of its replicas leaves an
+        ISR, the broker stops fetching that replica.
+        """
         self._leaves = True
 
     def _role_changes(self, image: MetadataImage) -> RoleChanges:
@@ -177,12 +217,14 @@ class ReplicaManager:
         roles.carry_out()
 
     def _place(self, image: MetadataImage, topic: Topic, rows: Iterable[int], roles: RoleChanges) -> None:
-        """Opens new partitions, drops those that are no longer here, and collects the roles of the others."""
+        """Opens new partitions, and drops partitions that this broker no longer hosts. Collects the roles of all other
+        partitions.
+        """
         hosted = self._topics.get(topic.topic_id)
         if hosted is None:
             hosted = Hosted(topic.name, topic.topic_id, self._topic_settings(image, topic.name))
         known, chunks, me = hosted.partitions, image.partition_chunks, self._node_id
-        here: list[tuple[int, int]] = []  # row and index
+        here: list[tuple[int, int]] = []  # (row in the image, partition index)
         new: dict[Uuid, list[int]] = {}
         for row in rows:
             if row < 0:
@@ -204,10 +246,17 @@ class ReplicaManager:
     def _place_created(
         self, image: MetadataImage, topics: Sequence[Topic], first: int, count: int, roles: RoleChanges
     ) -> None:
-        """Places new topics, with `count` rows from `first` on. If this broker is the only replica of all of them, it
-        does not look at each row."""
+        """Places the partitions of new topics: `count` rows of the image, starting with row `first`. If this broker is
+        the only replica of all these partitions, the rows are not examined one by one.
+        """
         at = first % CHUNK_ROWS
-        if count == 0 or not self._has_alone(chunk := image.partition_chunks[first // CHUNK_ROWS], at, count):
+        # already hosted here: the partitions were created before the topic had an id
+        hosted_already = any(topic.topic_id in self._topics for topic in topics)
+        if (
+            count == 0
+            or hosted_already
+            or not self._has_alone(chunk := image.partition_chunks[first // CHUNK_ROWS], at, count)
+        ):
             for topic in topics:
                 self._place(image, topic, topic.partition_rows, roles)
             return
@@ -220,7 +269,8 @@ class ReplicaManager:
             first += len(handles)
 
     def _has_alone(self, chunk: PartitionChunk, at: int, count: int) -> bool:
-        """Whether this broker is the only replica and the leader of all these rows, and the rows agree."""
+        """Returns whether this broker is the only replica and the leader of all these rows, and all other columns are
+        equal."""
         leads = chunk.leader[at] == self._node_id and chunk.replicas_of(at) == (self._node_id,)
         return leads and chunk.alike(at, count)
 
@@ -235,6 +285,20 @@ class ReplicaManager:
         if hosted.settings.throttled is not NOTHING:
             _throttle(hosted)
 
+    def _take_id(self, image: MetadataImage, topic_id: Uuid) -> bool:
+        """Returns True if the topic had no id before and has one now. Its partitions then stay, and their native logs
+        keep the made-up id until this broker starts again.
+        """
+        hosted = self._topics.get(topic_id) if is_made(topic_id) else None
+        now = None if hosted is None else image.topic(hosted.name)
+        if hosted is None or now is None:
+            return False
+        del self._topics[topic_id]
+        self._topics[now.topic_id] = hosted
+        self._given[topic_id] = hosted.topic_id = now.topic_id
+        self._changed |= {topic_id, now.topic_id}
+        return True
+
     def _drop_topic(self, topic_id: Uuid) -> None:
         hosted = self._topics.get(topic_id)
         if hosted is not None:
@@ -248,9 +312,12 @@ class ReplicaManager:
             self._followers.stop([partition])
         partition.close(gone=True)
         self._logs.delete(partition)
+        hosted.traffic.retire(traffic_of([partition]))
         if not hosted.partitions:
             del self._topics[hosted.topic_id]
-            # A topic that was created again under the name has taken its place already.
+            self._given.pop(made_id(hosted.name), None)
+            self._traffic.retire(hosted.traffic.gone)
+            # A new topic with the same name may already have replaced this one.
             if self._by_name.get(hosted.name) is hosted:
                 del self._by_name[hosted.name]
 
@@ -258,12 +325,13 @@ class ReplicaManager:
 
     @property
     def config(self) -> BrokerConfig:
-        """The configuration with its changes at run time."""
+        """The broker's configuration, including changes made at run time."""
         return self._config
 
     def take_config(self, image: MetadataImage) -> bool:
-        """Takes the broker settings that changed at run time (KIP-226), which topics inherit; returns whether any
-        did."""
+        """Applies broker settings that have changed at run time and from which topics take their defaults (KIP-226).
+        Returns whether any of them has changed.
+        """
         changed = self._adopt(image.set_config(BROKER, ""), image.set_config(BROKER, str(self._node_id)))
         self._logs.cordon(self._config.cordoned_log_dirs)
         return changed
@@ -281,7 +349,9 @@ class ReplicaManager:
         return True
 
     def _configure(self, image: MetadataImage, topics: Iterable[Hosted], roles: RoleChanges | None = None) -> None:
-        """`roles` takes the partitions whose min.insync.replicas changed: it is part of the role."""
+        """Applies the configurations of topics. Collects in `roles` the partitions whose min.insync.replicas has
+        changed, because that value is part of their role.
+        """
         for hosted in topics:
             settings, before = self._topic_settings(image, hosted.name), hosted.settings
             hosted.settings = settings
@@ -300,11 +370,12 @@ class ReplicaManager:
         return TopicConfig(self._config, image.topic_overrides(topic))
 
     def settings_of(self, image: MetadataImage, topic: str) -> LogSettings:
-        """The settings of a topic's logs."""
+        """Returns the settings of a topic's logs."""
         return self._topic_settings(image, topic).log
 
     def min_isr_of(self, topic: str) -> int:
-        """The min.insync.replicas of a topic; the broker's own for one without a partition here."""
+        """Returns the min.insync.replicas of a topic, or the broker's own value if the broker hosts no partition of the
+        topic."""
         hosted = self._by_name.get(topic)
         return self._config.min_insync_replicas if hosted is None else hosted.settings.min_isr
 
@@ -322,7 +393,7 @@ class ReplicaManager:
         return settings
 
     def close(self) -> None:
-        """Refuses appends from now on, and answers all waiting requests."""
+        """Refuses all appends from now on, and answers all waiting requests."""
         for partition in self.hosted():
             partition.close()
 
@@ -333,8 +404,10 @@ def _throttle(hosted: Hosted) -> None:
 
 
 def _side_by_side(topics: Iterable[Topic]) -> Iterator[tuple[list[Topic], int, int]]:
-    """Groups neighbouring topics whose rows follow each other, in order, within one chunk: the first row and the number
-    of rows of each group. A topic whose rows are not in order is a group with count 0."""
+    """Groups neighbouring topics whose partitions have consecutive rows, in order and within one chunk. Yields each
+    group with its first row and its number of rows. A topic whose rows are not in order is a group by itself, with the
+    count 0.
+    """
     group: list[Topic] = []
     start = end = 0
     for topic in topics:
@@ -357,7 +430,7 @@ def _side_by_side(topics: Iterable[Topic]) -> Iterator[tuple[list[Topic], int, i
 
 
 def _by_topic(image: MetadataImage, rows: Iterable[int]) -> dict[int, list[int]]:
-    """Rows by the row of their topic."""
+    """Groups partition rows by topic. Each key is the topic's row in the image."""
     made: dict[int, list[int]] = {}
     for row in rows:
         made.setdefault(image.partition_chunks[row // CHUNK_ROWS].topic[row % CHUNK_ROWS], []).append(row)
@@ -365,7 +438,7 @@ def _by_topic(image: MetadataImage, rows: Iterable[int]) -> dict[int, list[int]]
 
 
 def _role_error(partition: PartitionHandle, current_epoch: int, *, leader_only: bool) -> ErrorCode:
-    # As in Kafka this check comes first: the leadership ends soon, and a client must get the reason.
+    # As in Kafka, this check is the first. Clients must get this error until the leadership ends, which will be soon.
     if partition.state == "failed" or partition.directory.offline_errno:
         return ErrorCode.KAFKA_STORAGE_ERROR
     if current_epoch not in (NO_EPOCH, partition.leader_epoch):

@@ -1,4 +1,6 @@
-"""Roles of many partitions at once: one native call over the columns of each chunk of the image."""
+"""Sets the roles (leader or follower) of many partitions. Makes one native call for each chunk of the
+metadata image.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +14,14 @@ from kafkacore.replication.fetchers import Follow
 
 
 class Followers(Protocol):
-    """Fetches the partitions that other brokers lead; Fetchers provides it."""
+    """Fetches the partitions that other brokers lead. Fetchers implements this interface."""
 
     def follow(self, partitions: Iterable[Follow]) -> None: ...
     def stop(self, partitions: Iterable[PartitionHandle]) -> None: ...
 
 
 class _Batch:
-    """Partitions with a row in one chunk."""
+    """Partitions whose rows are in one chunk."""
 
     __slots__ = ("handles", "min_isrs", "rows")
 
@@ -30,8 +32,9 @@ class _Batch:
 
 
 class RoleChanges:
-    """Collects partitions whose role may have changed in a root with these chunks. While this broker leaves, it fetches
-    no partition whose ISR it is not in."""
+    """Collects partitions whose roles may have changed. `chunks` belong to the new metadata image. While this broker
+    shuts down, it fetches only partitions whose ISR contains it.
+    """
 
     def __init__(
         self, node_id: int, chunks: Sequence[PartitionChunk], followers: Followers | None, *, leaves: bool = False
@@ -43,7 +46,8 @@ class RoleChanges:
         self._batches: dict[int, _Batch] = {}
 
     def add(self, row: int, handle: PartitionHandle, min_isr: int) -> None:
-        """`row` is the partition's row in the image, `min_isr` its topic's min.insync.replicas."""
+        """Adds a partition. `row` is the partition's row in the image, and `min_isr` is its topic's
+        min.insync.replicas."""
         number, at = divmod(row, CHUNK_ROWS)
         batch = self._batch(number)
         batch.handles.append(handle)
@@ -51,7 +55,7 @@ class RoleChanges:
         batch.min_isrs.append(min_isr)
 
     def add_run(self, first: int, handles: Sequence[PartitionHandle], min_isr: int) -> None:
-        """The partitions of successive rows within one chunk."""
+        """Adds the partitions of consecutive rows, all within one chunk."""
         number, at = divmod(first, CHUNK_ROWS)
         batch = self._batch(number)
         batch.handles += handles
@@ -65,8 +69,10 @@ class RoleChanges:
         return found
 
     def carry_out(self) -> None:
-        """Gives each partition its role. First, partitions that this broker no longer follows are not fetched any
-        longer; then followers are fetched from their leaders. A partition that knows newer epochs does not change."""
+        """Applies each partition's role. First stops fetching the partitions that this broker no longer follows. At the
+        end, starts fetching the followed partitions from their leaders. If a partition already has newer epochs, it
+        does not change.
+        """
         here = (self._node_id, NO_LEADER)
         follows: list[Follow] = []
         for number, batch in self._batches.items():
@@ -81,9 +87,20 @@ class RoleChanges:
                 handles, self._node_id, rows, batch.min_isrs, chunk.width, chunk.leader, epoch, chunk.partition_epoch,
                 chunk.replicas, chunk.isr, chunk.recovery,
             )  # fmt: skip
+            _mark_added(handles, rows, chunk, self._node_id)
             for handle, at, is_taken, stay in zip(handles, rows, took, stays, strict=True):
                 if is_taken and stay:
                     follows.append(Follow(handle, chunk.leader[at], epoch[at]))
         self._batches.clear()
         if follows and self._followers is not None:
             self._followers.follow(follows)
+
+
+def _mark_added(handles: Sequence[PartitionHandle], rows: Sequence[int], chunk: PartitionChunk, node_id: int) -> None:
+    """Passes to each partition the replicas that a reassignment adds. A separate metric counts the bytes sent to those
+    replicas.
+    """
+    for handle, at in zip(handles, rows, strict=True):
+        adding = chunk.rare[at].adding if at in chunk.rare else ()
+        if adding or handle.adds_replicas:
+            handle.add_replicas(adding, node_id)

@@ -1,7 +1,7 @@
-"""The next leader, ISR and ELR of a partition when its ISR, its replicas or the live brokers change (KIP-966).
+"""Decides the next leader, ISR and ELR of a partition when its ISR, its replicas or the live brokers change (KIP-966).
 
-A new leader comes from the ISR, or from the ELR when the ISR is empty. When both are empty, it is the last known
-leader, marked as recovering. Where unclean elections are allowed, it may be any live replica.
+A new leader comes from the ISR, or from the ELR if the ISR is empty. If both are empty, the last known leader is
+elected and marked as recovering. If the topic allows unclean elections, any live replica may be elected.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from kafkacore.protocol.uuid import Uuid
 
 
 class Election(Enum):
-    """PREFERRED elects the first replica if it may lead. UNCLEAN prefers availability to records."""
+    """How a leader is chosen. PREFERRED elects the first replica if that replica can lead. UNCLEAN may elect a replica
+    that lacks records."""
 
     PREFERRED = 0
     ONLINE = 1
@@ -24,8 +25,8 @@ class Election(Enum):
 
 
 class Target(NamedTuple):
-    """The wanted state of a partition; None leaves a field as it is. `ineligible` replicas do not enter the ELR: they
-    came back without a clean shutdown, or left while the ISR was still large enough."""
+    """The wanted state of a partition; None leaves a field unchanged. Replicas in `ineligible` do not enter the ELR.
+    Such a replica came back without a clean shutdown, or left the ISR while the ISR was still large enough."""
 
     isr: Iterable[int] | None = None
     replicas: Iterable[int] | None = None
@@ -38,8 +39,8 @@ class Target(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """`may_lead` says whether a broker is active and its directory works. `default_directory` names the directory of a
-    new replica."""
+    """The conditions of a change. `may_lead` says whether a broker is active and the directory of its replica works.
+    `default_directory` returns the directory of a new replica."""
 
     may_lead: Callable[[int], bool]
     default_directory: Callable[[int], Uuid]
@@ -53,7 +54,7 @@ class _Elected(NamedTuple):
 
 
 def change(partition: Partition, topic_id: Uuid, target: Target, rules: Rules) -> Any | None:
-    """The PartitionChangeRecord that turns `partition` into `target`; None when nothing changes."""
+    """Returns the PartitionChangeRecord that turns `partition` into `target`; None if nothing changes."""
     return _Change(partition, target, rules).build(topic_id)
 
 
@@ -72,7 +73,7 @@ class _Change:
         self._populate_elr()
         self._elect(record)
         if record.leader == NO_LEADER_CHANGE and not set(self.was.replicas) <= set(self.replicas):
-            # The same leader begins a new leader epoch, which fences the replicas that were removed.
+            # The leader stays, but starts a new leader epoch, which fences the removed replicas.
             record.leader = self.was.leader
         self._record_elr(record)
         if record.isr is None and (self.isr or self.rules.elr_enabled) and tuple(self.isr) != self.was.isr:
@@ -85,14 +86,15 @@ class _Change:
         return None if _is_nothing(record) else record
 
     def _complete_reassignment(self) -> None:
-        """Removes the old replicas when all new ones are in sync (KIP-455)."""
+        """Removes the old replicas when all new replicas are in sync (KIP-455)."""
         if not self.removing and not self.adding:
             return
         isr = [replica for replica in self.isr if replica not in self.removing]
         replicas = [replica for replica in self.replicas if replica not in self.removing]
         if not isr or not replicas or not set(self.adding) <= set(isr):
             return
-        # A smaller replica set must be in sync as a whole, or the ISR would shrink without need.
+        # If the new replica set is smaller, all its members must be in sync first; otherwise the ISR would shrink
+        # unnecessarily.
         if len(self.adding) < len(self.removing) and not set(replicas) <= set(isr):
             return
         self.isr, self.replicas, self.removing, self.adding = isr, replicas, [], []
@@ -103,9 +105,12 @@ class _Change:
         if len(self.isr) >= self.rules.min_isr:
             self.elr = []
             return
-        # A replica that was in sync when the ISR fell below its minimum has every acknowledged record.
-        candidates = sorted({*self.elr, *self.was.isr})
-        self.elr = [each for each in candidates if each not in self.isr and each not in self.target.ineligible]
+        # A replica that was in sync when the ISR fell below its minimum has every acknowledged record. But when a
+        # reassignment removes a replica, that replica deletes its log. So it must leave the ELR. Apache Kafka 4.3 keeps
+        # such a replica in the ELR. If another reassignment brought that replica back, Apache Kafka would elect it with
+        # an empty log.
+        candidates = {*self.elr, *self.was.isr} & set(self.replicas)
+        self.elr = sorted(candidates - set(self.isr) - self.target.ineligible)
 
     def _may_lead(self, replica: int) -> bool:
         in_sync = replica in self.isr or (not self.isr and replica in self.elr)

@@ -1,10 +1,10 @@
-"""The KRaft controller: requests become records, records become durable, and answers follow.
+"""The KRaft controller: it turns requests into records, and sends the responses when the records are durable.
 
-Everything runs on one loop. A root is an image with all records up to some offset. A decision reads the uncommitted
-root; its records are replayed into the next root and appended to the log; its answer waits for their commit. One
-decision is made at a time. A long decision is made in slices: the loop does other work between the slices, and other
-decisions wait. A controller that is no longer active drops the uncommitted root and answers waiting requests with
-NOT_CONTROLLER.
+Everything runs on one event loop. A root is an image with all records up to some offset. A decision reads the
+uncommitted root. The controller replays the decision's records into the next root, appends them to the log, and sends
+the response after their commit. It makes one decision at a time. A long decision is made in slices: between two slices
+the loop does other work, but makes no other decisions. A controller that is no longer active drops the uncommitted root
+and answers waiting requests with NOT_CONTROLLER.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ LOG: Final = logging.getLogger("kafkacore.controller")
 
 MAX_RECORDS_PER_BATCH: Final = 10_000
 HOLDS_PER_SESSION: Final = 4
-MAX_WAITING: Final = 10_000  # limit of answers that wait for a commit; further requests get REQUEST_TIMED_OUT
+MAX_WAITING: Final = 10_000  # how many responses may wait for a commit; further requests get REQUEST_TIMED_OUT
 
 
-# Work is a decision that is made in slices.
+# A Work[Decision] is a decision that is made in slices.
 Decide: TypeAlias = Callable[[], Decision | Work[Decision]]
 
 
@@ -70,23 +70,25 @@ class Quorum(Protocol):
     @property
     def kraft_version(self) -> int: ...
     def why_not_dynamic(self) -> str | None:
-        """Why kraft.version cannot become 1 now; None when it can."""
+        """Returns the reason why kraft.version cannot become 1 now, or None if it can."""
 
     def make_dynamic(self) -> int:
-        """Raises kraft.version from 0 to 1. Returns the offset that must be committed for it."""
+        """Raises kraft.version from 0 to 1. Returns the offset that must be committed for this."""
 
     def leads(self, epoch: int) -> bool:
-        """Whether this replica leads the epoch now."""
+        """Returns whether this replica is the leader of this epoch now."""
 
     def append(self, records: Records, values: Sequence[Value]) -> int | None:
-        """As leader: appends one batch. Returns the offset of its last record; None when it would be too large."""
+        """Appends one batch as the leader. Returns the offset of its last record, or None if the batch would be too
+        large."""
 
 
 class QuorumController:
-    """Belongs to one loop. `bootstrap` has the framed records of bootstrap.checkpoint; `now_ms` is a monotonic clock.
+    """Belongs to one event loop. `bootstrap` holds the framed records of bootstrap.checkpoint. `now_ms` is a monotonic
+    clock.
 
-    The methods for requests raise KafkaError: NOT_CONTROLLER when this node is not the active controller, and the
-    errors that their docstrings name.
+    The methods that handle requests raise KafkaError. The error is NOT_CONTROLLER if this node is not the active
+    controller, or one of the errors in the docstring of the method.
     """
 
     def __init__(
@@ -98,15 +100,16 @@ class QuorumController:
         new_uuid: Callable[[], Uuid] = Uuid.random,
         on_root: Callable[[MetadataImage, MetadataDelta | None], None] = lambda image, delta: None,
     ) -> None:
-        """`on_root` gets each committed root and its delta; the delta is None when everything may have changed."""
+        """Creates a controller that is not active. `on_root` receives each committed root and its delta. The delta is
+        None if everything may have changed."""
         self._settings = settings
         self._quorum = quorum
         self._bootstrap = [decode_record(value) for value in bootstrap]
         self._now_ms = now_ms
         self._new_uuid = new_uuid
         self._on_root = on_root
-        self.image: MetadataImage = EMPTY_IMAGE  # committed; it is only ever replaced, so any thread may read it
-        self._head: MetadataImage = EMPTY_IMAGE  # includes appended records that are not committed yet
+        self.image: MetadataImage = EMPTY_IMAGE  # the committed root, which is immutable, so any thread may read it
+        self._head: MetadataImage = EMPTY_IMAGE  # the uncommitted root: includes records that are not committed yet
         self._uncommitted: deque[tuple[MetadataImage, MetadataDelta | None]] = deque()
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._turns = Turns()
@@ -136,15 +139,16 @@ class QuorumController:
         return self._departures.held
 
     def silences(self) -> dict[int, int]:
-        """On the active controller: milliseconds since the last heartbeat of each broker. Any thread may ask."""
+        """Milliseconds since the last heartbeat of each broker, by broker id. Empty if this controller is not active.
+        Can be called on any thread."""
         return self._liveness.silences(self._now_ms()) if self.active else {}
 
     @property
     def next_tick_ms(self) -> int:
-        """Milliseconds until `tick` must be called: when the next session may end, an election is due, or the log has
-        been idle for long enough."""
+        """Milliseconds until `tick` must be called. By then the next session may have expired, an election is due, or
+        the log has been idle for long enough."""
         if not self._leads():
-            return self._liveness.pulse_ms  # no session ends here: another controller counts them
+            return self._liveness.pulse_ms  # this controller expires no broker session: the active controller does
         now = self._now_ms()
         wait_ms = min(self._liveness.wait_ms(now), max(0, self._elections.next_ms - now))
         idle = self._settings.config.metadata_max_idle_interval_ms
@@ -156,7 +160,7 @@ class QuorumController:
     # --- requests ---
 
     async def create_topics(self, caller: Caller, request: Any) -> Any:
-        """Raises POLICY_VIOLATION for too many partitions at once, REQUEST_TIMED_OUT."""
+        """Creates topics. Raises POLICY_VIOLATION if the request creates too many partitions, REQUEST_TIMED_OUT."""
         return await self._user_write(
             request,
             lambda: on_request.topics.TopicCreation(
@@ -165,19 +169,20 @@ class QuorumController:
         )
 
     async def delete_topics(self, caller: Caller, request: Any) -> Any:
-        """Raises TOPIC_DELETION_DISABLED, POLICY_VIOLATION, REQUEST_TIMED_OUT."""
+        """Deletes topics. Raises TOPIC_DELETION_DISABLED, POLICY_VIOLATION, REQUEST_TIMED_OUT."""
         return await self._user_write(
             request, lambda: on_request.deletion.delete_topics(self._head, self._settings, request, caller.api_version)
         )
 
     async def create_partitions(self, caller: Caller, request: Any) -> Any:
-        """POLICY_VIOLATION, REQUEST_TIMED_OUT."""
+        """Adds partitions to topics. Raises POLICY_VIOLATION, REQUEST_TIMED_OUT."""
         return await self._user_write(
             request, lambda: on_request.topics.PartitionGrowth(self._head, self._settings).decide(request)
         )
 
     async def register_broker(self, caller: Caller, request: Any) -> Any:
-        """Raises DUPLICATE_BROKER_REGISTRATION, INVALID_REGISTRATION, UNSUPPORTED_VERSION, INCONSISTENT_CLUSTER_ID."""
+        """Registers a broker. Raises DUPLICATE_BROKER_REGISTRATION, INVALID_REGISTRATION, UNSUPPORTED_VERSION,
+        INCONSISTENT_CLUSTER_ID."""
         return await self._write(
             lambda: cluster.register_broker(
                 self._head, self._settings, self._liveness, request, caller.api_version, self._quorum.end_offset,
@@ -186,9 +191,10 @@ class QuorumController:
         )  # fmt: skip
 
     async def heartbeat(self, caller: Caller, request: Any) -> Any:
-        """Raises STALE_BROKER_EPOCH. The heartbeat of a broker in controlled shutdown is answered when other brokers
-        lead its partitions, or after a quarter of its session, so that the session does not end meanwhile."""
-        # A heartbeat counts from its arrival, however long its decision takes (KAFKA-15019).
+        """Handles a heartbeat. Raises STALE_BROKER_EPOCH. If the broker is in controlled shutdown, the response waits
+        until other brokers lead the broker's partitions. The wait is at most a quarter of the session timeout, so that
+        the session does not expire meanwhile."""
+        # A heartbeat counts from its arrival, however long the decision about it takes (KAFKA-15019).
         arrived_ms = self._now_ms()
         self._liveness.heard(request.broker_id, request.broker_epoch, arrived_ms)
         response = await self._heartbeat(request)
@@ -225,7 +231,7 @@ class QuorumController:
             if not self._turns.taken:
                 break
             async with self._turns:
-                pass  # a long decision is under way: this decision is made again on the root that follows
+                pass  # a long decision is under way, so decide again on the next root
         offset = self._append(decision)
         broker = self._head.brokers.get(request.broker_id)
         if broker is not None and broker.in_controlled_shutdown:
@@ -234,28 +240,28 @@ class QuorumController:
         return decision.response
 
     async def unregister_broker(self, caller: Caller, request: Any) -> Any:
-        """BROKER_ID_NOT_REGISTERED."""
+        """Removes a broker. Raises BROKER_ID_NOT_REGISTERED."""
         return await self._write(lambda: cluster.unregister_broker(self._head, self._settings, request))
 
     async def register_controller(self, caller: Caller, request: Any) -> Any:
         return await self._write(lambda: cluster.register_controller(self._head, request))
 
     async def allocate_producer_ids(self, caller: Caller, request: Any) -> Any:
-        """STALE_BROKER_EPOCH."""
+        """Allocates a block of producer ids. Raises STALE_BROKER_EPOCH."""
         return await self._write(lambda: on_request.producer_ids.allocate(self._head, request))
 
     async def alter_partition(self, caller: Caller, request: Any) -> Any:
-        """STALE_BROKER_EPOCH."""
+        """Changes ISRs. Raises STALE_BROKER_EPOCH."""
         return await self._write(
             lambda: on_request.alter_partition.IsrChange(self._head, self._settings, caller.api_version).decide(request)
         )
 
     async def assign_replicas_to_dirs(self, caller: Caller, request: Any) -> Any:
-        """STALE_BROKER_EPOCH."""
+        """Stores the log directories of replicas. Raises STALE_BROKER_EPOCH."""
         return await self._write(lambda: on_request.directories.assign(self._head, self._settings, request))
 
     async def alter_configs(self, caller: Caller, request: Any) -> Any:
-        """POLICY_VIOLATION."""
+        """Replaces the settings of resources. Raises POLICY_VIOLATION."""
         return await self._write(
             lambda: on_request.configuration.ConfigAlteration(
                 self._head, self._settings, forwarded=caller.forwarded
@@ -263,7 +269,7 @@ class QuorumController:
         )
 
     async def incremental_alter_configs(self, caller: Caller, request: Any) -> Any:
-        """POLICY_VIOLATION."""
+        """Changes settings of resources. Raises POLICY_VIOLATION."""
         return await self._write(
             lambda: on_request.configuration.ConfigAlteration(
                 self._head, self._settings, forwarded=caller.forwarded
@@ -271,21 +277,21 @@ class QuorumController:
         )
 
     async def alter_client_quotas(self, caller: Caller, request: Any) -> Any:
-        """POLICY_VIOLATION."""
+        """Changes quotas. Raises POLICY_VIOLATION."""
         return await self._write(lambda: on_request.quotas.alter_client_quotas(self._head, request))
 
     async def alter_user_scram_credentials(self, caller: Caller, request: Any) -> Any:
-        """POLICY_VIOLATION."""
+        """Changes SCRAM users. Raises POLICY_VIOLATION."""
         return await self._write(lambda: on_request.scram_users.alter_users(self._head, request))
 
     async def elect_leaders(self, caller: Caller, request: Any) -> Any:
-        """Raises INVALID_REQUEST, POLICY_VIOLATION, REQUEST_TIMED_OUT."""
+        """Holds elections. Raises INVALID_REQUEST, POLICY_VIOLATION, REQUEST_TIMED_OUT."""
         return await self._user_write(
             request, lambda: on_request.elections.LeaderElection(self._head, self._settings).decide(request)
         )
 
     async def alter_partition_reassignments(self, caller: Caller, request: Any) -> Any:
-        """POLICY_VIOLATION, REQUEST_TIMED_OUT."""
+        """Starts and cancels reassignments. Raises POLICY_VIOLATION, REQUEST_TIMED_OUT."""
         return await self._user_write(
             request, lambda: on_request.reassignments.Reassignment(self._head, self._settings).decide(request)
         )
@@ -295,7 +301,7 @@ class QuorumController:
         return await finish(on_request.reassignments.list_reassignments(self.image, request))
 
     async def update_features(self, caller: Caller, request: Any) -> Any:
-        """REQUEST_TIMED_OUT."""
+        """Changes feature levels. Raises REQUEST_TIMED_OUT."""
         quorum = self._quorum
 
         def decide() -> Work[Decision]:
@@ -312,8 +318,8 @@ class QuorumController:
     # --- the log ---
 
     def on_batch(self, batch: CommittedBatch) -> None:
-        """Takes a committed batch. The root with a batch of this controller exists already; a batch of another leader
-        is applied."""
+        """Handles a committed batch. If this controller wrote the batch, its root already exists. A batch of another
+        leader is applied to the root."""
         uncommitted = self._uncommitted
         if not uncommitted:
             offsets = batch.base_offset, batch.last_offset
@@ -321,7 +327,7 @@ class QuorumController:
             self._commit(self._head, delta)
         elif uncommitted[0][0].offset == batch.last_offset:
             root, delta = uncommitted.popleft()
-            # The log stamped the batch when it was appended.
+            # The log set the batch's timestamp when the batch was appended.
             root = root._replace(timestamp_ms=batch.timestamp_ms)
             if not uncommitted:
                 self._head = root
@@ -333,7 +339,8 @@ class QuorumController:
                 future.set_result(None)
 
     def begin_snapshot(self, offset: int, epoch: int, timestamp_ms: int) -> ImageLoad:
-        """Replaces all earlier metadata. `offset` is the last record in the snapshot."""
+        """Starts to load a snapshot, which replaces all earlier metadata. `offset` is the offset of the last record in
+        the snapshot."""
         return ImageLoad(offset, epoch, timestamp_ms, self._snapshot_loaded)
 
     def _snapshot_loaded(self, image: MetadataImage) -> None:
@@ -341,7 +348,8 @@ class QuorumController:
         self._commit(image, None)
 
     def on_leading(self, epoch: int) -> None:
-        """This replica leads. All records from before its epoch are committed and applied."""
+        """Makes this controller active. Called when this replica has become the leader, after all records of earlier
+        epochs were committed and applied."""
         self._active_epoch = epoch
         self._head = self.image
         self._liveness = Liveness(self._settings.config.broker_session_timeout_ms)
@@ -350,7 +358,7 @@ class QuorumController:
             if not broker.fenced:
                 self._liveness.registered(broker.broker_id, broker.epoch, now)
             if broker.in_controlled_shutdown:
-                # The other brokers may not have read the new leaders yet.
+                # The other brokers may not yet have read which partitions they have taken over.
                 self._liveness.leaves_after(broker.broker_id, self._head.offset)
         self._elections = PeriodicElections(self._settings.config, now)
         self._last_append_ms = now
@@ -360,7 +368,7 @@ class QuorumController:
         LOG.info("controller %d is active in epoch %d", self._settings.config.node_id, epoch)
 
     def on_following(self, epoch: int) -> None:
-        """This replica does not lead, or no longer leads."""
+        """Makes this controller inactive. Called when this replica does not lead, or no longer leads."""
         if self._active_epoch < 0:
             return
         LOG.info("controller %d has not been active since epoch %d began", self._settings.config.node_id, epoch)
@@ -376,9 +384,10 @@ class QuorumController:
     # --- time ---
 
     def tick(self) -> None:
-        """Fences brokers whose session is over, elects leaders that are due, and writes a NoOpRecord to an idle log."""
+        """Fences brokers whose session has expired, holds elections that are due, and writes a NoOpRecord to an idle
+        log."""
         if not self._leads() or self._turns.taken:
-            return  # a decision is under way; `tick` stays due and is called again after it
+            return  # a decision is under way; `tick` stays due and is called again afterwards
         now = self._now_ms()
         self._fence(self._liveness.expired(now))
         if now >= self._elections.next_ms:
@@ -395,7 +404,7 @@ class QuorumController:
                 told = "broker %d sends no heartbeats and could not be fenced; the next tick retries"
                 LOG.exception(told, expired[0][0])
                 return
-            # An error about one broker must not keep the others from being fenced.
+            # An error about one broker must not prevent the fencing of the other brokers.
             for each in expired:
                 self._fence([each])
 
@@ -412,23 +421,23 @@ class QuorumController:
                 brokers.append(broker)
         if brokers:
             self._append(Decision(cluster.fence(self._head, self._settings, *brokers), None, atomic=False))
-        # Only after the append: if an error leaves a broker unfenced, the next tick finds it again.
+        # This comes after the append: if an error leaves a broker unfenced, the next tick tries again.
         for broker_id, _ in expired:
             self._liveness.gone(broker_id)
 
     # --- snapshots ---
 
     def snapshot(self) -> Contents | None:
-        """The contents of the next snapshot: the committed root, without the records of an open transaction. None while
-        the root has no metadata.version, because the bootstrap records, which may be a transaction, are not committed
-        yet."""
+        """Returns the contents of the next snapshot: the committed root, without the records of an open transaction.
+        Returns None while the root has no metadata.version, because the bootstrap records, which may form a
+        transaction, are not committed yet."""
         image = self.image if self.image.transaction is None else self.image.transaction.before
         if METADATA_VERSION not in image.features:
             return None
         writer = RecordWriter(image.metadata_version)
         return Contents(image.offset, image.epoch, image.timestamp_ms, map(writer.encode, records_of(image)))
 
-    # --- inside ---
+    # --- internals ---
 
     @cached_property
     def _descriptions(self) -> on_request.topics.TopicDescriptions:
@@ -443,19 +452,19 @@ class QuorumController:
             self.counts.leaders_changed(before, image, delta)
 
     def _adopt_config(self, image: MetadataImage) -> None:
-        """Applies the dynamic settings of this node and of all nodes, as if they stood in its server.properties
+        """Applies the dynamic settings of this node and of all nodes, as if server.properties contained them
         (KIP-226)."""
         config = self._settings.config
         default, own = image.set_config(BROKER, ""), image.set_config(BROKER, str(config.node_id))
         if default or own or config.dynamic_default or config.dynamic_broker:
-            # A broker of the same node logs the changes.
+            # If a broker runs in the same process, that broker logs the changes.
             config = adopted(config, default, own, tell="broker" not in config.process_roles)
             self._settings = self._settings._replace(config=config)
             self.__dict__.pop("_descriptions", None)
 
     @property
     def config(self) -> BrokerConfig:
-        """The configuration with its run-time changes."""
+        """The configuration, including changes made at run time."""
         return self._settings.config
 
     async def _user_write(self, request: Any, decide: Decide) -> Any:
@@ -484,7 +493,7 @@ class QuorumController:
 
     async def _decide(self, decide: Decide) -> tuple[int, Any]:
         """Makes a decision and appends its records. Returns the offset that must be committed before the response is
-        sent. Most decisions take one turn of the loop."""
+        sent. Most decisions take only one turn of the event loop."""
         self._require_active()
         epoch, began_ms = self._active_epoch, self._now_ms()
         self.counts.started += 1
@@ -492,7 +501,8 @@ class QuorumController:
         decision = made if isinstance(made, Decision) else await finish(made)
         if self._active_epoch != epoch:
             raise self._not_controller()
-        # Even a decision without records waits: its answer may rest on earlier decisions that are not committed yet.
+        # A decision without records waits too, because its response may depend on earlier decisions that are not
+        # committed yet.
         offset = await finish(self._appending(decision))
         self.counts.computing_ms.record(self._now_ms() - began_ms)
         return max(offset, decision.after), decision.response
@@ -504,11 +514,11 @@ class QuorumController:
             await future
 
     def _append(self, decision: Decision) -> int:
-        """Appends the records of a decision in the same turn of the loop in which it was made."""
+        """Appends the records of a decision. Runs in the same turn of the event loop as the decision."""
         return finish_now(self._appending(decision))
 
     def _appending(self, decision: Decision) -> Work[int]:
-        """Replays and appends records. Returns the offset that must be committed before the answer is sent."""
+        """Replays and appends records. Returns the offset that must be committed before the response is sent."""
         records = decision.records
         for part in (records,) if decision.atomic else parted(records, MAX_RECORDS_PER_BATCH):
             if part:
@@ -518,10 +528,10 @@ class QuorumController:
     def _append_batch(self, records: Records) -> Work[None]:
         epoch, base = self._active_epoch, -1
         while base != self._quorum.end_offset:
-            # This loop repeats when the quorum has written a control record meanwhile, because some records hold their
-            # own offsets.
+            # The loop repeats if the quorum has appended a control record in the meantime, because some records contain
+            # their own offsets.
             base = self._quorum.end_offset
-            # The records are replayed before they are appended, so a record that does not fit the image never gets into
+            # The records are replayed before they are appended, so a record that does not fit the image never reaches
             # the log.
             edit = Edit(self._head, decided_here=True)
             yield from edit.replaying(records, base)
@@ -552,7 +562,7 @@ class QuorumController:
         return self._writer
 
     def _leads(self) -> bool:
-        # The replica may have lost its leadership one turn of the loop before `on_following` is called.
+        # The replica may have lost the leadership one turn of the event loop before `on_following` is called.
         return self.active and self._quorum.leads(self._active_epoch)
 
     def _require_active(self) -> None:
@@ -566,4 +576,4 @@ class QuorumController:
             if leader >= 0
             else "no controller appears to be active"
         )
-        return error_for(ErrorCode.NOT_CONTROLLER, f"node {self._settings.config.node_id} is not it: {known}")
+        return error_for(ErrorCode.NOT_CONTROLLER, f"node {self._settings.config.node_id} is not active: {known}")

@@ -1,8 +1,8 @@
-"""Elections that no request asks for: preferred replicas become leaders again, and partitions without a leader get an
-unclean leader where that is allowed.
+"""Elections without a request. Preferred replicas become leaders again. Partitions without a leader get an unclean
+leader, if that is allowed.
 
-One search checks a limited number of partitions, and the next search follows at once. The loop does other work between
-them.
+One search checks a limited number of partitions. The next search follows immediately, but the loop does other work
+between the two.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NEVER: Final = 1 << 62
 
 
 class PeriodicElections:
-    """State of an active controller. Times are monotonic milliseconds."""
+    """When elections are due on an active controller. Times are monotonic milliseconds."""
 
     def __init__(self, config: BrokerConfig, now_ms: int) -> None:
         self._preferred_ms = config.leader_imbalance_check_interval_seconds * 1000
@@ -36,23 +36,23 @@ class PeriodicElections:
 
     @property
     def next_ms(self) -> int:
-        """When `due` has something to do."""
+        """The time at which `due` has elections to hold."""
         return min(self._next_preferred_ms, self._next_unclean_ms)
 
     def due(self, image: MetadataImage, settings: Settings, now_ms: int) -> list[Record]:
-        """The records of the elections that are due. Call it again while `next_ms` has passed."""
+        """Returns the records of the elections that are due. Call this again if `next_ms` has already passed."""
         records: list[Record] = []
         if now_ms >= self._next_unclean_ms:
             self._next_unclean_ms = now_ms + self._unclean_ms
             records += elect_unclean(image, settings)
             if records:
-                LOG.warning("%d partitions without a leader get one that may lack records", record_count(records))
+                LOG.warning("%d partitions without a leader get a leader that may lack records", record_count(records))
         if now_ms >= self._next_preferred_ms:
             records += self._rebalance(image, settings, now_ms)
         return records
 
     def _rebalance(self, image: MetadataImage, settings: Settings, now_ms: int) -> list[Record]:
-        self._next_preferred_ms = now_ms + self._preferred_ms  # first, so that an error does not repeat this at once
+        self._next_preferred_ms = now_ms + self._preferred_ms  # set first, so that an error causes no immediate repeat
         found = rows_not_led_by_the_first(image.partition_chunks, self._preferred_from_row)
         rows = list(islice(found, MAX_ROWS_OF_A_LOOK + 1))
         records = LeaderChanges(image, settings, election=Election.PREFERRED).records(rows[:MAX_ROWS_OF_A_LOOK])
@@ -63,7 +63,7 @@ class PeriodicElections:
 
 
 def elect_unclean(image: MetadataImage, settings: Settings) -> list[Record]:
-    """Elects leaders for partitions that have none and whose topic allows unclean elections (KIP-106)."""
+    """Elects leaders for partitions that have no leader and whose topic allows unclean elections (KIP-106)."""
     chunks = image.partition_chunks
     allowed: dict[int, bool] = {}
     rows = []

@@ -1,4 +1,4 @@
-"""AllocateProducerIds: blocks of ids. A block is durable before its first id is used (KIP-730)."""
+"""AllocateProducerIds: allocates blocks of producer ids. A block is durable before its first id is used (KIP-730)."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _HIGHEST: Final = (1 << 63) - 1
 
 
 def allocate(image: MetadataImage, request: Any) -> Decision:
-    """Raises STALE_BROKER_EPOCH, and UNKNOWN_SERVER_ERROR when there are no ids left."""
+    """Allocates a block. Raises STALE_BROKER_EPOCH, and UNKNOWN_SERVER_ERROR if there are no ids left."""
     check_epoch(image, request.broker_id, request.broker_epoch)
     first = 0 if image.next_producer_id is None else image.next_producer_id.next_producer_id
     if first > _HIGHEST - BLOCK_SIZE:
-        raise error_for(ErrorCode.UNKNOWN_SERVER_ERROR, f"all producer ids are in use: {first} would be the next")
+        raise error_for(ErrorCode.UNKNOWN_SERVER_ERROR, f"no producer ids are left: {first} would be the next one")
     record = ProducerIdsRecord(
         broker_id=request.broker_id, broker_epoch=request.broker_epoch, next_producer_id=first + BLOCK_SIZE
     )

@@ -1,4 +1,5 @@
-"""AlterPartitionReassignments and ListPartitionReassignments: the brokers of a partition (KIP-455, KIP-860)."""
+"""AlterPartitionReassignments and ListPartitionReassignments: change and list the replicas of partitions (KIP-455,
+KIP-860)."""
 
 from __future__ import annotations
 
@@ -36,11 +37,11 @@ OngoingTopic = ListPartitionReassignmentsResponse.OngoingTopicReassignment
 OngoingPartition = ListPartitionReassignmentsResponse.OngoingPartitionReassignment
 
 
-ROWS_OF_A_STEP: Final = 4_000  # are decided, written and replayed without giving way to the loop
+ROWS_OF_A_STEP: Final = 1_000  # how many rows are decided, written and replayed without giving way to the loop
 
 
 class _Ask(NamedTuple):
-    """One partition of a request, and its part of the answer."""
+    """One partition of a request, and the result of this partition in the response."""
 
     topic: str
     partition: Any
@@ -48,7 +49,7 @@ class _Ask(NamedTuple):
 
 
 class Reassignment:
-    """One AlterPartitionReassignments request."""
+    """Handles one AlterPartitionReassignments request."""
 
     def __init__(self, image: MetadataImage, settings: Settings) -> None:
         self._image, self._settings = image, settings
@@ -57,7 +58,7 @@ class Reassignment:
         self._are_possible: dict[tuple[int, ...], bool] = {}
 
     def decide(self, request: Any) -> Work[Decision]:
-        """Decides each partition on its own. Raises POLICY_VIOLATION for too many changes at once."""
+        """Decides about each partition separately. Raises POLICY_VIOLATION if the request makes too many changes."""
         another_factor = request.allow_replication_factor_change
         response = AlterPartitionReassignmentsResponse(
             error_message=None, allow_replication_factor_change=another_factor
@@ -90,15 +91,16 @@ class Reassignment:
         return Decision(records, response)
 
     def _in_columns(self, asks: list[_Ask], another_factor: bool) -> Work[tuple[list[Record], list[_Ask]]]:
-        """Decides once for all partitions with the same pattern. Returns the others too: those that cannot be changed,
-        cancel a reassignment, or have one in progress."""
+        """Makes one decision for all partitions with the same pattern. Returns the records, and the partitions that
+        must be decided one by one: those that cannot be changed, cancel a reassignment, or have a reassignment in
+        progress."""
         rows: dict[int, _Ask] = {}
         alone: list[_Ask] = []
         for ask in asks:
             yield
             row = self._row_of(ask)
             if row in rows:
-                return [], asks  # the order of two changes of one partition counts
+                return [], asks  # the order matters if a partition is changed twice
             if row < 0 or len(rows) >= MAX_RECORDS_PER_USER_OP:
                 alone.append(ask)
             else:
@@ -126,7 +128,7 @@ class Reassignment:
         return self._changes.moves(rows, [tuple(each.partition.replicas) for each in asks], decide)
 
     def _row_of(self, ask: _Ask) -> int:
-        """The row of a partition that exists and may get these replicas; -1 for others."""
+        """Returns the row of a partition that exists and can get these replicas, or -1 for other partitions."""
         topic, wanted = self._image.topic(ask.topic), ask.partition.replicas
         if topic is None or not wanted or len(wanted) > len(self._image.brokers):
             return -1
@@ -136,8 +138,8 @@ class Reassignment:
         return topic.row(ask.partition.partition_index) if self._are_possible[brokers] else -1
 
     def _alter_once(self, name: str, asked: Any, another_factor: bool) -> Message | None:
-        """Decides each partition once, even if the request repeats it: a request may name one partition with the same
-        replicas 200,000 times."""
+        """Decides about each partition once, even if the request repeats the partition. Otherwise a request could
+        contain one partition with the same replicas 200,000 times."""
         if asked.replicas is not None and len(asked.replicas) > len(self._image.brokers):
             return self._alter(name, asked, another_factor)  # is refused
         key = name, asked.partition_index, None if asked.replicas is None else tuple(asked.replicas)
@@ -168,14 +170,15 @@ class Reassignment:
         return record
 
     def _reverted(self, topic: Topic, was: Partition) -> Target:
-        """The target that restores the replicas from before the reassignment in progress."""
+        """Returns the target that restores the replicas from before the reassignment in progress."""
         if not in_progress(was):
             raise error_for(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
         replicas = [each for each in was.replicas if each not in was.adding]
         isr = [each for each in was.isr if each not in was.adding]
         unclean = unclean_elections(self._image, self._settings, topic.name)
         if not isr:
-            # Only new replicas are in sync. The first old replica would become the ISR, and it may lack records.
+            # Only new replicas are in sync. The first old replica would become the only member of the ISR, but may lack
+            # records.
             if not replicas:
                 raise error_for(
                     ErrorCode.INVALID_REPLICA_ASSIGNMENT,
@@ -197,10 +200,12 @@ def in_progress(partition: Partition) -> bool:
 
 
 def _reassigned(was: Partition, wanted: Sequence[int]) -> Target:
-    """The new replicas join the old ones. The old ones are removed when all new ones are in sync."""
+    """Returns the target that adds the new replicas to the old replicas. The old replicas are removed when all new
+    replicas are in sync."""
     removing = sorted(set(was.replicas) - set(wanted))
     adding = sorted(set(wanted) - set(was.replicas))
-    # As in Kafka, when nothing is added or removed, a reassignment in progress keeps its list of added or removed ones.
+    # As in Kafka, if nothing is added or removed, a reassignment in progress keeps its list of added or removed
+    # replicas.
     return Target(replicas=[*wanted, *removing], removing=removing or None, adding=adding or None)
 
 
@@ -213,7 +218,7 @@ def _check_factor(was: Partition, wanted: Sequence[int]) -> None:
 
 
 def list_reassignments(image: MetadataImage, request: Any) -> Work[Any]:
-    """The reassignments in progress, of the requested partitions or of all."""
+    """Lists the reassignments in progress, either of the requested partitions or of all partitions."""
     response = ListPartitionReassignmentsResponse(error_message=None)
     if request.topics is None:
         asked: Iterable[tuple[Topic | None, Iterable[int]]] = yield from _under_way(image)
@@ -235,8 +240,8 @@ def list_reassignments(image: MetadataImage, request: Any) -> Work[Any]:
 
 
 def _under_way(image: MetadataImage) -> Work[list[tuple[Topic, list[int]]]]:
-    """The reassignments in progress. Only the few partitions with rare fields can have one, so only those are
-    searched."""
+    """Returns the reassignments in progress. Searches only partitions with rare fields: a reassignment sets such a
+    field, and few partitions have any."""
     found: dict[int, list[int]] = {}
     for number, chunk in enumerate(image.partition_chunks):
         for index in chunk.rare:

@@ -1,5 +1,5 @@
-"""Clients that a seed drives. They change topics and configurations, send records, commit offsets of groups, and record
-the answers."""
+"""Clients whose actions the seed decides. They change topics and configurations, send records, and commit offsets of
+groups. They report all answers to the judge."""
 
 from __future__ import annotations
 
@@ -48,25 +48,29 @@ TOPIC: Final = 2
 SET: Final = 0
 TIMEOUT_MS: Final = 8_000
 PRODUCE_TIMEOUTS_MS: Final = (1_000, 3_000, 3_000, 25_000)
-MAX_TOPICS: Final = 3
-MAX_PARTITIONS: Final = 3
+MAX_TOPICS: Final = 2  # few partitions, so that a fault meets each of them while it is written to
+MAX_PARTITIONS: Final = 2
 LOSSY_SHARE: Final = 0.25
+LEADER_ONLY_SHARE: Final = 0.25  # the share of batches that leave records on leaders without followers
 RETENTION: Final = "retention.ms"
 MIN_ISR: Final = "min.insync.replicas"
 UNCLEAN: Final = "unclean.leader.election.enable"
 NO_ERROR: Final = 0
-PRODUCE, FETCH, METADATA, LIST_OFFSETS, COMMIT, FETCH_COMMIT = 9, 12, 9, 7, 8, 8  # versions that name topics
+NS_OF_A_MS: Final = 1_000_000
+# Newest versions in which requests name topics.
+PRODUCE, FETCH, METADATA, LIST_OFFSETS, COMMIT, FETCH_COMMIT = 9, 12, 9, 7, 8, 8
 LATEST: Final = -1
-PATIENCE: Final = 50  # how often `read_everything` asks again at one offset
+PATIENCE: Final = 50  # how many times `read_everything` fetches again after an empty answer
 
 
 class SeededClient:
-    """One client with topics, groups and values of its own. No other client changes them, so it knows which must exist.
+    """A client with its own topics, groups and values. No other client changes these, so the client knows which of them
+    must exist.
 
-    It does one thing at a time. `replicas` and `configs` are those of its topics; a topic may have one replica too. An
-    `idempotent` client sends its records again until it knows whether they are stored; any other client sends them
-    once. Some topics allow unclean elections. `lossy` has their names; no checker looks for their records, and no
-    record of them is synced.
+    The client does one thing at a time. `replicas` and `configs` apply to its topics, but some topics have only one
+    replica. An `idempotent` client sends its records again until it knows whether they are stored; any other client
+    sends them once. Some topics allow unclean elections. `lossy` holds their names. No checker looks for the records of
+    these topics, and these records are not synced.
     """
 
     def __init__(
@@ -84,41 +88,46 @@ class SeededClient:
         self._replicas, self._configs, self._lossy = replicas, configs, lossy
         self._is_idempotent = random.random() < 0.7
         self._producer: Producer | None = None
-        self._leaders: dict[tuple[str, int], tuple[int, int]] = {}  # leader and epoch in the last answer
+        # Maps each partition to its leader and leader epoch in the last metadata answer.
+        self._leaders: dict[tuple[str, int], tuple[int, int]] = {}
         self._brokers = [node.node_id for node in cluster.brokers]
-        self._topics: dict[str, int] = {}  # how many partitions each topic has that must exist
+        self._topics: dict[str, int] = {}  # the number of partitions of each topic that must exist
         self._doomed: dict[str, None] = {}
         self._made = self._values = self._orders = 0
         self._ends: dict[tuple[str, int], int] = {}
-        self._floors: dict[tuple[str, int], int] = {}  # the records below may be deleted
-        self._commits: dict[tuple[str, str], tuple[int, int]] = {}  # acknowledged, sent
+        # Maps each partition to the offset below which records may have been deleted.
+        self._floors: dict[tuple[str, int], int] = {}
+        self._commits: dict[tuple[str, str], tuple[int, int]] = {}  # the acknowledged and the highest sent offset
+        # The lowest commit without an answer: its request may still arrive, after those of later commits.
+        self._unanswered: dict[tuple[str, str], int] = {}
         self._is_stopped = False
         self.task: asyncio.Task[None] | None = None
-        self.resources: dict[str, None] = {}  # every resource that it asked to change
+        self.resources: dict[str, None] = {}  # every resource that this client asked to change
 
     def start(self) -> None:
         self.task = self._client.start(self._work())
 
     def check(self) -> None:
-        """Raises what ended this client: a Violation that it saw, or an answer that it could not read."""
+        """Raises the error that ended this client: a Violation that the client noticed, or an answer that it could not
+        read."""
         if self.task is not None and self.task.done():
             self.task.result()
 
     def stop(self) -> None:
-        """Ends the client after the work that it is doing now."""
+        """Ends the client after its current operation."""
         self._is_stopped = True
 
     def begin_writing(self) -> asyncio.Task[None]:
-        """Writes one more record to every partition, after `stop`."""
+        """Starts to write one more record to every partition. Call it after `stop`."""
         return self._client.start(self.write_everywhere())
 
     def begin_reading(self) -> asyncio.Task[None]:
-        """Begins to read everything back; call it after `stop`."""
+        """Starts to read everything back. Call it after `stop`."""
         return self._client.start(self.read_everything())
 
     async def _work(self) -> None:
         while not self._is_stopped:
-            await asyncio.sleep(self._random.choice((0.001, 0.05, 0.3)))
+            await asyncio.sleep(self._random.choice((0.001, 0.02, 0.1)))
             await self.act()
 
     async def act(self) -> None:
@@ -127,14 +136,15 @@ class SeededClient:
                 self.create, self.delete, self.grow, self.configure, self.produce, self.read, self.list_latest,
                 self.delete_records, self.commit, self.look,
             ),
-            (3, 1, 1, 1, 8, 3, 2, 1, 3, 2),
+            (2, 1, 1, 1, 14, 3, 2, 3, 3, 2),
         )[0]  # fmt: skip
         await what()
 
     async def _ask(
         self, request: Any, version: int | None = None, node: int | None = None, timeout_ms: int = TIMEOUT_MS
     ) -> Any | None:
-        """Returns the answer of a broker, by default any broker; None when no answer comes."""
+        """Sends a request to a broker, by default to a random one. Returns the response, or None if no response
+        comes."""
         if node not in self._brokers:
             node = self._random.choice(self._brokers)
         try:
@@ -146,18 +156,22 @@ class SeededClient:
         self._judge.see(observation)
 
     def _progressed(self, what: str) -> None:
-        self._see(Progressed(what, self._cluster.schedule.now_ns // 1_000_000))
+        self._see(Progressed(what, self._now_ns // NS_OF_A_MS))
 
     async def _change(self, resource: str, value: object, request: Any, error_of: Callable[[Any], int]) -> bool:
-        """Asks for a change of the metadata, and reports whether it was made, may have been made, or was not."""
+        """Requests a change of the metadata. Reports whether the change was made, may have been made, or was not
+        made."""
         self._orders += 1
         order = self._orders
         self.resources[resource] = None
+        began_ns = self._now_ns
         answer = await self._ask(request)
         sure = answer is not None and error_of(answer) == NO_ERROR
-        self._see((MetadataAcknowledged if sure else MetadataMaybe)(resource, value, order))
         if sure:
+            self._see(MetadataAcknowledged(resource, value, order, (self._now_ns - began_ns) // NS_OF_A_MS))
             self._progressed("commit")
+        else:
+            self._see(MetadataMaybe(resource, value, order))
         return sure
 
     # --- topics ---
@@ -167,7 +181,7 @@ class SeededClient:
             return
         self._made += 1
         name, partitions = f"{self._name}-{self._made}", self._random.randint(1, 2)
-        replicas = self._random.choice((1, self._replicas, self._replicas))
+        replicas = self._random.choice((1, *[self._replicas] * 3))
         values = dict(self._configs)
         if replicas > 1:
             values[MIN_ISR] = self._random.choice(("1", "2"))
@@ -199,7 +213,7 @@ class SeededClient:
             del self._doomed[name]
 
     def _give_up(self, name: str | None) -> None:
-        """A topic with records will be deleted: from now on nothing is known of it."""
+        """Gives up a topic before it is deleted: from now on, the client does not know the content of the topic."""
         if name is None or len(self._topics) < 2:
             return
         del self._topics[name]
@@ -227,7 +241,7 @@ class SeededClient:
         name = self._topic()
         if name is None:
             return
-        value = str(self._random.randrange(1 << 40, 1 << 41))  # decades, so that nothing is deleted during a run
+        value = str(self._random.randrange(1 << 40, 1 << 41))  # decades, so that retention deletes nothing during a run
         config = IncrementalAlterConfigsRequest.AlterableConfig(name=RETENTION, config_operation=SET, value=value)
         resource = IncrementalAlterConfigsRequest.AlterConfigsResource(
             resource_type=TOPIC, resource_name=name, configs=[config]
@@ -246,21 +260,28 @@ class SeededClient:
             await self._produce(name, self._random.randrange(self._topics[name]))
 
     async def _produce(self, name: str, index: int) -> bool:
-        """Whether a batch was acknowledged."""
+        """Sends one batch. Returns whether all replicas in sync have acknowledged it."""
         if self._is_idempotent and self._producer is None:
             answer = await self._ask(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=TIMEOUT_MS))
             if answer is None or answer.error_code:
                 return False
             self._producer = Producer(answer.producer_id, answer.producer_epoch)
-        producer = None if name in self._lossy else self._producer
+        # After an answer with acks=1 the record may still be lost, so no checker looks for it.
+        is_sure = self._is_stopped or self._random.random() > LEADER_ONLY_SHARE
+        producer = None if name in self._lossy or not is_sure else self._producer
         batch = None if producer is None else producer.batch_for(name, index)
         if batch is None:
             batch = self._new_batch(producer, name, index)
         asked = await self._leader_of(name, index) or self._random.choice(self._brokers)
         timeout_ms = self._random.choice(PRODUCE_TIMEOUTS_MS)
-        request = produce_request(name, index, batch.data, timeout_ms)
+        request = produce_request(name, index, batch.data, timeout_ms, acks=-1 if is_sure else 1)
         answer = await self._ask(request, PRODUCE, asked, timeout_ms + 500)
-        return self._hear(producer, name, index, batch, asked, None if answer is None else answer_for(answer))
+        told = None if answer is None else answer_for(answer)
+        if is_sure:
+            return self._hear(producer, name, index, batch, asked, told)
+        if told is None or told.error_code:
+            self._doubt_leader(name, index)
+        return False
 
     async def write_everywhere(self) -> None:
         for name, count in self._topics.items():
@@ -283,11 +304,11 @@ class SeededClient:
     def _hear(
         self, producer: Producer | None, name: str, index: int, batch: Batch, asked: int, told: Any | None
     ) -> bool:
-        """Takes the result of a batch. `told` is the answer of the broker `asked`, or None when none came. Returns
-        whether the answer acknowledges the batch."""
+        """Handles the result of a batch. `told` is the response of the broker `asked`, or None if no response came.
+        Returns whether the response acknowledges the batch."""
         log = f"{name}-{index}"
         if told is None or told.error_code not in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
-            self._leaders.pop((name, index), None) if self._random.random() < 0.5 else None
+            self._doubt_leader(name, index)
             if told is not None and producer is not None and told.error_code in FATAL:
                 self._see(ProducerRefused(log, ErrorCode(told.error_code).name, asked))
             return False
@@ -300,8 +321,14 @@ class SeededClient:
             self._progressed("record")
         return True
 
+    def _doubt_leader(self, name: str, index: int) -> None:
+        """Often asks for the leader again before the next request."""
+        if self._random.random() < 0.5:
+            self._leaders.pop((name, index), None)
+
     async def _leader_of(self, name: str, index: int) -> int | None:
-        """The leader as far as this client knows. Now and then it returns None, so that the client asks any broker."""
+        """Returns the leader of a partition, as far as this client knows. Sometimes returns None, so that the client
+        uses a random broker."""
         if self._random.random() < 0.1:
             return None
         if (name, index) not in self._leaders:
@@ -364,7 +391,8 @@ class SeededClient:
             self._leaders.pop((name, index), None)
 
     async def _fetch(self, name: str, index: int, offset: int) -> list[tuple[int, bytes]] | None:
-        """The records from an offset to the high watermark or to the end of the answer; None when no answer comes."""
+        """Returns the records from `offset` up to the high watermark or the end of the response. Returns None if no
+        response comes."""
         partition = FetchRequest.FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=1 << 20)
         topic = FetchRequest.FetchTopic(topic=name, partitions=[partition])
         request = FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=1 << 24, topics=[topic])
@@ -380,7 +408,7 @@ class SeededClient:
         return [(at, value or b"") for at, value in found]
 
     async def read_everything(self) -> None:
-        """Reads every partition that this client wrote to, and every commit. It asks until it knows."""
+        """Reads every partition to which this client wrote, and every commit. Retries each read until it succeeds."""
         for (name, index), end in self._ends.items():
             if name in self._lossy:
                 continue
@@ -393,7 +421,7 @@ class SeededClient:
                     await asyncio.sleep(0.1)
                     continue
                 if not found:
-                    patience -= 1  # a new leader's high watermark may rise yet
+                    patience -= 1  # the high watermark of a new leader may still rise
                     await asyncio.sleep(0.1)
                     continue
                 records.update(found)
@@ -421,10 +449,12 @@ class SeededClient:
         partition = OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
         topic = OffsetCommitRequest.OffsetCommitRequestTopic(name=name, partitions=[partition])
         request = OffsetCommitRequest(group_id=key[0], generation_id_or_member_epoch=-1, topics=[topic])
-        # The first FindCoordinator request creates the topic of the commits.
+        # The first FindCoordinator request creates the topic __consumer_offsets.
         await self._ask(FindCoordinatorRequest(key_type=0, coordinator_keys=[key[0]]))
         answer = await self._ask(request, COMMIT)
-        if answer is not None and answer.topics[0].partitions[0].error_code == NO_ERROR:
+        if answer is None:
+            self._unanswered.setdefault(key, offset)
+        elif answer.topics[0].partitions[0].error_code == NO_ERROR:
             self._commits[key] = (offset, offset)
             self._see(CommitAcknowledged(*key, offset))
             self._progressed("group commit")
@@ -438,8 +468,9 @@ class SeededClient:
         topic = OffsetFetchRequest.OffsetFetchRequestTopics(name=name, partition_indexes=[0])
         asked = OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group, topics=[topic])
         floor, ceiling = self._commits[group, log]
+        floor = min(floor, self._unanswered.get((group, log), floor))
         if self._replicas > 1 and not self._is_stopped:
-            floor = -1  # a coordinator that is deposed and does not know it may name an older commit
+            floor = -1  # a deposed coordinator that does not know its successor yet may return an older commit
         answer = await self._ask(OffsetFetchRequest(groups=[asked]), FETCH_COMMIT)
         if answer is None or answer.groups[0].error_code or not answer.groups[0].topics:
             return False

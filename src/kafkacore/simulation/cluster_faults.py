@@ -1,4 +1,4 @@
-"""The faults that the world of whole nodes can have."""
+"""The faults that can affect a cluster of whole nodes."""
 
 from __future__ import annotations
 
@@ -15,28 +15,33 @@ Link = tuple[int, int]
 
 
 class ClusterFaults:
-    """Each method begins a fault. It returns the name of its target and the function that undoes the fault, or None
-    when it finds no target."""
+    """Starts faults. Each method starts one kind of fault. It returns a description of the fault and the function that
+    undoes it, or None if no node can have this fault now."""
 
     def __init__(self, cluster: SimulatedCluster, *, brokers_lose_power: bool = True) -> None:
         self._cluster = cluster
         self._brokers_lose_power = brokers_lose_power
         self._ids = list(cluster.nodes)
-        self._cuts: dict[Link, int] = {}  # how many faults cut a link now
-        self._slow: dict[int, int] = {}  # how many faults slow a disk down now
-        self._full: dict[int, int] = {}  # how many faults fill a disk now
-        self._was_full: dict[int, int] = {}  # node: the last life in which its disk was full
+        self._cuts: dict[Link, int] = {}  # the number of active faults that cut each link
+        self._slow: dict[int, int] = {}  # maps each node to the number of active faults that slow down its disk
+        self._full: dict[int, int] = {}  # maps each node to the number of active faults that fill its disk
+        self._was_full: dict[int, int] = {}  # maps each node to the last life in which its disk was full
 
     def kinds(self) -> list[Fault]:
         return [
             Fault("kill", 1.0, 100, 40_000, self.kill),
             Fault("power cut", 2.0, 100, 40_000, self.power_cut),
+            Fault("restart", 4.0, 10, 2_000, self.restart),
             Fault("power cut everywhere", 0.3, 100, 3_000, self.power_cut_everywhere),
             Fault("orderly stop", 0.7, 1_000, 12_000, self.stop),
             Fault("pause", 1.0, 100, 15_000, self.pause),
+            Fault("loss of the active controller", 1.5, 100, 15_000, self.lose_active),
+            Fault("loss of a zone", 1.5, 500, 40_000, self.lose_zone),
             Fault("isolate", 1.5, 500, 15_000, self.isolate),
             Fault("split", 1.0, 500, 15_000, self.split),
             Fault("one way", 1.0, 500, 15_000, self.one_way),
+            Fault("controllers out of reach", 1.0, 500, 15_000, self.hide_controllers),
+            Fault("stall", 3.0, 2_000, 20_000, self.stall),
             Fault("reset", 1.0, 1, 10, self.reset),
             Fault("weather", 1.5, 500, 15_000, self.weather),
             Fault("full disk", 0.5, 500, 5_000, self.full_disk),
@@ -60,6 +65,10 @@ class ClusterFaults:
             return None
         node.cut_power()
         return node.name, lambda: self.start(node)
+
+    def restart(self, random: Random) -> Begun | None:
+        """Ends a node in a random way, and starts it again soon, as a supervisor or a rolling restart does."""
+        return random.choice((self.kill, self.power_cut, self.stop))(random)
 
     def power_cut_everywhere(self, random: Random) -> Begun:
         for node in self._cluster:
@@ -89,10 +98,58 @@ class ClusterFaults:
         node.pause()
         return node.name, node.resume
 
+    def lose_active(self, random: Random) -> Begun | None:
+        """Kills or pauses the active controller, or cuts its power."""
+        node = self._cluster.active_controller
+        if node is None or node.state is not State.RUNNING:
+            return None
+        how = random.randrange(3)
+        if how == 0:
+            node.pause()
+            return f"{node.name} is paused", node.resume
+        if how == 1 or not self._loses_power(node):
+            node.kill()
+        else:
+            node.cut_power()
+        return f"{node.name} is off", lambda: self.start(node)
+
+    def lose_zone(self, random: Random) -> Begun | None:
+        """A controller and a broker that share a zone are off, stand still, or reach no other zone."""
+        zones = list(zip(self._cluster.controllers, self._cluster.brokers, strict=False))
+        if len(self._cluster.controllers) < 2 or not zones:
+            return None
+        zone = dict.fromkeys(random.choice(zones))
+        names = " and ".join(node.name for node in zone)
+        how = random.randrange(3)
+        if how == 0:
+            ids = [node.node_id for node in zone]
+            rest = [each for each in self._ids if each not in ids]
+            return self._cut([link for a in ids for b in rest for link in ((a, b), (b, a))], names)
+        if how == 1:
+            for node in zone:
+                node.pause()
+
+            def go_on() -> None:
+                for node in zone:
+                    node.resume()
+
+            return f"{names} stand still", go_on
+        for node in zone:
+            if self._loses_power(node):
+                node.cut_power()
+            elif node.is_up:
+                node.kill()
+
+        def back() -> None:
+            for node in zone:
+                self.start(node)
+
+        return f"{names} are off", back
+
     def full_disk(self, random: Random) -> Begun | None:
         node = self._one(random, State.RUNNING)
         if node is None or "controller" in node.roles:
-            return None  # a controller with a full disk ends, and nobody starts it again
+            return None  # a controller with a full disk would end, and nothing would start it again
         node.disk.limit(1)
         self._full[node.node_id] = self._full.get(node.node_id, 0) + 1
 
@@ -118,11 +175,12 @@ class ClusterFaults:
         return f"{node.name} by {ms} ms", fast
 
     def is_slow(self, node: int) -> bool:
-        """Whether its disk is slow."""
+        """Returns whether the disk of the node is slow."""
         return self._slow.get(node, 0) > 0
 
     def explains(self, node: SimulatedNode) -> bool:
-        """Whether this node may fail, because its disk is full or was full in this life."""
+        """Returns whether a failure of this node is expected, because its disk is full or was full since its last
+        start."""
         return self._full.get(node.node_id, 0) > 0 or self._was_full.get(node.node_id) == node.lives
 
     def skew(self, random: Random) -> Begun:
@@ -137,8 +195,8 @@ class ClusterFaults:
         return f"{node.name} by {jump_ms} ms", lambda: node.set_clock(jump_ms=-jump_ms)
 
     def start(self, node: SimulatedNode) -> None:
-        """Starts a node that is off or has failed. It first kills a node whose stop has not ended: an orderly stop may
-        hang without a quorum."""
+        """Starts a node that is off or has failed. If the node is still stopping, kills the node first, because an
+        orderly stop can hang without a quorum."""
         if node.state is State.STOPPING:
             node.kill()
         if not node.is_up:
@@ -168,6 +226,16 @@ class ClusterFaults:
         source, target = random.sample(self._ids, 2)
         return self._cut([(source, target)], f"{source} to {target}")
 
+    def hide_controllers(self, random: Random) -> Begun | None:
+        """Cuts a broker off from all controllers. It can still reach other brokers and its clients."""
+        controllers = [node.node_id for node in self._cluster.controllers]
+        brokers = [each for each in self._ids if each not in controllers]
+        if not brokers:
+            return None
+        broker = random.choice(brokers)
+        links = [link for each in controllers for link in ((broker, each), (each, broker))]
+        return self._cut(links, f"broker {broker}")
+
     def _cut(self, links: Sequence[Link], what: str) -> Begun:
         cluster = self._cluster
         for link in links:
@@ -185,8 +253,16 @@ class ClusterFaults:
         return what, mend
 
     def is_cut(self, one: int, other: int) -> bool:
-        """Whether the link is cut in either direction."""
+        """Returns whether the link is cut in either direction."""
         return (one, other) in self._cuts or (other, one) in self._cuts
+
+    def reaches(self, source: int, targets: Sequence[int]) -> bool:
+        """Returns whether anything that a node sends can arrive at one of the targets."""
+        return any((source, target) not in self._cuts for target in targets)
+
+    def stall(self, random: Random) -> Begun:
+        name = self._cluster[random.choice(self._ids)].name
+        return f"connections of {name}", self._cluster.network.stall(name)
 
     def reset(self, random: Random) -> Begun | None:
         if len(self._ids) < 2:

@@ -1,4 +1,5 @@
-"""Runs a cluster of whole nodes from a seed: clients, faults, a time without faults, and checks of the result."""
+"""Runs a cluster of whole nodes from a seed: clients and faults, then a time without faults, then checks of the
+result."""
 
 from __future__ import annotations
 
@@ -30,27 +31,28 @@ NS_OF_A_MS: Final = 1_000_000
 PEACE_STEP_MS: Final = 250
 START_MS: Final = 20_000
 READING_MS: Final = 80_000
-SETTLING_MS: Final = 3_000  # an idle follower fetches ten times in a second
+SETTLING_MS: Final = 3_000  # an idle follower fetches ten times within this time
 EXPECTED: Final = ("leader", "commit", "every node", "every image", "every replica")
 OF_BROKERS: Final = ("record", "group commit")
 REPLICAS: Final = 3
 SYNCED: Final = {"log.flush.interval.messages": "1"}
-# Small numbers, so that a short run reaches every part of the code.
+# Small values, so that a short run reaches every part of the code.
 CONFIGS: Final = {
     "offsets.topic.num.partitions": "2",
     "offsets.commit.required.acks": "-1",
     "metadata.log.max.record.bytes.between.snapshots": "4000",
     "metadata.max.retention.bytes": "12000",
+    "internal.metadata.log.segment.bytes": "16000",
     "auto.create.topics.enable": "false",
     "broker.session.timeout.ms": "3000",
     "broker.heartbeat.interval.ms": "500",
-    # A broker that meets no active controller in this time ends, and the runner counts that as a failure.
+    # A broker that finds no active controller within this time shuts down, and the run would count that as a failure.
     "initial.broker.registration.timeout.ms": "3600000",
 }
 
 
 class ClusterRun:
-    """`steps` is the number of faults. The other arguments are those of SimulatedCluster."""
+    """A run of a cluster. `steps` is the number of faults. The other arguments are those of SimulatedCluster."""
 
     def __init__(self, seed: int, steps: int, controllers: int, brokers: int, combined: int = 0) -> None:
         expected = EXPECTED + (OF_BROKERS if brokers + combined else ())
@@ -58,14 +60,16 @@ class ClusterRun:
         self.steps = steps
         self._random = Random(f"{seed} run")
         static = self._random.random() < 0.5
-        # With fewer brokers each record has one replica, and only its sync makes it durable.
+        # With fewer brokers each record has one replica, so it is durable only after a sync.
         replicas = REPLICAS if brokers + combined >= REPLICAS else 1
-        # Without a sync of each record a power cut may take acknowledged ones, so brokers then keep their power.
+        # If records are not synced one by one, a power cut can remove acknowledged records. So brokers then never lose
+        # their power.
         is_synced = replicas < 2 or self._random.random() < 0.6
         configs = CONFIGS | {"offsets.topic.replication.factor": str(replicas)}
         if is_synced:
             configs |= SYNCED
-        # With the default of 30 s a replica leaves the ISR by its session alone.
+        # With the default replica.lag.time.max.ms of 30 s, a broker's session would always expire before a replica
+        # could leave the ISR because of its lag.
         configs["replica.lag.time.max.ms"] = self._random.choice(("1500", "4000", "30000"))
         self.cluster = SimulatedCluster(
             seed, controllers=controllers, brokers=brokers, combined=combined, static=static, configs=configs
@@ -101,7 +105,7 @@ class ClusterRun:
         return self.cluster.schedule.turns
 
     def run(self) -> None:
-        """Raises Violation, or any error of the code under test."""
+        """Runs the cluster. Raises Violation, or any error of the code under test."""
         with self.cluster:
             self.cluster.start()
             self._wait_for_start()
@@ -111,7 +115,7 @@ class ClusterRun:
                 self._schedule.step()
                 self._run_for(self._random.choice((20, 200, 1_000, 3_000)))
                 self._see_who_lives()
-            # Faults are undone one by one, so that the last ones hit a cluster that is otherwise healthy.
+            # Faults end one by one, so that the last ones affect a cluster without other faults.
             while self._schedule.heal_one():
                 for _ in range(self._random.choice((0, 2, 30))):
                     self._run_for(1_000)
@@ -123,6 +127,7 @@ class ClusterRun:
         until_ns = schedule.now_ns + duration_ms * NS_OF_A_MS
         while schedule.now_ns < until_ns and schedule.step(until_ns):
             look()
+        self.judge.check()
         for actor in self._actors:
             actor.check()
         while self._failed:
@@ -143,19 +148,23 @@ class ClusterRun:
         self.judge.see(TimePassed(1 << 40))
 
     def _see_who_lives(self) -> None:
-        """Reports which nodes run and reach the others, as the world knows it."""
+        """Reports which nodes run and reach the others. The simulation knows this without the nodes' messages."""
         cluster, now_ms = self.cluster, self._watcher.now_ms
         voters, before = self._watcher.voters, self._voters
         self._voters = voters
         up = [node.node_id for node in cluster.controllers if node.state is State.RUNNING and node.node_id in voters]
         up = [each for each in up if not self._faults.is_slow(each)]
         majority = len(voters) // 2 + 1
-        # A majority exists whose members all reach each other over links without faults.
+        # True if there is a majority whose members can all reach each other over links without faults.
         connected = [one for one in up if sum(not self._faults.is_cut(one, other) for other in up) >= majority]
         healthy = voters == before and len(connected) >= majority and cluster.network.quality.loss == 0
         self.judge.see(ControllersAlive(healthy and cluster.network.quality.most_s < 0.1, now_ms))
+        controllers = [node.node_id for node in cluster.controllers]
         for broker in cluster.brokers:
-            self.judge.see(BrokerAlive(broker.node_id, broker.is_up, now_ms))
+            alive = broker.is_up and broker.state is not State.PAUSED
+            self.judge.see(
+                BrokerAlive(broker.node_id, alive and self._faults.reaches(broker.node_id, controllers), now_ms)
+            )
         self._watcher.see_fencing()
 
     def _have_peace(self) -> None:
@@ -213,7 +222,8 @@ class ClusterRun:
             task.result()
 
     def _exists(self, resource: str) -> bool:
-        """Whether the topic of an operator's resource is still there; its client may have deleted it."""
+        """Returns whether the topic of one of the operator's resources still exists. The client that owns the topic may
+        have deleted it."""
         newest: Any = self._watcher.newest
         kind, _, name = resource.partition(" ")
         if kind in (MIN_ISR, UNCLEAN):
@@ -221,7 +231,7 @@ class ClusterRun:
         return kind != "replicas" or _log_key(name) in newest["partitions"]
 
     def _value_of(self, resource: str) -> object:
-        """The value of a client's or the operator's resource in the newest image."""
+        """Returns the value that a resource of a client or of the operator has in the newest image."""
         newest: Any = self._watcher.newest
         kind, _, name = resource.partition(" ")
         if kind == "topic":

@@ -1,4 +1,4 @@
-"""All checkers of a run, and the last events before one of them finds a violation."""
+"""Holds all checkers of a run, and the last events before a checker finds a violation."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from kafkacore.simulation.checkers.observations import (
     ReplicaLogSeen,
 )
 from kafkacore.simulation.checkers.progress import NodesGoOn, Progress
-from kafkacore.simulation.checkers.violation import Checker
+from kafkacore.simulation.checkers.violation import Checker, Violation
 
-# No checker sees these of a topic that may lose records.
+# These checkers do not apply to topics that can lose records.
 OF_KEPT_RECORDS: Final = frozenset({
     InSync, LatestListed, LogSurvived, ProducerRefused, RecordAcknowledged, RecordRead, ReplicaCommits, ReplicaLogSeen,
 })  # fmt: skip
@@ -31,8 +31,8 @@ PROGRESS_WITHIN_MS: Final = 120_000
 
 
 class Judge:
-    """Gives each observation to the checkers for its kind. `progress` names the things that must happen within
-    `progress_ms` after the faults heal."""
+    """Passes each observation to the checkers of its kind. `progress` lists the things that must happen within
+    `progress_ms` after the faults end."""
 
     def __init__(self, progress: Iterable[str] = (), progress_ms: int = PROGRESS_WITHIN_MS) -> None:
         self.progress = Progress(progress, progress_ms)
@@ -84,9 +84,11 @@ class Judge:
         self.under_faults: Counter[tuple[str, str]] = Counter()
         self._faults: Counter[str] = Counter()
         self._lossy: set[str] = set()
+        self._violation: Violation | None = None
 
     def see(self, observation: Any) -> None:
-        """Raises Violation."""
+        """Passes an observation to its checkers. Raises Violation. The network calls the checkers while a node sends,
+        so the node may catch this error. `check` raises it again."""
         kind = type(observation)
         name = kind.__name__
         if self.on_event is not None:
@@ -99,17 +101,26 @@ class Judge:
         for fault in self._faults or ("no fault",):
             self.under_faults[fault, name] += 1
         for checker in self._by_kind.get(kind, ()):
-            checker.see(observation)
+            try:
+                checker.see(observation)
+            except Violation as violation:
+                self._violation = self._violation or violation
+                raise
+
+    def check(self) -> None:
+        """Raises the first violation."""
+        if self._violation is not None:
+            raise self._violation
 
     def note(self, at_ms: int, text: str) -> None:
-        """An event for the report of a violation."""
+        """Stores an event for the report about a violation."""
         line = f"{at_ms:>9} ms  {text}"
         self.last.append(line)
         if self.on_event is not None:
             self.on_event(line)
 
     def fault_begins(self, kind: str) -> None:
-        """Notes that this kind of fault begins: later events count as seen during it."""
+        """Notes that a fault of this kind starts. Later observations are counted as made during this fault."""
         self._faults[kind] += 1
 
     def fault_ends(self, kind: str) -> None:

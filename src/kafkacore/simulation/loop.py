@@ -1,4 +1,4 @@
-"""An asyncio loop in virtual time. Each machine has several loops; the schedule runs all of them on one thread."""
+"""An asyncio loop in virtual time. Each machine has several loops; the schedule runs all loops on one thread."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import asyncio
 import concurrent.futures
 import contextvars
 import logging
-import warnings
 from asyncio import events
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
@@ -17,16 +16,16 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 LOG: Final = logging.getLogger("kafkacore.simulation")
-# The shortest and longest time of work on another thread, in addition to the time of its disk.
+# The shortest and the longest duration of work on another thread, without the time of disk operations.
 _WORK_S: Final = (0.000_02, 0.001)
 
 
 class SimulatedLoop(asyncio.AbstractEventLoop):
-    """A loop with everything that the tasks of a node need. Work for executors runs on the machine's loop "work",
-    after a delay that the seed chooses.
+    """An asyncio loop with all functions that the tasks of a node need. Work for executors runs on the machine's loop
+    "work", after a delay that the seed chooses.
 
-    Native code wakes it through bells in the schedule's agenda, which replace file descriptors. A turn that waits for a
-    disk keeps the loop busy for that time.
+    Native code wakes the loop through bells in the schedule's agenda. A bell is a wake-up signal that replaces a file
+    descriptor. If a turn waits for the disk, the loop stays busy for that time.
     """
 
     def __init__(self, machine: Machine, kind: str) -> None:
@@ -34,11 +33,13 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self.kind = kind
         self._schedule = machine.schedule
         self._ready: deque[asyncio.Handle] = deque()
-        self._is_listed = False  # whether the schedule has it among the loops that are ready
+        self._is_listed = False  # whether the schedule lists this loop as ready
         self._answer: asyncio.Handle | None = None  # runs when the disk operations of a turn are done
         self._closed = False
         self._looks = 0
         self._tasks: dict[asyncio.Task[Any], None] = {}
+        # Coroutines that were submitted and have no task yet.
+        self._unstarted: dict[Coroutine[Any, Any, Any], None] = {}
 
     def __repr__(self) -> str:
         return f"<SimulatedLoop {self.machine.name}/{self.kind}>"
@@ -46,7 +47,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
     # --- turns ---
 
     def put(self, handle: asyncio.Handle) -> None:
-        """Lets the handle run in the next turn."""
+        """Makes the loop run the handle in its next turn."""
         if handle is self._answer:
             self._answer, self._is_listed = None, False
             self.wake()
@@ -61,8 +62,8 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
             self._schedule.ready(self)
 
     def run_turn(self) -> None:
-        """Runs the callbacks that are ready now; those that they add wait for the next turn. If the machine dies in
-        this turn, the rest does not run."""
+        """Runs the callbacks that are ready now. Callbacks that these add wait for the next turn. If the machine dies
+        in this turn, the remaining callbacks do not run."""
         self._is_listed = False
         machine = self.machine
         if machine.is_paused or self._closed:
@@ -80,22 +81,23 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
             events._set_running_loop(None)
         spent_ns = machine.take_spent_ns()
         if spent_ns:
-            self._is_listed = True  # so that nothing puts it among the ready loops before its disk operations are done
+            self._is_listed = True  # so that nothing lists the loop as ready before its disk operations are done
             self._answer = asyncio.Handle(self.wake, (), self)
             self._schedule.at(self._schedule.now_ns + spent_ns, self._answer, self)
         else:
             self.wake()
 
     def abandon(self) -> None:
-        """Drops everything, because the machine is off. Coroutines end where they are, without further effect."""
+        """Drops all callbacks, because the machine is off. Coroutines stop at their current position, and have no
+        further effect."""
         if self._closed:
             return
         self._closed = True
-        with warnings.catch_warnings():
-            # Some dropped callbacks would have started coroutines, which now warn that nobody awaited them.
-            warnings.simplefilter("ignore", RuntimeWarning)
-            self._ready.clear()
-            self._schedule.forget_closed()
+        unstarted, self._unstarted = self._unstarted, {}
+        for each in unstarted:
+            each.close()
+        self._ready.clear()
+        self._schedule.forget_closed()
         tasks, self._tasks = self._tasks, {}
         for task in tasks:
             task._log_destroy_pending = False  # type: ignore[attr-defined]
@@ -103,10 +105,21 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
             try:
                 if asyncio.iscoroutine(coroutine):
                     coroutine.close()
-            except (RuntimeError, ValueError):  # it is running, or it would wait in its cleanup
+            except (RuntimeError, ValueError):  # the coroutine is running, or would wait during its cleanup
                 LOG.debug("a coroutine of %s did not end", self)
             except Exception:
-                LOG.debug("a coroutine of %s failed at its end", self, exc_info=True)
+                LOG.debug("a coroutine of %s failed during its cleanup", self, exc_info=True)
+
+    def submit(self, coroutine: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
+        """Runs a coroutine that another loop passes to this one. If this loop's machine is off, the coroutine never
+        starts."""
+        if self._closed:
+            coroutine.close()
+            return concurrent.futures.Future()
+        self._unstarted[coroutine] = None
+        future = asyncio.run_coroutine_threadsafe(coroutine, self)
+        self.call_soon(self._unstarted.pop, coroutine)  # runs after the callback that creates the task
+        return future
 
     # --- callbacks and timers ---
 
@@ -134,14 +147,14 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         return self.call_later(when - self.time(), callback, *arguments, context=context)
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """Does nothing: the schedule drops the handle when its time comes."""
+        """Does nothing. The schedule drops the cancelled handle when its time comes."""
 
     def time(self) -> float:
         self.machine.tell_time()
         return self.machine.clock.monotonic_ns() / 1e9
 
     def slice_clock(self) -> float:
-        """The clock for `runtime.slices`. Each reading takes some microseconds, so the seed decides where slices
+        """Returns the time for `runtime.slices`. Each reading takes some microseconds, so the seed decides where slices
         end."""
         self._looks += 1
         return self._looks * 0.000_02
@@ -225,7 +238,7 @@ def _fail(future: asyncio.Future[Any], error: Exception) -> None:
 
 
 class SimulatedLoopThread:
-    """As `runtime.loops.LoopThread`, for a loop that has no thread."""
+    """Replaces `runtime.loops.LoopThread` for a loop that has no thread."""
 
     def __init__(self, loop: SimulatedLoop) -> None:
         self.loop = loop
@@ -236,10 +249,10 @@ class SimulatedLoopThread:
         self.loop.call_soon(function, *arguments)
 
     def submit(self, coroutine: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
-        return asyncio.run_coroutine_threadsafe(coroutine, self.loop)
+        return self.loop.submit(coroutine)
 
     def run(self, coroutine: Coroutine[Any, Any, T], timeout_seconds: float | None = None) -> T:
-        """Raises RuntimeError: the only thread must not wait. Callers await `World.on` instead."""
+        """Raises RuntimeError, because the only thread must not wait. Callers await `World.on` instead."""
         coroutine.close()
         raise RuntimeError(f"{self.name} is simulated: await its result")
 

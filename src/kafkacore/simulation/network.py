@@ -1,9 +1,9 @@
-"""Connections between simulated machines. As with TCP, bytes arrive in order; they may be late or never come, and a
-connection may be reset.
+"""Connections between simulated machines. As with TCP, bytes arrive in order. They can be late or never arrive, and a
+connection can be reset.
 
-A lost packet is sent again, so a loss is only a delay. Over a cut link nothing arrives: packets arrive after the link
-is mended, or the sender gives up and its connection breaks. A machine without power does not answer either; a machine
-whose process was killed answers with a reset.
+A lost packet is sent again, so a loss only causes a delay. No packet crosses a cut link. If the link is restored in
+time, the packets arrive late. Otherwise the sender gives up and its connection breaks. A machine without power does not
+answer at all. A machine whose process was killed answers with a reset.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from kafkacore.simulation.loop import SimulatedLoop
 from kafkacore.simulation.machine import Machine
 from kafkacore.simulation.schedule import NS_OF_A_S, Schedule
 
-RETRANSMIT_S: Final = 0.2  # doubled with each attempt
+RETRANSMIT_S: Final = 0.2  # doubles with each attempt
 RETRANSMIT_MAX_S: Final = 3.0
-GIVE_UP_S: Final = 20.0  # how long a sender waits for confirmation of its packets; Linux waits 15 minutes
+GIVE_UP_S: Final = 20.0  # how long a sender waits until its packets are confirmed; Linux waits 15 minutes
 _FIRST_PORT: Final = 40_000
 
 Accept = Callable[["End"], asyncio.Protocol]
@@ -29,7 +29,8 @@ Address = tuple[str, int]
 
 
 class Quality(NamedTuple):
-    """A link in one direction: its least and greatest delay in s, and the share of packets that it loses."""
+    """The quality of a link in one direction: the shortest and longest delay in s, and the share of packets that it
+    loses."""
 
     least_s: float = 0.000_05
     most_s: float = 0.000_5
@@ -37,13 +38,13 @@ class Quality(NamedTuple):
 
 
 class _Packet(NamedTuple):
-    at_ns: int  # when the packet arrives if the link works
+    at_ns: int  # the arrival time of the packet if the link works
     data: bytes | None  # None stands for the end of the connection
     error: Exception | None
 
 
 class End(asyncio.Transport):
-    """One end of a connection: the transport of the protocol on this machine."""
+    """One end of a connection. It is the transport of the protocol on this machine."""
 
     def __init__(self, network: SimulatedNetwork, loop: SimulatedLoop, here: Address, there: Address) -> None:
         super().__init__()
@@ -59,19 +60,22 @@ class End(asyncio.Transport):
         self._retry_s = RETRANSMIT_S
         self._is_sending = False
         self.is_open = True
+        self.stalls = 0  # the number of faults that hold back the bytes from this end
 
     # --- asyncio.Transport ---
 
     def write(self, data: Any) -> None:
-        if self.is_open and data:
+        if data:
+            # A node can answer a request even if the connection is already broken. The checkers count that answer too.
             self._network.on_write(self, bytes(data))
-            self._send(bytes(data), None)
+            if self.is_open:
+                self._send(bytes(data), None)
 
     def writelines(self, list_of_data: Iterable[Any]) -> None:
         self.write(b"".join(list_of_data))
 
     def close(self) -> None:
-        """Closes the connection: the peer gets everything that was written, and then the end of the stream."""
+        """Closes the connection. The peer receives everything that was written, and then the end of the stream."""
         self._end(None, tell_peer=True)
 
     def abort(self) -> None:
@@ -89,7 +93,7 @@ class End(asyncio.Transport):
     # --- the wire ---
 
     def break_off(self, error: Exception | None) -> None:
-        """This end learns that the connection is gone."""
+        """Notifies this end that its connection is lost."""
         self._end(error, tell_peer=False)
 
     def _end(self, error: Exception | None, *, tell_peer: bool, error_there: Exception | None = None) -> None:
@@ -114,17 +118,19 @@ class End(asyncio.Transport):
     def _arrive(self) -> None:
         network, peer = self._network, self.peer
         now_ns = network.schedule.now_ns
-        if self._outgoing and (network.is_cut(self.here[0], self.there[0]) or network.is_silent(peer.machine)):
+        is_cut = self.stalls or network.is_cut(self.here[0], self.there[0])
+        if self._outgoing and (is_cut or network.is_silent(peer.machine)):
             self._wait_for_heal(now_ns)
             return
         self._silent_since_ns, self._retry_s = -1, RETRANSMIT_S
         while self._outgoing and self._outgoing[0].at_ns <= now_ns:
             packet = self._outgoing.popleft()
             if not peer.machine.is_alive:
-                # The receiver's process is gone, and with it the socket, so the sender gets a reset.
+                # The receiver's process has ended, and with it the socket, so the sender gets a reset.
                 self.break_off(ConnectionResetError(errno.ECONNRESET, "Connection reset by peer"))
             elif packet.data is None:
-                peer.break_off(packet.error)
+                # The peer first reads the bytes that arrived before the end of the stream.
+                peer.loop.call_soon(peer.break_off, packet.error)
             elif peer.is_open:
                 network.delivered(self, packet.data)
                 network.on_arrival(self, packet.data)
@@ -153,16 +159,17 @@ def _nobody_listens(source: End, data: bytes) -> None:
 
 
 class SimulatedNetwork:
-    """Machines are known by their names, which are their host names too. Links have a quality in each direction;
-    `cut` and `heal` change what passes."""
+    """Connects machines. A machine's name is also its host name. Each direction of a link has its own quality. `cut`
+    stops the traffic and `heal` restores it."""
 
     def __init__(self, schedule: Schedule, random: Random, delivered: Callable[[End, bytes], None]) -> None:
         self.schedule = schedule
         self.delivered = delivered
-        # Called for all bytes, with the end that sent them: when it writes them, and when they arrive.
+        # The network calls these two functions for all bytes, with the end that sent them: `on_write` when that end
+        # writes the bytes, and `on_arrival` when they arrive.
         self.on_write: Callable[[End, bytes], None] = _nobody_listens
         self.on_arrival: Callable[[End, bytes], None] = _nobody_listens
-        self.quality = Quality()  # the quality of links without one of their own
+        self.quality = Quality()  # the quality of links that have no quality of their own
         self._random = random
         self._qualities: dict[tuple[str, str], Quality] = {}
         self._cut: dict[tuple[str, str], None] = {}
@@ -170,46 +177,59 @@ class SimulatedNetwork:
         self._listening: dict[Address, tuple[SimulatedLoop, Accept]] = {}
         self._ends: dict[End, None] = {}
         self._next_port = _FIRST_PORT
-        # The wire runs whatever happens to the machines at its ends.
+        # This loop keeps running when the machines at the ends of a link stop.
         self._wire = Machine(schedule, "network").loop("wire")
 
     # --- faults ---
 
     def cut(self, source: str, destination: str) -> None:
-        """Cuts the link from one machine to another; the other direction still works."""
+        """Cuts the link from one machine to another. The other direction keeps working."""
         self._cut[source, destination] = None
 
     def heal(self, source: str | None = None, destination: str | None = None) -> None:
-        """Mends one direction, or without names all of them."""
+        """Restores one direction, or, without names, all links."""
         if source is None or destination is None:
             self._cut.clear()
         else:
             self._cut.pop((source, destination), None)
 
     def set_quality(self, source: str, destination: str, quality: Quality | None) -> None:
-        """Sets the quality of a link; None stands for that of all other links."""
+        """Sets the quality of a link. None restores the default quality of all links."""
         if quality is None:
             self._qualities.pop((source, destination), None)
         else:
             self._qualities[source, destination] = quality
 
     def reset(self, one: str, other: str) -> int:
-        """Breaks every connection between two machines, and returns how many there were."""
+        """Breaks every connection between two machines. Returns the number of broken connections."""
         ends = [end for end in self._ends if {end.here[0], end.there[0]} == {one, other}]
         for end in ends:
             end.break_off(ConnectionResetError(errno.ECONNRESET, "Connection reset by peer"))
         return len(ends)
 
+    def stall(self, name: str) -> Callable[[], None]:
+        """Delays all bytes on the current connections of a machine. New connections work. In reality this happens when
+        one of several network paths fails. Returns the function that ends the delay."""
+        ends = [end for end in self._ends if name in (end.here[0], end.there[0])]
+        for end in ends:
+            end.stalls += 1
+
+        def go_on() -> None:
+            for end in ends:
+                end.stalls -= 1
+
+        return go_on
+
     def is_cut(self, source: str, destination: str) -> bool:
         return (source, destination) in self._cut
 
     def is_silent(self, machine: Machine) -> bool:
-        """Whether a machine is off, so that not even a reset answers packets to it."""
+        """Returns whether a machine is off, so that packets to it are not even answered with a reset."""
         return not machine.is_alive and machine.name in self._silent
 
     def machine_died(self, machine: Machine, *, silent: bool) -> None:
-        """Call it before the machine's loops end. With `silent` the power is off; otherwise the operating system resets
-        its connections."""
+        """Ends the machine's connections. Call this before the machine's loops end. With `silent`, the machine has lost
+        its power. Otherwise its operating system resets the connections."""
         if silent:
             self._silent[machine.name] = None
         for address in [each for each, (loop, _) in self._listening.items() if loop.machine is machine]:
@@ -222,13 +242,15 @@ class SimulatedNetwork:
                 end.abort()
 
     def machine_is_back(self, name: str) -> None:
-        """Notes that the operating system runs again. It resets the connections that are left from the former life."""
+        """Notes that the operating system of a machine runs again. From now on it resets the connections that remain
+        from before."""
         self._silent.pop(name, None)
 
     # --- connections ---
 
     def listen(self, loop: SimulatedLoop, address: Address, accept: Accept) -> Address:
-        """Takes connections on the loop until `unlisten`; port 0 is a free one. Raises OSError when it is taken."""
+        """Accepts connections on the loop until `unlisten` is called. Port 0 selects a free port. Raises OSError if the
+        port is in use."""
         host, port = address
         if not port:
             port, self._next_port = self._next_port, self._next_port + 1
@@ -243,7 +265,8 @@ class SimulatedNetwork:
     async def connect(
         self, loop: SimulatedLoop, factory: Callable[[], asyncio.Protocol], host: str, port: int
     ) -> tuple[End, asyncio.Protocol]:
-        """As `loop.create_connection`. Raises ConnectionRefusedError; waits while the link is cut, as TCP does."""
+        """Connects as `loop.create_connection` does. Raises ConnectionRefusedError. Waits while the link is cut, as TCP
+        does."""
         source = loop.machine.name
         retry_s = RETRANSMIT_S
         while True:
@@ -271,7 +294,7 @@ class SimulatedNetwork:
         self._ends.pop(end, None)
 
     def delay_ns(self, source: str, destination: str) -> int:
-        """How long a packet takes, including the delay by losses."""
+        """Returns how long a packet takes, including the delay caused by losses."""
         quality = self._qualities.get((source, destination), self.quality)
         delay_s = self._random.uniform(quality.least_s, quality.most_s)
         retry_s = RETRANSMIT_S
@@ -281,5 +304,5 @@ class SimulatedNetwork:
         return int(delay_s * NS_OF_A_S)
 
     def at(self, when_ns: int, work: Callable[[], None]) -> None:
-        """Runs the network's own work at that time."""
+        """Runs `work` at `when_ns`, as a callback of the network and not of a machine."""
         self.schedule.at(when_ns, asyncio.Handle(work, (), self._wire), self._wire)

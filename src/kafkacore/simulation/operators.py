@@ -1,4 +1,4 @@
-"""An operator that a seed drives: reassignments, elections, settings of topics, and voters that come and go."""
+"""An operator whose actions the seed decides: reassignments, elections, topic configurations, and changes of voters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kafkacore.protocol.messages import (
     RemoveRaftVoterRequest,
 )
 from kafkacore.simulation.checkers.observations import MetadataAcknowledged, MetadataMaybe
-from kafkacore.simulation.clients import MIN_ISR, SET, TOPIC, UNCLEAN
+from kafkacore.simulation.clients import MIN_ISR, NS_OF_A_MS, SET, TOPIC, UNCLEAN
 from kafkacore.simulation.cluster import CONTROLLER_PORT, CONTROLLERS, SimulatedCluster
 from kafkacore.simulation.judge import Judge
 
@@ -28,8 +28,9 @@ OPERATOR: Final = "operator"
 
 
 class SeededOperator:
-    """Changes topics of all clients, one thing at a time. `lossy` names those where it may order an unclean election.
-    `voters_change`: it removes a voter now and then, and adds it again."""
+    """Changes the topics of all clients, one operation at a time. `lossy` holds the names of the topics for which the
+    operator may start an unclean election. With `voters_change`, the operator sometimes removes a voter and later adds
+    it again."""
 
     def __init__(
         self,
@@ -46,23 +47,24 @@ class SeededOperator:
         self._replicas, self._lossy, self._voters_change = replicas, lossy, voters_change
         self._brokers = [node.node_id for node in cluster.brokers]
         self._controllers = [node.node_id for node in cluster.controllers]
-        self._without: int | None = None  # the controller that is no voter
+        self._without: int | None = None  # the controller that is not a voter now
         self._orders = 0
+        self._took_ms = 0  # the duration of the last request
         self._is_stopped = False
         self.task: asyncio.Task[None] | None = None
-        self._unknown: set[str] = set()  # partitions whose replicas at the end it cannot know
+        self._unknown: set[str] = set()  # partitions whose final replicas the operator cannot know
         self.resources: dict[str, None] = {}
 
     def start(self) -> None:
         self.task = self._client.start(self._work())
 
     def check(self) -> None:
-        """Raises what ended the operator."""
+        """Raises the error that ended the operator."""
         if self.task is not None and self.task.done():
             self.task.result()
 
     def stop(self) -> None:
-        """Ends the operator after the work that it is doing now."""
+        """Ends the operator after its current operation."""
         self._is_stopped = True
 
     async def _work(self) -> None:
@@ -81,22 +83,28 @@ class SeededOperator:
         await what()
 
     async def _ask(self, request: Any) -> Any | None:
-        """Asks a broker at random. Returns None if it gives no answer."""
+        """Sends a request to a random broker. Returns the response, or None if no response comes."""
         return await self._send(self._random.choice(self._brokers), request, None)
 
     async def _send(self, node: int, request: Any, listener: str | None) -> Any | None:
+        began_ns = self._cluster.schedule.now_ns
         try:
             return await self._client.send(node, request, listener=listener, timeout_ms=TIMEOUT_MS)
         except (OSError, TimeoutError, KafkaError):
             return None
+        finally:
+            self._took_ms = (self._cluster.schedule.now_ns - began_ns) // NS_OF_A_MS
 
     def _changed(self, resource: str, value: object, *, sure: bool) -> None:
         self._orders += 1
         self.resources[resource] = None
-        self._judge.see((MetadataAcknowledged if sure else MetadataMaybe)(resource, value, self._orders))
+        if sure:
+            self._judge.see(MetadataAcknowledged(resource, value, self._orders, self._took_ms))
+        else:
+            self._judge.see(MetadataMaybe(resource, value, self._orders))
 
     async def _partition(self, *, lossy: bool = False) -> tuple[str, int] | None:
-        """Any partition of any topic, or of one that may lose records."""
+        """Returns a random partition of any topic. With `lossy`, only considers topics that can lose records."""
         answer = await self._ask(MetadataRequest(topics=None, allow_auto_topic_creation=False))
         found = [
             (topic.name, each.partition_index)
@@ -109,7 +117,7 @@ class SeededOperator:
     # --- reassignments ---
 
     async def reassign(self) -> None:
-        """Grows, shrinks or moves a partition."""
+        """Adds replicas to a partition, removes some, or moves it."""
         chosen = await self._partition()
         if chosen is None or self._replicas > len(self._brokers):
             return
@@ -131,9 +139,10 @@ class SeededOperator:
             error = answer.error_code or answer.responses[0].partitions[0].error_code
         resource = f"replicas {name}-{index}"
         if target is None or resource in self.resources:
-            # A cancelled partition returns to replicas that this operator does not know. An error says nothing: it may
-            # be the answer to a second attempt of the broker that forwards the request. A second reassignment goes on
-            # with what the first one removes unless it names others to remove, as in Apache Kafka.
+            # After a cancellation, the operator does not know the replicas of the partition. An error proves nothing,
+            # because the error may answer a second attempt of the broker that forwards the request. A second
+            # reassignment also removes the replicas that the first one removes, unless it names others to remove, as in
+            # Apache Kafka.
             self._unknown.add(resource)
             self.resources.pop(resource, None)
         elif resource not in self._unknown:
@@ -176,7 +185,8 @@ class SeededOperator:
     # --- voters ---
 
     async def change_voters(self) -> None:
-        """Removes a voter, or adds the one that was removed (KIP-853). Any controller may be asked; the leader acts."""
+        """Removes a voter, or adds the voter that the operator removed before (KIP-853). Sends the request to any
+        controller. The leader executes it."""
         if not self._voters_change or len(self._controllers) <= LEAST_VOTERS:
             return
         active = self._cluster.active_controller
@@ -189,7 +199,7 @@ class SeededOperator:
             request = RemoveRaftVoterRequest(voter_id=leaver, voter_directory_id=directory)
             answer = await self._send(asked, request, CONTROLLERS)
             if answer is None or answer.error_code in (ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT):
-                self._without = leaver  # perhaps
+                self._without = leaver  # the removal may have succeeded
             return
         back = self._without
         listener = AddRaftVoterRequest.Listener(name=CONTROLLERS, host=f"node-{back}", port=CONTROLLER_PORT)

@@ -1,7 +1,6 @@
-"""Bugs that tests plant on purpose: a simulator that did not find them would prove nothing.
+"""Bugs that tests plant on purpose. If the simulator did not find them, its clean runs would prove nothing.
 
-While a bug is planted, it replaces an attribute of a Python class or module. No fault, client or checker knows about
-it.
+A planted bug replaces an attribute of a Python class or module. Faults, clients and checkers do not know about the bug.
 """
 
 from __future__ import annotations
@@ -9,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from kafkacore._fast.record.batch import Batches
+from kafkacore.raft.file_log import ANY_EPOCH
 from kafkacore.raft.roles import NOBODY, Leader
 from kafkacore.simulation.plant import Patch, PlantedBug, Wrong, one, planted
 from kafkacore.simulation.planted_replication import REPLICATION_BUGS
@@ -134,6 +135,79 @@ def _keeps_the_tail(right: Wrong) -> Wrong:
     return begin
 
 
+def _leads_on_when_deposed(right: Wrong) -> Wrong:
+    def hear(self: Any, epoch: int, *arguments: Any, **named: Any) -> Any:
+        return not isinstance(self.role, Leader) and right(self, epoch, *arguments, **named)
+
+    return hear
+
+
+def _follows_a_deposed_leader(right: Wrong) -> Wrong:
+    def on_begin_epoch(self: Any, token: Any, request: Any) -> None:
+        replica = self._replica
+        asked = request.topics[0].partitions[0]
+        if asked.leader_epoch < replica.epoch and not isinstance(replica.role, Leader):
+            replica.become_follower(replica.epoch, asked.leader_id, self._listener(request.leader_endpoints))
+            replica.reply(token, request, error_code=0)
+        else:
+            right(self, token, request)
+
+    return on_begin_epoch
+
+
+def _serves_later_epochs(right: Wrong) -> Wrong:
+    def leader_only_error(self: Any, epoch: int) -> Any:
+        replica = self._replica
+        return right(self, replica.epoch if isinstance(replica.role, Leader) and epoch > replica.epoch else epoch)
+
+    return leader_only_error
+
+
+def _passes_on_before_it_writes(right: Wrong) -> Wrong:
+    def append(self: Any, data: bytes) -> bool:
+        unwritten = vars(self).setdefault(_UNWRITTEN, [])
+        if unwritten or not right(self, data):
+            unwritten.append(data)
+            for batch in Batches(data):
+                self.epochs.note(batch.partition_leader_epoch, batch.base_offset)
+                self._recent.append(batch.base_offset, batch.next_offset, bytes(batch.data))
+                self._end_offset = batch.next_offset
+        return True
+
+    return append
+
+
+def _write_the_rest(log: Any) -> None:
+    unwritten = vars(log).get(_UNWRITTEN, [])
+    while unwritten:
+        log._handle.append_replicated(unwritten[0], ANY_EPOCH)
+        unwritten.pop(0)
+
+
+def _writes_the_rest_first(right: Wrong) -> Wrong:
+    def method(self: Any, *arguments: Any) -> Any:
+        _write_the_rest(self)
+        return right(self, *arguments)
+
+    return method
+
+
+def _syncs_when_the_rest_is_written(right: Wrong) -> Wrong:
+    def begin_sync(self: Any, sync: Any) -> None:
+        async def later() -> None:
+            await self._blocking(_write_the_rest, self._log)
+            if self._syncing is sync:
+                right(self, sync)
+
+        if not vars(self._log).get(_UNWRITTEN):
+            right(self, sync)
+        else:
+            self._syncing = sync
+            self._spawn(later())
+
+    return begin_sync
+
+
 # --- controllers and brokers ---
 
 
@@ -175,11 +249,13 @@ def _syncs_no_record(right: Wrong) -> Wrong:
     return settings
 
 
-_LAST_DELTA_AT: Final = 23  # position in a batch's header
+_LAST_DELTA_AT: Final = 23  # offset of the last offset delta in a batch's header
+_UNWRITTEN: Final = "unwritten"
+_FILE_LOG: Final = f"{RAFT}.file_log:FileLog"
 
 
 def _logs(name: str, wrong: Callable[[Wrong], Wrong]) -> tuple[Patch, ...]:
-    return Patch(f"{RAFT}.log:MemoryLog", name, wrong), Patch(f"{RAFT}.file_log:FileLog", name, wrong)
+    return Patch(f"{RAFT}.log:MemoryLog", name, wrong), Patch(_FILE_LOG, name, wrong)
 
 
 BUGS: Final = (
@@ -205,7 +281,7 @@ BUGS: Final = (
     ),
     PlantedBug(
         "epoch-forgotten-at-restart",
-        "A restarted voter takes its epoch from the log alone.",
+        "A restarted voter takes its epoch only from the log.",
         one(f"{RAFT}.term:Term", "__init__", _forgets_the_epoch),
     ),
     PlantedBug(
@@ -220,13 +296,22 @@ BUGS: Final = (
     ),
     PlantedBug(
         "lost-sync",
-        "A sync of the metadata log is reported as done, but was never made.",
+        "A voter reports a sync of the metadata log that it never made.",
         one(f"{RAFT}.syncs:Syncs", "take", _syncs_nothing),
     ),
     PlantedBug(
         "fetch-before-the-sync",
         "A follower asks for the next records before its last ones are on disk.",
         one(f"{RAFT}.replica:Replica", "send", _sends_before_the_sync),
+    ),
+    PlantedBug(
+        "stale-controller-writes",
+        "A deposed controller does not step down, and voters of later epochs take its records.",
+        (
+            Patch(f"{RAFT}.replica:Replica", "hear", _leads_on_when_deposed),
+            Patch(f"{RAFT}.election:Elections", "on_begin_epoch", _follows_a_deposed_leader),
+            Patch(f"{RAFT}.replication:Replication", "leader_only_error", _serves_later_epochs),
+        ),
     ),
     PlantedBug(
         "divergence-overlooked",
@@ -244,8 +329,21 @@ BUGS: Final = (
         _logs("begin_at_snapshot", _keeps_the_tail),
     ),
     PlantedBug(
+        "passed-on-before-its-own-file",
+        "A leader sends records to followers while it rolls a segment, and writes them into its own file only later.",
+        (
+            Patch(_FILE_LOG, "append", _passes_on_before_it_writes),
+            *(
+                Patch(_FILE_LOG, name, _writes_the_rest_first)
+                for name in ("read", "truncate", "trim", "flush", "begin_at_snapshot", "close")
+            ),
+            Patch(f"{RAFT}.driver:RaftDriver", "_begin_sync", _syncs_when_the_rest_is_written),
+        ),
+        nodes="3c",
+    ),
+    PlantedBug(
         "fenced-broker-leads-on",
-        "A fenced broker keeps its leaderships.",
+        "A fenced broker stays the leader of its partitions.",
         one("kafkacore.controller.quorum.cluster", "fence", _leaves_the_leaderships),
         nodes="3c2b",
     ),
@@ -272,20 +370,19 @@ BUGS: Final = (
     ),
     PlantedBug(
         "fenced-heartbeat-counted",
-        "A controller takes heartbeats of a broker's former life.",
+        "A controller accepts heartbeats of an earlier incarnation of a broker.",
         one("kafkacore.controller.quorum.cluster", "check_epoch", _hears_former_lives),
         nodes="3c2b",
     ),
     *REPLICATION_BUGS,
 )
-# One search of 60 s of CPU finds these too seldom: two rare events must coincide.
+# A search of 60 s of CPU time rarely finds these bugs, because two rare events must coincide.
 RARE: Final = frozenset(
     {
         "acknowledgement-outlives-its-leadership",
         "alter-partition-without-broker-epoch",
         "fenced-heartbeat-counted",
         "latest-before-the-epoch",
-        "lease-forgotten",
         "position-of-an-earlier-epoch",
     }
 )

@@ -1,8 +1,8 @@
-"""Bugs that a build with KAFKACORE_PLANTED=1 can plant in native code. Other builds, and every wheel, have no planted
+"""Bugs in native code that a build with KAFKACORE_PLANTED=1 can plant. Other builds, and all wheels, contain no planted
 bugs.
 
-`KAFKACORE_PLANTED=1 ... setup.py build_ext` in a copy of the tree makes such a build, and `ci/sanitize.sh planted` runs
-tests in one. A bug is planted for the whole process: the simulated nodes of one cluster all have it.
+To make such a build, run `KAFKACORE_PLANTED=1 ... setup.py build_ext` in a copy of the tree. `ci/sanitize.sh planted`
+runs tests with one. A bug is planted for the whole process, so all simulated nodes of a cluster have it.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import Final
 
 from kafkacore._fast.base.debug_checks import PLANTED
 
-# base/planted.pxd reads it
+# base/planted.pxd reads this variable.
 _VARIABLE: Final = "KAFKACORE_PLANTED_BUG"
 
-# name of the bug: the promise that it breaks
+# Maps the name of each bug to the promise that the bug breaks.
 NATIVE_BUGS: Final = MappingProxyType(
     {
         "lost-sync": "an acknowledged record survives a power cut if each append is synced",
@@ -39,12 +39,12 @@ NATIVE_BUGS: Final = MappingProxyType(
 
 @contextmanager
 def planted_natively(name: str) -> Iterator[None]:
-    """A context in which the bug is planted. Raises ValueError for an unknown bug, and RuntimeError in a build without
-    planted bugs."""
+    """Plants the bug for the duration of a `with` block. Raises ValueError for an unknown bug, and RuntimeError in a
+    build without planted bugs."""
     if name not in NATIVE_BUGS:
-        raise ValueError(f"{name!r} is no native bug; there are {', '.join(NATIVE_BUGS)}")
+        raise ValueError(f"{name!r} is not a native bug; the native bugs are {', '.join(NATIVE_BUGS)}")
     if not PLANTED:
-        raise RuntimeError("this build holds no planted bug: build a copy of the tree with KAFKACORE_PLANTED=1")
+        raise RuntimeError("this build contains no planted bugs: build a copy of the tree with KAFKACORE_PLANTED=1")
     before = os.environ.get(_VARIABLE)
     os.environ[_VARIABLE] = name
     try:

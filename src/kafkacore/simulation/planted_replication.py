@@ -1,4 +1,4 @@
-"""Planted bugs of replicated partitions. `planted.py` says how they are planted."""
+"""Planted bugs of replicated partitions. `planted.py` explains how tests plant them."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _shrinks_unasked(right: Wrong) -> Wrong:
 
 def _one_is_enough(right: Wrong) -> Wrong:
     def add(self: Any, row: int, handle: Any, min_isr: int) -> None:
-        right(self, row, handle, 1)  # one partition, or a run of them
+        right(self, row, handle, 1)  # `row` is one partition, or a run of partitions
 
     return add
 
@@ -165,12 +165,12 @@ REPLICATION_BUGS: Final = (
     ),
     _bug(
         "alter-partition-without-broker-epoch",
-        "The controller takes a replica into the ISR that has restarted since its leader saw it (KIP-903).",
+        "The controller adds a replica to the ISR although it has restarted since its leader last saw it (KIP-903).",
         "kafkacore.controller.quorum.alter_partition:IsrChange", "_is_eligible", _takes_any_life,
     ),
     _bug(
         "reassignment-drops-the-last-in-sync",
-        "A reassignment ends before any replica that stays is in sync.",
+        "A reassignment ends before any of the remaining replicas is in sync.",
         "kafkacore.controller.common.partition_change:_Change", "_complete_reassignment", _removes_at_once,
     ),
     _bug(
@@ -178,7 +178,7 @@ REPLICATION_BUGS: Final = (
         MANAGER, "_wanted", _wants_every_follower,
     ),
     _bug(
-        "isr-shrinks-without-the-controller", "A leader goes on without a replica before the controller has agreed.",
+        "isr-shrinks-without-the-controller", "A leader drops a replica from its ISR before the controller has agreed.",
         MANAGER, "_propose", _shrinks_unasked,
     ),
     PlantedBug(
@@ -186,7 +186,7 @@ REPLICATION_BUGS: Final = (
         tuple(Patch(ROLES, name, _one_is_enough) for name in ("add", "add_run")), NODES,
     ),
     _bug(
-        "position-of-an-earlier-epoch", "A leader counts where its followers were when it led before.",
+        "position-of-an-earlier-epoch", "A leader uses its followers' positions from its previous leadership.",
         ROLES, "carry_out", _remembers_positions,
     ),
     _bug(
@@ -194,7 +194,7 @@ REPLICATION_BUGS: Final = (
         f"{FETCH}:Asker", "read", _overlooks_the_last_epoch,
     ),
     _bug(
-        "log-start-not-propagated", "A leader's answers to Fetch do not name the start of its log.",
+        "log-start-not-propagated", "A leader's answers to Fetch do not contain its log start offset.",
         FETCH, "_partition", _keeps_its_start,
     ),
     _bug(
@@ -203,7 +203,7 @@ REPLICATION_BUGS: Final = (
         "kafkacore.server.handlers.broker.produce", "acknowledged", _waits_for_the_next_leadership,
     ),
     _bug(
-        "latest-before-the-epoch", "A new leader names its high watermark before it is at the epoch's start (KIP-207).",
+        "latest-before-the-epoch", "A new leader returns a high watermark below the start of its epoch (KIP-207).",
         "kafkacore.server.handlers.broker.list_offsets", "_find", _names_what_it_has,
     ),
     _bug(

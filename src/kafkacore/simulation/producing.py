@@ -1,5 +1,5 @@
-"""An idempotent producer of a simulated client (KIP-98): it sends a batch again until it is acknowledged, and has one
-batch under way for each partition."""
+"""An idempotent producer of a simulated client (KIP-98). It has one batch in flight for each partition, and sends it
+again until it is acknowledged."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from kafkacore._fast.record.batch import RecordBatchBuilder
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import ProduceRequest
 
-# After these errors a producer cannot go on: the broker has lost acknowledged records, or confuses this producer with
-# another.
+# After these errors a producer cannot continue: the broker has lost acknowledged records, or has mistaken this producer
+# for another.
 FATAL: Final = frozenset(
     {
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
@@ -23,7 +23,7 @@ FATAL: Final = frozenset(
 
 
 class Batch(NamedTuple):
-    """Records on their way to one partition, first sent at `sent_ns`."""
+    """Records for one partition. The client first sent them at `sent_ns`."""
 
     values: list[bytes]
     data: bytes
@@ -31,7 +31,7 @@ class Batch(NamedTuple):
 
 
 class Producer:
-    """`producer_id` comes from InitProducerId; the epoch is 0."""
+    """The state of an idempotent producer. `producer_id` comes from InitProducerId. The epoch is 0."""
 
     def __init__(self, producer_id: int, epoch: int) -> None:
         self._id, self._epoch = producer_id, epoch
@@ -39,7 +39,7 @@ class Producer:
         self._under_way: dict[tuple[str, int], Batch] = {}
 
     def batch_for(self, name: str, index: int) -> Batch | None:
-        """The batch under way, which must be sent again."""
+        """Returns the batch in flight, which must be sent again."""
         return self._under_way.get((name, index))
 
     def begin(self, name: str, index: int, values: list[bytes], wall_ms: int, now_ns: int) -> Batch:
@@ -52,23 +52,23 @@ class Producer:
         return batch
 
     def end(self, name: str, index: int) -> None:
-        """Call it when the batch is acknowledged."""
+        """Notes that the batch in flight for a partition was acknowledged."""
         del self._under_way[name, index]
 
     def forget(self, name: str) -> None:
-        """The topic goes, with everything under way to it."""
+        """Drops all batches in flight to a topic, because the topic is deleted."""
         for known in (self._sequences, self._under_way):
             for key in [key for key in known if key[0] == name]:
                 del known[key]
 
 
-def produce_request(name: str, index: int, data: bytes, timeout_ms: int) -> ProduceRequest:
-    """One batch for one partition, with acks=all."""
+def produce_request(name: str, index: int, data: bytes, timeout_ms: int, acks: int = -1) -> ProduceRequest:
+    """Returns a Produce request with one batch for one partition."""
     partition = ProduceRequest.PartitionProduceData(index=index, records=data)
     topic = ProduceRequest.TopicProduceData(name=name, partition_data=[partition])
-    return ProduceRequest(acks=-1, timeout_ms=timeout_ms, topic_data=[topic])
+    return ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=[topic])
 
 
 def answer_for(response: Any) -> Any:
-    """The only partition of an answer to `produce_request`."""
+    """Returns the only partition in the response to `produce_request`."""
     return response.responses[0].partition_responses[0]

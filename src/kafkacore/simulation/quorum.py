@@ -1,7 +1,7 @@
-"""A quorum of Raft cores without nodes around them. It is the fastest world, and tests only the rules of Raft.
+"""A quorum of Raft cores without nodes around them. This is the fastest simulation. It tests only the rules of Raft.
 
-Each replica has a disk that loses what was not synced, a clock of its own speed, and a state machine of numbered
-values. Messages are encoded and decoded on their way. One seed gives one run.
+Each replica has a disk that can lose unsynced data, a clock with its own speed, and a state machine of numbered values.
+Messages are encoded when they are sent and decoded when they arrive. The same seed gives the same run.
 """
 
 from __future__ import annotations
@@ -41,10 +41,11 @@ CLUSTER: Final = "simulated"
 NOBODY: Final = -1
 NEVER_MS: Final = 1 << 40
 LOG_NAME: Final = "metadata"
+SEGMENT_APPENDS: Final = 7  # small, so that segments roll in every part of a run
 
 
 class Weather(NamedTuple):
-    """The quality of all links: the shares of lost and of repeated messages, and the possible delays in ms."""
+    """The quality of all links: the shares of lost and duplicated messages, and the range of delays in ms."""
 
     loss: float = 0.0
     repeats: float = 0.0
@@ -52,7 +53,8 @@ class Weather(NamedTuple):
 
 
 class Token(NamedTuple):
-    """The receiver of the answer to a request, and the end of the voter's log when the request came."""
+    """A request that needs an answer: the receiver of the answer, and the end of the voter's log when the request
+    arrived."""
 
     source: Replica
     life: int
@@ -62,7 +64,8 @@ class Token(NamedTuple):
 
 
 class Disk(MemoryLog):
-    """A log that knows which of its records would survive a power cut, and from which offset on it has changed."""
+    """A log on a simulated disk. It knows which of its records would survive a power cut, and from which offset it has
+    changed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -70,9 +73,12 @@ class Disk(MemoryLog):
         self.changed_from = 0
         self.changed = True
 
-    def append(self, data: bytes) -> None:
-        self._touch(self.end_offset)
-        super().append(data)
+    def append(self, data: bytes) -> bool:
+        end_offset = self.end_offset
+        appended = super().append(data)
+        if appended:
+            self._touch(end_offset)
+        return appended
 
     def truncate(self, end_offset: int) -> None:
         super().truncate(end_offset)
@@ -98,13 +104,14 @@ class Disk(MemoryLog):
 
 
 class Replica:
-    """One replica, with the work of its driver. Its state machine is `values`: the value at each offset below
-    `applied`."""
+    """One replica, including the work of its driver. Its state machine is `values`, which holds the value at each
+    offset below `applied`."""
 
     def __init__(self, world: QuorumWorld, node: int, votes: bool) -> None:
         self.world, self.node, self.votes = world, node, votes
         self.disk = Disk()
         self.disk.cold_below = 1 << 62 if node % 2 else 0
+        self.disk.segment_appends = SEGMENT_APPENDS
         self.state: QuorumState | None = None
         self.raft: Raft | None = None
         self.life = 0
@@ -118,14 +125,14 @@ class Replica:
         self._timer_ms = NEVER_MS
         self._offset_ms = 0.0
         self._seen: tuple[int, int, int] = (-1, -1, -1)  # epoch, leader, high watermark
-        self._waiting: list[tuple[int, int, bytes]] = []  # offset, epoch and value of appends without an answer
+        self._waiting: list[tuple[int, int, bytes]] = []  # offset, epoch and value of appends that have no answer yet
 
     @property
     def now_ms(self) -> int:
         return int(self._offset_ms + self.world.now_ms * self.rate)
 
     def skew(self, rate: float) -> None:
-        """Changes the speed of the clock; its time does not jump."""
+        """Changes the speed of the clock. The clock's current time does not jump."""
         self._offset_ms += self.world.now_ms * (self.rate - rate)
         self.rate = rate
 
@@ -134,7 +141,7 @@ class Replica:
     def start(self) -> None:
         world = self.world
         self.life += 1
-        self.disk.synced = self.disk.end_offset  # a start syncs all of the log
+        self.disk.synced = self.disk.end_offset  # a start syncs the whole log
         self.values, self.applied, self._waiting = {}, 0, []
         self._seen = (-1, -1, -1)
         self._timer_ms, self._persisting = NEVER_MS, False
@@ -152,8 +159,8 @@ class Replica:
         self.settle()
 
     def stop(self, power: bool) -> None:
-        """Ends the replica. With `power` unsynced data is lost; otherwise the operating system keeps everything that
-        the process wrote."""
+        """Ends the replica. With `power`, the replica loses its unsynced data. Otherwise the operating system keeps
+        everything that the process wrote."""
         self.raft, self.paused = None, False
         self.held.clear()
         if power:
@@ -161,7 +168,7 @@ class Replica:
             self.disk.truncate(max(self.disk.synced, self.disk.start_offset))
 
     def settle(self) -> None:
-        """Does the work of a driver after each input: sends, writes, syncs, and sets a timer."""
+        """Does the driver's work after each input: sends messages, writes and syncs the log, and sets a timer."""
         raft, world = self.raft, self.world
         assert raft is not None
         self.watch()
@@ -183,7 +190,7 @@ class Replica:
     def _set_timer(self, raft: Raft) -> None:
         delay = max(0, raft.next_tick_ms - self.now_ms)
         due = self.world.now_ms + int(delay / self.rate) + 1
-        # A timer that is already set for an earlier time stays; when it fires, the next one is set.
+        # If a timer is already set for an earlier time, it stays. When it fires, this code sets the next one.
         if delay < NEVER_MS and due < self._timer_ms:
             self._timer_ms = due
             self.world.later(due - self.world.now_ms, self, self._ticked)
@@ -245,7 +252,7 @@ class Replica:
             self.settle()
 
     def make_snapshot(self) -> None:
-        """Writes a snapshot of the state machine, and deletes the log below it."""
+        """Writes a snapshot of the state machine, and deletes the part of the log that the snapshot covers."""
         raft = self.raft
         if raft is None or not self.applied or self.paused or self.applied <= self.disk.start_offset:
             return
@@ -314,7 +321,7 @@ class Replica:
         waiting, self._waiting = self._waiting, []
         for offset, epoch, value in waiting:
             if not leads or raft.epoch != epoch:
-                continue  # the client learns that the leader is gone
+                continue  # the client learns that the leader has gone
             if raft.high_watermark > offset:
                 self.world.see(RecordAcknowledged(LOG_NAME, offset, value))
                 self.world.see(Progressed("commit", self.world.now_ms))
@@ -327,8 +334,8 @@ def directory(node: int) -> Uuid:
 
 
 class QuorumWorld:
-    """The first `voters` nodes vote, the next `observers` nodes only follow; ids count from 0. Every method may raise
-    Violation."""
+    """A world of Raft replicas. The first `voters` nodes vote, and the next `observers` nodes only follow. Ids count
+    from 0. Every method may raise Violation."""
 
     def __init__(self, random: Random, judge: Judge, voters: int = 3, observers: int = 1) -> None:
         self.random, self.judge = random, judge
@@ -425,15 +432,15 @@ class QuorumWorld:
             self.later(0, replica, what, *arguments)
 
     def write(self) -> None:
-        """A client writes a value to every replica that claims to lead, because it cannot know which of them is
-        right."""
+        """Makes a client write a value to every replica that claims to be the leader, because the client cannot know
+        which of them is right."""
         for replica in self.replicas:
             if replica.raft is not None and replica.raft.is_leader:
                 self._written += 1
                 replica.append(b"value %d" % self._written)
 
     def survived(self) -> dict[int, bytes]:
-        """The state machine of a replica that has applied everything."""
+        """Returns the values of a replica that has applied everything."""
         latest = max(self.replicas, key=lambda each: each.applied)
         return {offset: value or b"" for offset, value in latest.values.items()}
 

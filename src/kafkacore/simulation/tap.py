@@ -1,5 +1,5 @@
-"""Reads the frames that arrive at nodes and leave them, and reports votes, heartbeats, Produce and OffsetCommit to the
-checkers."""
+"""Reads the frames that nodes receive and send. Reports votes, heartbeats, and the answers to Produce and OffsetCommit
+to the checkers."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ WATCHED: Final = {
     CLIENT_PORT: frozenset({ApiKey.PRODUCE, ApiKey.OFFSET_COMMIT}),
 }
 OFFSETS: Final = "__consumer_offsets"
-_PRODUCER_ID: Final = slice(43, 51)  # in a batch's header
+ALL: Final = -1  # acks
+_PRODUCER_ID: Final = slice(43, 51)  # position in the header of a batch
 NO_PRODUCER: Final = b"\xff" * 8
 NOBODY: Final = -1
 _SIZE_BYTES: Final = 4
-# (epoch, offset) where a log ends
+# The (epoch, offset) at which a log ends.
 LogEnd = tuple[int, int]
 
 
@@ -37,7 +38,7 @@ class _Asked(NamedTuple):
 
 
 class _Stream:
-    """One direction of a connection. `asked` has the requests that wait for an answer in the other direction."""
+    """One direction of a connection. `asked` holds the requests that wait for an answer in the other direction."""
 
     def __init__(self) -> None:
         self._received = bytearray()
@@ -57,9 +58,10 @@ class _Stream:
 
 
 class WireTap:
-    """Sees a request when it arrives at a node, and its answer when it leaves. `log_end` returns the end of a node's
-    metadata log at the time of the call. `leads` returns the epoch in which a broker leads a partition by its own
-    metadata, or -1. `offsets_partitions` is the number of partitions of __consumer_offsets."""
+    """Reads each request when it arrives at a node, and each answer when the node sends it. `log_end` returns the
+    present end of a node's metadata log. `leads` returns the leader epoch in which a broker leads a partition by its
+    own metadata, or -1. `offsets_partitions` is the number of partitions of __consumer_offsets. `registered` returns
+    the epoch of a broker in a controller's metadata, or -1."""
 
     def __init__(
         self,
@@ -68,17 +70,19 @@ class WireTap:
         log_end: Callable[[int], LogEnd],
         leads: Callable[[int, str, int], int],
         offsets_partitions: int,
+        registered: Callable[[int, int], int],
     ) -> None:
-        self._judge, self._log_end, self._leads = judge, log_end, leads
+        self._judge, self._log_end, self._leads, self._registered = judge, log_end, leads, registered
         self._offsets_partitions = offsets_partitions
         self._schedule = network.schedule
-        self._arriving: WeakKeyDictionary[End, _Stream] = WeakKeyDictionary()  # by the node's end
+        # By the end of the connection at the node.
+        self._arriving: WeakKeyDictionary[End, _Stream] = WeakKeyDictionary()
         self._leaving: WeakKeyDictionary[End, _Stream] = WeakKeyDictionary()
         self._have_written: set[str] = set()
         network.on_arrival, network.on_write = self._arrived, self._written
 
     def take_written(self, machine: str) -> bool:
-        """Whether a machine has sent anything since the last call."""
+        """Returns whether a machine has sent anything since the last call."""
         if machine in self._have_written:
             self._have_written.discard(machine)
             return True
@@ -104,10 +108,12 @@ class WireTap:
             return self._led(node, request)
         if api_key == ApiKey.OFFSET_COMMIT:
             return self._leads(node, OFFSETS, self._partition_of(request.group_id))
+        if api_key == ApiKey.BROKER_HEARTBEAT:
+            return self._registered(node, request.broker_id)
         return self._log_end(node)
 
     def _partition_of(self, group: str) -> int:
-        """As Java hashes the name of a group."""
+        """Returns the partition of __consumer_offsets that holds the group. Hashes the group's name as Java does."""
         value = 0
         for character in group:
             value = (31 * value + ord(character)) & 0xFFFFFFFF
@@ -133,14 +139,15 @@ class WireTap:
 
     def _answered(self, node: int, asked: _Asked, frame: bytes) -> None:
         header, request, then, _ = asked
-        # The header of an answer: the correlation id, and no tagged field where the version has them.
+        # The header of a response contains the correlation id. In some versions, an empty list of tagged fields
+        # follows.
         size = len(apis.response_header(header.api_key, header.api_version, header.correlation_id))
         response = apis.response_class(header.api_key).decode(frame[size:], header.api_version)
         if header.api_key == ApiKey.BROKER_HEARTBEAT:
             self._judge.see(
                 HeartbeatAnswered(
                     node, request.broker_id, request.broker_epoch, not response.error_code,
-                    request.current_metadata_offset, bool(response.is_fenced),
+                    request.current_metadata_offset, bool(response.is_fenced), then,
                 )
             )  # fmt: skip
             return
@@ -154,12 +161,15 @@ class WireTap:
             return
         vote = request.topics[0].partitions[0]
         if response.topics[0].partitions[0].vote_granted and not vote.pre_vote:
-            # The log may have been truncated between the two moments. The voter may have decided with the shorter one.
+            # The voter may have truncated its log between the request and the answer, and may have decided with the
+            # shorter log.
             voter_end = min(then, self._log_end(node))
             candidate_end = (vote.last_offset_epoch, vote.last_offset)
             self._judge.see(VoteGranted(node, vote.replica_epoch, vote.replica_id, candidate_end, voter_end))
 
     def _produce_answered(self, node: int, asked: _Asked, response: Any) -> None:
+        if asked.request.acks != ALL:
+            return  # a deposed leader may answer it
         without_id = {
             (topic.name, each.index)
             for topic in asked.request.topic_data

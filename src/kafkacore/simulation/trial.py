@@ -1,4 +1,4 @@
-"""One run of a cluster from its seed to a verdict, and the search through many runs."""
+"""One run of a cluster from a seed to a verdict, and the search for bugs with many runs."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from kafkacore.simulation.planted import PlantedBug, planted
 from kafkacore.simulation.quorum_run import QuorumRun
 
 STEPS: Final = 40
+# Steps of a run with whole nodes; in a shorter run, the start and the end would take most of the time.
+HUNT_STEPS: Final = 60
 QUORUM: Final = "quorum:3+1"
 WHOLE: Final = "3c2b"
 _CLUSTER: Final = re.compile(r"(?:(\d+)c(?:(\d+)b)?)?(\d+)?")
@@ -31,14 +33,15 @@ class Run(Protocol):
     def virtual_ms(self) -> int: ...
     @property
     def events(self) -> int:
-        """Messages delivered, timers that fired, and disk operations that finished."""
+        """Returns the number of delivered messages, fired timers and finished disk operations."""
 
     def run(self) -> None:
-        """Raises Violation, or any error of the code under test."""
+        """Performs the run. Raises Violation, or any error of the code under test."""
 
 
 class Verdict(NamedTuple):
-    """`problem` is None when no checker objects; otherwise it names the invariant, or the error that ended a node."""
+    """The result of a run. `problem` is None if no checker reported a violation. Otherwise it names the broken
+    invariant, or the error that ended a node."""
 
     seed: int
     nodes: str
@@ -53,7 +56,7 @@ class Verdict(NamedTuple):
     under_faults: Counter[tuple[str, str]]
 
     def line(self) -> str:
-        """The verdict as text, with the command that repeats the run."""
+        """Returns the verdict as text, with the command that repeats the run."""
         if self.problem is None:
             return (
                 f"seed {self.seed}: all is well after {self.events} events in {self.virtual_ms / 1000:.0f} s of the "
@@ -64,8 +67,8 @@ class Verdict(NamedTuple):
 
 
 def make_run(seed: int, steps: int, nodes: str) -> Run:
-    """`nodes` is `3c2b` for controllers and brokers, `3` for nodes with both roles, or `quorum:VOTERS+OBSERVERS` for
-    Raft cores alone. Raises ValueError."""
+    """Makes a run. `nodes` is `3c2b` for three controllers and two brokers, `3` for three nodes with both roles, or
+    `quorum:VOTERS+OBSERVERS` for Raft cores alone. Raises ValueError if `nodes` has another form."""
     if match := _QUORUM.fullmatch(nodes):
         return QuorumRun(seed, steps, int(match[1]), int(match[2] or 0))
     if (match := _CLUSTER.fullmatch(nodes)) and (match[1] or match[3]):
@@ -79,7 +82,8 @@ def make_run(seed: int, steps: int, nodes: str) -> Run:
 def try_seed(
     seed: int, steps: int = STEPS, nodes: str = QUORUM, on_event: Callable[[str], None] | None = None
 ) -> Verdict:
-    """Runs a seed. `on_event` gets each line of the trace. Raises ValueError for impossible nodes."""
+    """Performs the run of a seed, and returns the verdict. `on_event` gets each line of the trace. Raises ValueError if
+    `nodes` is not valid."""
     began = time.process_time()
     run = make_run(seed, steps, nodes)
     run.judge.on_event = on_event
@@ -100,14 +104,15 @@ def try_seed(
 
 
 def seeds_from(seed: int) -> Iterator[int]:
-    """The seeds of a search that begins with one."""
+    """Yields the seeds of a search that starts with this seed."""
     random = Random(seed)
     while True:
         yield random.getrandbits(SEED_BITS)
 
 
 def hunt(bug: PlantedBug, seed: int, cpu_s: float, nodes: str = QUORUM, steps: int = STEPS) -> Verdict | None:
-    """Runs one cluster after another with a planted bug until a checker objects; None when the CPU time is over."""
+    """Runs clusters with a planted bug until a checker reports a violation, and returns that verdict. Returns None when
+    the CPU time is used up."""
     began = time.process_time()
     with planted(bug):
         for each in seeds_from(seed):

@@ -1,4 +1,4 @@
-"""Watches whole nodes from outside: the files of their metadata logs, their roles, and their images as plain data."""
+"""Watches whole nodes from outside: the files of their metadata logs, their roles, and their metadata images."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ LOG: Final = f"{DIRECTORY}/__cluster_metadata-0"
 
 
 class Watched:
-    """The last observation of one node, in one life."""
+    """The last observation of a node since its last start."""
 
     def __init__(self, node: SimulatedNode, raft: Raft) -> None:
         self.node, self.raft = node, raft
@@ -46,27 +46,27 @@ class Watched:
         self.high_watermark = 0
         self.state: tuple[int, int, int] = (0, NOBODY, NOBODY)
         self.images: dict[str, object] = {}
-        self.delivered: dict[str, int] = {}  # the offset up to which each state machine has the records
+        self.delivered: dict[str, int] = {}  # the offset up to which each state machine has received the records
 
 
 class Watcher:
-    """Call it after each turn of the schedule."""
+    """Watches all nodes of a cluster. Call `look` after each turn of the schedule."""
 
     def __init__(self, cluster: SimulatedCluster, judge: Judge, offsets_partitions: int = 50) -> None:
         self._cluster, self._judge = cluster, judge
         self._by_name = {node.name: node for node in cluster}
         self._watched: dict[int, Watched] = {}
         self._lives: dict[int, int] = {}
-        self.newest: dict[str, object] = {}  # the contents of the newest image
+        self.newest: dict[str, object] = {}  # the contents of the newest metadata image
         self.newest_offset = NOBODY
         self.voters = frozenset(node.node_id for node in cluster.controllers)
         judge.see(VotersAre(self.voters))
         self._replicas = ReplicaWatcher(cluster, judge)
         self.settle = self._replicas.settle
-        self.tap = WireTap(cluster.network, judge, self.end_of, self.leads, offsets_partitions)
+        self.tap = WireTap(cluster.network, judge, self.end_of, self.leads, offsets_partitions, self.registered)
 
     def look(self) -> None:
-        """Looks at the node whose turn it was, because nothing else can have changed."""
+        """Observes the node whose turn has just run, because no other node can have changed."""
         ran = self._cluster.schedule.ran
         node = None if ran is None else self._by_name.get(ran.machine.name)
         raft = None if node is None else node.raft
@@ -94,7 +94,7 @@ class Watcher:
         return watched
 
     def end_of(self, node_id: int) -> LogEnd:
-        """Epoch and offset at which the log of a node ends now. It looks at the node's disk at once."""
+        """Returns the epoch and offset at which the log of a node ends now. Reads the node's disk immediately."""
         node = self._cluster[node_id]
         raft = node.raft
         if raft is None:
@@ -106,16 +106,24 @@ class Watcher:
         return watched.files.epoch_before(watched.files.end) or 0, watched.files.end
 
     def leads(self, node_id: int, topic: str, index: int) -> int:
-        """The leader epoch of a partition that a broker leads by its own metadata; -1: it does not lead."""
+        """Returns the leader epoch in which a broker leads a partition by its own metadata, or -1 if the broker does
+        not lead it."""
         image = self._cluster[node_id].broker_image
         found = None if image is None else image.topic(topic)
         partition = None if image is None or found is None else image.partition(found, index)
         return partition.leader_epoch if partition is not None and partition.leader == node_id else NOBODY
 
+    def registered(self, node_id: int, broker_id: int) -> int:
+        """Returns the epoch of a broker in the current metadata of a controller, or -1 if the metadata does not contain
+        the broker."""
+        image = self._cluster[node_id].controller_image
+        broker = None if image is None else image.brokers.get(broker_id)
+        return NOBODY if broker is None else broker.epoch
+
     @property
     def is_in_sync(self) -> bool:
-        """Whether every partition has a leader, all its replicas in the ISR, and no reassignment under way, in the
-        newest metadata."""
+        """Returns whether in the newest metadata every partition has a leader, all its replicas in the ISR, and no
+        unfinished reassignment."""
         partitions: Any = self.newest.get("partitions", {})
         return all(
             leader >= 0 and set(replicas) == set(isr) and not rest[REMOVING] and not rest[ADDING]
@@ -151,7 +159,8 @@ class Watcher:
         self._judge.see(LogSeen(watched.node.node_id, start, files.entries_from(start), files.epoch_before(start)))
 
     def _see_voters(self, watched: Watched) -> None:
-        """A leader counts by the last voters in its log (KIP-853). Static voters stand in no log."""
+        """Notes the voters according to a leader's log. There, the last VotersRecord counts, even if it is not
+        committed yet (KIP-853). No log contains static voters."""
         voters = watched.files.voters() or self.voters
         if voters != self.voters:
             self.voters = voters
@@ -165,7 +174,7 @@ class Watcher:
             self._judge.see(OnDisk(node.node_id, files.synced_end()))
 
     def _see_state(self, watched: Watched) -> None:
-        """Looks at the quorum-state that would be on the disk after a power cut."""
+        """Reports the state of the quorum-state file that would be on the disk after a power cut."""
         try:
             state = json.loads(watched.node.disk.synced(f"{LOG}/quorum-state"))
         except FileNotFoundError:
@@ -196,7 +205,8 @@ class Watcher:
                 judge.see(Progressed("leader", self.now_ms))
 
     def _see_delivery(self, watched: Watched, how: str, end: int) -> None:
-        """Notes that a state machine has everything below `end` now. The records are new, or it got them again."""
+        """Notes that a state machine now has all entries below `end`. The entries may be new, or the state machine may
+        have received them again."""
         node, entries = watched.node, watched.files.entries_from(0)
         start = watched.delivered.get(how, 0)
         came = tuple(entry for entry in entries if start <= entry.base and entry.end <= end)

@@ -1,4 +1,4 @@
-"""Elections: one leader in each epoch, votes that are on disk, and epochs that never go back (Raft 5.2, 5.4.1)."""
+"""Checkers of elections: each epoch has one leader, votes are on disk, and epochs never go back (Raft 5.2, 5.4.1)."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class ElectionSafety(Checker):
     def _one(self, node: int, epoch: int, leader: int) -> None:
         known = self._leaders.setdefault(epoch, leader)
         if known != leader:
-            raise self.broken(f"epoch {epoch} has leader {known}, and for node {node} leader {leader}")
+            raise self.broken(f"epoch {epoch} has leader {known}, but node {node} names leader {leader}")
 
     sees: ClassVar = {Leads: leads, EpochSeen: epoch}
 
 
 class OneActiveController(Checker):
-    """At most one controller decides in an epoch."""
+    """At most one controller is active in an epoch."""
 
     def __init__(self) -> None:
         self._active: dict[int, int] = {}
@@ -76,7 +76,7 @@ class EpochsGrow(Checker):
 
 class VotesPersist(Checker):
     """A vote is on the voter's disk before it leaves the node, and a node votes for only one candidate in an epoch. A
-    leader has its own vote on disk too. A vote stays on disk until the epoch is over or has a leader."""
+    leader also has its vote for itself on disk. A vote stays on disk until its epoch ends or has a leader."""
 
     def __init__(self) -> None:
         self._disks: dict[int, tuple[int, int]] = {}
@@ -88,7 +88,7 @@ class VotesPersist(Checker):
         changed = seen.voted not in (NOBODY, voted)
         if seen.epoch < epoch or (seen.epoch == epoch and voted != NOBODY and (forgotten or changed)):
             raise self.broken(
-                f"the disk of node {seen.node} had a vote for {voted} in epoch {epoch}, and has now epoch {seen.epoch} "
+                f"the disk of node {seen.node} had a vote for {voted} in epoch {epoch}, but now has epoch {seen.epoch} "
                 f"and vote {seen.voted}"
             )
         self._disks[seen.node] = (seen.epoch, seen.voted)
@@ -96,22 +96,22 @@ class VotesPersist(Checker):
     def granted(self, seen: VoteGranted) -> None:
         known = self._votes.setdefault((seen.node, seen.epoch), seen.candidate)
         if known != seen.candidate:
-            raise self.broken(f"node {seen.node} voted in epoch {seen.epoch} for {known} and for {seen.candidate}")
+            raise self.broken(f"node {seen.node} voted in epoch {seen.epoch} for both {known} and {seen.candidate}")
         self._on_disk(seen.node, seen.epoch, seen.candidate)
 
     def leads(self, seen: Leads) -> None:
         known = self._votes.setdefault((seen.node, seen.epoch), seen.node)
         if known != seen.node:
-            raise self.broken(f"node {seen.node} leads epoch {seen.epoch}, in which it voted for {known}")
+            raise self.broken(f"node {seen.node} leads epoch {seen.epoch}, but in this epoch voted for {known}")
         self._on_disk(seen.node, seen.epoch, seen.node)
 
     def _on_disk(self, node: int, epoch: int, candidate: int) -> None:
         on_disk = self._disks.get(node, (0, NOBODY))
-        # A later epoch on the disk also prevents the node from giving this vote again.
+        # If the disk has a later epoch, the node also cannot give this vote again.
         if on_disk < (epoch, NOBODY) or (on_disk[0] == epoch and on_disk[1] != candidate):
             raise self.broken(
-                f"the vote of node {node} for {candidate} in epoch {epoch} counts, but its disk has epoch {on_disk[0]} "
-                f"and vote {on_disk[1]}"
+                f"the vote of node {node} for {candidate} in epoch {epoch} is not on its disk, which has "
+                f"epoch {on_disk[0]} and vote {on_disk[1]}"
             )
 
     sees: ClassVar = {StateOnDisk: state, VoteGranted: granted, Leads: leads}
@@ -121,7 +121,7 @@ class VotesGoToCompleteLogs(Checker):
     """A voter grants no vote to a candidate whose log ends before its own (the election restriction)."""
 
     def granted(self, seen: VoteGranted) -> None:
-        # A voter that already has records of this epoch may repeat its vote: the epoch's leader has won with it.
+        # A voter that already has records of this epoch may repeat its vote, because this epoch already has a leader.
         if seen.candidate_end < seen.voter_end and seen.voter_end[0] < seen.epoch:
             raise self.broken(
                 f"node {seen.node}, whose log ends at (epoch, offset) {seen.voter_end}, voted in epoch {seen.epoch} "
@@ -132,8 +132,8 @@ class VotesGoToCompleteLogs(Checker):
 
 
 class LeadersAreNew(Checker):
-    """A node that restarts does not lead its epoch again: it may have lost records that it sent in that epoch
-    (KIP-595)."""
+    """After a restart, a node does not lead the epoch that it led before: it may have lost records that it sent in that
+    epoch (KIP-595)."""
 
     def __init__(self) -> None:
         self._led: dict[int, int] = {}

@@ -1,4 +1,5 @@
-"""Leaders of partitions: when they acknowledge, how far their high watermark may go, and who owns a group."""
+"""Checkers of partition leaders: when they acknowledge, how far their high watermarks may rise, and which broker owns a
+group."""
 
 from __future__ import annotations
 
@@ -18,27 +19,29 @@ from kafkacore.simulation.checkers.violation import Checker
 
 
 class _Newest:
-    """When the leaders of each epoch of a log first acknowledged something."""
+    """Stores when the leader of each epoch of a log first acknowledged something."""
 
     def __init__(self) -> None:
-        self._first: dict[str, dict[int, tuple[int, int]]] = {}  # log: epoch: when, node
+        # Maps each log and epoch to the time and the node of the first acknowledgement.
+        self._first: dict[str, dict[int, tuple[int, int]]] = {}
 
     def later(self, log: str, epoch: int, node: int, arrived_ns: int) -> tuple[int, int] | None:
-        """Epoch and node of another leader, later than `epoch`, that had acknowledged something before `arrived_ns`."""
+        """Returns the epoch and node of another leader that acknowledged something before `arrived_ns`, in an epoch
+        later than `epoch`. Returns None if there is no such leader."""
         for later, (at_ns, leader) in self._first.get(log, {}).items():
             if later > epoch and leader != node and at_ns < arrived_ns:
                 return later, leader
         return None
 
     def acknowledged(self, log: str, epoch: int, node: int, answered_ns: int) -> int:
-        """Returns the node that acknowledged first in this epoch."""
+        """Notes an acknowledgement. Returns the node that acknowledged first in this epoch."""
         return self._first.setdefault(log, {}).setdefault(epoch, (answered_ns, node))[1]
 
 
 class FencedLeadersAreSilent(Checker):
-    """A broker that knows that it does not lead a partition acknowledges no Produce that comes after that. Neither does
-    one that does not know it, once a later leader has acknowledged something: its ISR cannot be complete any longer.
-    It may accept a batch again that it has already."""
+    """Once a broker knows that it no longer leads a partition, it acknowledges no Produce that arrives later. A deposed
+    leader that does not know this yet must not acknowledge after a later leader has acknowledged something, because its
+    ISR can no longer be complete. However, it may acknowledge a batch that it already has."""
 
     def __init__(self) -> None:
         self._newest = _Newest()
@@ -51,14 +54,16 @@ class FencedLeadersAreSilent(Checker):
         if not seen.accepted:
             return
         if not seen.led_then and not seen.leads_now:
-            raise self.broken(f"broker {seen.node} acknowledged records of {seen.log}, and knew that it does not lead")
+            raise self.broken(
+                f"broker {seen.node} acknowledged records of {seen.log}, although it knew that it was not the leader"
+            )
         if not seen.led_then or seen.repeatable or seen.log.rpartition("-")[0] in self._lossy:
             return
         later = self._newest.later(seen.log, seen.epoch, seen.node, seen.arrived_ns)
         if later is not None:
             raise self.broken(
-                f"broker {seen.node} acknowledged records of {seen.log} in epoch {seen.epoch}; they came after broker "
-                f"{later[1]} had acknowledged others in epoch {later[0]}"
+                f"broker {seen.node} acknowledged records of {seen.log} in epoch {seen.epoch}; they arrived after "
+                f"broker {later[1]} had acknowledged others in epoch {later[0]}"
             )
         self._newest.acknowledged(seen.log, seen.epoch, seen.node, seen.answered_ns)
 
@@ -66,9 +71,9 @@ class FencedLeadersAreSilent(Checker):
 
 
 class OneOwnerForEachGroup(Checker):
-    """A broker accepts commits of a group only while it leads the partition that holds the group, by its own metadata.
-    In a leader epoch one broker owns the group, and none of an earlier epoch accepts a commit that comes after it has
-    accepted one."""
+    """A broker accepts commits of a group only while, by its own metadata, it leads the partition of __consumer_offsets
+    that holds the group. One broker owns the group in each leader epoch. After the owner has accepted a commit, no
+    broker of an earlier epoch accepts a later commit."""
 
     def __init__(self) -> None:
         self._newest = _Newest()
@@ -79,23 +84,25 @@ class OneOwnerForEachGroup(Checker):
         what = f"broker {seen.node} accepted a commit of group {seen.group}"
         if seen.epoch < 0:
             if not seen.leads_now:
-                raise self.broken(f"{what}, and knew that it does not lead {seen.log}")
+                raise self.broken(f"{what}, although it knew that it was not the leader of {seen.log}")
             return
         owner = self._newest.acknowledged(seen.log, seen.epoch, seen.node, seen.answered_ns)
         later = self._newest.later(seen.log, seen.epoch, seen.node, seen.arrived_ns)
         if owner != seen.node:
-            raise self.broken(f"{what} in epoch {seen.epoch} of {seen.log}, in which broker {owner} did too")
+            raise self.broken(f"{what} in epoch {seen.epoch} of {seen.log}, in which broker {owner} accepted one too")
         if later is not None:
             raise self.broken(
-                f"{what} in epoch {seen.epoch} of {seen.log}, after broker {later[1]} had in epoch {later[0]}"
+                f"{what} in epoch {seen.epoch} of {seen.log}, after broker {later[1]} had accepted "
+                f"one in epoch {later[0]}"
             )
 
     sees: ClassVar = {CommitAnswered: answered}
 
 
 class LatestWaitsForTheEpoch(Checker):
-    """The leader of an epoch names no end for readers below the start of its epoch: until its high watermark is there
-    it answers OFFSET_NOT_AVAILABLE (KIP-207). The epoch starts where the leader's records of earlier epochs end."""
+    """A leader never returns an end offset to consumers that is below the start of its epoch. Until its high watermark
+    reaches this start, it answers OFFSET_NOT_AVAILABLE (KIP-207). The epoch starts at the end of the leader's records
+    of earlier epochs."""
 
     def __init__(self) -> None:
         self._logs: dict[tuple[str, int], list[Entry]] = {}
@@ -106,7 +113,7 @@ class LatestWaitsForTheEpoch(Checker):
         self._logs[seen.log, seen.node] = [each for each in kept if each.end <= seen.start] + list(seen.entries)
 
     def role(self, seen: RoleSeen) -> None:
-        """The watcher shows the leader's log first."""
+        """Notes a role. The watcher reports the leader's log before its role."""
         if seen.leads:
             earlier = (each.end for each in self._logs.get((seen.log, seen.node), ()) if each.epoch < seen.epoch)
             self._starts.setdefault((seen.log, seen.epoch), max(earlier, default=0))
@@ -115,15 +122,15 @@ class LatestWaitsForTheEpoch(Checker):
         start = self._starts.get((seen.log, seen.epoch), 0)
         if seen.offset < start:
             raise self.broken(
-                f"the leader of {seen.log} in epoch {seen.epoch} names {seen.offset} as the end, and its epoch starts "
-                f"at {start}"
+                f"the leader of {seen.log} in epoch {seen.epoch} returned {seen.offset} as the end, but its epoch "
+                f"starts at {start}"
             )
 
     sees: ClassVar = {ReplicaLogSeen: log, RoleSeen: role, LatestListed: listed}
 
 
 class _SameLeadership(Checker):
-    """Compares what was seen of a leader with what was seen before in the same leader epoch."""
+    """Compares an observation of a leader with earlier observations in the same leader epoch."""
 
     def __init__(self) -> None:
         self._seen: dict[tuple[int, int, str], LeaderSeen] = {}
@@ -141,7 +148,8 @@ class _SameLeadership(Checker):
 
 
 class HighWatermarkNeedsMinIsr(_SameLeadership):
-    """While the ISR is smaller than min(min.insync.replicas, replicas) the high watermark does not rise (KIP-966)."""
+    """The high watermark does not rise while the ISR is smaller than min(min.insync.replicas, number of replicas)
+    (KIP-966)."""
 
     def compare(self, old: LeaderSeen, new: LeaderSeen) -> None:
         if old.partition_epoch != new.partition_epoch or new.high_watermark <= old.high_watermark:
@@ -154,8 +162,8 @@ class HighWatermarkNeedsMinIsr(_SameLeadership):
 
 
 class JoiningReplicasAreAwaited(_SameLeadership):
-    """The high watermark does not pass a replica outside the ISR that is caught up and whose broker may join: it could
-    never join if it did (KIP-966)."""
+    """The high watermark does not pass the end of a replica outside the ISR that is caught up and whose broker may join
+    the ISR. Otherwise this replica could never join (KIP-966)."""
 
     def compare(self, old: LeaderSeen, new: LeaderSeen) -> None:
         before = {each.broker: each for each in old.followers}
@@ -165,13 +173,13 @@ class JoiningReplicasAreAwaited(_SameLeadership):
                 continue
             if known.end == each.end and old.high_watermark <= each.end < new.high_watermark:
                 raise self.broken(
-                    f"the high watermark of {new.log} on {new.node} rose to {new.high_watermark}; broker "
-                    f"{each.broker} has the records below {each.end}, and may join the ISR"
+                    f"the high watermark of {new.log} on {new.node} rose to {new.high_watermark}, but broker "
+                    f"{each.broker} has only the records below {each.end} and may join the ISR"
                 )
 
 
 class PositionsStay(_SameLeadership):
-    """A leader that knows where a follower's log ends knows it after one change of the ISR as well."""
+    """A leader that knows where a follower's log ends still knows this after one change of the ISR."""
 
     def compare(self, old: LeaderSeen, new: LeaderSeen) -> None:
         if new.partition_epoch > old.partition_epoch + 1:

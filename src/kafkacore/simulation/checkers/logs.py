@@ -1,4 +1,4 @@
-"""Logs of a quorum match, and committed entries stay (Raft 5.3, 5.4)."""
+"""Checkers of a quorum's logs: they match, and committed entries are never lost (Raft 5.3, 5.4)."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from kafkacore.simulation.checkers.violation import Checker
 class LogMatching(Checker):
     """If two logs have an entry with the same end and epoch, they are equal up to that entry.
 
-    By induction it is enough that such an entry has the same bytes in both, and that the entry before it has the same
-    epoch.
+    By induction it is enough to check two things: such an entry has the same bytes in both logs, and the entry before
+    it has the same epoch in both.
     """
 
     def __init__(self) -> None:
@@ -32,9 +32,13 @@ class LogMatching(Checker):
         before, at, epoch = seen.before, seen.start, seen.before
         for entry in seen.entries:
             if entry.base != at:
-                raise self.broken(f"the log of node {seen.node} has {entry.base} after {at}")
+                raise self.broken(
+                    f"the log of node {seen.node} has an entry at {entry.base} after one that ends at {at}"
+                )
             if epoch is not None and entry.epoch < epoch:
-                raise self.broken(f"the log of node {seen.node} goes back at {at} from epoch {epoch} to {entry.epoch}")
+                raise self.broken(
+                    f"the log of node {seen.node} goes back, at {at}, from epoch {epoch} to epoch {entry.epoch}"
+                )
             self._entry(seen.node, entry, before)
             at, epoch, before = entry.end, entry.epoch, entry.epoch
 
@@ -70,7 +74,8 @@ class NodeLog:
 
     def replace_from(self, start: int, before: int | None, entries: tuple[Entry, ...]) -> None:
         keep = bisect_left(self.ends, start + 1)
-        # The log begins anew at a snapshot, unless its last entry below is the last entry of the snapshot.
+        # If no earlier entry ends at `start` in the epoch `before`, the log now starts at a snapshot, and the earlier
+        # entries are dropped.
         if keep and (self.ends[keep - 1] != start or before not in (None, self.entries[keep - 1].epoch)):
             keep = 0
         if keep == 0:
@@ -88,9 +93,10 @@ class NodeLog:
 
 
 class CommittedStays(Checker):
-    """An entry that one node holds for committed is the same entry at its place in every node, and is in the log of
-    each later leader (state machine safety, leader completeness). A leader commits up to an entry of its own epoch that
-    is on the disks of a majority of the voters, and no high watermark goes back while its node runs."""
+    """If a node regards an entry as committed, every node has the same entry at this offset, and each later leader has
+    the entry in its log (state machine safety, leader completeness). A leader commits only up to an entry of its own
+    epoch, which must be on the disks of a majority of the voters. The high watermark of a node never decreases while
+    the node runs."""
 
     def __init__(self) -> None:
         self._logs: dict[int, NodeLog] = {}
@@ -133,7 +139,7 @@ class CommittedStays(Checker):
     def _commits(self, node: int, log: NodeLog, start: int, seen: HighWatermark) -> None:
         last = log.ending_at(seen.offset)
         if last is None and seen.offset > log.start:
-            raise self.broken(f"node {node} commits up to {seen.offset}, where none of its batches ends")
+            raise self.broken(f"node {node} commits up to {seen.offset}, but none of its batches ends there")
         if seen.epoch >= 0 and last is not None and last.end not in self._committed:
             self._rests_on_majority(node, last, seen.epoch)
         for entry in log.between(start, seen.offset):
@@ -144,8 +150,8 @@ class CommittedStays(Checker):
     def _rests_on_majority(self, node: int, last: Entry, epoch: int) -> None:
         if last.epoch != epoch:
             raise self.broken(
-                f"node {node} leads epoch {epoch} and commits up to {last.end}, where an entry of epoch {last.epoch} "
-                "ends (Raft 5.4.2)"
+                f"node {node} leads epoch {epoch} and commits up to {last.end}, which is the end of an entry "
+                f"of epoch {last.epoch} (Raft 5.4.2)"
             )
         holders = [
             voter
@@ -161,7 +167,7 @@ class CommittedStays(Checker):
     def _agrees(self, node: int, entry: Entry) -> None:
         known = self._committed.setdefault(entry.end, entry)
         if known != entry:
-            raise self.broken(f"{known} is committed, and node {node} has {entry} in its place")
+            raise self.broken(f"{known} is committed, but node {node} has {entry} in its place")
 
     def delivered(self, seen: Delivered) -> None:
         for entry in seen.entries:
@@ -169,10 +175,10 @@ class CommittedStays(Checker):
             if known is None:
                 raise self.broken(f"node {seen.node} delivered {entry}, which no leader has committed")
             if known != entry:
-                raise self.broken(f"{known} is committed, and node {seen.node} delivered {entry}")
+                raise self.broken(f"{known} is committed, but node {seen.node} delivered {entry}")
 
     def leads(self, seen: Leads) -> None:
-        """The log of a new leader has everything that leaders of earlier epochs have committed."""
+        """Checks that the log of a new leader holds every entry that leaders of earlier epochs have committed."""
         log = self._log(seen.node)
         end = max((end for end, epoch in self._commit_epochs if epoch < seen.epoch), default=0)
         self._commit_epochs = [(end, seen.epoch - 1), *(each for each in self._commit_epochs if each[1] >= seen.epoch)]
@@ -194,7 +200,7 @@ class CommittedStays(Checker):
 
 
 class DeliveredInOrder(Checker):
-    """A node gives its state machine every committed entry once and in order. A snapshot may replace the first
+    """A node passes every committed entry to its state machine, once and in order. A snapshot may replace the first
     entries."""
 
     def __init__(self) -> None:

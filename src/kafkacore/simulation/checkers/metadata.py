@@ -1,8 +1,9 @@
-"""Metadata: images are equal, committed changes stay, and brokers are fenced when their sessions end."""
+"""Checkers of metadata: images are equal, committed changes are never lost, and brokers are fenced when their sessions
+end."""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from kafkacore.simulation.checkers.observations import (
     BrokerAlive,
@@ -16,10 +17,13 @@ from kafkacore.simulation.checkers.observations import (
 )
 from kafkacore.simulation.checkers.violation import Checker
 
+AT_ONCE_MS: Final = 20  # a broker that gets an answer within this time has sent its request once
+
 
 class ImagesAreEqual(Checker):
-    """All images after the same offset are equal: those of the active controller and of the others, the one that a
-    broker takes from a controller in its process, and one replayed from the log or a snapshot."""
+    """All images after the same offset are equal. This includes the images of the active controller and of the other
+    controllers, the image that a broker shares with a controller in its process, and an image replayed from the log or
+    a snapshot."""
 
     def __init__(self) -> None:
         self._images: dict[int, tuple[int, str, dict[str, object]]] = {}
@@ -39,11 +43,12 @@ class ImagesAreEqual(Checker):
 
 
 class BrokersInImage(Checker):
-    """In every image a fenced or unregistered broker leads no partition and is in no ISR with other members, a leader
-    is in its ISR, and the ISR is a part of the replicas. The epoch of a broker's registration never goes back."""
+    """In every image, a fenced or unregistered broker leads no partition and is in no ISR with other members. A leader
+    is in its ISR, and the members of an ISR are replicas of the partition. The epoch of a broker's registration never
+    decreases."""
 
     def __init__(self) -> None:
-        self._epochs: dict[int, tuple[int, int]] = {}  # broker: offset and epoch
+        self._epochs: dict[int, tuple[int, int]] = {}  # maps each broker to the metadata offset and the broker epoch
 
     def image(self, seen: ImageSeen) -> None:
         brokers = seen.contents.get("brokers", {})
@@ -52,7 +57,7 @@ class BrokersInImage(Checker):
             offset, known = self._epochs.get(broker, (-1, -1))
             if (seen.offset > offset and epoch < known) or epoch > seen.offset:
                 raise self.broken(
-                    f"after offset {seen.offset} broker {broker} has epoch {epoch}; it had epoch {known} before"
+                    f"after offset {seen.offset} broker {broker} has epoch {epoch}, but had epoch {known} before"
                 )
             if seen.offset > offset:
                 self._epochs[broker] = (seen.offset, epoch)
@@ -74,7 +79,9 @@ class BrokersInImage(Checker):
 
 
 class StaleBrokersAreRefused(Checker):
-    """A controller accepts no heartbeat of a registration after it has accepted one of a later registration."""
+    """After a controller has accepted a heartbeat of a broker's registration, it accepts no heartbeat of an earlier
+    registration. It also accepts none if its committed metadata already contained a later registration when the
+    heartbeat arrived."""
 
     def __init__(self) -> None:
         self._accepted: dict[tuple[int, int], int] = {}
@@ -82,11 +89,11 @@ class StaleBrokersAreRefused(Checker):
     def heartbeat(self, seen: HeartbeatAnswered) -> None:
         if seen.accepted:
             key = (seen.node, seen.broker)
-            latest = self._accepted.get(key, -1)
+            latest = max(self._accepted.get(key, -1), seen.registered)
             if seen.epoch < latest:
                 raise self.broken(
                     f"controller {seen.node} accepted a heartbeat of broker {seen.broker} at epoch {seen.epoch}, after "
-                    f"one at {latest}"
+                    f"the broker was registered at {latest}"
                 )
             self._accepted[key] = seen.epoch
 
@@ -94,8 +101,8 @@ class StaleBrokersAreRefused(Checker):
 
 
 class BrokersCatchUpFirst(Checker):
-    """A controller answers a broker that it is unfenced only after the broker has read the record of its registration.
-    The epoch of a registration is the offset of that record."""
+    """A controller's answer tells a broker that it is unfenced only after the broker has read the record of its own
+    registration. The epoch of a registration is the offset of that record."""
 
     def heartbeat(self, seen: HeartbeatAnswered) -> None:
         if seen.accepted and not seen.fenced and seen.offset < seen.epoch:
@@ -108,8 +115,8 @@ class BrokersCatchUpFirst(Checker):
 
 
 class SilentBrokersAreFenced(Checker):
-    """A broker that is gone is fenced within a time limit, which counts only while a majority of the controllers
-    runs."""
+    """A broker that has stopped or lost its connection is fenced within a time limit. The time counts only while a
+    majority of the controllers runs. It begins again when a heartbeat arrives that the network held back."""
 
     def __init__(self, bound_ms: int) -> None:
         self._bound_ms = bound_ms
@@ -121,6 +128,10 @@ class SilentBrokersAreFenced(Checker):
             self._gone_since.pop(seen.broker, None)
         else:
             self._gone_since.setdefault(seen.broker, seen.at_ms)
+
+    def heartbeat(self, seen: HeartbeatAnswered) -> None:
+        if seen.accepted:
+            self._gone_since.pop(seen.broker, None)
 
     def controllers(self, seen: ControllersAlive) -> None:
         if not seen.alive:
@@ -136,33 +147,41 @@ class SilentBrokersAreFenced(Checker):
             if silent_ms > self._bound_ms:
                 raise self.broken(f"broker {broker} has been gone for {silent_ms} ms, and is not fenced")
 
-    sees: ClassVar = {BrokerAlive: broker, ControllersAlive: controllers, Unfenced: unfenced}
+    sees: ClassVar = {
+        BrokerAlive: broker,
+        HeartbeatAnswered: heartbeat,
+        ControllersAlive: controllers,
+        Unfenced: unfenced,
+    }
 
 
 class AcknowledgedChangesStay(Checker):
-    """A change of the metadata that was acknowledged to a client is there at the end, unless the client has changed the
-    same resource again. A change without an answer may have happened or not."""
+    """A metadata change that was acknowledged to a client still exists at the end of the run, unless the client has
+    changed the same resource again. A change without an answer may or may not have been made.
+
+    A broker that forwards a change may send it twice, and the network may hold one of the two requests back. Then the
+    change may be made again after later changes. This is possible only for a change whose answer took some time."""
 
     def __init__(self) -> None:
-        self._changes: dict[str, list[tuple[int, object, bool]]] = {}
+        # For each change: its order, its value, whether it was acknowledged, and whether a request may still arrive.
+        self._changes: dict[str, list[tuple[int, object, bool, bool]]] = {}
 
     def acknowledged(self, seen: MetadataAcknowledged) -> None:
-        self._changes.setdefault(seen.resource, []).append((seen.order, seen.value, True))
+        self._changes.setdefault(seen.resource, []).append((seen.order, seen.value, True, seen.took_ms > AT_ONCE_MS))
 
     def maybe(self, seen: MetadataMaybe) -> None:
-        self._changes.setdefault(seen.resource, []).append((seen.order, seen.value, False))
+        self._changes.setdefault(seen.resource, []).append((seen.order, seen.value, False, True))
 
     def survived(self, seen: MetadataSurvived) -> None:
         changes = sorted(self._changes.get(seen.resource, ()), key=lambda change: change[0])
-        last = max((order for order, _, sure in changes if sure), default=None)
+        last = max((order for order, _, sure, _ in changes if sure), default=None)
         if last is None:
             return
-        # A change without an answer may have waited in the network, and may take effect after a change that was sent
-        # later.
-        possible = [value for order, value, sure in changes if order >= last or not sure]
+        # A request may have been delayed in the network, so it may take effect after a change that was sent later.
+        possible = [value for order, value, _, may_come_late in changes if order >= last or may_come_late]
         if seen.value not in possible:
             raise self.broken(
-                f"{seen.resource} is {seen.value!r} at the end; by the acknowledged changes it is one of {possible!r}"
+                f"{seen.resource} is {seen.value!r} at the end; the acknowledged changes allow only {possible!r}"
             )
 
     sees: ClassVar = {MetadataAcknowledged: acknowledged, MetadataMaybe: maybe, MetadataSurvived: survived}

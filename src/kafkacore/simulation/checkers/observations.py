@@ -1,8 +1,9 @@
-"""Facts about a cluster as plain data. The watcher of a cluster makes them; checkers take nothing else.
+"""Facts about a cluster as plain data. The cluster's watcher creates these observations, and checkers have no other
+input.
 
-A node is named by its id, a time is in milliseconds of the world's own clock, an offset is that of a record. A `life`
-is one run of a node from its start to its end. An `Entry` is one batch of a log, named by the offset after its last
-record.
+Nodes are identified by their ids. Times are in milliseconds of the world's own clock. Offsets are record offsets. A
+`life` is the number of a node's incarnation, which lasts from one start to the next end. An `Entry` is one batch of a
+log, identified by the offset after its last record.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from typing import NamedTuple
 
 
 class Entry(NamedTuple):
-    """One batch: the records from `base` to below `end`, written in `epoch`. `digest` stands for its bytes."""
+    """One batch: the records from `base` up to, but not including, `end`, written in `epoch`. `digest` is a hash of the
+    batch's bytes."""
 
     base: int
     end: int
@@ -23,7 +25,7 @@ class Entry(NamedTuple):
 
 
 class Started(NamedTuple):
-    """A node began a new life: everything that it had only in memory is gone. Its disk has its log below `end`."""
+    """A node started again and lost everything that was only in its memory. The log on its disk ends at `end`."""
 
     node: int
     life: int
@@ -31,7 +33,7 @@ class Started(NamedTuple):
 
 
 class EpochSeen(NamedTuple):
-    """A node is in an epoch, and knows `leader` as the leader; -1 when it knows none."""
+    """A node is in an epoch and regards `leader` as the leader. `leader` is -1 if the node knows no leader."""
 
     node: int
     epoch: int
@@ -39,15 +41,15 @@ class EpochSeen(NamedTuple):
 
 
 class Leads(NamedTuple):
-    """A node took the role of the leader."""
+    """A node became the leader."""
 
     node: int
     epoch: int
 
 
 class VoteGranted(NamedTuple):
-    """An answer that grants a vote left a node. The ends are (epoch, offset): the end of the log that the candidate
-    named, and the end of the voter's log when the request arrived."""
+    """A node sent a response that grants a vote. Both ends are (epoch, offset). `candidate_end` is the end of the log
+    that the candidate named. `voter_end` is the end of the voter's log when the request arrived."""
 
     node: int
     epoch: int
@@ -57,8 +59,8 @@ class VoteGranted(NamedTuple):
 
 
 class StateOnDisk(NamedTuple):
-    """The epoch, the vote and the leader that would be on a node's disk after a power cut at this moment; -1 for
-    nobody."""
+    """The epoch, the vote and the leader that would be on a node's disk after a power cut at this moment. The vote or
+    the leader is -1 for nobody."""
 
     node: int
     epoch: int
@@ -67,7 +69,7 @@ class StateOnDisk(NamedTuple):
 
 
 class LogSeen(NamedTuple):
-    """All entries of a node's log from `start` on. `before` is the epoch of the record below `start`, if known."""
+    """All entries of a node's log from offset `start`. `before` is the epoch of the record before `start`, if known."""
 
     node: int
     start: int
@@ -76,21 +78,22 @@ class LogSeen(NamedTuple):
 
 
 class OnDisk(NamedTuple):
-    """After a power cut at this moment a node's disk would have the records below `end`."""
+    """After a power cut at this moment, a node's disk would have the records below `end`."""
 
     node: int
     end: int
 
 
 class VotersAre(NamedTuple):
-    """The nodes whose majority decides from now on; empty while a watcher cannot know them."""
+    """From now on, decisions need a majority of these nodes. The set is empty while the watcher cannot know the
+    voters."""
 
     nodes: frozenset[int]
 
 
 class HighWatermark(NamedTuple):
-    """A node regards the records below `offset` as committed. `epoch` is the epoch that it leads; -1 when it does not
-    lead."""
+    """A node regards the records below `offset` as committed. `epoch` is the epoch in which the node leads, or -1 if it
+    does not lead."""
 
     node: int
     life: int
@@ -99,7 +102,8 @@ class HighWatermark(NamedTuple):
 
 
 class Delivered(NamedTuple):
-    """A node gave committed entries to its state machine. `to` names the state machine when a node has several."""
+    """A node passed committed entries to its state machine. `to` is the name of the state machine if a node has
+    several."""
 
     node: int
     life: int
@@ -111,14 +115,15 @@ class Delivered(NamedTuple):
 
 
 class ActiveController(NamedTuple):
-    """A controller decides in an epoch."""
+    """A controller is active in an epoch."""
 
     node: int
     epoch: int
 
 
 class ImageSeen(NamedTuple):
-    """The metadata of a node after the record at `offset`. `contents` is plain data; `how` says who made the image."""
+    """The metadata of a node after the record at `offset`. `contents` is plain data; `how` says how the image
+    was made."""
 
     node: int
     how: str
@@ -127,8 +132,9 @@ class ImageSeen(NamedTuple):
 
 
 class HeartbeatAnswered(NamedTuple):
-    """A controller answered the heartbeat of a broker's registration. `accepted` means without an error. `offset` is
-    the one up to which the broker said that it has read the metadata; `fenced` is the controller's answer."""
+    """A controller answered a heartbeat of a broker. `accepted` means that the answer has no error. `offset` is the
+    offset up to which the broker said that it has read the metadata. `fenced` comes from the answer. `registered` is
+    the broker epoch in this controller's committed metadata at the moment when the heartbeat arrived."""
 
     node: int
     broker: int
@@ -136,11 +142,12 @@ class HeartbeatAnswered(NamedTuple):
     accepted: bool
     offset: int = 0
     fenced: bool = True
+    registered: int = -1
 
 
 class BrokerAlive(NamedTuple):
-    """Whether a broker runs, is not paused, and reaches the controllers. The world knows this; it does not come from
-    the broker's messages."""
+    """Whether a broker runs, is not paused, and reaches the controllers. The simulation knows this without the broker's
+    messages."""
 
     broker: int
     alive: bool
@@ -148,29 +155,29 @@ class BrokerAlive(NamedTuple):
 
 
 class ControllersAlive(NamedTuple):
-    """Whether a majority of the controllers runs and is connected. The world knows this."""
+    """Whether a majority of the controllers runs and is connected. The simulation knows this without their messages."""
 
     alive: bool
     at_ms: int
 
 
 class Unfenced(NamedTuple):
-    """The brokers that are alive by the newest committed metadata."""
+    """The brokers that are unfenced in the newest committed metadata."""
 
     brokers: frozenset[int]
     at_ms: int
 
 
 class NodeFailed(NamedTuple):
-    """A node could not go on, or refused to start. `explained` says that a fault of the world, such as a full disk, is
-    the reason."""
+    """A node stopped because of an error, or refused to start. `explained` is true if a simulated fault, such as a full
+    disk, is the reason."""
 
     node: int
     error: str
     explained: bool
 
 
-# --- replicas of partitions; `log` names topic and partition ---
+# --- replicas of partitions; `log` is the name of the topic and the number of the partition ---
 
 
 class RoleSeen(NamedTuple):
@@ -184,7 +191,8 @@ class RoleSeen(NamedTuple):
 
 
 class ReplicaLogSeen(NamedTuple):
-    """All entries of a replica's log from `start` on, in its files. The replica gives nobody a record below `first`."""
+    """All entries in the files of a replica's log, from offset `start`. The replica returns no records below `first` to
+    its readers."""
 
     node: int
     log: str
@@ -209,7 +217,8 @@ class InSync(NamedTuple):
 
 
 class ReplicaSettled(NamedTuple):
-    """A replica some time after the faults have healed and the clients have stopped: its log from `first` on."""
+    """The state of a replica some time after the faults have ended and the clients have stopped. It contains the log
+    from offset `first`."""
 
     node: int
     log: str
@@ -220,9 +229,10 @@ class ReplicaSettled(NamedTuple):
 
 
 class ProduceAnswered(NamedTuple):
-    """A broker answered for one partition of a Produce with acks=all. `led_then` says whether it was the leader by its
-    own metadata when the request arrived, in `epoch`; `leads_now` whether it is now. `accepted` means without an error.
-    A `repeatable` batch has a producer id: a broker that has it already accepts it again."""
+    """A broker answered for one partition of a Produce request with acks=all. `led_then` tells whether, by its own
+    metadata, the broker was the leader in `epoch` when the request arrived. `leads_now` tells whether it is the leader
+    now. `accepted` means that the answer has no error. A `repeatable` batch has a producer id, so a broker that already
+    has the batch accepts it again."""
 
     node: int
     log: str
@@ -236,8 +246,9 @@ class ProduceAnswered(NamedTuple):
 
 
 class CommitAnswered(NamedTuple):
-    """A broker answered OffsetCommit of a group; `log` is the partition of __consumer_offsets that holds the group. The
-    rest as in ProduceAnswered; the epoch is -1 if it did not lead then."""
+    """A broker answered an OffsetCommit of a group. `log` is the partition of __consumer_offsets that holds the group.
+    The other fields have the same meanings as in ProduceAnswered. The epoch is -1 if the broker did not lead the
+    partition when the request arrived."""
 
     node: int
     group: str
@@ -250,8 +261,8 @@ class CommitAnswered(NamedTuple):
 
 
 class FollowerKnown(NamedTuple):
-    """A follower as its leader knows it: the end of its log (-1: unknown), whether it is in the ISR or was proposed for
-    it, and whether it is caught up and its broker may join."""
+    """A leader's knowledge of a follower: the end of its log (-1 if unknown), whether the follower is in the ISR or
+    was proposed for the ISR, whether it is caught up, and whether its broker can join the ISR."""
 
     broker: int
     end: int
@@ -260,8 +271,8 @@ class FollowerKnown(NamedTuple):
 
 
 class LeaderSeen(NamedTuple):
-    """A leader's high watermark, the min.insync.replicas that it knows, and its followers, in a leader epoch and a
-    partition epoch. `in_sync` counts the members of its committed ISR, itself among them."""
+    """The state of a leader in one leader epoch and one partition epoch: its high watermark, the min.insync.replicas
+    that it knows, and its followers. `in_sync` is the number of members of its committed ISR, including the leader."""
 
     node: int
     life: int
@@ -278,16 +289,18 @@ class LeaderSeen(NamedTuple):
 
 
 class MetadataAcknowledged(NamedTuple):
-    """A client got the answer that its change is made: the resource now has this value, or is gone when it is None.
-    `order` counts the changes of a resource, which one client makes one after the other."""
+    """A client got a response that confirms its change. The resource now has this value, or does not exist if the value
+    is None. `order` numbers the changes of a resource, which one client makes one after another. The response took
+    `took_ms`."""
 
     resource: str
     value: object
     order: int
+    took_ms: int = 0
 
 
 class MetadataMaybe(NamedTuple):
-    """A client sent a change of a resource, and the answer never came or was an error. The change may happen, even
+    """A client requested a change of a resource, and got an error or no response. The change may still take effect
     later."""
 
     resource: str
@@ -296,28 +309,30 @@ class MetadataMaybe(NamedTuple):
 
 
 class MetadataSurvived(NamedTuple):
-    """The resource's value at the end of a run, after all nodes have recovered."""
+    """The value of a resource at the end of a run, after all nodes have recovered."""
 
     resource: str
     value: object
 
 
 class MayLoseRecords(NamedTuple):
-    """From now on this topic may have unclean elections: nothing is promised for its records."""
+    """From now on, the topic allows unclean elections, so its records may be lost."""
 
     topic: str
 
 
 class RecordsDeleted(NamedTuple):
-    """A client is about to delete the records below an offset; it may hear of success, of failure or of nothing."""
+    """A client is about to delete the records below an offset. The deletion may succeed, fail, or have an unknown
+    outcome."""
 
     log: str
     before: int
 
 
 class RecordAcknowledged(NamedTuple):
-    """A client got the acknowledgement that a record is stored at an offset. `log` names topic and partition. The
-    client first sent the record at `sent_ns`, and got the acknowledgement at `heard_ns`."""
+    """A client got an acknowledgement that a record is stored at an offset. `log` is the name of the topic and the
+    number of the partition. The client first sent the record at `sent_ns`, and got the acknowledgement at
+    `heard_ns`."""
 
     log: str
     offset: int
@@ -335,7 +350,8 @@ class RecordRead(NamedTuple):
 
 
 class LogRead(NamedTuple):
-    """A client asked for the records from `at` on, and got the records at `offsets` and the high watermark."""
+    """A client requested records from offset `at`. The response contained the records at `offsets`, and the high
+    watermark."""
 
     log: str
     at: int
@@ -344,7 +360,8 @@ class LogRead(NamedTuple):
 
 
 class LatestListed(NamedTuple):
-    """The leader of an epoch answered ListOffsets(latest) with this end of a log; the request was sent at `sent_ns`."""
+    """The leader of an epoch answered ListOffsets(latest) with this end of a log. The client sent the request at
+    `sent_ns`."""
 
     log: str
     epoch: int
@@ -353,8 +370,8 @@ class LatestListed(NamedTuple):
 
 
 class ProducerRefused(NamedTuple):
-    """A producer that sends each batch until it is acknowledged got an error from `node` after which it cannot go
-    on."""
+    """A producer got an error from `node` after which it cannot continue. This producer sends each batch again until it
+    is acknowledged."""
 
     log: str
     error: str
@@ -369,7 +386,7 @@ class LogSurvived(NamedTuple):
 
 
 class CommitAcknowledged(NamedTuple):
-    """A group's commit was acknowledged. Only one member of the group commits, and its offsets only rise."""
+    """A broker acknowledged a commit of a group. Only one member of the group commits, and its offsets only rise."""
 
     group: str
     log: str
@@ -377,8 +394,9 @@ class CommitAcknowledged(NamedTuple):
 
 
 class CommitFetched(NamedTuple):
-    """A node answered with a group's committed offset; -1 for no commit. `floor` is the highest offset whose commit was
-    acknowledged before the request was sent, `ceiling` the highest that was ever sent."""
+    """A node answered with the committed offset of a group, or -1 if the group has no commit. `floor` is the highest
+    offset whose commit was acknowledged before the request was sent. `ceiling` is the highest offset for which a commit
+    was ever sent."""
 
     group: str
     log: str
@@ -391,13 +409,13 @@ class CommitFetched(NamedTuple):
 
 
 class Healed(NamedTuple):
-    """From now on there are no faults: everything runs and is connected."""
+    """From now on there are no faults. Every node runs and is connected."""
 
     at_ms: int
 
 
 class Progressed(NamedTuple):
-    """Something that must happen after the faults heal has happened."""
+    """Something happened that must happen after the faults end."""
 
     what: str
     at_ms: int

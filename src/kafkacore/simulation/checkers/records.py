@@ -1,4 +1,5 @@
-"""Records of clients and commits of groups: acknowledged records and commits stay, and two reads of an offset agree."""
+"""Checkers of clients' records and groups' commits: acknowledged records and commits are never lost, and two reads of
+the same offset return the same record."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from kafkacore.simulation.checkers.violation import Checker
 
 
 class OneRecordForEachOffset(Checker):
-    """An offset holds the same record in every acknowledgement, in every read and at the end."""
+    """An offset holds the same record in every acknowledgement, in every read, and at the end of the run."""
 
     def __init__(self) -> None:
         self._records: dict[tuple[str, int], tuple[bytes, str]] = {}
@@ -44,8 +45,8 @@ class OneRecordForEachOffset(Checker):
 
 
 class AcknowledgedRecordsStay(Checker):
-    """A record that was acknowledged after a sync, or that was read below the high watermark of a log that syncs each
-    record, is there at the end, unless a client deleted it."""
+    """A record still exists at the end of the run if it was acknowledged after a sync, or was read below the high
+    watermark of a log that syncs each record. The only exception is a record that a client deleted."""
 
     def __init__(self) -> None:
         self._records: dict[str, dict[int, bytes]] = {}
@@ -72,8 +73,8 @@ class AcknowledgedRecordsStay(Checker):
 
 
 class NoRecordTwice(Checker):
-    """Each value stands at one offset of one log: an idempotent producer may send a batch again, but it is stored
-    once."""
+    """Each value is at only one offset of one log. An idempotent producer may send a batch again, but the log holds the
+    batch once."""
 
     def __init__(self) -> None:
         self._places: dict[bytes, tuple[str, int]] = {}
@@ -88,14 +89,15 @@ class NoRecordTwice(Checker):
     def _stands(self, value: bytes, log: str, offset: int) -> None:
         place = self._places.setdefault(value, (log, offset))
         if place != (log, offset):
-            raise self.broken(f"{value!r} stands at offset {offset} of {log}, and at {place[1]} of {place[0]}")
+            raise self.broken(f"{value!r} is at offset {offset} of {log}, and also at offset {place[1]} of {place[0]}")
 
     sees: ClassVar = {RecordAcknowledged: record, RecordRead: record, LogSurvived: survived}
 
 
 class ProducersGoOn(Checker):
-    """A partition that lost nothing, and knows each producer's last batches, never refuses the next one or a repeat. A
-    deposed leader that does not know its successor lacks the last batches, and may refuse."""
+    """A partition that has lost nothing knows the last batches of each producer, so it never refuses a producer's next
+    batch or a repeated batch. A deposed leader that does not know its successor may refuse, because it does not have
+    the last batches."""
 
     def __init__(self) -> None:
         self._newest = -1
@@ -109,16 +111,17 @@ class ProducersGoOn(Checker):
 
     def refused(self, seen: ProducerRefused) -> None:
         if self._leaders.get(seen.log) == seen.node:
-            raise self.broken(f"broker {seen.node} leads {seen.log}, and refused an idempotent producer: {seen.error}")
+            raise self.broken(f"broker {seen.node} leads {seen.log}, but refused an idempotent producer: {seen.error}")
 
     sees: ClassVar = {ImageSeen: image, ProducerRefused: refused}
 
 
 class AcknowledgedInOrder(Checker):
-    """A record that was sent after another one of its log was acknowledged has a higher offset."""
+    """A record has a higher offset than every record of its log that was acknowledged before it was sent."""
 
     def __init__(self) -> None:
-        # By log: the time of an acknowledgement, and the highest offset that was acknowledged by then. Both grow.
+        # For each log: pairs of the time of an acknowledgement, and the highest offset that was acknowledged by that
+        # time. Both values grow along the list.
         self._heard: dict[str, list[tuple[int, int]]] = {}
 
     def acknowledged(self, seen: RecordAcknowledged) -> None:
@@ -126,7 +129,7 @@ class AcknowledgedInOrder(Checker):
         before = bisect_left(heard, (seen.sent_ns, -1))
         if before and seen.offset <= heard[before - 1][1]:
             raise self.broken(
-                f"{seen.value!r} stands at offset {seen.offset} of {seen.log}; the record at {heard[before - 1][1]} "
+                f"{seen.value!r} is at offset {seen.offset} of {seen.log}, but the record at {heard[before - 1][1]} "
                 "was acknowledged before it was sent"
             )
         highest = max(seen.offset, heard[-1][1] if heard else -1)
@@ -136,21 +139,24 @@ class AcknowledgedInOrder(Checker):
 
 
 class ReadsAreWhole(Checker):
-    """A read returns every record from its offset on without a gap, and no record at or above the high watermark."""
+    """A read returns every record from its offset, without a gap. It returns no record at or above the high
+    watermark."""
 
     def read(self, seen: LogRead) -> None:
         if seen.offsets != tuple(range(seen.at, seen.at + len(seen.offsets))):
-            raise self.broken(f"a read of {seen.log} from {seen.at} gave {seen.offsets}")
+            raise self.broken(f"a read of {seen.log} from {seen.at} returned the offsets {seen.offsets}")
         if seen.offsets and seen.offsets[-1] >= seen.high_watermark:
             raise self.broken(
-                f"a read of {seen.log} gave the record {seen.offsets[-1]} at high watermark {seen.high_watermark}"
+                f"a read of {seen.log} returned the record at {seen.offsets[-1]}, but the high "
+                f"watermark was {seen.high_watermark}"
             )
 
     sees: ClassVar = {LogRead: read}
 
 
 class CommitsNeverGoBack(Checker):
-    """A group's committed offset is never below an acknowledged commit, and never above every commit that was sent."""
+    """The committed offset of a group is never below an acknowledged commit, and never above the highest commit that
+    was sent."""
 
     def __init__(self) -> None:
         self._acknowledged: dict[tuple[str, str], int] = {}

@@ -1,4 +1,5 @@
-"""Replicated partitions, without unclean elections: leaders, epochs, and logs that agree on what is committed."""
+"""Checkers of replicated partitions: their leaders, their epochs, and the agreement of their logs on the committed
+records."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ NOBODY = -1
 
 
 class _Row:
-    """A partition in an image: the parts of `ImageSeen.contents["partitions"]` by name."""
+    """A partition in an image. Gives names to the values of `ImageSeen.contents["partitions"]`."""
 
     def __init__(self, topic: str, partition: Any) -> None:
         self.topic = topic
@@ -39,8 +40,8 @@ class _Row:
 
 
 def _rows(contents: dict[str, object]) -> Iterator[tuple[str, _Row]]:
-    """Each partition of an image, named by its topic's id, because a topic that is deleted and created again begins
-    anew."""
+    """Yields each partition of an image. The key contains the topic's id, because a topic that is deleted and created
+    again is a new topic."""
     topics: Any = contents.get("topics", {})
     partitions: Any = contents.get("partitions", {})
     for (topic, index), partition in partitions.items():
@@ -48,10 +49,12 @@ def _rows(contents: dict[str, object]) -> Iterator[tuple[str, _Row]]:
 
 
 class OneLeaderForEachEpoch(Checker):
-    """A leader epoch of a partition has one leader, in every image and among the brokers that lead."""
+    """Each leader epoch of a partition has only one leader, both in all images and among the brokers that act as
+    leaders."""
 
     def __init__(self) -> None:
-        self._leaders: dict[tuple[str, int], tuple[int, int]] = {}  # log and epoch: leader, offset of the image
+        # Maps each log and epoch to the leader, and the metadata offset of the image.
+        self._leaders: dict[tuple[str, int], tuple[int, int]] = {}
         self._roles: dict[tuple[str, int], int] = {}
 
     def image(self, seen: ImageSeen) -> None:
@@ -73,8 +76,9 @@ class OneLeaderForEachEpoch(Checker):
 
 
 class PartitionEpochsGrow(Checker):
-    """From one image to a later one, the epochs of a partition never decrease. Each change has a new partition epoch,
-    and a change of the leader also has a new leader epoch. The role of a broker never goes back to an earlier epoch."""
+    """From one image to a later image, the epochs of a partition never decrease. Each change of a partition has a new
+    partition epoch, and a change of the leader also has a new leader epoch. A broker's role for a partition never goes
+    back to an earlier leader epoch."""
 
     def __init__(self) -> None:
         self._newest = NOBODY
@@ -95,11 +99,11 @@ class PartitionEpochsGrow(Checker):
     def _compare(self, where: str, old: _Row, new: _Row) -> None:
         if new.epoch < old.epoch or new.partition_epoch < old.partition_epoch:
             raise self.broken(
-                f"{where} has the epochs {new.epoch} and {new.partition_epoch}; it had {old.epoch} and "
+                f"{where} has the epochs {new.epoch} and {new.partition_epoch}, but had {old.epoch} and "
                 f"{old.partition_epoch} before"
             )
         if new.partition_epoch == old.partition_epoch and (new.leader, new.isr) != (old.leader, old.isr):
-            raise self.broken(f"{where} changed within partition epoch {old.partition_epoch}")
+            raise self.broken(f"{where} changed without a new partition epoch, in epoch {old.partition_epoch}")
 
     def role(self, seen: RoleSeen) -> None:
         key = (seen.node, seen.life, seen.log)
@@ -112,11 +116,11 @@ class PartitionEpochsGrow(Checker):
 
 
 class CleanElections(Checker):
-    """A new leader comes from the ISR or from the eligible leader replicas (KIP-966), and at least one member of the
-    two sets stays in them. The change that ends a reassignment may bring replicas into the ISR and remove all others.
-    When all members have lost their power, both sets are empty. Then the former members may lead again, and so may the
-    last known leader, as one that recovers. If unclean elections are allowed, any other leader recovers too, alone in
-    the ISR (KIP-704)."""
+    """A new leader comes from the ISR or from the eligible leader replicas (KIP-966). At least one member of these two
+    sets stays a member of one of them. However, the change that ends a reassignment may add replicas to the ISR and
+    remove all other members. When all members have lost their power, both sets are empty. Then a former member may lead
+    again. The last known leader may also lead again, marked as recovering. If unclean elections are allowed, any other
+    replica may lead. It is then alone in the ISR, and is marked as recovering (KIP-704)."""
 
     def __init__(self) -> None:
         self._newest = NOBODY
@@ -135,12 +139,14 @@ class CleanElections(Checker):
             old = self._rows.get(log)
             if old is not None:
                 new.eligible = new.eligible or old.eligible
-                new.last_leader = old.last_leader if new.leader == NOBODY else new.leader
-            # Only images that differ by one change are compared: if the checker has missed an image, it cannot know
-            # what happened.
+                if new.leader == NOBODY and new.partition_epoch <= old.partition_epoch + 1:
+                    new.last_leader = old.last_leader
+            # Only images that differ by one change are compared. If the checker has missed an image, it cannot know
+            # what happened between.
             if old is None or new.partition_epoch != old.partition_epoch + 1:
                 continue
-            if new.recovers and new.leader == old.last_leader:
+            # The last leader is unknown if the checker has missed the image in which it led.
+            if new.recovers and old.last_leader in (new.leader, NOBODY):
                 continue
             ends = old.is_reassigned and not new.is_reassigned
             self._compare(f"after offset {seen.offset} ", log, new, old.eligible.union(old.replicas if ends else ()))
@@ -151,26 +157,28 @@ class CleanElections(Checker):
         if is_lossy and new.recovers and new.isr == {new.leader}:
             return
         if new.leader != NOBODY and new.leader not in eligible:
-            raise self.broken(f"{when}{new.leader} leads {log}; eligible were {sorted(eligible)}")
+            raise self.broken(f"{when}{new.leader} leads {log}, but the eligible replicas were {sorted(eligible)}")
         if not is_lossy and not new.eligible & eligible:
             raise self.broken(
-                f"{when}{sorted(new.eligible)} may lead {log}, and none of those that could before: {sorted(eligible)}"
+                f"{when}{sorted(new.eligible)} may lead {log}, but none of the replicas that could lead "
+                f"before: {sorted(eligible)}"
             )
 
     sees: ClassVar = {MayLoseRecords: lossy, ImageSeen: image}
 
 
 class CommittedRecordsAgree(Checker):
-    """Every replica holds the same entries below its high watermark. Each member of the ISR in the newest metadata
-    holds every entry that any replica ever had below its high watermark. A log begins above its first record only if a
-    client deleted the records below."""
+    """Every replica holds the same entries below its high watermark. If an entry was ever below the high watermark of
+    any replica, every member of the ISR in the newest metadata has it. A log starts above offset 0 only if a client
+    deleted the records below its log start offset."""
 
     def __init__(self) -> None:
         self._logs: dict[tuple[str, int], list[Entry]] = {}
         self._first: dict[tuple[str, int], int] = {}
         self._deleted: dict[str, int] = {}
-        self._compared: dict[tuple[str, int], int] = {}  # the offset below which a replica agrees
-        self._committed: dict[str, dict[int, Entry]] = {}  # by base offset
+        # Maps each node and log to the offset below which the replica agrees with the committed entries.
+        self._compared: dict[tuple[str, int], int] = {}
+        self._committed: dict[str, dict[int, Entry]] = {}  # the committed entries of each log, by base offset
         self._top: dict[str, int] = {}
         self._in_sync: dict[str, frozenset[int]] = {}
 
@@ -183,7 +191,7 @@ class CommittedRecordsAgree(Checker):
         self._first[key] = seen.first
         if seen.first > self._deleted.get(seen.log, 0):
             raise self.broken(
-                f"replica {seen.node} of {seen.log} begins at {seen.first}; nobody deleted records from "
+                f"replica {seen.node} of {seen.log} begins at {seen.first}, but nobody deleted records from "
                 f"{self._deleted.get(seen.log, 0)} on"
             )
         if seen.node in self._in_sync.get(seen.log, ()):
@@ -196,7 +204,8 @@ class CommittedRecordsAgree(Checker):
         agreed = self._agree(seen.log, seen.node, seen.offset)
         if agreed < seen.offset:
             raise self.broken(
-                f"replica {seen.node} of {seen.log} has the high watermark {seen.offset}, and records below {agreed}"
+                f"replica {seen.node} of {seen.log} has the high watermark {seen.offset}, but only the "
+                f"records below {agreed}"
             )
         if seen.offset > self._top.get(seen.log, 0):
             self._top[seen.log] = seen.offset
@@ -212,13 +221,13 @@ class CommittedRecordsAgree(Checker):
             agreed = self._agree(log, member, top)
             if agreed < top:
                 raise self.broken(
-                    f"replica {member} is in the ISR of {log} and holds the records below {agreed}; those below {top} "
-                    "are committed"
+                    f"replica {member} is in the ISR of {log} but holds only the records below {agreed}; those below "
+                    f"{top} are committed"
                 )
 
     def _agree(self, log: str, node: int, offset: int) -> int:
-        """Compares a replica with the committed entries, and adds its own committed entries to them. Returns the offset
-        below which the replica agrees."""
+        """Compares a replica's entries with the committed entries, and adds the replica's own committed entries to the
+        known ones. Returns the offset below which the replica agrees with all others."""
         key = (log, node)
         first = self._first.get(key, 0)
         entries, agreed = self._logs.get(key, []), max(self._compared.get(key, 0), first)
@@ -230,8 +239,11 @@ class CommittedRecordsAgree(Checker):
                 break
             known = committed.setdefault(entry.base, entry)
             if known != entry:
-                raise self.broken(f"replica {node} of {log} has committed {entry}; another one had {known}")
-            # The batch with the first record may begin below it, and so may whole batches that retention keeps.
+                raise self.broken(
+                    f"replica {node} of {log} has committed {entry}, but another replica has committed {known}"
+                )
+            # At the start of a log, the batch that contains the first record may begin below this record. Retention may
+            # also keep whole batches below it.
             if agreed and entry.base > agreed:
                 raise self.broken(f"replica {node} of {log} has a hole from {agreed} to {entry.base}")
             agreed = self._compared[key] = entry.end
@@ -241,9 +253,10 @@ class CommittedRecordsAgree(Checker):
 
 
 class ReplicasConverge(Checker):
-    """Some time after the last write all replicas of a partition have the same high watermark and the same records,
-    where both have any. That holds after an unclean election too. No follower begins before its leader. It
-    begins behind its leader if a former leader did not finish a deletion of records."""
+    """Some time after the last write, all replicas of a partition have the same high watermark, and any two replicas
+    have equal records at every offset that both have. This also holds after an unclean election. A follower's log never
+    begins before its leader's log. It begins after the start of its leader's log only if a former leader did not finish
+    a deletion of records."""
 
     def __init__(self) -> None:
         self._settled: dict[str, list[ReplicaSettled]] = {}
@@ -273,13 +286,15 @@ class ReplicasConverge(Checker):
 
 
 class LatestCoversAcknowledged(Checker):
-    """A leader's answer to ListOffsets(latest) covers all records that were acknowledged before the request was sent,
-    in its own epoch or an earlier one (KIP-207). A deposed leader that does not know this yet may lag."""
+    """A leader's answer to ListOffsets(latest) covers all records that were acknowledged, in its own epoch or an
+    earlier one, before the client sent the request (KIP-207). A deposed leader that does not yet know that it is
+    deposed may return a lower offset."""
 
     def __init__(self) -> None:
         self._newest = NOBODY
         self._epochs: dict[str, int] = {}
-        self._ends: dict[str, list[tuple[int, int, int]]] = {}  # (when heard, epoch then, end)
+        # (time of an acknowledgement, epoch, highest acknowledged end by then).
+        self._ends: dict[str, list[tuple[int, int, int]]] = {}
 
     def image(self, seen: ImageSeen) -> None:
         if seen.offset > self._newest:
@@ -296,8 +311,8 @@ class LatestCoversAcknowledged(Checker):
         end = max((end for heard, epoch, end in known if epoch <= seen.epoch and heard <= seen.sent_ns), default=0)
         if seen.offset < end:
             raise self.broken(
-                f"the leader of {seen.log} in epoch {seen.epoch} names {seen.offset} as the end; records below {end} "
-                "were acknowledged before it was asked"
+                f"the leader of {seen.log} in epoch {seen.epoch} returned {seen.offset} as the end, but records "
+                f"below {end} were acknowledged before the request"
             )
 
     sees: ClassVar = {ImageSeen: image, RecordAcknowledged: acknowledged, LatestListed: listed}

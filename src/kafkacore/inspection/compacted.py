@@ -1,8 +1,8 @@
-"""Decides which logs may lack offsets, because the cleaner has removed records from them.
+"""Decides which logs may lack offsets because the cleaner has removed records from them.
 
-The cleaner's checkpoint in the log directory says how far it has compacted a log. The metadata log, where the directory
-has one, says whether the topic is compacted. A follower copies a log that its leader has compacted already, so a log of
-a compacted topic may lack any of its offsets.
+The cleaner's checkpoint in the log directory tells how far the cleaner has compacted each log. The metadata log, if the
+directory has one, tells whether the topic is compacted. A follower copies a log that its leader may already have
+compacted, so a log of a compacted topic may lack any offset.
 """
 
 from __future__ import annotations
@@ -28,22 +28,24 @@ _COMPACTED_TOPICS: Final = frozenset({names.OFFSETS_TOPIC, names.TRANSACTIONS_TO
 
 
 class _LogDirectory(NamedTuple):
-    """The content of the cleaner's checkpoint, and the metadata, which is None without a metadata log."""
+    """The content of the cleaner's checkpoint, and the metadata. The metadata is None if the directory has no metadata
+    log."""
 
     cleaned: dict[tuple[str, int], int]
     image: MetadataImage | None
 
 
 class CompactedLogs:
-    """Reads the files of each log directory once, and reports those that it cannot read."""
+    """Decides which offsets a log must have. Reads the files of each log directory once, and reports those that it
+    cannot read."""
 
     def __init__(self, report: Report) -> None:
         self._report = report
         self._log_directories: dict[str, _LogDirectory] = {}
 
     def complete_from(self, directory: str) -> int:
-        """The log in `directory` must have every offset from this one on: 0, the cleaner's checkpoint, or EVERYWHERE if
-        any may be missing."""
+        """Returns the offset from which the log in `directory` must be complete: 0, the offset in the cleaner's
+        checkpoint, or EVERYWHERE if any offset may be missing."""
         directory = os.path.abspath(directory)
         parsed = names.parse_partition_directory(os.path.basename(directory))
         if parsed is None or parsed.topic == names.CLUSTER_METADATA_TOPIC:
@@ -51,7 +53,7 @@ class CompactedLogs:
         if parsed.topic in _COMPACTED_TOPICS:
             return EVERYWHERE
         if parsed.kind in (names.Kind.DELETE, names.Kind.STRAY):
-            return EVERYWHERE  # the topic is no longer in the metadata
+            return EVERYWHERE  # the metadata no longer contains the topic
         around = self._around(os.path.dirname(directory))
         compacted = _is_compacted(around.image, parsed.topic)
         cleaned = around.cleaned.get((parsed.topic, parsed.partition))
@@ -80,13 +82,14 @@ class CompactedLogs:
         try:
             return read_metadata(path)
         except (KafkaError, ProtocolError, CodecError, OSError) as error:
-            told = f"{path}: cannot be read ({error}); the cleaner's checkpoint alone shows which logs are compacted"
+            told = f"{path}: cannot be read ({error}); only the cleaner's checkpoint shows which logs are compacted"
             self._report.remark("unread", told, file=path)
             return None
 
 
 def _is_compacted(image: MetadataImage | None, topic: str) -> bool | None:
-    """None when the metadata has no setting; then the static configuration of the node decides."""
+    """Returns whether the metadata says that the topic is compacted. Returns None if the metadata has no such setting.
+    Then the static configuration of the node decides."""
     if image is None or image.topic(topic) is None:
         return None
     policy = image.topic_overrides(topic).get(_POLICY) or image.set_config(BROKER, "").get(f"log.{_POLICY}")
@@ -94,7 +97,7 @@ def _is_compacted(image: MetadataImage | None, topic: str) -> bool | None:
 
 
 def read_metadata(directory: str) -> MetadataImage:
-    """The image from the newest snapshot and all records of the log behind it, committed or not.
+    """Returns the image that results from the newest snapshot and all later records in the log, committed or not.
 
     Raises MetadataError, CorruptBatchError, CodecError, OSError.
     """

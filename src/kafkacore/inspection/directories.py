@@ -1,6 +1,8 @@
-"""Describes the log directories of a node for `kafkacore storage info`: their owners, their problems, and remarks.
+"""Describes the log directories of a node for `kafkacore storage info`: the cluster and node to which they belong,
+their problems, and remarks.
 
-The lines that Apache Kafka's kafka-storage.sh prints come first, in its words. Sound directories get no other lines.
+The lines that Apache Kafka's kafka-storage.sh prints come first, with Kafka's text. Directories without problems get no
+other lines.
 """
 
 from __future__ import annotations
@@ -20,8 +22,8 @@ from kafkacore.storage.meta_properties import MetaProperties
 
 
 def describe_directories(config: BrokerConfig, say: Callable[[str], None] = print, files: Files = OS_FILES) -> bool:
-    """Reports the owner of the log directories, and every problem, through `say`. Returns False if there is a
-    problem."""
+    """Reports the cluster and node of the log directories, and every problem, through `say`. Returns False if there is
+    a problem."""
     findings = Findings()
     found: list[str] = []
     formatted: dict[str, MetaProperties] = {}
@@ -56,7 +58,7 @@ def describe_directories(config: BrokerConfig, say: Callable[[str], None] = prin
 
 
 def _check_owners(config: BrokerConfig, formatted: Mapping[str, MetaProperties], findings: Findings) -> None:
-    """All directories must belong to one cluster, one node and one mode, and have distinct ids."""
+    """Checks that all directories belong to the same cluster, node and mode, and have different ids."""
     if not formatted:
         return
     first, *others = formatted.values()
@@ -84,7 +86,7 @@ def _check_owners(config: BrokerConfig, formatted: Mapping[str, MetaProperties],
 
 
 def _advise(config: BrokerConfig, loaded: Loaded, findings: Findings) -> None:
-    """Adds remarks that tell a newcomer the next step."""
+    """Adds remarks that tell a new user what to do next."""
     if not config.is_set("log.dirs") and not config.is_set("log.dir"):
         findings.remarks.append(f"neither log.dirs nor log.dir is set, and {config.log_dirs[0]} is their default")
     if loaded.empty and not config.zookeeper_mode:
@@ -93,14 +95,14 @@ def _advise(config: BrokerConfig, loaded: Loaded, findings: Findings) -> None:
         if properties.version == 0 and not config.zookeeper_mode:
             findings.remarks.append(
                 f"{directory}: belongs to a broker in ZooKeeper mode; migrate its cluster with Apache Kafka up to 3.9 "
-                "(KIP-866), or name another directory in log.dirs"
+                "(KIP-866), or use another directory in log.dirs"
             )
 
 
 def _check_logs(
     config: BrokerConfig, found: list[str], formatted: Mapping[str, MetaProperties], findings: Findings
 ) -> None:
-    """Inspects the logs of each directory, and finds logs that are in two of them."""
+    """Inspects the logs of each directory. Finds logs that are in two directories."""
     holders: dict[str, str] = {}
     topic_ids: dict[str, tuple[str, str]] = {}
     for directory in found:
@@ -120,7 +122,7 @@ def _check_logs(
 
 
 def _voter(config: BrokerConfig, properties: MetaProperties | None) -> ReplicaKey | None:
-    """The voter that a directory belongs to, if it has an id (KIP-853)."""
+    """Returns the voter to which a directory belongs, if the directory has an id (KIP-853)."""
     if properties is None or properties.directory_id is None or "controller" not in config.process_roles:
         return None
     return ReplicaKey(config.node_id, properties.directory_id)

@@ -20,8 +20,8 @@ NO_TIMESTAMP: Final = -1
 
 
 class IndexOptions(NamedTuple):
-    """`sanity_only` makes only the checks by which a broker decides to rebuild an index. `verify_only` prints no lines
-    for the entries."""
+    """The options for indexes. `sanity_only` makes only the checks by which a broker decides whether to rebuild an
+    index. `verify_only` prints no lines for the entries."""
 
     sanity_only: bool = False
     verify_only: bool = False
@@ -29,7 +29,7 @@ class IndexOptions(NamedTuple):
 
 
 def dump_offset_index(path: str, options: IndexOptions, report: Report) -> None:
-    """Raises MalformedFileError, CorruptBatchError, OSError."""
+    """Dumps an offset index. Raises MalformedFileError, CorruptBatchError, OSError."""
     base_offset = base_offset_of(path)
     data = _read(path)
     offsets, positions = offset_entries(data, base_offset)
@@ -43,14 +43,14 @@ def dump_offset_index(path: str, options: IndexOptions, report: Report) -> None:
     mismatches: dict[int, int] = {}
     with BatchScan(_beside(path, names.LOG)) as log:
         for number, (offset, position) in enumerate(zip(offsets, positions, strict=True)):
-            # Preallocated space that a crash left in the file reads as zeros.
+            # After a crash, preallocated space in the file consists of zeros.
             if offset == base_offset and number > 0:
                 break
             found = log.batch_at(position, options.max_message_bytes)
             if found is None:
                 raise MalformedFileError(
                     path,
-                    f"offset {offset}: byte {position} of the log begins no whole batch of at most "
+                    f"offset {offset}: byte {position} of the log is not the start of a whole batch of at most "
                     f"{options.max_message_bytes} bytes",
                 )
             if found[1] != offset:
@@ -65,7 +65,7 @@ def dump_offset_index(path: str, options: IndexOptions, report: Report) -> None:
 
 
 def dump_time_index(path: str, options: IndexOptions, findings: TimeFindings, report: Report) -> None:
-    """Raises MalformedFileError, CorruptBatchError, OSError."""
+    """Dumps a time index. Raises MalformedFileError, CorruptBatchError, OSError."""
     base_offset = base_offset_of(path)
     data = _read(path)
     timestamps, offsets = time_entries(data, base_offset)
@@ -95,7 +95,7 @@ def dump_time_index(path: str, options: IndexOptions, findings: TimeFindings, re
 
 
 class TimeFindings:
-    """The problems of time indexes, reported after all files, by kind."""
+    """The problems of all time indexes. They are reported by kind, after all files."""
 
     def __init__(self) -> None:
         self.mismatched: dict[str, list[tuple[int, int]]] = {}
@@ -127,13 +127,14 @@ class _PositionIndex:
         self._offsets, self._positions = offset_entries(data, base_offset)
 
     def floor(self, offset: int) -> int:
-        """The position of a batch that is, or comes before, the batch that holds `offset`."""
+        """Returns the position of the batch that contains `offset`, or of an earlier batch."""
         at = bisect_right(self._offsets, offset)
         return self._positions[at - 1] if at else 0
 
 
 def _batch_that_ends(log: BatchScan, position: int, offset: int) -> tuple[int, int] | None:
-    """The last offset and greatest timestamp of the first batch from `position` on that ends at or behind `offset`."""
+    """Returns the last offset and the greatest timestamp of the first batch, from `position` on, that ends at or after
+    `offset`."""
     found = log.batch_at(position, _WHOLE)
     while found is not None and found[1] < offset:
         found = log.batch_at(log.position, _WHOLE)
@@ -151,14 +152,14 @@ def _greatest_timestamp(data: bytes) -> int:
 
 
 def _check_offset_index(path: str, data: bytes, base_offset: int, last_offset: int) -> None:
-    """OffsetIndex.sanityCheck. Raises MalformedFileError."""
+    """Makes the checks of OffsetIndex.sanityCheck. Raises MalformedFileError."""
     if last_offset < base_offset:
         raise MalformedFileError(path, f"its last offset {last_offset} is below the base offset {base_offset}")
     _check_length(path, data, OFFSET_ENTRY_SIZE)
 
 
 def _check_time_index(path: str, data: bytes, base_offset: int, entries: list[tuple[int, int]]) -> None:
-    """TimeIndex.sanityCheck. Raises MalformedFileError."""
+    """Makes the checks of TimeIndex.sanityCheck. Raises MalformedFileError."""
     if entries and entries[-1][0] < entries[0][0]:
         raise MalformedFileError(path, f"its last timestamp {entries[-1][0]} is below the first one {entries[0][0]}")
     if entries and entries[-1][1] < base_offset:
@@ -168,7 +169,7 @@ def _check_time_index(path: str, data: bytes, base_offset: int, entries: list[tu
 
 def _check_length(path: str, data: bytes, entry_bytes: int) -> None:
     if len(data) % entry_bytes:
-        raise MalformedFileError(path, f"has {len(data)} bytes, which is no multiple of an entry's {entry_bytes}")
+        raise MalformedFileError(path, f"has {len(data)} bytes, which is not a multiple of an entry's {entry_bytes}")
 
 
 def _read(path: str) -> bytes:

@@ -41,9 +41,10 @@ _MEANING: Final = {
 
 
 class LogDirectoryInspection:
-    """Inspects a log directory. After `run`, `live` holds the names of the directories of live partitions.
+    """Inspects a log directory. After `run`, `live` contains the names of the directories of live partitions.
 
-    `topic_ids` maps each topic to its id and the path where that was found first, here or in an earlier directory.
+    `topic_ids` maps each topic to its id, and to the path where the inspection found this id first, in this or an
+    earlier directory.
     """
 
     def __init__(self, directory: str, findings: Findings, topic_ids: dict[str, tuple[str, str]]) -> None:
@@ -51,7 +52,8 @@ class LogDirectoryInspection:
         self._directory, self._findings, self._topic_ids = directory, findings, topic_ids
 
     def run(self, *, has_metadata: bool, voter: ReplicaKey | None = None) -> None:
-        """With `has_metadata` this directory must hold the metadata log of the voter `voter`."""
+        """Runs the inspection. With `has_metadata`, this directory must contain the metadata log of the voter
+        `voter`."""
         try:
             running = self._find_lock()
             found = [entry.name for entry in os.scandir(self._directory) if entry.is_dir()]
@@ -124,7 +126,7 @@ class LogDirectoryInspection:
         if topic_id is not None:
             known, where = self._topic_ids.setdefault(topic, (str(topic_id), path))
             if known != str(topic_id):
-                problems.append(f"{path}: topic id {topic_id}, and {where} has {known} for the same topic")
+                problems.append(f"{path}: topic id {topic_id}, but {where} has {known} for the same topic")
         self._findings.remarks += remarks
         return problems
 
@@ -161,7 +163,8 @@ class LogDirectoryInspection:
 
 
 def examine_log(path: str) -> tuple[list[str], list[str]]:
-    """The problems and remarks that the names and sizes of a log's files show. Raises LogDirectoryError, OSError."""
+    """Returns the problems and remarks that follow from the names and sizes of a log's files. Raises LogDirectoryError,
+    OSError."""
     sizes = {entry.name: entry.stat().st_size for entry in os.scandir(path) if entry.is_file()}
     problems: list[str] = []
     bases: dict[str, set[int]] = {}
@@ -173,7 +176,7 @@ def examine_log(path: str) -> tuple[list[str], list[str]]:
         entry_bytes = _ENTRY_BYTES.get(parsed[1])
         if entry_bytes is not None and size % entry_bytes:
             problems.append(
-                f"{os.path.join(path, name)}: has {size} bytes, which is no multiple of an entry's {entry_bytes}"
+                f"{os.path.join(path, name)}: has {size} bytes, which is not a multiple of an entry's {entry_bytes}"
             )
     segments = bases.get(names.LOG, set())
     remarks = []

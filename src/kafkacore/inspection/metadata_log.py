@@ -1,4 +1,4 @@
-"""Reads the metadata log of a log directory: its snapshots, and the segments behind the newest one."""
+"""Reads the metadata log of a log directory: its snapshots, and the segments after the newest snapshot."""
 
 from __future__ import annotations
 
@@ -13,10 +13,13 @@ from kafkacore.raft.control import control_records
 from kafkacore.storage import names
 
 _WHOLE: Final = 1 << 31  # larger than any batch
+MAGIC_AT: Final = 16  # the position of the magic byte in a batch
+MAGIC: Final = 2
 
 
 def newest_files(directory: str) -> Iterator[tuple[str, int]]:
-    """The paths of the newest snapshot and of every segment, each with the first offset that only it provides."""
+    """Returns the paths of the newest snapshot and of every segment. Each path comes with the first offset that only
+    this file provides."""
     found = sorted(os.listdir(directory)) if os.path.isdir(directory) else []
     snapshots = [parsed for parsed in map(names.parse_checkpoint_name, found) if parsed is not None]
     end = 0
@@ -29,28 +32,34 @@ def newest_files(directory: str) -> Iterator[tuple[str, int]]:
 
 
 def whole_batches(path: str, start: int) -> Iterator[tuple[Batch, bytes]]:
-    """The batches of a file that reach `start`, and their bytes.
+    """Returns those batches of a file that contain `start` or a later offset, and their bytes.
 
-    They end where the file is torn. The next start of a node truncates a segment there; for a snapshot,
-    `snapshot_problems` reports the damage.
+    In a segment, the batches end where the node's next start will truncate it. In a snapshot, they end at damage, which
+    `snapshot_problems` reports.
     """
+    for _, last, _, data in sound_batches(path):
+        if last >= start:
+            yield next(Batches(data)), data
+
+
+def sound_batches(path: str) -> Iterator[tuple[int, int, int, bytes]]:
+    """Yields for each intact batch its base offset, its last offset, the byte where the next batch begins, and its
+    bytes. Stops at the first batch that is incomplete, damaged or not of magic 2, because a metadata log contains no
+    other batches."""
     with BatchScan(path) as scan:
         while True:
             try:
                 offsets = scan.batch_at(scan.position, _WHOLE)
             except CorruptBatchError:
                 return
-            if offsets is None or scan.fault:
+            if offsets is None or scan.fault or (data := scan.data)[MAGIC_AT] != MAGIC:
                 return
-            if offsets[1] >= start:
-                data = scan.data
-                yield next(Batches(data)), data
+            yield *offsets, scan.position, data
 
 
 def snapshot_problems(path: str) -> Iterator[tuple[str, int | None]]:
-    """Each problem of a snapshot, with the byte where it is. A snapshot begins with a header record and ends with a
-    footer record (KIP-630). Raises CorruptBatchError, OSError.
-    """
+    """Yields each problem of a snapshot, and the byte at which it occurs. A snapshot must begin with a header record
+    and end with a footer record (KIP-630). Raises CorruptBatchError, OSError."""
     first: object = None
     last: object = None
     with BatchScan(path) as scan:

@@ -13,13 +13,13 @@ from kafkacore.storage.errors import MalformedFileError
 _INDEX_VERSION: Final = 0
 _VERSION_BYTES: Final = _INDEX_VERSION.to_bytes(2)
 _SNAPSHOT_VERSION: Final = 1
-_HEAD: Final = struct.Struct(">hIi")  # version, checksum of the rest, number of entries
+_HEAD: Final = struct.Struct(">hIi")  # version, checksum of the remaining bytes, number of entries
 _CHECKED_FROM: Final = 6
 _FIRST_ENTRY: Final = _HEAD.size
 
 
 def dump_producers(path: str, report: Report) -> None:
-    """Raises MalformedFileError, OSError."""
+    """Dumps a producer snapshot. Raises MalformedFileError, OSError."""
     for producer_id, epoch, coordinator_epoch, transaction, last_timestamp, batch in read_producers(path):
         open_since = "OptionalLong.empty" if transaction < 0 else f"OptionalLong[{transaction}]"
         text = (
@@ -48,7 +48,7 @@ def dump_producers(path: str, report: Report) -> None:
 
 
 def read_producers(path: str) -> list[tuple[int, int, int, int, int, tuple[int, int, int, int, int] | None]]:
-    """The entries, as `producer_entries` returns them. Raises MalformedFileError, OSError."""
+    """Returns the entries in the form of `producer_entries`. Raises MalformedFileError, OSError."""
     with open(path, "rb") as file:
         data = file.read()
     try:
@@ -65,12 +65,13 @@ def _what_is_wrong(data: bytes) -> str:
     if version != _SNAPSHOT_VERSION:
         return f"is a producer snapshot of version {version}, but only version {_SNAPSHOT_VERSION} is known"
     if found != told:
-        return f"holds the checksum {told}, but the checksum of its content is {found}"
+        return f"contains the checksum {told}, but the checksum of its content is {found}"
     return f"has {len(data) - _FIRST_ENTRY} bytes of entries, but should have {count} entries"
 
 
 def dump_aborted(path: str, report: Report) -> None:
-    """Dumps a transaction index. Raises MalformedFileError after the sound entries, and OSError."""
+    """Dumps a transaction index. After the valid entries, raises MalformedFileError if a malformed entry follows.
+    Raises OSError."""
     with open(path, "rb") as file:
         data = file.read()
     last = len(data) - ABORTED_ENTRY_SIZE + 1
@@ -93,7 +94,8 @@ def _tell_aborted(entries: list[tuple[int, int, int, int]], report: Report) -> N
 
 
 def read_aborted(path: str) -> tuple[list[tuple[int, int, int, int]], int]:
-    """The entries of a transaction index, and the size of the file: its last entry may be cut off.
+    """Returns the valid entries of a transaction index, and the size of the file. The size shows whether the last entry
+    is incomplete.
 
     Raises MalformedFileError, OSError.
     """

@@ -1,7 +1,7 @@
-"""Finds the reasons why a start would refuse sound metadata in a log directory.
+"""Finds the reasons why a node would refuse to start with undamaged metadata in a log directory.
 
-A start needs feature levels and records that it knows, an epoch that has a successor, and the directory's own id among
-the voters.
+A start needs three things: feature levels and records that this release knows, an epoch that is not the last possible
+one, and the directory's own id among the voters.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from kafkacore.storage import bootstrap, meta_properties, names
 
 
 class MetadataInspection:
-    """Inspects the newest snapshot of one log directory and the log behind it; `me` is the voter that it belongs to."""
+    """Inspects the newest snapshot in one log directory, and the log after this snapshot. `me` is the voter to which
+    the directory belongs."""
 
     def __init__(self, directory: str, me: ReplicaKey | None, findings: Findings) -> None:
         self._directory, self._me, self._findings = directory, me, findings
@@ -30,7 +31,7 @@ class MetadataInspection:
         self._voters = VoterHistory(VoterSet())
 
     def run(self) -> None:
-        """Raises LogDirectoryError, KafkaError, ProtocolError, CodecError, OSError."""
+        """Runs the inspection. Raises LogDirectoryError, KafkaError, ProtocolError, CodecError, OSError."""
         for path, start in newest_files(self._path):
             try:
                 self._take(path, start)
@@ -41,9 +42,12 @@ class MetadataInspection:
         self._find_voters()
 
     def _take(self, path: str, start: int) -> None:
-        for batch, data in whole_batches(path, start):
+        for batch, data in whole_batches(path, 0):
+            # A start refuses this epoch in every batch, also below the newest snapshot.
             if batch.partition_leader_epoch == ANY_EPOCH:
                 raise MetadataError(NO_EPOCH_LEFT.format(batch.base_offset, ANY_EPOCH))
+            if batch.last_offset < start:
+                continue
             if batch.is_control:
                 learn_voters(self._voters, data)
             else:
@@ -65,8 +69,8 @@ class MetadataInspection:
             self._findings.problems.append(f"{path}: {error}")
 
     def _find_voters(self) -> None:
-        """Checks the voters. A voter that can only follow is a remark, because another one may lead; it is a problem if
-        it is the only voter."""
+        """Checks the voters. If this voter can only follow, this is a remark, because another voter may lead. If it is
+        the only voter, this is a problem."""
         voters = self._voters.latest
         if self._me is None or voters.get(self._me.replica_id) is None or self._me in voters:
             return

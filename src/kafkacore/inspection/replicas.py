@@ -1,7 +1,7 @@
-"""Compares the replicas of partitions, batch by batch, up to the lowest of their high watermarks.
+"""Compares the replicas of partitions, batch by batch, up to the lowest high watermark of a partition's replicas.
 
-A replica comes as an iterator of its batches, from files or from Fetch answers. The batches of two replicas of a
-partition are the same bytes; after compaction they may differ, because each broker cleans at its own time.
+A replica is an iterator over its batches, from files or from Fetch responses. The batches of two replicas of a
+partition are byte for byte the same. After compaction they may differ, because brokers clean at different times.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class Batch(NamedTuple):
 
 
 class Compared(NamedTuple):
-    """One partition: how far its replicas were compared, how far the slowest replica is behind, and the difference that
-    was found."""
+    """The result for one partition: the offset up to which its replicas were compared, how far the slowest replica is
+    behind, and the difference, if any."""
 
     topic: str
     partition: int
@@ -38,8 +38,8 @@ class Compared(NamedTuple):
 
 
 def batches_of_files(paths: Iterable[str]) -> Iterator[Batch]:
-    """The batches of segment files in their order, as views of mapped files; a torn last one is left out. A batch is
-    valid until the next one is asked for. Raises OSError."""
+    """Yields the batches of segment files in order, as views of mapped files. Leaves out an incomplete batch at the
+    end. A batch is valid until the next one is requested. Raises OSError."""
     for path in paths:
         with open(path, "rb") as file:
             if not os.fstat(file.fileno()).st_size:
@@ -57,8 +57,8 @@ def batches_of_files(paths: Iterable[str]) -> Iterator[Batch]:
 
 
 def first_difference(replicas: Mapping[str, Iterator[Batch]], start: int, end: int) -> str | None:
-    """Describes the first difference of the replicas between the offsets `start` and `end`; None when they are equal
-    there. The keys name the replicas."""
+    """Describes the first difference between the replicas in the offsets from `start` to `end`. Returns None if the
+    replicas are equal there. The keys of `replicas` are the names of the replicas."""
     first, *others = replicas
     for each in replicas[first]:
         if each.base_offset >= end:
@@ -68,7 +68,7 @@ def first_difference(replicas: Mapping[str, Iterator[Batch]], start: int, end: i
         for name in others:
             found = next((batch for batch in replicas[name] if batch.base_offset >= start), None)
             if found is None or found.base_offset >= end:
-                return f"{name} has no batch at offset {each.base_offset}, which {first} has"
+                return f"{name} has no batch at offset {each.base_offset}, but {first} has one"
             if found.base_offset != each.base_offset:
                 return f"{name} has a batch at offset {found.base_offset}, where {first} has one at {each.base_offset}"
             if found.data != each.data:
@@ -76,7 +76,7 @@ def first_difference(replicas: Mapping[str, Iterator[Batch]], start: int, end: i
     for name in others:
         found = next((batch for batch in replicas[name] if batch.base_offset >= start), None)
         if found is not None and found.base_offset < end:
-            return f"{name} has a batch at offset {found.base_offset}, which {first} does not have"
+            return f"{name} has a batch at offset {found.base_offset}, but {first} has none"
     return None
 
 
@@ -84,7 +84,7 @@ def first_difference(replicas: Mapping[str, Iterator[Batch]], start: int, end: i
 
 
 class Replica(NamedTuple):
-    """A partition in one log directory."""
+    """The replica of a partition in one log directory."""
 
     log_dir: str
     segments: list[str]
@@ -93,7 +93,7 @@ class Replica(NamedTuple):
 
 
 def replicas_in(log_dir: str) -> dict[PartitionId, Replica]:
-    """The partitions of one log directory of a broker that is stopped. Raises OSError, and LogDirectoryError for a
+    """Returns the replicas in one log directory of a stopped broker. Raises OSError, and LogDirectoryError for a
     malformed checkpoint."""
     marks = OffsetCheckpoint(log_dir, REPLICATION_OFFSET).read()
     found = {}
@@ -110,7 +110,7 @@ def replicas_in(log_dir: str) -> dict[PartitionId, Replica]:
 
 
 def compare_directories(log_dirs: Sequence[str]) -> Iterator[Compared]:
-    """Compares each partition that lies in two or more of the directories, each of another broker."""
+    """Compares each partition that is in two or more of the directories. Each directory belongs to another broker."""
     everywhere = {log_dir: replicas_in(log_dir) for log_dir in log_dirs}
     for partition in sorted({each for found in everywhere.values() for each in found}):
         replicas = [found[partition] for found in everywhere.values() if partition in found]

@@ -1,4 +1,4 @@
-"""`dump-log --verify`: whether the files of a log are sound, each by itself and all of them together."""
+"""`dump-log --verify`: checks whether the files of a log are valid, each by itself and all of them together."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ _OF_A_SEGMENT: Final = (names.LOG, names.OFFSET_INDEX, names.TIME_INDEX)
 
 
 class VerifyOptions(NamedTuple):
-    """`records` inflates and decodes every batch. `compacted` accepts missing offsets in every log."""
+    """The options of --verify. `records` decompresses and decodes every batch. `compacted` accepts missing offsets in
+    every log."""
 
     records: bool = False
     compacted: bool = False
@@ -33,12 +34,12 @@ class VerifyOptions(NamedTuple):
 def verify_files(paths: Iterable[str], options: VerifyOptions, report: Report) -> None:
     """Reports every problem with its file, byte and offset, and then the number of problems.
 
-    A segment is read once, together with those of its indexes that are among the paths. The segments of one directory
-    must follow each other.
+    Reads each segment once, together with those of its indexes that are among the paths. The segments of a directory
+    must follow each other without a gap.
     """
     given = list(paths)
     compacted = CompactedLogs(report)
-    followed: dict[str, SegmentVerifier] = {}  # by directory, the last segment that was verified
+    followed: dict[str, SegmentVerifier] = {}  # maps each directory to its last verified segment
     for stem, files in sorted(_by_segment(given).items()):
         try:
             for suffix in (names.LOG, *files):
@@ -69,12 +70,12 @@ def _counted(number: int, what: str) -> str:
 
 def _tell(path: str, error: Exception, report: Report) -> None:
     if isinstance(error, OSError) and error.filename is not None:
-        path = str(error.filename)  # an index is read with its segment
+        path = str(error.filename)  # an index is read together with its segment
     report.problem(path, reason(error).removeprefix(f"{path}: "))
 
 
 def _by_segment(paths: Iterable[str]) -> dict[str, set[str]]:
-    """The suffixes of the given files of segments, by their path without the suffix."""
+    """Returns the given files of segments. The keys are the paths without a suffix, and the values are the suffixes."""
     found: dict[str, set[str]] = {}
     for path in paths:
         if suffix_of(path) in _OF_A_SEGMENT:
@@ -109,7 +110,7 @@ def _verify_aborted(path: str, report: Report) -> None:
     entries, size = read_aborted(path)
     left = size % ABORTED_ENTRY_SIZE
     if left:
-        report.problem(path, f"{left} bytes at its end are no whole entry", position=size - left)
+        report.problem(path, f"{left} bytes at its end are not a whole entry", position=size - left)
     for number, (_, first_offset, last_offset, _) in enumerate(entries):
         if first_offset > last_offset or last_offset < base_offset:
             problem = f"a transaction from offset {first_offset} to {last_offset} did not end in this segment"

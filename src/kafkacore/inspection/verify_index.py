@@ -1,8 +1,8 @@
-"""Verifies that the indexes of a segment lead to the batch where a look-up has to begin.
+"""Verifies that the indexes of a segment lead to the batch at which a look-up must begin.
 
-It only demands the properties that a look-up needs, so that the indexes of every release pass. The entry of an offset
-points to the start of a batch that begins at or before the offset. The entry of a timestamp names the batch with that
-greatest timestamp, and no earlier batch is newer.
+Only the properties that a look-up needs are checked, so the indexes of every release pass. The entry of an offset must
+point to the start of a batch that begins at or before this offset. The entry of a timestamp must name a batch with this
+greatest timestamp, and no earlier batch may be newer.
 """
 
 from __future__ import annotations
@@ -18,24 +18,26 @@ from kafkacore.inspection.report import Report
 Rows = npt.NDArray[np.void]
 Numbers = npt.NDArray[np.int64]
 
-MAX_TOLD: Final = 10  # wrong entries of one kind that are shown for a block of the log; the rest is counted
+# The number of wrong entries of one kind that are shown for a block of the log; the others are only counted.
+MAX_TOLD: Final = 10
 
 
 class IndexVerifier(Protocol):
     path: str
 
     def block(self, rows: Rows, seen: Numbers) -> None:
-        """Takes the next batches of the log; `seen` has the greatest timestamp before each of them."""
+        """Checks the entries for the next batches of the log. `seen` contains the greatest timestamp before each of
+        these batches."""
 
     def end(self, size_bytes: int) -> None:
-        """Ends the check; the log has `size_bytes` bytes."""
+        """Ends the check. The log has `size_bytes` bytes."""
 
 
 class OffsetIndexVerifier:
-    """Compares the index with a sound log. `block` and `end` report problems and raise nothing."""
+    """Compares an offset index with an undamaged log. `block` and `end` report problems and raise nothing."""
 
     def __init__(self, path: str, base_offset: int, report: Report) -> None:
-        """Raises OSError."""
+        """Reads the index. Raises OSError."""
         self.path = path
         self._report = report
         offsets, positions = offset_entries(_entries(path, OFFSET_ENTRY_SIZE, report), base_offset)
@@ -57,7 +59,7 @@ class OffsetIndexVerifier:
         self._next = until
 
     def end(self, size_bytes: int) -> None:
-        self._tell(np.ones(len(self._positions) - self._next, bool), f"and the log ends at byte {size_bytes}")
+        self._tell(np.ones(len(self._positions) - self._next, bool), f"but the log ends at byte {size_bytes}")
 
     def _tell(self, wrong: Any, what: str) -> None:
         _tell_entries(self.path, OFFSET_ENTRY_SIZE, wrong, self._next, self._offsets,
@@ -65,10 +67,10 @@ class OffsetIndexVerifier:
 
 
 class TimeIndexVerifier:
-    """Compares the index with a sound log. `block` and `end` report problems and raise nothing."""
+    """Compares a time index with an undamaged log. `block` and `end` report problems and raise nothing."""
 
     def __init__(self, path: str, base_offset: int, report: Report) -> None:
-        """Raises OSError."""
+        """Reads the index. Raises OSError."""
         self.path = path
         self._report = report
         timestamps, offsets = time_entries(_entries(path, TIME_ENTRY_SIZE, report), base_offset)
@@ -91,9 +93,7 @@ class TimeIndexVerifier:
         self._next = until
 
     def end(self, size_bytes: int) -> None:
-        self._tell(
-            np.ones(len(self._offsets) - self._next, bool), f"lies behind the end of the log at byte {size_bytes}"
-        )
+        self._tell(np.ones(len(self._offsets) - self._next, bool), f"is after the end of the log at byte {size_bytes}")
 
     def _tell(self, wrong: Any, what: str) -> None:
         _tell_entries(self.path, TIME_ENTRY_SIZE, wrong, self._next, self._offsets,
@@ -101,18 +101,19 @@ class TimeIndexVerifier:
 
 
 def _entries(path: str, entry_bytes: int, report: Report) -> bytes:
-    """The whole entries of a file. Preallocated space for more entries reads as zeros and is left out."""
+    """Returns the whole entries of a file. Leaves out preallocated space for more entries, which consists of zeros."""
     with open(path, "rb") as file:
         data = file.read()
     rest = len(data) % entry_bytes
     if rest:
-        report.problem(path, f"{rest} bytes at its end are no whole entry", position=len(data) - rest)
+        report.problem(path, f"{rest} bytes at its end are not a whole entry", position=len(data) - rest)
     used = len(data.rstrip(b"\0"))
     return data[: min(len(data) - rest, -(-used // entry_bytes) * entry_bytes)]
 
 
 def _growing(path: str, entry_bytes: int, columns: tuple[Numbers, Numbers], report: Report) -> int:
-    """The number of entries at the beginning in which both columns grow. Reports the first entry that does not."""
+    """Returns the number of entries, from the beginning, in which both columns grow. Reports the first entry that does
+    not."""
     grows = (np.diff(columns[0]) > 0) & (np.diff(columns[1]) > 0)
     if bool(grows.all()):
         return len(columns[0])

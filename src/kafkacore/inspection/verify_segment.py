@@ -1,6 +1,6 @@
-"""Verifies a segment, and the indexes that lead into it.
+"""Verifies a segment and its indexes.
 
-The segment is read once, in blocks, as columns of the fields of batch headers.
+The segment is read once, in blocks. A block is a set of columns, one for each field of the batch headers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Rows = npt.NDArray[np.void]
 Numbers = npt.NDArray[np.int64]
 Marks = npt.NDArray[np.bool_]
 
-MAX_TOLD: Final = 10  # problems of one kind that are shown for a block; the rest is counted
+MAX_TOLD: Final = 10  # the number of problems of one kind that are shown for a block; the others are only counted
 LAST_RELATIVE_OFFSET: Final = (1 << 31) - 1
 _NOTHING: Final = -1
 
@@ -30,14 +30,14 @@ _NOTHING: Final = -1
 class SegmentVerifier:
     """Verifies one segment and its indexes.
 
-    `suffixes` names the files whose problems are reported; the log itself is read in any case. With `records` every
-    batch is inflated and decoded. Offsets below `complete_from` may be missing.
+    `suffixes` names the files whose problems are reported. The log itself is read in any case. With `records`, every
+    batch is decompressed and decoded. Offsets below `complete_from` may be missing.
     """
 
     complete_from = 0
 
     def __init__(self, path: str, suffixes: set[str], report: Report, *, records: bool) -> None:
-        """Raises MalformedFileError, OSError."""
+        """Opens the files. Raises MalformedFileError, OSError."""
         self.path = path
         self.base_offset = base_offset_of(path)
         self.next_offset = self.base_offset
@@ -54,7 +54,7 @@ class SegmentVerifier:
             self._indexes.append(TimeIndexVerifier(stem + names.TIME_INDEX, self.base_offset, report))
 
     def run(self) -> None:
-        """Raises OSError."""
+        """Runs the verification. Raises OSError."""
         with (RecordScan if self._records else BatchScan)(self.path) as scan:
             try:
                 while block := scan.rows():
@@ -63,7 +63,7 @@ class SegmentVerifier:
                 self._problem(REASONS[scan.damage], position=scan.position, offset=self.next_offset)
             else:
                 if scan.left:
-                    told = f"{scan.left} bytes at its end are no whole batch"
+                    told = f"{scan.left} bytes at its end are not a whole batch"
                     self._problem(told, position=scan.position, offset=self.next_offset)
             for index in self._indexes:
                 if self._sound:
@@ -73,7 +73,7 @@ class SegmentVerifier:
                     self._report.remark("unverified", f"{index.path}: {told}", file=index.path)
 
     def follows(self, before: SegmentVerifier) -> None:
-        """Reports a segment that does not begin where the one before it ends."""
+        """Reports a problem if this segment does not begin where the segment `before` ends."""
         if self.base_offset < before.next_offset:
             told = f"begins inside {before.path}, which ends at offset {before.next_offset}"
             self._problem(told, offset=self.base_offset)
@@ -98,7 +98,8 @@ class SegmentVerifier:
             lambda at: f"its magic byte is {rows['magic'][at]}, but 2 is the greatest that is known",
         )
         self._tell(rows, last < base, lambda at: f"it ends at offset {last[at]}, before it begins")
-        # An old compressed set is stored with its last offset; only its messages hold the first one.
+        # A compressed message set of an old format is stored with its last offset. Only the messages inside it contain
+        # the first offset.
         back = np.where(old, last <= before, base <= before)
         self._tell(rows, back, lambda at: f"it begins at or before offset {before[at]}, where the batch before it ends")
         self._tell_missing(rows, before)
@@ -119,7 +120,9 @@ class SegmentVerifier:
         self._tell(rows, gap, lambda at: f"offsets {before[at] + 1} to {base[at] - 1} before it are missing")
         count = rows["record_count"]
         thin = whole & (rows["fault"] == 0) & (count != last - base + 1) & (last >= self.complete_from)
-        self._tell(rows, thin, lambda at: f"it holds {count[at]} records, its offsets are {base[at]} to {last[at]}")
+        self._tell(
+            rows, thin, lambda at: f"it contains {count[at]} records, but its offsets are {base[at]} to {last[at]}"
+        )
 
     def _tell_epochs(self, rows: Rows) -> None:
         epochs = np.where(rows["magic"] >= 2, rows["partition_leader_epoch"], _NOTHING)

@@ -1,4 +1,4 @@
-"""Checks of another replica's answer, made before this replica changes anything."""
+"""Checks another replica's response before this replica changes anything."""
 
 from __future__ import annotations
 
@@ -12,31 +12,35 @@ from kafkacore.raft.log import OffsetAndEpoch, RaftLog, replaces_log
 from kafkacore.storage.quorum_state import LAST_EPOCH
 
 NOBODY: Final = -1
-MAX_SNAPSHOT_OFFSET: Final = (1 << 63) - (1 << 33)  # leaves room for the offsets of later records
+# Leaves room for the offsets of the records that follow the snapshot.
+MAX_SNAPSHOT_OFFSET: Final = (1 << 63) - (1 << 33)
 MAX_SNAPSHOT_BATCH_BYTES: Final = 1 << 27
-_BATCH_LENGTH_END: Final = 12  # a batch begins with its offset and the number of bytes that follow
-_UNREADABLE: Final = (KafkaError, ValueError)  # what batches, records, codecs and messages raise
+# A batch begins with its base offset and its length; the length counts only the bytes after these two fields.
+_BATCH_LENGTH_END: Final = 12
+_UNREADABLE: Final = (KafkaError, ValueError)  # Raised for batches, records, codecs and messages that cannot be read.
 
 
 class ImpossibleAnswerError(Exception):
-    """No correct replica gives this answer. The message names the impossible part."""
+    """A response that no correct replica sends. The error message says what is impossible."""
 
 
 def check_leader(leader_id: int, epoch: int) -> None:
-    """Raises ImpossibleAnswerError, also for the greatest epoch: no correct replica enters it, because no later epoch
-    could follow."""
+    """Raises ImpossibleAnswerError for an impossible leader or epoch. The greatest epoch is impossible too: no correct
+    replica enters it, because no later epoch could follow."""
     if not (leader_id >= NOBODY and 0 <= epoch < LAST_EPOCH):
         raise ImpossibleAnswerError(f"leader {leader_id} in epoch {epoch}")
 
 
 def check_divergence(theirs: OffsetAndEpoch, asked: OffsetAndEpoch) -> None:
-    """The place where the logs part must be below the end of the follower's log. Raises ImpossibleAnswerError."""
+    """Raises ImpossibleAnswerError unless the offset where the logs diverge is below the end of the follower's log."""
     if theirs.offset < 0 or (theirs.epoch, theirs.offset) >= (asked.epoch, asked.offset):
         raise ImpossibleAnswerError(f"a diverging epoch that ends at {theirs}, for a log that ends at {asked}")
 
 
 def check_snapshot_id(offered: OffsetAndEpoch, log: RaftLog, epoch: int, high_watermark: int) -> None:
-    """A correct leader offers only a snapshot that is ahead of the follower's log. Raises ImpossibleAnswerError."""
+    """Raises ImpossibleAnswerError unless the snapshot is ahead of the follower's log. A correct leader never offers
+    any other snapshot.
+    """
     possible = 0 <= offered.epoch <= epoch and high_watermark <= offered.offset <= MAX_SNAPSHOT_OFFSET
     if not possible or not replaces_log(offered, log):
         end = OffsetAndEpoch(log.end_offset, log.last_epoch)
@@ -46,8 +50,8 @@ def check_snapshot_id(offered: OffsetAndEpoch, log: RaftLog, epoch: int, high_wa
 
 
 def checked_records(data: bytes, log: RaftLog, epoch: int) -> bytes:
-    """Returns the whole batches of `data`, which must continue the log. A batch that is cut off at the end is left out:
-    the leader sends it again. Raises ImpossibleAnswerError."""
+    """Returns the whole batches of `data`, which must continue the log. Leaves out an incomplete batch at the end,
+    because the leader sends that batch again. Raises ImpossibleAnswerError."""
     offset, last_epoch = log.end_offset, log.last_epoch
     batches = Batches(data)
     try:
@@ -68,7 +72,7 @@ def checked_records(data: bytes, log: RaftLog, epoch: int) -> bytes:
 
 
 def _check_control(batch: Batch) -> set[type[Message]]:
-    """Returns the kinds of the batch's records."""
+    """Returns the types of the batch's records. Raises ImpossibleAnswerError for an empty set of voters."""
     kinds = set()
     for offset, record in control.control_records(batch.data):
         kinds.add(type(record))
@@ -79,8 +83,8 @@ def _check_control(batch: Batch) -> set[type[Message]]:
 
 
 class SnapshotCheck:
-    """Checks the bytes of a snapshot while its parts arrive: every checksum is right, the header comes first and the
-    footer last. It holds one batch at most."""
+    """Checks the bytes of a snapshot while its parts arrive. Every checksum must match, the header must come first, and
+    the footer must come last. The object keeps at most one batch in memory."""
 
     def __init__(self) -> None:
         self._pending = bytearray()
@@ -92,7 +96,7 @@ class SnapshotCheck:
         return self._ended and not self._pending
 
     def take(self, part: bytes) -> None:
-        """Raises ImpossibleAnswerError."""
+        """Checks the next part of the snapshot. Raises ImpossibleAnswerError."""
         self._pending += part
         at = 0
         while len(self._pending) - at >= _BATCH_LENGTH_END:
@@ -109,7 +113,7 @@ class SnapshotCheck:
     def _check(self, data: bytes) -> None:
         try:
             if self._ended:
-                raise ImpossibleAnswerError(f"a snapshot that goes on after its footer, at byte {self._position}")
+                raise ImpossibleAnswerError(f"a snapshot that continues after its footer, at byte {self._position}")
             for batch in Batches(data):
                 if not batch.crc_ok:
                     raise ImpossibleAnswerError(f"a snapshot whose checksum does not match at byte {self._position}")

@@ -1,31 +1,34 @@
-"""Changes wait here for the append before them, so that many changes share one write, one sync and one Fetch."""
+"""Collects changes while an earlier append waits for its commit, so that many changes share one write, one sync and one
+Fetch."""
 
 from __future__ import annotations
+
+from collections import deque
 
 from kafkacore.raft.log import RaftLog
 
 
 class Collector:
-    """Collects a leader's appends. While no append waits for its commit, a batch goes to the log at once. Otherwise
-    batches collect until that append is committed, until the first of them has waited for `linger_ms`, or until they
-    have `max_bytes`. In Apache Kafka controller.quorum.append.linger.ms makes every change wait (KIP-595); here it is
-    only an upper bound."""
+    """Collects a leader's appends. While no append waits for its commit, a batch goes to the log immediately. Otherwise
+    the collector keeps batches until that append is committed, until the first batch has waited for `linger_ms`, or
+    until the batches have `max_bytes`. In Apache Kafka, controller.quorum.append.linger.ms makes every change wait
+    (KIP-595). Here it is only an upper bound."""
 
     def __init__(self, log: RaftLog, linger_ms: int, max_bytes: int) -> None:
         self._log = log
         self._linger_ms, self._max_bytes = linger_ms, max_bytes
-        self._batches: list[bytes] = []
+        self._batches: deque[bytes] = deque()
         self._bytes = 0
         self._end_offset = 0
-        self.due_ms: int | None = None  # when the batches must go to the log; None while no batch waits
+        self.due_ms: int | None = None  # when the collected batches must be written to the log; None if no batch waits
 
     @property
     def end_offset(self) -> int:
-        """Where the next batch begins."""
+        """The offset at which the next batch begins."""
         return self._end_offset if self._batches else self._log.end_offset
 
     def add(self, data: bytes, end_offset: int, high_watermark: int, now_ms: int) -> bool:
-        """Takes a batch that ends at `end_offset`. Returns True when all waiting batches must go to the log now."""
+        """Adds a batch that ends at `end_offset`. Returns True if all collected batches must go to the log now."""
         in_flight = high_watermark < self._log.end_offset
         self._batches.append(data)
         self._bytes += len(data)
@@ -34,8 +37,16 @@ class Collector:
             self.due_ms = now_ms + self._linger_ms
         return not in_flight or self._linger_ms == 0 or self._bytes >= self._max_bytes
 
-    def take(self) -> list[bytes]:
-        """Removes and returns the waiting batches."""
-        batches, self._batches = self._batches, []
+    @property
+    def first(self) -> bytes | None:
+        """Returns the batch that must be written to the log next, or None if no batch waits."""
+        return self._batches[0] if self._batches else None
+
+    def remove_first(self) -> None:
+        self._bytes -= len(self._batches.popleft())
+        if not self._batches:
+            self.due_ms = None
+
+    def clear(self) -> None:
+        self._batches.clear()
         self._bytes, self.due_ms = 0, None
-        return batches

@@ -1,8 +1,8 @@
-"""A mark for the next start: how far the metadata log on this disk was committed and synced.
+"""Stores on disk an offset (the mark) below which the metadata log was committed and synced. The next start reads it.
 
-Without it, damage to committed records looks like the torn end that a crash leaves. Raft never truncates committed
-records. So the mark stays true even while Apache Kafka, which does not know the mark, runs on the directory; the mark
-then only lags behind.
+Without the mark, damage to committed records could not be distinguished from an incomplete batch that a crash leaves at
+the end of the log. Raft never truncates committed records. So the mark stays valid even if Apache Kafka, which ignores
+the mark, runs on the directory: the mark is then only lower than necessary.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ LOG: Final = logging.getLogger("kafkacore.raft")
 
 
 class CommitMark:
-    """Methods block, and raise OSError. The file lies in the log's own directory, so it is copied and removed together
-    with the log. Its name and format are those of Apache Kafka's checkpoint of high watermarks."""
+    """The file that contains the mark. Its methods block, and raise OSError. The file is in the log's own directory, so
+    it is copied and removed together with the log. Its name and format are those of Apache Kafka's checkpoint of high
+    watermarks.
+    """
 
     def __init__(self, directory: str, files: Files) -> None:
         self._directory, self._files = directory, files
@@ -36,23 +38,25 @@ class CommitMark:
             return 0
 
     def move(self, offset: int) -> None:
-        """Writes that records below `offset` are committed, and synced on this disk."""
+        """Advances the mark: stores that all records below `offset` are committed, and synced on this disk."""
         self._checkpoint.write({(TOPIC, PARTITION): offset})
         self.offset = offset
 
     def remove(self) -> None:
-        """Call this before the log is replaced: a crash during the replacement may leave any part of it."""
+        """Removes the mark. Call this before the log is replaced. A crash during the replacement may lose records below
+        the mark, and the next start would then refuse the log.
+        """
         if self._files.exists(self._checkpoint.path):
             self._files.unlink(self._checkpoint.path)
             self._files.sync_directory(self._directory)
         self.offset = 0
 
     def refuse(self, path: str, problem: str) -> MalformedFileError:
-        """The error for a log that has lost records below the mark."""
+        """Returns the error that reports that the log has lost records below the mark."""
         return MalformedFileError(
             path,
-            f"{problem}, but all below offset {self.offset} was committed and is lost here: restore the file; or where "
-            f"other controllers have the log, remove {self._directory}, and this node gets the log from them; or "
-            f"remove {os.path.basename(self._checkpoint.path)} beside the file, and the records behind the damage are "
-            "given up",
+            f"{problem}, but all below offset {self.offset} was committed and is lost here: restore the file; if other "
+            f"controllers have the log, you can remove {self._directory}, and this node gets the log from them; or "
+            f"remove {os.path.basename(self._checkpoint.path)} in the same directory, which gives up the records after "
+            "the damage",
         )

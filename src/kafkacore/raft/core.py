@@ -1,12 +1,13 @@
-"""The KRaft state machine. Messages, ticks and reports of durable writes go in; messages, answers and states to persist
-come out.
+"""The KRaft state machine. Its inputs are messages, ticks, and reports that disk work is done. Its outputs are
+messages, responses, and states to persist.
 
-It owns no clock, socket, file, thread or random source. The caller passes times and a `random.Random`, and does the
-disk work that `take_work` returns. The outbox holds a message back until the vote is on disk or the log is synced (Raft
-dissertation, 10.2.1): `take_outputs` returns only messages that may go now.
+The state machine has no clock, socket, file, thread or source of random numbers. The caller passes times and a
+`random.Random`, and does the disk work that `take_work` returns. The outbox holds a message back until the vote is on
+disk or the log is synced (Raft dissertation, 10.2.1): `take_outputs` returns only messages that can be sent now.
 
-`replica` is the state that all rules share. The rules: `election` (votes, epochs, resignation), `replication` (Fetch on
-both sides, the high watermark), `transfer` (snapshots on both sides), `membership` (voters that come and go).
+`replica` contains the state that all rules share. These modules contain the rules: `election` (votes, epochs,
+resignation), `replication` (both sides of Fetch, the high watermark), `transfer` (both sides of FetchSnapshot),
+`membership` (changes of the voter set).
 """
 
 from __future__ import annotations
@@ -39,11 +40,11 @@ from kafkacore.storage.quorum_state import QuorumState
 __all__ = ["Answer", "Raft", "RaftConfig", "Send"]
 
 LOG: Final = logging.getLogger("kafkacore.raft")
-DISTRUST_MS: Final = 1000  # pause before this replica asks a node again that gave an impossible answer
+DISTRUST_MS: Final = 1000  # how long this replica sends no requests to a node that gave an impossible answer
 
 
 class Raft:
-    """One replica. Give it `tick` whenever `next_tick_ms` is reached, and take its outputs after every call."""
+    """One replica. Call `tick` whenever `next_tick_ms` is reached, and take the outputs after every call."""
 
     def __init__(
         self,
@@ -55,9 +56,9 @@ class Raft:
         wall_ms: Callable[[], int],
         voters: VoterHistory | None = None,
     ) -> None:
-        """`state` is the quorum state that was persisted last. Everything in the log is durable. `wall_ms` serves only
-        the timestamps of batches and of DescribeQuorum. `voters` is what `voters_of` has read from the log; without it
-        this call reads them, and raises SnapshotError."""
+        """Creates a replica from its files. `state` is the last persisted quorum state. Everything in the log must be
+        durable. `wall_ms` is used only for the timestamps of batches and of DescribeQuorum. `voters` is the result of
+        `voters_of`. If it is missing, the constructor reads the voters from the log and can raise SnapshotError."""
         self.config, self.log = config, log
         self._deferred: deque[Callable[[], None]] = deque()
         replica = self.replica = Replica(
@@ -122,7 +123,7 @@ class Raft:
 
     @property
     def end_offset(self) -> int:
-        """The offset of the next append, counted after the batches that wait in the collector."""
+        """The offset of the next append. Batches that wait in the collector are counted."""
         return self.replica.collector.end_offset
 
     @property
@@ -149,7 +150,7 @@ class Raft:
             return
         for sent in self.replica.requests.take_expired(self.replica.now_ms):
             self._unanswered(sent)
-        due_ms = self.replica.collector.due_ms
+        due_ms = self.replica.flush_due_ms
         if due_ms is not None and due_ms <= self.replica.now_ms:
             self.replica.flush()
         self.replication.expire_parked()
@@ -158,7 +159,8 @@ class Raft:
         self._send_what_is_due()
 
     def request(self, token: Any, request: Any, now_ms: int) -> None:
-        """Takes a request of another replica or a client. Its answer comes out with `token`, now or later."""
+        """Handles a request of another replica or a client. The outputs have the response, now or later, with the same
+        `token`."""
         self._pass_time(now_ms)
         if self.replica.effects.is_changing:
             self._deferred.append(lambda: self.request(token, request, now_ms))
@@ -171,7 +173,9 @@ class Raft:
         self._send_what_is_due()
 
     def response(self, correlation: int, response: Any | None, now_ms: int) -> None:
-        """Takes the response to a Send. `response` is None when the connection failed or no response came."""
+        """Handles the response to the request `Send`. `response` is None if the connection failed or no response
+        arrived in time.
+        """
         self._pass_time(now_ms)
         if self.replica.effects.is_changing:
             self._deferred.append(lambda: self.response(correlation, response, now_ms))
@@ -190,22 +194,25 @@ class Raft:
         self._send_what_is_due()
 
     def durable(self, sync: Sync, now_ms: int) -> None:
-        """The sync that `take_sync` asked for is done: the records it covers survive power loss."""
+        """Notes that the sync that `take_sync` returned is done. All records that the sync covers now survive a power
+        loss.
+        """
         self._pass_time(now_ms)
         if self.replica.syncs.done(sync):
             self.replication.advance_high_watermark()
             self._send_what_is_due()
 
     def persisted(self, version: int, now_ms: int) -> None:
-        """The quorum state that `take_state` returned as `version` is on disk."""
+        """Notes that the quorum state that `take_state` returned as `version` is on disk."""
         self._pass_time(now_ms)
         self.replica.term.persisted(version)
         self.elections.vote_persisted()
         self._send_what_is_due()
 
     def done(self, number: int, result: Any, now_ms: int) -> None:
-        """The work that `take_work` returned with that number is done. Messages that came while the log changed are
-        handled now, in their order."""
+        """Notes that the work with this number, which `take_work` returned, is done. Then handles, in order, the
+        messages that arrived during that change of the log.
+        """
         self._pass_time(now_ms)
         effects = self.replica.effects
         effects.done(number, result)
@@ -214,9 +221,9 @@ class Raft:
         self._send_what_is_due()
 
     def append(self, values: Sequence[control.Value]) -> int | None:
-        """Leader only: appends records as one atomic batch. Returns the offset of the last one; None when the batch
-        would be over `max_batch_bytes`. The batch is committed when the high watermark is above that offset in the
-        same epoch."""
+        """Appends records as one atomic batch. Only the leader can append. Returns the offset of the last record, or
+        None if the batch would be larger than `max_batch_bytes`. The batch is committed when the high watermark is
+        above that offset in the same epoch."""
         limit = self.config.max_batch_bytes
         data = control.data_batch(values, self.end_offset, self.epoch, self.replica.wall_ms(), limit)
         if data is None:
@@ -226,15 +233,15 @@ class Raft:
         return end_offset - 1
 
     def why_not_dynamic(self) -> str | None:
-        """Why this replica cannot raise kraft.version to 1 now; None when it can."""
+        """Returns the reason why this replica cannot raise kraft.version to 1 now, or None if it can."""
         return self.membership.why_not_dynamic()
 
     def make_dynamic(self) -> int:
-        """Raises kraft.version to 1; see `why_not_dynamic`. Returns the offset of the last record."""
+        """Raises kraft.version to 1; see `why_not_dynamic`. Returns the offset of the last record of this change."""
         return self.membership.make_dynamic()
 
     def resign(self) -> None:
-        """Gives up the leadership if this replica leads, because the node shuts down."""
+        """Gives up the leadership if this replica leads, because the node is shutting down."""
         if self.is_leader:
             self.replica.flush()
             self.elections.resign()
@@ -243,34 +250,40 @@ class Raft:
     # --- outputs ---
 
     def take_outputs(self) -> list[Send | Answer]:
-        """The messages that may be sent now, in order."""
+        """Returns the messages that can be sent now, in order."""
         return self.replica.outbox.take()
 
     def take_state(self) -> tuple[int, QuorumState] | None:
-        """The quorum state to write, with a version for `persisted`; None when the state on disk is right."""
+        """Returns the quorum state to write, with a version to pass to `persisted`, or None if the state on disk is up
+        to date."""
         return self.replica.term.take_state(self.replica.voters)
 
     def take_sync(self) -> Sync | None:
-        """The sync that is due; pass it to `durable` when it is done. None when all of the log is durable."""
+        """Returns the next sync to perform, or None if all of the log is durable. Pass it to `durable` when
+        it is done.
+        """
         return None if self.replica.effects.is_changing else self.replica.syncs.take()
 
     def take_work(self) -> list[Work]:
-        """Changes and reads of the log that the caller must perform; pass each result to `done`. One change is under
-        way at a time. Meanwhile the replica looks neither at its log nor at messages, and nobody appends."""
+        """Returns work on the log that the caller must perform. Pass each result to `done`. Only one change of the log
+        runs at a time. During a change, the replica reads no log, handles no message and appends nothing."""
         return self.replica.effects.take()
 
     def is_moot(self, sync: Sync) -> bool:
-        """The log was truncated after `take_sync` returned `sync`: the sync no longer proves anything."""
+        """Returns whether the log was truncated after `take_sync` returned `sync`. If so, the sync does not prove that
+        the present records are durable.
+        """
         return self.replica.syncs.is_moot(sync)
 
     def take_loaded_snapshot(self) -> OffsetAndEpoch | None:
-        """The snapshot that has replaced the log since the last call. A caller that applies the log must load it."""
+        """Returns the snapshot that has replaced the log since the last call, or None. A caller that applies the log
+        must load this snapshot."""
         loaded, self.replica.loaded_snapshot = self.replica.loaded_snapshot, None
         return loaded
 
     @property
     def next_tick_ms(self) -> int:
-        """The time at which `tick` is due. No `tick` is due while the log changes, because `done` comes first."""
+        """The time at which `tick` is due. While the log changes, no `tick` is due, because `done` comes first."""
         if self.replica.effects.is_changing:
             return NEVER
         times = (
@@ -278,11 +291,11 @@ class Raft:
             self.replica.requests.next_ms(self.replica.now_ms),
             self.replication.next_ms(),
             self.membership.deadline(),
-            self.replica.collector.due_ms,
+            self.replica.flush_due_ms,
         )
         return min([each for each in times if each is not None])
 
-    # --- inside ---
+    # --- internals ---
 
     def _pass_time(self, now_ms: int) -> None:
         self.replica.now_ms = max(now_ms, self.replica.now_ms)
@@ -291,7 +304,7 @@ class Raft:
         if not self.is_leader:
             self.replication.refuse_parked()
         if isinstance(was, Leader):
-            self.replica.collector.take()  # they are in no log yet
+            self.replica.drop_collected()
             self.membership.abandon(was)
 
     def _appended(self) -> None:
@@ -312,7 +325,7 @@ class Raft:
             self.elections.unanswered(role, sent)
 
     def _distrust(self, sent: InFlight, error: ImpossibleAnswerError) -> None:
-        """Ignores the whole answer. The request is sent again after DISTRUST_MS."""
+        """Ignores an impossible response. The replica sends the request again after DISTRUST_MS."""
         LOG.warning(
             "an answer of %s:%d to %s is impossible, and is ignored: %s",
             sent.to.host, sent.to.port, sent.request.NAME, error,

@@ -1,7 +1,8 @@
-"""Runs a Raft core on an asyncio loop: its timers, its disk, its connections, and the listeners that apply commits.
+"""Runs a Raft core on an asyncio loop: its timers, its disk, its connections, and the listeners that apply committed
+records.
 
-Appends of one turn of the loop share one sync. The loop also answers heartbeats, so it never waits for the disk: a
-finished sync wakes it through a file descriptor.
+All appends in one iteration of the event loop share one sync. The loop also answers heartbeats, so it must never wait
+for the disk. A file descriptor wakes the loop when a sync is done.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from kafkacore.raft.committed import Listener
 from kafkacore.raft.control import Value
 from kafkacore.raft.core import Answer, Raft, RaftConfig, Send
 from kafkacore.raft.delivery import Delivery
-from kafkacore.raft.effects import ReadRecords, ReadSnapshot, Work
+from kafkacore.raft.effects import Change, Work
 from kafkacore.raft.log import OffsetAndEpoch, RaftLog
 from kafkacore.raft.measures import Measures
 from kafkacore.raft.roles import Leader
@@ -33,29 +34,29 @@ MAX_PENDING_REQUESTS: Final = 20_000
 
 
 class Network(Protocol):
-    """Sends requests to other replicas. Raises OSError, TimeoutError or KafkaError when no answer comes, and
-    MalformedAnswerError, which is an OSError, for a malformed answer."""
+    """Sends requests to other replicas. Raises OSError, TimeoutError or KafkaError if no response arrives. Raises
+    MalformedAnswerError, a subclass of OSError, for a malformed response."""
 
     async def send(self, host: str, port: int, request: Message) -> Message: ...
 
 
 class SyncedLog(RaftLog, Protocol):
     def begin_sync(self) -> int | None:
-        """Begins to write all earlier appends to the disk. Returns a descriptor that becomes readable when they are on
-        the disk, or None when they are there already. It is the same descriptor in every call. Raises OSError."""
+        """Starts to write all earlier appends to the disk. Returns a file descriptor that becomes readable when the
+        write is complete, or None if there is nothing to write. Every call returns the same descriptor. Raises OSError.
+        """
 
     def end_sync(self) -> bool:
-        """Whether the sync that `begin_sync` began is done. Raises OSError when the disk has refused it."""
+        """Returns whether the sync that `begin_sync` started is done. Raises OSError if the sync failed."""
 
     def flush(self) -> None:
-        """Writes all earlier appends to the disk. Blocking; called on another thread. Raises OSError."""
+        """Writes all earlier appends to the disk. Blocks, so it is called on another thread. Raises OSError."""
 
 
 class RaftDriver:
-    """Belongs to the loop it is started on. `persist` writes a quorum state with its version (blocking, called on
-    another thread); `decode` returns the records of a batch; `now_ms` is monotonic, `wall_ms` the time of day.
-    `on_fault` gets the error after which this node cannot go on.
-    """
+    """Belongs to the loop on which it is started. `persist` writes a quorum state with its version; it blocks, so it is
+    called on another thread. `decode` returns the records of a batch. `now_ms` is a monotonic clock, and `wall_ms` is
+    the time of day. The driver calls `on_fault` with an error that is fatal for this node."""
 
     def __init__(
         self,
@@ -76,7 +77,7 @@ class RaftDriver:
         self._persist, self._network, self._executor = persist, network, executor
         self._random, self._now_ms, self._wall_ms, self._on_fault = random, now_ms, wall_ms, on_fault
         self._delivery = Delivery(log, decode, self._blocking, self._spawn, self._schedule)
-        self._changing = asyncio.Lock()  # one change of the log at a time
+        self._changing = asyncio.Lock()  # allows only one change of the log at a time
         self._pending: dict[int, asyncio.Future[Message]] = {}
         self._tokens = 0
         self._told_epoch: tuple[int, bool] = (-1, False)
@@ -85,7 +86,7 @@ class RaftDriver:
         self._tasks: set[asyncio.Task[None]] = set()
         self._persisting = self._scheduled = False
         self._syncing: tuple[int, int] | None = None
-        self._sync_bell: int | None = None  # the end of a sync makes this descriptor readable
+        self._sync_bell: int | None = None  # the file descriptor that becomes readable when a sync ends
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
         self._stopped = False
@@ -94,19 +95,20 @@ class RaftDriver:
         self.raft: Raft
         self._loop: asyncio.AbstractEventLoop
 
-    # --- life ---
+    # --- start and stop ---
 
     def add_listener(self, listener: Listener) -> None:
-        """Call it before `start`."""
+        """Adds a listener. Call this before `start`."""
         self._delivery.listeners.append(listener)
 
     def watch_leader(self, moved: Callable[[], None]) -> None:
-        """Call it before `start`. `moved` is called when `leader_elsewhere` has changed."""
+        """Registers `moved`, which is called whenever `leader_elsewhere` has changed. Call this before `start`."""
         self._leader_watchers.append(moved)
 
     async def start(self) -> None:
-        """Call it on the loop. The listeners get the latest snapshot before this returns. A replica that is the only
-        voter leads as soon as its vote is on disk. Raises SnapshotError, OSError."""
+        """Starts the replica. Call this on the loop. The listeners have the latest snapshot when this returns. If this
+        replica is the only voter, it leads as soon as its vote is on disk. Raises SnapshotError, OSError.
+        """
         self._loop = asyncio.get_running_loop()
         voters = await self._blocking(voters_of, self._log, self._config.voters)
         ids = self._log.snapshots()
@@ -121,11 +123,11 @@ class RaftDriver:
     async def stop(self) -> None:
         """Resigns if this replica leads, syncs the log, and answers waiting requests with BROKER_NOT_AVAILABLE."""
         if not self.started:
-            return  # the start failed on an error in the files of the log
+            return  # the start failed because a file of the log is damaged, so there is nothing more to stop
         self.raft.resign()
         self._pump()
-        # EndQuorumEpoch may still wait for a disk or a socket. It only speeds up the next election, so the wait for it
-        # is short.
+        # EndQuorumEpoch may still wait for a disk or a socket. The message only speeds up the next election, so the
+        # stop waits for it only briefly.
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=self._config.retry_backoff_ms * 10 / 1000)
         self._stopped = True
@@ -160,7 +162,7 @@ class RaftDriver:
 
     @property
     def end_offset(self) -> int:
-        """Where the next append begins."""
+        """The offset at which the next append begins."""
         return self.raft.end_offset
 
     @property
@@ -172,8 +174,8 @@ class RaftDriver:
         return self.raft.voters.kraft_version
 
     async def request(self, request: Message) -> Message:
-        """Returns the response to Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch, FetchSnapshot or DescribeQuorum, now
-        or later."""
+        """Answers a Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch, FetchSnapshot or DescribeQuorum. Returns when the
+        response is known."""
         if len(self._pending) >= MAX_PENDING_REQUESTS:
             raise error_for(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "too many requests wait for the metadata log")
         self._tokens += 1
@@ -181,7 +183,7 @@ class RaftDriver:
         future = self._pending[token] = self._loop.create_future()
         try:
             self.raft.request(token, request, self._now_ms())
-            # Most requests are answered in this turn.
+            # Most requests have a response before the loop runs anything else.
             self._pump()
             answered: Message = await future
             return answered
@@ -189,16 +191,18 @@ class RaftDriver:
             del self._pending[token]
 
     def append(self, records: Sequence[Any], values: Sequence[Value]) -> int | None:
-        """As leader: appends one batch of records with their encoded values. Returns the offset of the last one; None
-        when the batch is too large. Raises NOT_CONTROLLER, OSError."""
+        """Appends one batch of records with their encoded values. Only the leader can append. Returns the offset of the
+        last record, or None if the batch is too large. Raises NOT_CONTROLLER, and UNKNOWN_SERVER_ERROR if the disk
+        fails."""
         if not self.raft.is_leader:
             raise error_for(ErrorCode.NOT_CONTROLLER)
         base = self.raft.end_offset
         try:
             last = self.raft.append(values)
         except OSError as error:
-            self._fail(error)  # a leader that cannot write must not go on as one
-            raise
+            self._fail(error)  # A leader that cannot write must not remain the leader.
+            # Apache Kafka's controller returns the same error.
+            raise error_for(ErrorCode.UNKNOWN_SERVER_ERROR) from error
         if last is not None:
             self._delivery.keep(base, records)
             self.measures.appended(last + 1 - base, last, self._now_ms())
@@ -206,11 +210,13 @@ class RaftDriver:
         return last
 
     def why_not_dynamic(self) -> str | None:
-        """Why kraft.version cannot become 1 now; None when it can."""
+        """Returns the reason why kraft.version cannot become 1 now, or None if it can."""
         return self.raft.why_not_dynamic()
 
     def make_dynamic(self) -> int:
-        """Raises kraft.version from 0 to 1. Returns the offset that must be committed for it."""
+        """Raises kraft.version from 0 to 1. The change takes effect when the offset that this method returns is
+        committed.
+        """
         try:
             last = self.raft.make_dynamic()
         except OSError as error:
@@ -221,9 +227,9 @@ class RaftDriver:
 
     @property
     def leader_elsewhere(self) -> tuple[str, int] | None:
-        """Where the leader is, if this replica knows it and it is another node. If this replica was elected a moment
-        ago, its controller is not active yet: callers then wait, and do not ask it over the network.
-        """
+        """The address of the leader, if this replica knows the leader and the leader is another node. If this replica
+        was elected a moment ago, its own controller is not active yet. Callers must then wait, and must not send the
+        controller requests over the network."""
         return None if self.raft.is_leader else self.raft.leader_endpoint
 
     # --- snapshots ---
@@ -231,8 +237,8 @@ class RaftDriver:
     async def write_snapshot(
         self, snapshot_id: OffsetAndEpoch, values: Iterator[bytes], last_timestamp_ms: int
     ) -> None:
-        """Writes a snapshot in parts; the loop does other work between the parts. Does nothing when this snapshot
-        exists already."""
+        """Writes a snapshot in parts; between two parts the loop does other work. Does nothing if this snapshot already
+        exists."""
         if snapshot_id in self._log.snapshots():
             return
         position = 0
@@ -247,19 +253,21 @@ class RaftDriver:
         LOG.info("snapshot at offset %d, epoch %d: %d bytes", *snapshot_id, position)
 
     async def change_log(self, change: Callable[[], Any]) -> Any:
-        """Runs a change of the log or its snapshots on a thread that may block. No other change runs meanwhile."""
+        """Runs a change of the log or of its snapshots on a thread that can block. No other change runs at the same
+        time."""
         async with self._changing:
             return await self._blocking(change)
 
     async def _note_committed(self, synced_offset: int) -> None:
-        """Writes the mark of committed records. With it the next start can distinguish damage to these records from the
-        torn end that a crash leaves."""
+        """Stores the committed offset (the mark). With it, the next start can distinguish damage to committed records
+        from an incomplete batch that a crash leaves at the end of the log.
+        """
         offset = min(self.raft.high_watermark, synced_offset)
         if offset > self._log.committed_offset:
             try:
                 await self.change_log(lambda: self._log.note_committed(offset))
             except OSError as error:
-                LOG.warning("the mark of committed records was not written: %s; an older one stays", error)
+                LOG.warning("the mark of committed records was not written: %s; the older mark stays", error)
 
     def _blocking(self, work: Callable[..., Any], *arguments: Any) -> Awaitable[Any]:
         return self._loop.run_in_executor(self._executor, work, *arguments)
@@ -320,14 +328,16 @@ class RaftDriver:
         self._set_timer()
 
     def _set_timer(self) -> None:
-        """A timer that is already set for an earlier time stays, because most deadlines move before they come."""
+        """Sets the timer for the next tick. Most deadlines are postponed before they are reached, so a timer that is
+        already set for an earlier time is kept.
+        """
         due_ms = self.raft.next_tick_ms
         if self._timer is not None:
             if self._timer_ms <= due_ms:
                 return
             self._timer.cancel()
         now_ms = self._now_ms()
-        # At most a day; then the timer is set again.
+        # The timer is set for a day at most. If the deadline is later, the timer is set again after a day.
         self._timer_ms = min(max(due_ms, now_ms), now_ms + 86_400_000)
         self._timer = self._loop.call_later((self._timer_ms - now_ms) / 1000, self._on_time)
 
@@ -359,10 +369,10 @@ class RaftDriver:
 
     async def _do(self, work: Work) -> None:
         effect = work.effect
-        if isinstance(effect, ReadRecords | ReadSnapshot):
-            result = await self._blocking(effect.perform, self._log)
-        else:
+        if isinstance(effect, Change):
             result = await self.change_log(lambda: effect.perform(self._log))
+        else:
+            result = await self._blocking(effect.perform, self._log)
         self.raft.done(work.number, result, self._now_ms())
         self._pump()
 
@@ -372,7 +382,7 @@ class RaftDriver:
             self.raft.durable(sync, self._now_ms())
             self._schedule()
             return
-        self._syncing = sync  # this replaces a sync that a truncation has made useless
+        self._syncing = sync  # This replaces a sync that a truncation has made useless.
         if bell != self._sync_bell:
             self._sync_bell = bell
             self._loop.add_reader(bell, self._end_sync)
@@ -386,7 +396,7 @@ class RaftDriver:
         except Exception as error:  # noqa: BLE001 - any error ends the node
             self._fail(error)
             return
-        # Now rather than in the next turn: a client waits for this commit.
+        # This is done immediately, because a client waits for this commit.
         self._pump()
 
     async def _exchange(self, send: Send) -> None:
@@ -396,7 +406,7 @@ class RaftDriver:
                 async with asyncio.timeout(self._config.request_timeout_ms / 1000):
                     response = await self._network.send(send.to.host, send.to.port, send.request)
             except UnsupportedVersionError:
-                # A release from before KIP-996 has no pre-votes. The core decides how to count that.
+                # A release before KIP-996 does not support pre-votes. The core decides how to count this response.
                 response = messages.refused(send.request, ErrorCode.UNSUPPORTED_VERSION)
             except (OSError, TimeoutError, KafkaError) as error:
                 LOG.debug("no answer from %s:%d: %s", send.to.host, send.to.port, error)

@@ -1,8 +1,8 @@
-"""Work that a replica asks of its disk: changes of the log, and reads that may have to wait for a device.
+"""The disk work that a replica requests: changes of the log, and reads that may have to wait for a device.
 
-A rule asks for work and names a callback, which gets the result when the owner of the disk reports it. So no rule waits
-for a disk. Appends and syncs are no effects: an append goes to the page cache, and `syncs` knows which records are
-durable.
+A rule requests work and passes a callback. The callback receives the result when the owner of the disk reports it. So
+no rule waits for a disk. Appends and syncs are not in this module: an append goes to the page cache, and `syncs` knows
+which records are durable. But an append that needs a new segment waits for `BeginSegment`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Truncate(NamedTuple):
 
 
 class WritePart(NamedTuple):
-    """Writes a part of a snapshot that this replica downloads."""
+    """Writes a part of a snapshot that this replica is downloading."""
 
     snapshot_id: OffsetAndEpoch
     position: int
@@ -36,21 +36,32 @@ class WritePart(NamedTuple):
 
 
 class Adopt(NamedTuple):
-    """Completes a downloaded snapshot and replaces the log with it. The result is the voter set from then on, or a
-    SnapshotError when the voters cannot be read."""
+    """Completes a downloaded snapshot and replaces the log with it. The result is the new history of the voters, or a
+    SnapshotError if the voters cannot be read."""
 
     snapshot_id: OffsetAndEpoch
     static: VoterSet
 
     def perform(self, log: RaftLog) -> VoterHistory:
-        # After a crash between these two steps the next start empties the log (`replaces_log`).
+        # If a crash occurs between these two steps, the next start empties the log (`replaces_log`).
         log.finish_snapshot(self.snapshot_id)
         log.begin_at_snapshot(self.snapshot_id)
         return voters_of(log, self.static)
 
 
+class BeginSegment(NamedTuple):
+    """Waits for the segment that an append needs. This does not change the log, so a leader continues to work while it
+    waits.
+    """
+
+    def perform(self, log: RaftLog) -> None:
+        log.begin_segment()
+
+
 class ReadRecords(NamedTuple):
-    """Reads whole batches from `offset` on. The result is empty when a trim has removed the records meanwhile."""
+    """Reads whole batches from `offset` on. The result is empty if a trim has removed these records since
+    the request.
+    """
 
     offset: int
     max_bytes: int
@@ -65,12 +76,12 @@ class ReadRecords(NamedTuple):
 
 
 class SnapshotPart(NamedTuple):
-    size: int  # of the whole snapshot
+    size: int  # the size of the whole snapshot in bytes
     data: bytes
 
 
 class ReadSnapshot(NamedTuple):
-    """Reads a part of a snapshot. The result is None when the snapshot was deleted meanwhile."""
+    """Reads a part of a snapshot. The result is None if the snapshot has been deleted since the request."""
 
     snapshot_id: OffsetAndEpoch
     position: int
@@ -87,20 +98,23 @@ class ReadSnapshot(NamedTuple):
 
 
 Change = Truncate | WritePart | Adopt
-Read = ReadRecords | ReadSnapshot
+Beside = ReadRecords | ReadSnapshot | BeginSegment
 
 
 class Work(NamedTuple):
-    """`effect.perform(log)` may block, and returns the result for `done`. One change runs at a time; reads may run
-    beside it."""
+    """Disk work to perform. `effect.perform(log)` may block, and returns the result to pass to `done`. Only one change
+    of the log runs at a time; other work may run in parallel.
+    """
 
     number: int
-    effect: Change | Read
+    effect: Change | Beside
 
 
 class Effects:
-    """The effects that the rules have asked for and that are not done yet. While a change of the log is under way, its
-    replica must not look at the log."""
+    """The disk work that the rules have requested and that is not done yet. While a change of the log is in progress,
+    the replica must not read the log. A follower that waits for a new segment does not read the log either, and handles
+    no message before its records are in the log.
+    """
 
     def __init__(self) -> None:
         self._number = 0
@@ -112,27 +126,28 @@ class Effects:
     def is_changing(self) -> bool:
         return self._change is not None
 
-    def change(self, effect: Change, after: Callable[[Any], None]) -> None:
+    def change(self, effect: Change | BeginSegment, after: Callable[[Any], None]) -> None:
         assert self._change is None, "one change of the log at a time"
         self._change = self._ask(effect, after)
 
-    def read(self, effect: Read, after: Callable[[Any], None]) -> None:
+    def beside(self, effect: Beside, after: Callable[[Any], None]) -> None:
         self._ask(effect, after)
 
-    def _ask(self, effect: Change | Read, after: Callable[[Any], None]) -> int:
+    def _ask(self, effect: Change | Beside, after: Callable[[Any], None]) -> int:
         self._number += 1
         self._asked.append(Work(self._number, effect))
         self._after[self._number] = after
         return self._number
 
     def take(self) -> list[Work]:
-        """The work that the rules have asked for since the last call."""
+        """Returns the work that the rules have requested since the last call."""
         asked, self._asked = self._asked, []
         return asked
 
     def done(self, number: int, result: Any) -> None:
-        """Passes the result to the callback. The change is no longer under way by then, so the callback may ask for the
-        next one."""
+        """Passes the result to the callback of the work. A change of the log counts as finished before that call, so
+        the callback can request the next change.
+        """
         if number == self._change:
             self._change = None
         self._after.pop(number)(result)

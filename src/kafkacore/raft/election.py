@@ -1,5 +1,5 @@
-"""Elections: pre-votes and votes, the beginning and the end of an epoch, a leader that loses its quorum (KIP-595, 650,
-853, 996)."""
+"""Elections: pre-votes and votes, the start and the end of an epoch, and leaders that lose contact with the majority
+(KIP-595, KIP-650, KIP-853, KIP-996)."""
 
 from __future__ import annotations
 
@@ -26,29 +26,30 @@ from kafkacore.storage.quorum_state import LAST_EPOCH
 NEVER: Final = 1 << 62
 OWN_EPOCHS: Final = 1 << 24
 LOG: Final = logging.getLogger("kafkacore.raft")
-CHECK_QUORUM_FACTOR: Final = 1.5  # times the fetch timeout: a leader resigns when no majority has fetched for that long
+CHECK_QUORUM_FACTOR: Final = 1.5  # a leader resigns if no majority has fetched for this multiple of the fetch timeout
 
 
 class Elections:
-    """Asks for votes and gives them, and says who leads."""
+    """Requests votes, grants votes, and determines the leader."""
 
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
 
     def deadline(self) -> int:
-        """The time at which `tick` must look at the role again."""
+        """Returns the time at which `tick` must be called to check the timeouts of the current role."""
         replica = self._replica
         role = replica.role
         if isinstance(role, Leader):
             others = [each for each in role.voters.values() if each.key.replica_id != replica.me.replica_id]
-            # A node to which this replica cannot send now sets no deadline. The core knows when it can send again.
+            # This replica currently sends nothing to such a node, so there is no deadline for it. The core knows when
+            # it can send to that node again.
             told = [each.announced_until_ms for each in others if replica.can_send(each.key.replica_id)]
             return min([role.check_quorum_deadline_ms, *told]) if others else NEVER
         if isinstance(role, Follower):
             return role.fetch_deadline_ms
         if isinstance(role, (Prospective, Candidate)):
             return role.deadline_ms
-        # A leader that was removed from the voters resigns, and then follows.
+        # A leader that was removed from the voters resigns and then becomes a follower.
         return role.election_deadline_ms if replica.is_voter or isinstance(role, Resigned) else NEVER
 
     def tick(self) -> None:
@@ -71,10 +72,10 @@ class Elections:
         else:
             replica.lose_leader()
 
-    # --- the candidate's side ---
+    # --- candidate ---
 
     def campaign(self) -> None:
-        """Asks the voters whether this replica could win an election. The only voter knows that it can."""
+        """Asks the voters whether this replica could win an election. The only voter of a quorum need not ask."""
         replica = self._replica
         if replica.is_only_voter:
             self._become_candidate()
@@ -87,7 +88,7 @@ class Elections:
         replica = self._replica
         if replica.epoch + 1 >= LAST_EPOCH:
             LOG.error(
-                "no leader can be elected after epoch %d, the greatest that a quorum can use: give the controllers new "
+                "no leader can be elected after epoch %d, the greatest that a quorum can use. Give the controllers new "
                 "directories with `storage format`, from a snapshot of the metadata",
                 replica.epoch,
             )
@@ -97,7 +98,7 @@ class Elections:
         replica.become(Candidate(replica.election_deadline()))
 
     def vote_persisted(self) -> None:
-        """A candidate's own vote counts once it is on disk."""
+        """Counts the candidate's own vote, which counts only when it is on disk. Called when the disk write is done."""
         replica = self._replica
         role = replica.role
         if isinstance(role, Candidate) and replica.term.is_persisted and replica.me not in role.granted:
@@ -129,7 +130,8 @@ class Elections:
         asked = sent.request.topics[0].partitions[0]
         key = ReplicaKey(sent.to.node_id, asked.voter_directory_id)
         if error == ErrorCode.UNSUPPORTED_VERSION and isinstance(role, Prospective):
-            # This voter's release has no pre-votes, so its UNSUPPORTED_VERSION counts as a granted pre-vote (KIP-996).
+            # This voter's release does not support pre-votes, so its UNSUPPORTED_VERSION counts as a granted pre-vote
+            # (KIP-996).
             role.granted.add(key)
         elif error or partition is None:
             role.asked.discard(sent.to.node_id)
@@ -141,7 +143,7 @@ class Elections:
         self._count(role)
 
     def unanswered(self, role: Prospective | Candidate, sent: InFlight) -> None:
-        """A voter did not answer. It is asked again after the back-off."""
+        """Notes that a voter did not answer. The replica asks that voter again after the back-off."""
         role.asked.discard(sent.to.node_id)
         role.silent.add(sent.to.node_id)
         self._count(role)
@@ -160,7 +162,9 @@ class Elections:
             self._lose()
 
     def _lose(self) -> None:
-        """Steps back for a random while, or follows the leader again if one is still known."""
+        """Ends a lost election. The replica then waits for a random time, or follows the leader again if it still knows
+        one.
+        """
         replica = self._replica
         if isinstance(replica.role, Prospective) and replica.leader_id not in (NOBODY, replica.me.replica_id):
             replica.become_follower(replica.epoch, replica.leader_id, replica.leader_endpoint)
@@ -172,7 +176,8 @@ class Elections:
         now = replica.now_ms
         voters = {voter.key.replica_id: Progress(voter.key) for voter in replica.voters.latest.voters()}
         replica.term.leader_id = replica.me.replica_id
-        # The voter set may still have the address of an earlier run until the records of this epoch are in.
+        # Until the records of this epoch are in the log, the voter set may still have the endpoints of an earlier run
+        # of this node.
         own = Voter(replica.me, replica.config.endpoints)
         known = replica.voters.latest.get(replica.me.replica_id)
         listener = replica.config.listener
@@ -185,7 +190,7 @@ class Elections:
         control.learn_voters(replica.voters, data)
         replica.append(data)
 
-    # --- the voter's side ---
+    # --- voter ---
 
     def on_vote(self, token: Any, request: Any) -> None:
         replica = self._replica
@@ -213,11 +218,12 @@ class Elections:
         up_to_date = (asked.last_offset_epoch, asked.last_offset) >= (replica.log.last_epoch, replica.log.end_offset)
         granted = self._grants(key, up_to_date, asked.pre_vote)
         if not granted and isinstance(replica.role, Prospective):
-            # It has lost the leader too, so it may now grant what it refused, and nobody else can win without it.
+            # The sender has lost the leader too, so it may now grant the vote that it refused before. No other replica
+            # can win without that vote.
             replica.role.ask_again(asked.replica_id)
         if granted and not asked.pre_vote and replica.term.voted is None:
             replica.term.enter(replica.epoch, voted=key)
-            # A replica that has just voted starts a new election timeout, which leaves the candidate time to win.
+            # A replica that has just voted starts a new election timeout, to give the candidate time to win.
             replica.become_unattached(replica.epoch)
         replica.reply(token, request, error_code=ErrorCode.NONE, vote_granted=granted)
 
@@ -261,8 +267,8 @@ class Elections:
         replica.reply(token, request, error_code=refusal)
 
     def _succession_delay_ms(self, asked: Any) -> int:
-        """The first of the preferred successors stands for election at once. The others wait longer, the later they
-        come in the list."""
+        """Returns how long this replica waits before it starts an election. The first of the preferred successors does
+        not wait. The later a replica is in the list, the longer it waits."""
         replica = self._replica
         named = [each.candidate_id for each in asked.preferred_candidates] or list(asked.preferred_successors)
         if replica.me.replica_id not in named:
@@ -274,8 +280,8 @@ class Elections:
     def _epoch_refusal(self, epoch: int, replica_id: int) -> ErrorCode:
         if epoch < self._replica.epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
-        # The only voter keeps the last epochs for its own elections: otherwise one request of a peer could use up all
-        # epochs, and no leader could be elected again.
+        # The last epochs are reserved for the elections of a replica that is the only voter. Otherwise one request of
+        # another node could use up all epochs, and no leader could be elected again.
         end = LAST_EPOCH - OWN_EPOCHS if self._replica.is_only_voter else LAST_EPOCH
         if epoch >= end:
             return ErrorCode.INVALID_REQUEST
@@ -294,21 +300,21 @@ class Elections:
         leader_id, epoch = messages.leader_of(partition)
         return self._replica.hear(epoch, leader_id, messages.endpoint_of(response, leader_id))
 
-    # --- the leader's side ---
+    # --- leader ---
 
     def _check_quorum_ms(self) -> int:
         return int(self._replica.config.fetch_timeout_ms * CHECK_QUORUM_FACTOR)
 
     def heard_of_voter(self, role: Leader, replica_id: int) -> None:
-        """Notes that a voter has fetched. A leader from which a majority fetches is not cut off (KIP-595's check
-        quorum)."""
+        """Records that a voter has fetched. While a majority fetches, the leader is not cut off (check quorum,
+        KIP-595)."""
         role.fetched.add(replica_id)
         heard = len(role.fetched) + (self._replica.me.replica_id in role.voters)
         if heard > len(role.voters) // 2:
             self.begin_quorum_check(role)
 
     def begin_quorum_check(self, role: Leader) -> None:
-        """From now on a majority has a whole period to fetch."""
+        """Starts a new period in which a majority must fetch."""
         role.fetched.clear()
         role.check_quorum_deadline_ms = self._replica.now_ms + self._check_quorum_ms()
 
@@ -319,7 +325,7 @@ class Elections:
             self.begin_quorum_check(role)
 
     def announce(self, role: Leader) -> None:
-        """Sends BeginQuorumEpoch to voters that do not fetch."""
+        """Sends BeginQuorumEpoch to voters that do not fetch from this leader."""
         replica = self._replica
         for voter in replica.voters.latest.voters():
             progress = role.voters.get(voter.key.replica_id)
@@ -375,7 +381,8 @@ class Elections:
 
 
 def _is_split(role: Prospective | Candidate, voters: int) -> bool:
-    """Whether every voter that answers has voted, and nobody has won. No vote changes within an epoch, so a candidate
-    need not wait for the end of its election."""
+    """Returns whether every reachable voter has voted without electing a candidate. Voters do not change their vote
+    within an epoch, so the candidate need not wait for the end of its election.
+    """
     answered = len(role.granted) + len(role.rejected)
     return isinstance(role, Candidate) and bool(role.rejected) and answered + len(role.silent) == voters

@@ -1,4 +1,4 @@
-"""The metadata log on disk: the log of partition `__cluster_metadata-0`, and the snapshots beside it."""
+"""The metadata log on disk: the log of partition `__cluster_metadata-0`, and the snapshots in the same directory."""
 
 from __future__ import annotations
 
@@ -24,35 +24,40 @@ from kafkacore.storage.errors import MalformedFileError
 from kafkacore.storage.names import LOG as LOG_SUFFIX
 from kafkacore.storage.names import file_name, metadata_directory
 
-RECENT_BYTES: Final = 8 << 20  # one batch of the greatest size
-TO_THE_END: Final = 3  # an isolation of PartitionHandle.read: up to the log's end, whether this replica leads or not
+RECENT_BYTES: Final = 8 << 20  # the greatest size of one batch
+# The isolation (argument of PartitionHandle.read) that reads up to the end of the log, even if this replica does not
+# lead.
+TO_THE_END: Final = 3
 ANY_EPOCH: Final = (1 << 31) - 1
 _UNCLEAN_RECOVERY_POINT: Final = 0
 _KEY: Final = "internal.metadata.log.segment.bytes"
 NO_EPOCH_LEFT: Final = (
     "has at offset {} the leader epoch {}, the greatest that is possible, so no leader can be elected after it. The "
-    "checksum of a batch does not cover its epoch: restore the file, or where other controllers have the log, remove "
-    "this replica's directory of it"
+    "checksum of a batch does not cover its epoch. Restore the file. If other controllers have the log, you can remove "
+    "this replica's copy of the log instead"
 )
 NO_SNAPSHOT: Final = (
-    "begins at offset {}, and no snapshot has the records from offset {} on: restore the files before it or a snapshot,"
-    " or where other controllers have the log, remove this replica's directory of it"
+    "begins at offset {}, and no snapshot has the records from offset {} on: restore the files before it or a snapshot."
+    " If other controllers have the log, you can remove this replica's copy of the log instead"
 )
 LOG: Final = logging.getLogger("kafkacore.raft")
 
 
 class MetadataLogError(OSError):
-    """The metadata log cannot do its work: its directory is offline, or a segment is too small."""
+    """The metadata log cannot be used: its directory is offline, or a segment is too small."""
 
 
 class FileLog(LogEpochs):
-    """Belongs to the driver's loop. `append` blocks that loop for a write into the page cache, and briefly when a
-    segment begins. `read`, `truncate`, `trim`, `flush` and the methods that change snapshots may block, and are called
-    on other threads. One change runs at a time, and nobody appends while a change removes the end of the log. Raises
-    OSError.
+    """The metadata log on disk. Belongs to the driver's loop. `append` blocks that loop only for a write into the page
+    cache. The I/O pool begins new segments. Every appended record is written to a file, because a leader must not
+    commit a record that its own file lacks.
+
+    `begin_segment`, `read`, `truncate`, `trim`, `flush` and the methods that change snapshots may block, and are called
+    on other threads. Only one change runs at a time, and nothing is appended while a change removes the end of the log.
+    All methods raise OSError.
     """
 
-    _SYNC: Final = "sync"  # the only key of the watch
+    _SYNC: Final = "sync"  # the only key under which the watch reports
 
     def __init__(
         self,
@@ -62,21 +67,20 @@ class FileLog(LogEpochs):
         segment_ms: int = 604_800_000,
         files: Files = OS_FILES,
     ) -> None:
-        """Loads the log, blocking. Checks and syncs all of it however the last run ended, as Kafka does, because the
-        leader counts each record here as durable. Raises MalformedFileError for a log that has lost committed records,
-        and for one with an epoch that has no successor.
-        """
+        """Loads the log. Blocks. Checks and syncs the whole log, even after a clean shutdown, as Kafka does, because
+        the leader counts each record of this log as durable. Raises MalformedFileError if the log has lost committed
+        records, or has the greatest epoch, which has no successor."""
         super().__init__()
         self._directory = directory
         path = metadata_directory(directory.path)
         files.make_directories(path)
-        files.sync_directory(directory.path)  # a process may have made it and died before a sync
+        # An earlier process may have made the directory and died before it synced the directory.
+        files.sync_directory(directory.path)
         self._segment_bytes = segment_bytes
         settings = LogSettings(segment_bytes=segment_bytes, segment_ms=segment_ms, delete_policy=False)
         self._handle = PartitionHandle(directory, TOPIC, PARTITION, METADATA_TOPIC_ID, settings)
         self._snapshots = SnapshotFiles(path, files)
         self._mark = CommitMark(path, files)
-        self._watch = PartitionWatch(directory.environment)
         self._sync_until = 0
         self._recent = RecentBatches(RECENT_BYTES)
         self._load(path, files)
@@ -84,10 +88,10 @@ class FileLog(LogEpochs):
             if epoch >= ANY_EPOCH:
                 raise MalformedFileError(self._file_of_epoch(path, epoch, start), NO_EPOCH_LEFT.format(start, epoch))
             self.epochs.note(epoch, start)
-        # After a crash between the download of a snapshot and the emptying of the log, the old log is still there.
+        # After a crash between the download of a snapshot and the emptying of the log, the old log still exists.
         ids = self._snapshots.ids()
-        # A trim leaves removed records in the file of the first segment, but it forgets their epochs for good.
-        # After a trim up to the end it has none.
+        # A trim leaves removed records in the file of the first segment, but permanently removes their epochs. After a
+        # trim up to the end of the log, no epochs are left.
         kept = self.epochs.entries()[0][1] if self.epochs else self._handle.end_offset
         if kept > self.start_offset and any(each.offset >= kept for each in ids):
             self.trim(kept)
@@ -95,9 +99,13 @@ class FileLog(LogEpochs):
         if ids and replaces_log(ids[-1], self):
             self.begin_at_snapshot(ids[-1])
         self.flush()
+        # Create the watch last. If an error above refuses the log, no file descriptor of the watch is left open.
+        self._watch = PartitionWatch(directory.environment)
 
     def _load(self, path: str, files: Files) -> None:
-        """Cuts off a torn end of records that were never synced. Refuses a log that has lost committed records."""
+        """Loads the log. Removes an incomplete batch at the end of the log, because its records were never synced.
+        Refuses a log that has lost committed records.
+        """
         mark = self._mark
         try:
             log_loader.load(
@@ -114,13 +122,16 @@ class FileLog(LogEpochs):
             raise MalformedFileError(self._last_file(path, first), NO_SNAPSHOT.format(first, newest))
 
     def _last_file(self, path: str, offset: int) -> str:
-        """The file of the segment that holds the offset, or the log's directory when no segment does."""
+        """Returns the file of the segment that holds the offset. If no segment holds the offset, returns the log's
+        directory.
+        """
         bases = [segment.base_offset for segment in self._handle.segments() if segment.base_offset <= offset]
         return os.path.join(path, file_name(max(bases), LOG_SUFFIX)) if bases else path
 
     def _file_of_epoch(self, path: str, epoch: int, start: int) -> str:
-        """The file that names the epoch: the segment with the first batch of the epoch, or the epoch checkpoint when no
-        batch has it."""
+        """Returns the file that an error about this epoch should name. This is the segment with the first batch of the
+        epoch, or the epoch checkpoint if no batch has the epoch.
+        """
         for batch in Batches(self._handle.read(start, 1, TO_THE_END).records):
             if batch.partition_leader_epoch == epoch:
                 return self._last_file(path, start)
@@ -132,18 +143,18 @@ class FileLog(LogEpochs):
 
     @property
     def end_offset(self) -> int:  # type: ignore[override]
-        # The core reads the end offset several times in a turn, and the handle would release the GIL each time.
+        # The end offset is cached because the core reads it several times for each event, and the native handle would
+        # release the GIL each time.
         return self._end_offset
 
     @property
     def size_bytes(self) -> int:
         return self._handle.size_bytes
 
-    def append(self, data: bytes) -> None:
-        batches = list(Batches(data))
-        for batch in batches:
-            self.epochs.note(batch.partition_leader_epoch, batch.base_offset)
-        result = self._handle.append_replicated(data, ANY_EPOCH)
+    def append(self, data: bytes) -> bool:
+        result = self._handle.append_replicated_now(data, ANY_EPOCH)
+        if result is None:
+            return False
         if result.error == ErrorCode.RECORD_LIST_TOO_LARGE:
             raise MetadataLogError(
                 f"{len(data)} bytes of metadata records do not fit a segment of {self._segment_bytes}: raise {_KEY}"
@@ -151,9 +162,16 @@ class FileLog(LogEpochs):
         self._check_online()
         if result.error:
             raise MetadataLogError(f"the metadata log refused an append: {ErrorCode(result.error).name}")
-        for batch in batches:
+        for batch in Batches(data):
+            self.epochs.note(batch.partition_leader_epoch, batch.base_offset)
             self._recent.append(batch.base_offset, batch.next_offset, bytes(batch.data))
         self._end_offset = self._handle.end_offset
+        return True
+
+    def begin_segment(self) -> None:
+        # This appends no bytes. The call returns when the log accepts appends again. If there is an error, the next
+        # append reports it.
+        self._handle.append_replicated(b"", ANY_EPOCH)
 
     def read_recent(self, offset: int, max_bytes: int) -> bytes | None:
         return self._recent.read(offset, max_bytes)

@@ -1,7 +1,8 @@
-"""The log as the Raft core uses it: append, read, truncate, ends of epochs, snapshots. And a log in memory.
+"""The interface of the log that the Raft core uses (append, read, truncate, ends of epochs, snapshots), and a log in
+memory.
 
-A log starts nothing by itself. Appended records can be read at once. A loss of power removes them unless the driver has
-synced them; the driver reports each sync to the core.
+A log starts no syncs by itself. Appended records can be read immediately, but a power loss removes them unless the
+driver has synced them. The driver reports each sync to the core.
 """
 
 from __future__ import annotations
@@ -15,15 +16,16 @@ from kafkacore._fast.record.batch import Batches
 
 
 class OffsetAndEpoch(NamedTuple):
-    """The id of a snapshot: its end offset (the snapshot holds the records below it) and the epoch of its last record.
-    It also names the end of a log."""
+    """The end of a log, or the id of a snapshot. A snapshot holds the records below its end offset, and its id consists
+    of that offset and the epoch of its last record.
+    """
 
     offset: int
     epoch: int
 
 
 class RaftLog(Protocol):
-    """Each offset is that of a record. `data` holds whole batches of magic 2."""
+    """The log of a replica. Offsets are record offsets. `data` holds whole batches of magic 2."""
 
     @property
     def start_offset(self) -> int: ...
@@ -31,62 +33,70 @@ class RaftLog(Protocol):
     def end_offset(self) -> int: ...
     @property
     def last_epoch(self) -> int:
-        """The epoch of the last record, or of the snapshot before an empty log; 0 for a log without either."""
+        """The epoch of the last record. If the log is empty, the epoch of the snapshot before it, or 0 if there is no
+        snapshot.
+        """
 
     @property
     def committed_offset(self) -> int:
-        """Records below this offset are committed, as the last `note_committed` said; 0 when nothing was noted."""
+        """The offset of the last call of `note_committed`: records below it are committed. 0 before the first call."""
 
     def note_committed(self, offset: int) -> None:
-        """Records below `offset` are committed and synced: the next start may rely on that. May block."""
+        """Stores that the records below `offset` are committed and synced. The next start relies on this. Can block."""
 
-    def append(self, data: bytes) -> None:
-        """Appends batches that begin at `end_offset` and hold their epochs."""
+    def append(self, data: bytes) -> bool:
+        """Appends batches that begin at `end_offset` and contain their epochs. Never waits for a disk. Returns False
+        without appending anything if a new segment is needed first. Then call `begin_segment`, and append again."""
+
+    def begin_segment(self) -> None:
+        """Waits for the segment that a refused `append` needs. Blocks."""
 
     def read(self, offset: int, max_bytes: int) -> bytes:
-        """Whole batches, from the one that holds `offset`; at least one, unless `offset` is the end."""
+        """Returns whole batches, starting with the batch that contains `offset`. Returns at least one batch, unless
+        `offset` is the end of the log."""
 
     def read_recent(self, offset: int, max_bytes: int) -> bytes | None:
-        """As `read`, but never waits for a disk. Returns None when it would have to."""
+        """Reads the same as `read`, but never waits for a disk. Returns None if it would have to wait."""
 
     def truncate(self, end_offset: int) -> None:
-        """Removes the records from `end_offset` on. A batch begins at that offset."""
+        """Removes the records from `end_offset` on. A batch must start at that offset."""
 
     def end_offset_for_epoch(self, epoch: int) -> OffsetAndEpoch:
-        """The last epoch, at most `epoch`, of which the log has records, and the offset at which that epoch ends."""
+        """Returns the greatest epoch that is at most `epoch` and has records in the log, and the offset at which it
+        ends."""
 
     def trim(self, start_offset: int) -> None:
-        """Removes records below `start_offset`, the end of a snapshot."""
+        """Removes records below `start_offset`, which must be the end of a snapshot."""
 
     def snapshots(self) -> list[OffsetAndEpoch]:
-        """The complete snapshots, oldest first."""
+        """Returns the complete snapshots, oldest first."""
 
     def snapshot_size(self, snapshot_id: OffsetAndEpoch) -> int: ...
     def read_snapshot(self, snapshot_id: OffsetAndEpoch, position: int, max_bytes: int) -> bytes: ...
     def write_snapshot(self, snapshot_id: OffsetAndEpoch, position: int, data: bytes) -> None:
-        """Writes a part of a snapshot that this replica downloads or makes; position 0 begins the snapshot again."""
+        """Writes a part of a snapshot that this replica downloads or makes. Position 0 starts the snapshot again."""
 
     def finish_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
-        """Completes a snapshot when all its parts are written, and makes it durable."""
+        """Completes a snapshot after all its parts were written, and makes it durable."""
 
     def begin_at_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
-        """Empties the log: the next record follows the snapshot."""
+        """Empties the log. The next record follows the snapshot."""
 
 
 def replaces_log(snapshot_id: OffsetAndEpoch, log: RaftLog) -> bool:
-    """Whether a snapshot makes a log and every record in it obsolete.
+    """Returns whether a snapshot makes all records of a log obsolete.
 
-    It does if its last record has a later epoch than the log's, or the same epoch and a greater offset. (If the log
-    then ends above the snapshot, the end of the log holds records that no later leader had.) It also does if the log
-    ends below the snapshot in a later epoch: a snapshot holds only committed records, so the end of such a log was
-    never committed.
+    A snapshot does so if its last record has a later epoch than the last record of the log, or the same epoch and a
+    greater offset. (If such a log extends beyond the snapshot, no later leader had those additional records.) A
+    snapshot also does so if the log has a later epoch, but ends below the snapshot: a snapshot holds only committed
+    records, so the end of such a log was never committed.
     """
     is_later = (snapshot_id.epoch, snapshot_id.offset) > (log.last_epoch, log.end_offset)
     return is_later or snapshot_id.offset > log.end_offset
 
 
 class Epochs:
-    """Where each epoch of a log begins."""
+    """The start offset of each epoch of a log."""
 
     def __init__(self) -> None:
         self._epochs: list[int] = []
@@ -100,11 +110,11 @@ class Epochs:
         return self._epochs[-1]
 
     def entries(self) -> list[tuple[int, int]]:
-        """(epoch, start offset), oldest first."""
+        """Returns the pair (epoch, start offset) for each epoch, oldest first."""
         return list(zip(self._epochs, self._starts, strict=True))
 
     def note(self, epoch: int, offset: int) -> bool:
-        """Notes that records of `epoch` are appended at `offset`. True when the epoch is new."""
+        """Records that `epoch` has records from `offset` on. Returns True if the epoch is new."""
         if self._epochs and self._epochs[-1] >= epoch:
             return False
         self._epochs.append(epoch)
@@ -121,7 +131,7 @@ class Epochs:
         self._starts.clear()
 
     def end_of(self, epoch: int, end_offset: int) -> OffsetAndEpoch | None:
-        """As `RaftLog.end_offset_for_epoch`, but returns None for an epoch before the first."""
+        """Returns the same as `RaftLog.end_offset_for_epoch`, but None for an epoch before the first one in the log."""
         index = bisect_right(self._epochs, epoch)
         if index == 0:
             return None
@@ -130,7 +140,7 @@ class Epochs:
 
 
 class LogEpochs(ABC):
-    """The epochs of a log. Subclasses update `epochs` with each append and truncation."""
+    """A log that knows its epochs. Subclasses update `epochs` with each append and truncation."""
 
     start_offset: int
     end_offset: int
@@ -152,18 +162,20 @@ class LogEpochs(ABC):
         found = self.epochs.end_of(epoch, self.end_offset)
         if found is not None:
             return found
-        # The log begins behind a snapshot, or has none before it.
+        # The log starts after a snapshot, or has no snapshot before it.
         before = [each for each in self.snapshots() if each.offset == self.start_offset]
         return before[-1] if before else OffsetAndEpoch(self.start_offset, 0)
 
 
 class RecentBatches:
-    """The last batches of a log, up to `max_bytes` of them, so that replicas that keep up are served from memory."""
+    """Keeps the last batches of a log in memory, up to `max_bytes`. Most Fetches of replicas that keep up are served
+    from here.
+    """
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._bytes = 0
-        self._batches: deque[tuple[int, int, bytes]] = deque()  # base offset, next offset, bytes
+        self._batches: deque[tuple[int, int, bytes]] = deque()  # (base offset, next offset, bytes) of each batch
 
     def append(self, base_offset: int, next_offset: int, data: bytes) -> None:
         self._batches.append((base_offset, next_offset, data))
@@ -172,7 +184,7 @@ class RecentBatches:
             self._bytes -= len(self._batches.popleft()[2])
 
     def read(self, offset: int, max_bytes: int) -> bytes | None:
-        """As `RaftLog.read_recent`."""
+        """Reads as `RaftLog.read_recent` does."""
         if not self._batches or offset < self._batches[0][0]:
             return None
         made: list[bytes] = []
@@ -196,21 +208,28 @@ class RecentBatches:
 
 
 class MemoryLog(LogEpochs):
-    """A log for tests and simulations. `crash` has the effect of a power loss. Only reads below `cold_below` count as
-    reads that wait for a disk."""
+    """A log for tests and simulations. `crash` has the effect of a power loss. Only reads of offsets below `cold_below`
+    are treated as reads that wait for a disk. After every `segment_appends` appends, the next append waits for a
+    segment.
+    """
 
     cold_below = 0
+    segment_appends = 1 << 62
 
     def __init__(self) -> None:
         super().__init__()
-        self._batches: list[tuple[int, int, int, bytes]] = []  # base offset, next offset, epoch, bytes
+        self._batches: list[tuple[int, int, int, bytes]] = []  # (base offset, next offset, epoch, bytes) of each batch
         self._snapshots: dict[OffsetAndEpoch, bytes] = {}
         self._partial: dict[OffsetAndEpoch, bytearray] = {}
         self.start_offset = 0
         self.end_offset = 0
         self.committed_offset = 0
+        self._appends = 0
 
-    def append(self, data: bytes) -> None:
+    def append(self, data: bytes) -> bool:
+        if self._appends >= self.segment_appends:
+            return False
+        self._appends += 1
         for batch in Batches(data):
             if batch.base_offset != self.end_offset:
                 raise ValueError(
@@ -220,6 +239,10 @@ class MemoryLog(LogEpochs):
             self.epochs.note(epoch, batch.base_offset)
             self._batches.append((batch.base_offset, batch.next_offset, epoch, bytes(batch.data)))
             self.end_offset = batch.next_offset
+        return True
+
+    def begin_segment(self) -> None:
+        self._appends = 0
 
     def note_committed(self, offset: int) -> None:
         self.committed_offset = offset

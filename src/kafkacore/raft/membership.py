@@ -1,9 +1,9 @@
 """Changes of the voter set while the quorum runs: AddRaftVoter, RemoveRaftVoter, UpdateRaftVoter (KIP-853), and
-controllers that join by themselves (KIP-1186).
+controllers that join automatically (KIP-1186).
 
-The leader changes one voter at a time. A voter set takes effect when it is in the log, and the next change waits until
-that set is committed. So any majority of one set and any majority of the next have a voter in common (Raft
-dissertation, 4.1).
+The leader changes one voter at a time. A voter set takes effect when it is in the log. The next change waits until that
+set is committed. So any majority of one set and any majority of the next set have a voter in common (Raft dissertation,
+4.1).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from kafkacore.raft.roles import Destination, Follower, Leader, VoterChange
 from kafkacore.raft.voters import Endpoints, ReplicaKey, Voter, VoterSet
 
 LOG: Final = logging.getLogger("kafkacore.raft")
-# An observer that fetched in the last hour and was once at the leader's end is near enough to become a voter.
+# An observer can become a voter if it has fetched in the last hour, and has reached the leader's log end at least once.
 CAUGHT_UP_MS: Final = 3_600_000
 _RESPONSES: Final = {
     "AddRaftVoterRequest": classes.AddRaftVoterResponse,
@@ -39,7 +39,7 @@ def _endpoints(request: Any) -> Endpoints:
 
 
 def _listeners(request_class: Any, endpoints: Endpoints) -> list[Any]:
-    """The reverse of `_endpoints`, for a request of that class."""
+    """Returns listeners in the form that a request class uses: the reverse of `_endpoints`."""
     return [request_class.Listener(name=name, host=host, port=port) for name, host, port in endpoints]
 
 
@@ -48,16 +48,16 @@ def _ids(voters: VoterSet) -> str:
 
 
 class Membership:
-    """The leader's side, and the requests of a replica about its own membership."""
+    """The changes of the voter set on the leader, and a replica's requests about its own membership."""
 
     def __init__(self, replica: Replica, elections: Elections, replication: Replication) -> None:
         self._replica, self._elections, self._replication = replica, elections, replication
 
-    # --- the leader's side ---
+    # --- leader ---
 
     def on_add_voter(self, token: Any, request: Any) -> None:
-        """Asks the new voter which kraft.version it supports; `on_api_versions_response` takes the answer and
-        continues."""
+        """Handles AddRaftVoter: asks the new voter which kraft.version it supports. `on_api_versions_response`
+        continues with the response."""
         replica = self._replica
         key = ReplicaKey(request.voter_id, request.voter_directory_id)
         endpoints = _endpoints(request)
@@ -143,7 +143,8 @@ class Membership:
         self._append_voters(role, voters.without_voter(key.replica_id), role.change)
 
     def on_update_voter(self, token: Any, request: Any) -> None:
-        """Takes a voter's new endpoints and versions. As in Apache Kafka, the answer does not wait for the commit."""
+        """Stores a voter's new endpoints and versions. As in Apache Kafka, the response does not wait for the
+        commit."""
         replica = self._replica
         key = ReplicaKey(request.voter_id, request.voter_directory_id)
         endpoints = _endpoints(request)
@@ -182,7 +183,7 @@ class Membership:
     # --- from static to dynamic voters ---
 
     def why_not_dynamic(self) -> str | None:
-        """Why kraft.version cannot become 1 now; None when it can."""
+        """Returns the reason why kraft.version cannot become 1 now, or None if it can."""
         role = self._replica.role
         if not isinstance(role, Leader):
             return "This controller does not lead the quorum."
@@ -201,25 +202,24 @@ class Membership:
         return f"The voters {', '.join(unable)} do not support it." if unable else None
 
     def make_dynamic(self) -> int:
-        """Writes kraft.version 1 and the voters with their directory ids, as one batch. Call it only when
-        `why_not_dynamic` is None. Returns the offset of its last record."""
+        """Writes kraft.version 1 and the voters with their directory ids, as one batch. Call this only if
+        `why_not_dynamic` returns None. Returns the offset of the batch's last record."""
         replica = self._replica
         role = replica.role
         assert isinstance(role, Leader)
         voters = VoterSet(self._introduced(role))
-        replica.flush()
         records = [KRaftVersionRecord(version=0, kraft_version=1), voters.to_record()]
-        data = control.control_batch(records, replica.log.end_offset, replica.epoch, replica.wall_ms())
+        data = control.control_batch(records, replica.collector.end_offset, replica.epoch, replica.wall_ms())
         control.learn_voters(replica.voters, data)
         for voter in voters.voters():
             role.voters[voter.key.replica_id].key = voter.key
         role.introduced.clear()
         LOG.info("epoch %d: kraft.version is 1, and the voters are %s", replica.epoch, _ids(voters))
         replica.append(data)
-        return replica.log.end_offset - 1
+        return control.next_offset(data) - 1
 
     def _introduced(self, role: Leader) -> list[Voter]:
-        """The static voters, with the directory ids and endpoints that they have sent."""
+        """Returns the static voters, with the directory ids and endpoints that these voters have sent to the leader."""
         replica = self._replica
         made = []
         for voter in replica.voters.latest.voters():
@@ -230,8 +230,9 @@ class Membership:
         return made
 
     def high_watermark_moved(self, role: Leader) -> None:
-        """Answers the client when its change is committed now. A leader that is not among the committed voters
-        resigns."""
+        """Answers the waiting client if its voter change is now committed. A leader that is not among the committed
+        voters resigns.
+        """
         replica = self._replica
         change = role.change
         if change is not None and change.offset is not None and replica.high_watermark > change.offset:
@@ -241,7 +242,7 @@ class Membership:
             self._elections.resign()
 
     def deadline(self) -> int | None:
-        """When `expire` is due; None when no change is under way."""
+        """Returns the time at which `expire` is due, or None if no change is in progress."""
         role = self._replica.role
         change = role.change if isinstance(role, Leader) else None
         return None if change is None else change.deadline_ms
@@ -252,30 +253,33 @@ class Membership:
             why = (
                 "The new voter did not answer in time."
                 if role.change.offset is None
-                else "The change is in the log, and was not committed in time."
+                else "The change is in the log, but was not committed in time."
             )
             self._end_change(role, ErrorCode.REQUEST_TIMED_OUT, why)
 
     def abandon(self, role: Leader) -> None:
-        """Ends the change when this replica loses its role. Only the next leader will learn whether the change is
-        committed."""
+        """Abandons the change, because this replica loses its role. Only the next leader will learn whether the change
+        is committed."""
         if role.change is not None:
             self._end_change(role, ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
 
     def _leader(self, token: Any, request: Any) -> Leader | None:
-        """The role of this replica if it leads and the request names a voter. Otherwise refuses the request and
-        returns None."""
+        """Returns this replica's Leader state if it leads and the request contains a voter. Otherwise refuses the
+        request and returns None.
+        """
         role = self._replica.role
         if not isinstance(role, Leader):
             self._answer(token, request, ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
         elif request.voter_id < 0 or request.voter_directory_id == ZERO:
-            self._answer(token, request, ErrorCode.INVALID_REQUEST, "The request names no voter id and directory id.")
+            self._answer(token, request, ErrorCode.INVALID_REQUEST, "The request has no voter id or no directory id.")
         else:
             return role
         return None
 
     def _refusal(self, role: Leader, kraft_version: int = 1) -> tuple[ErrorCode, str] | None:
-        """Why the voters cannot change now, or cannot change below that kraft.version; None when they can."""
+        """Returns the reason why the voter set cannot change now, or None if it can. A kraft.version below
+        `kraft_version` is such a reason.
+        """
         replica = self._replica
         if role.change is not None:
             return ErrorCode.REQUEST_TIMED_OUT, "The leader still handles an earlier change of the voters."
@@ -300,16 +304,15 @@ class Membership:
 
     def _append_voters(self, role: Leader, voters: VoterSet, change: VoterChange | None) -> None:
         replica = self._replica
-        replica.flush()
-        offset = replica.log.end_offset
+        offset = replica.collector.end_offset
         data = control.control_batch([voters.to_record()], offset, replica.epoch, replica.wall_ms())
         control.learn_voters(replica.voters, data)
         if change is not None:
             change.offset = offset
         LOG.info("epoch %d: the voters are %s from offset %d on", replica.epoch, _ids(voters), offset)
         if role.voters.keys() == {replica.me.replica_id}:
-            # A leader that is the only voter checks no quorum. So the first check with the new voter gets a whole
-            # period.
+            # A leader that is the only voter does not check the quorum. So the first check with the new voter gets a
+            # whole period.
             self._elections.begin_quorum_check(role)
         self._replication.refresh_voters(role)
         replica.append(data)
@@ -333,11 +336,12 @@ class Membership:
         )
         replica.answer(token, classes.UpdateRaftVoterResponse(error_code=error, current_leader=leader))
 
-    # --- a voter's side ---
+    # --- voter ---
 
     def change_myself(self, role: Follower) -> bool:
-        """Asks the leader to change this replica's own membership if it must change, at most once in a fetch timeout.
-        Returns True when it has sent such a request in place of a Fetch."""
+        """If this replica's own membership must change, asks the leader for that change. Sends at most one such request
+        in each fetch timeout. Returns True if it has sent the request in place of a Fetch.
+        """
         replica = self._replica
         if (
             role.change_due_ms > replica.now_ms
@@ -354,8 +358,8 @@ class Membership:
         return True
 
     def _update_of_myself(self, role: Follower) -> Any | None:
-        """The request that reports this voter's endpoints; None when the voter set has them already. A static voter
-        introduces itself to each leader."""
+        """Returns the request that reports this voter's endpoints, or None if the voter set already has them. A static
+        voter sends this request to each new leader."""
         replica = self._replica
         config = replica.config
         static = replica.voters.kraft_version < 1
@@ -376,8 +380,9 @@ class Membership:
         )
 
     def _join(self, role: Follower) -> Any | None:
-        """The next request of an observer that joins by itself; None when it must not join. It first removes a former
-        voter that had its id and another directory."""
+        """Returns the next request of an observer that joins automatically, or None if it must not join. If the voter
+        set has an old voter with the same id and another directory, the observer removes that voter first.
+        """
         replica = self._replica
         config = replica.config
         if replica.voters.kraft_version < 1 or not (config.auto_join and config.can_vote and role.has_fetched):
@@ -394,14 +399,15 @@ class Membership:
             voter_id=replica.me.replica_id,
             voter_directory_id=replica.me.directory_id,
             listeners=_listeners(request_class, config.endpoints),
-            # Only this replica's next Fetch commits the new set, and that Fetch is sent after the answer to this
-            # request.
+            # The new set is committed only by this replica's next Fetch, and that Fetch is sent after the response to
+            # this request.
             ack_when_committed=False,
         )
 
     def on_join_response(self, sent: InFlight, response: Any) -> None:
-        """Logs a refusal. The new voter set comes with the log; a refused request is sent again when the next one is
-        due."""
+        """Logs a refusal; the next attempt follows at its usual time. This replica learns the new voter set only from
+        the log.
+        """
         if response.error_code:
             LOG.info(
                 "the leader refused %s of this controller with error %d: %s",
@@ -409,12 +415,14 @@ class Membership:
             )  # fmt: skip
 
     def on_update_voter_response(self, sent: InFlight, response: Any) -> None:
-        """Takes the leader's name from the answer. The new voter set comes with the log, and a refused update is sent
-        again when the next one is due. Raises ImpossibleAnswerError."""
+        """Reads the leader from the response. Logs a refusal; the next attempt follows at its usual time. This replica
+        learns the new voter set only from the log. Raises ImpossibleAnswerError.
+        """
         del sent
         role = self._replica.role
         if isinstance(role, Follower) and response.error_code in (ErrorCode.NONE, ErrorCode.UNSUPPORTED_VERSION):
-            # A leader from before 4.1 cannot use the introduction of a static voter, and is not asked again.
+            # A leader older than 4.1 does not accept this request from a static voter, so this replica does not send it
+            # again.
             role.has_introduced_itself = True
         leader = response.current_leader
         if leader.leader_epoch >= 0:

@@ -1,4 +1,6 @@
-"""The state that all rules of Raft share: the role, the epoch, the log, the voters. And the changes of role."""
+"""The state that all rules of Raft share (the role, the epoch, the log, the voters), and the transitions
+between roles.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from kafkacore.protocol.messages import Message
 from kafkacore.raft import control, messages
 from kafkacore.raft.answer_checks import check_leader
 from kafkacore.raft.collector import Collector
-from kafkacore.raft.effects import Effects
+from kafkacore.raft.effects import BeginSegment, Effects
 from kafkacore.raft.log import OffsetAndEpoch, RaftLog
 from kafkacore.raft.outbox import Outbox
 from kafkacore.raft.requests import InFlight, Requests
@@ -32,15 +34,17 @@ from kafkacore.raft.syncs import Syncs
 from kafkacore.raft.term import Term
 from kafkacore.raft.voters import NO_VOTERS, Endpoints, ReplicaKey, Voter, VoterHistory, VoterSet
 
-FIRST_WAIT: Final = 100  # a new quorum waits for 1 / FIRST_WAIT of the election timeout,
-FIRST_SPREAD: Final = 25  # and for a random time of at most 1 / FIRST_SPREAD of it more
-FETCH_SPREAD: Final = 20  # fetch timeouts of voters differ by at most 1 / FETCH_SPREAD
+FIRST_WAIT: Final = 100  # The voters of a new quorum wait for 1 / FIRST_WAIT of the election timeout,
+FIRST_SPREAD: Final = 25  # and then for a random time of up to 1 / FIRST_SPREAD of that timeout.
+FETCH_SPREAD: Final = 20  # The fetch timeouts of voters differ by at most 1 / FETCH_SPREAD of the configured timeout.
 LOG: Final = logging.getLogger("kafkacore.raft")
 
 
 class RaftConfig(NamedTuple):
-    """`endpoints` are this node's controller listeners. An observer that knows no leader asks the `bootstrap` servers.
-    The node id of an observer may be NOBODY: then leaders do not list it among their observers."""
+    """The configuration of a replica. `endpoints` are this node's controller listeners. An observer that knows no
+    leader asks the `bootstrap` servers. An observer can have the node id NOBODY; leaders then do not list it among
+    their observers.
+    """
 
     node_id: int
     directory_id: Any
@@ -64,8 +68,9 @@ class RaftConfig(NamedTuple):
 
 
 class Replica:
-    """`on_role` is called with the former role after a change of role, `on_append` after each append to the log. The
-    rules, which are created after this object, set both."""
+    """The shared state of a replica. After a change of role, `on_role` is called with the previous role. After each
+    append to the log, `on_append` is called.
+    """
 
     def __init__(
         self,
@@ -87,18 +92,20 @@ class Replica:
         self._on_role, self._on_append = on_role, on_append
         self.me = ReplicaKey(config.node_id, config.directory_id)
         self.effects = Effects()
+        self._awaits_segment = False
         self.collector = Collector(log, config.append_linger_ms, config.max_batch_bytes)
         self.requests = Requests(config.request_timeout_ms)
         self.syncs = Syncs(log)
         self.outbox = Outbox(term, self.syncs, self.requests)
-        # The records in a snapshot were committed when it was made.
+        # The records in a snapshot were committed when the snapshot was made.
         snapshots = log.snapshots()
         self.high_watermark = max(log.start_offset, log.committed_offset, snapshots[-1].offset if snapshots else 0)
-        self.doubted: tuple[int, int] | None = None  # epoch and id of the leader that this replica last gave up
-        self.loaded_snapshot: OffsetAndEpoch | None = None  # received from a leader; the driver takes it
+        self.doubted: tuple[int, int] | None = None  # (epoch, leader id) of the leader that this replica gave up last
+        # a snapshot received from a leader, until the driver takes it
+        self.loaded_snapshot: OffsetAndEpoch | None = None
         self.role: Role = Unattached(self._first_election_deadline())
-        # A leader must not continue in its epoch after a restart: it may have lost records that it has sent already
-        # (KIP-595).
+        # A leader must not continue in its epoch after a restart, because it may have lost records that it had already
+        # sent (KIP-595).
         if term.leader_id == config.node_id != NOBODY:
             self.role = Resigned(self.election_deadline(), set())
 
@@ -134,15 +141,16 @@ class Replica:
         self.outbox.answer(token, response)
 
     def asked(self, token: Any, request: Any, index: str = "partition_index") -> Any | None:
-        """Returns the partition of a request; `index` is the field with the partition's number. A request for anything
-        but the metadata log is answered with INVALID_REQUEST, and this returns None."""
+        """Returns the metadata partition of a request. `index` is the name of the field with the partition number. If
+        the request is for anything but the metadata log, answers with INVALID_REQUEST and returns None.
+        """
         found = messages.only(request, request.topics, attrgetter(index))
         if found is None:
             self.answer(token, messages.refused(request, ErrorCode.INVALID_REQUEST))
         return found
 
     def reply(self, token: Any, request: Any, **values: Any) -> None:
-        """Answers a request for the one partition, and names the leader."""
+        """Answers a request for the metadata partition. The response also reports the leader."""
         leader = self.term.leader_id, self.term.epoch
         self.outbox.answer(token, messages.answer(request, leader, self.term.leader_endpoint, **values))
 
@@ -150,12 +158,13 @@ class Replica:
         return self.requests.is_free(node_id, self.now_ms)
 
     def send(self, to: Destination, request: Message, after_sync: bool = False) -> None:
-        """Sends a request; a node gets one request at a time. With `after_sync` the request waits until all records in
-        the log are durable."""
+        """Sends a request. At most one request to a node is in flight. With `after_sync`, the request waits until all
+        records in the log are durable.
+        """
         self.outbox.send(to, request, self.now_ms, self.log.end_offset if after_sync else 0)
 
     def back_off(self, sent: InFlight) -> None:
-        """The node refused the request. This replica leaves it alone for a while."""
+        """Stops sending requests to a node for a while, because the node has refused a request."""
         self.requests.leave_alone(sent.to.node_id, self.now_ms + self.config.retry_backoff_ms)
 
     def destination(self, voter: Voter) -> Destination | None:
@@ -163,8 +172,9 @@ class Replica:
         return None if endpoint is None else Destination(voter.key.replica_id, *endpoint)
 
     def anybody(self) -> Destination | None:
-        """Returns a voter or a bootstrap server to ask for the leader: another one at each call. A leader that this
-        replica has given up comes last, when nobody else is left."""
+        """Returns a voter or a bootstrap server that can be asked for the leader. Successive calls return different
+        nodes. A leader that this replica has given up is returned only if there is no other node.
+        """
         known = [
             self.destination(voter)
             for voter in self.voters.latest.voters()
@@ -181,31 +191,58 @@ class Replica:
     # --- the log ---
 
     def append(self, data: bytes) -> None:
-        """As leader: appends a batch that begins at the end of the log. Call `flush` first, so that no batch waits."""
-        self.log.append(data)
-        self._on_append()
+        """Appends all batches in the collector, and then a batch that begins at the collector's end. Only the leader
+        can append.
+        """
+        self.collector.add(data, control.next_offset(data), self.high_watermark, self.now_ms)
+        self.flush()
 
     def collect(self, data: bytes, end_offset: int) -> None:
-        """As leader: appends a batch that begins at the collector's end. It goes to the log now, or later with other
-        batches."""
+        """Adds a batch that starts at the collector's end. The batch is appended now, or later together with other
+        batches. Only the leader can append.
+        """
         if self.collector.add(data, end_offset, self.high_watermark, self.now_ms):
             self.flush()
 
     def flush(self) -> None:
-        """Appends the batches that wait in the collector."""
-        batches = self.collector.take()
-        for data in batches:
-            self.log.append(data)
-        if batches:
+        """Appends the batches in the collector. While a new segment is being prepared, the batches stay in the
+        collector and are in no log, so no replica can fetch or commit them.
+        """
+        if self._awaits_segment:
+            return
+        end_offset = self.log.end_offset
+        while (data := self.collector.first) is not None:
+            if not self.log.append(data):
+                self._awaits_segment = True
+                self.effects.beside(BeginSegment(), lambda _: self._segment_began())
+                break
+            self.collector.remove_first()
+        if self.log.end_offset > end_offset:
             self._on_append()
 
+    def _segment_began(self) -> None:
+        self._awaits_segment = False
+        self.flush()
+
+    @property
+    def flush_due_ms(self) -> int | None:
+        """Returns the time at which `flush` is due, or None if no batch waits or all of them wait for a segment."""
+        return None if self._awaits_segment else self.collector.due_ms
+
+    def drop_collected(self) -> None:
+        """Drops the batches in the collector, because this replica no longer leads and can never append them."""
+        self.collector.clear()
+        self.voters.truncate(self.log.end_offset)  # A dropped batch may have contained a change of the voters.
+
     def truncated(self) -> None:
-        """The end of the log was removed. A sync that began before says nothing about records that come later."""
+        """Updates the state after the end of the log was removed. A sync that started before the truncation does not
+        prove that later records are durable.
+        """
         self.syncs.truncated()
         self.voters.truncate(self.log.end_offset)
 
     def snapshot_loaded(self, snapshot_id: OffsetAndEpoch, voters: VoterHistory) -> None:
-        """A snapshot with these voters has taken the place of the log."""
+        """Updates the state after a snapshot, which has these voters, replaced the log."""
         self.loaded_snapshot = snapshot_id
         self.syncs.restarted(snapshot_id.offset)
         self.high_watermark = max(self.high_watermark, snapshot_id.offset)
@@ -218,23 +255,25 @@ class Replica:
         return self.now_ms + timeout + self.random.randrange(timeout)
 
     def fetch_deadline(self) -> int:
-        """Voters lose their leader at the same time, so each waits a little less than the fetch timeout: two that
-        stand for election at once split the votes."""
+        """Returns the time at which this replica gives up its leader. The fetch timeouts of all voters start at about
+        the same time when a leader fails. So each voter waits a random time a little below the fetch timeout; otherwise
+        two simultaneous candidates would split the votes.
+        """
         timeout = self.config.fetch_timeout_ms
         less = self.random.randrange(max(1, timeout // FETCH_SPREAD)) if self.is_voter else 0
         return self.now_ms + timeout - less
 
     def _first_election_deadline(self) -> int:
-        """A new quorum (no vote, empty logs) has no leader that an early election would disturb, so the wait is short.
-        It is still long enough for a leader to be heard, because a voter with a wiped disk looks like a voter of a new
-        quorum."""
+        """Returns the time of the first election. A new quorum (no vote, empty logs) has no leader that an early
+        election would disturb, so the wait is short. It is still long enough to hear from an existing leader, because a
+        voter with a wiped disk looks like a voter of a new quorum."""
         if self.term.epoch > 0 or self.log.end_offset > 0:
             return self.election_deadline()
         timeout = self.config.election_timeout_ms
         return self.now_ms + timeout // FIRST_WAIT + self.random.randrange(max(1, timeout // FIRST_SPREAD))
 
     def backoff_ms(self) -> int:
-        """A random part of the longest election backoff, so that candidates do not collide again."""
+        """Returns a random part of the maximum election back-off, so that candidates do not collide again."""
         return self.random.randint(1, self.config.election_backoff_max_ms)
 
     def become(self, role: Role) -> None:
@@ -245,9 +284,9 @@ class Replica:
         self._on_role(was)
 
     def become_unattached(self, epoch: int, delay_ms: int | None = None) -> None:
-        """`delay_ms` is the time until this replica stands for election; None means a random time. If this replica
-        waits already, a later epoch does not extend its wait. Otherwise a candidate that cannot win, and begins epoch
-        after epoch, would keep a better candidate waiting for ever."""
+        """Stops following. `delay_ms` is the time until this replica starts an election; None means a random time. If
+        this replica is already waiting, a later epoch does not extend its wait. Otherwise a candidate that cannot win,
+        but starts epoch after epoch, would keep a better candidate waiting for ever."""
         deadline = self.election_deadline() if delay_ms is None else self.now_ms + delay_ms
         if epoch > self.epoch:
             self.term.enter(epoch)
@@ -267,7 +306,7 @@ class Replica:
         self.become(role)
 
     def lose_leader(self) -> None:
-        """This replica gives up the leader of its epoch. Other replicas may still name that leader."""
+        """Forgets the leader of the current epoch. Another replica may still report that leader later."""
         if self.leader_id != NOBODY:
             self.doubted = (self.epoch, self.leader_id)
         self.term.leader_id = NOBODY
@@ -276,12 +315,13 @@ class Replica:
     def hear(
         self, epoch: int, leader_id: int, endpoint: tuple[str, int] | None = None, from_leader: bool = False
     ) -> bool:
-        """Takes an epoch, and maybe its leader, from another replica. Returns True when that changed this replica's
-        role. Raises ImpossibleAnswerError."""
+        """Processes an epoch that another replica has reported, possibly with its leader. Returns True if this replica
+        changed its role as a result. Raises ImpossibleAnswerError.
+        """
         check_leader(leader_id, epoch)
         if epoch < self.epoch or leader_id == self.config.node_id != NOBODY:
             return False
-        # A replica that doubts its leader does not believe replicas that still follow that leader.
+        # A replica that doubts its leader ignores replicas that still follow that leader.
         doubts = isinstance(self.role, Prospective) and self.leader_id == leader_id and not from_leader
         if leader_id >= 0 and (epoch > self.epoch or not (doubts or isinstance(self.role, (Follower, Leader)))):
             known = endpoint or self._voter_endpoint(leader_id)

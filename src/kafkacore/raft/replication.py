@@ -1,4 +1,4 @@
-"""Replication: the leader's and the follower's side of Fetch, and the high watermark (KIP-595, 630, 1166)."""
+"""Replication: the leader's and the follower's side of Fetch, and the high watermark (KIP-595, KIP-630, KIP-1166)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kafkacore.protocol.errors import ErrorCode
 from kafkacore.raft import control, messages
 from kafkacore.raft.answer_checks import check_divergence, check_snapshot_id, checked_records
 from kafkacore.raft.control import NO_OFFSET
-from kafkacore.raft.effects import ReadRecords, Truncate
+from kafkacore.raft.effects import BeginSegment, ReadRecords, Truncate
 from kafkacore.raft.election import Elections
 from kafkacore.raft.log import OffsetAndEpoch
 from kafkacore.raft.replica import Replica
@@ -19,17 +19,18 @@ from kafkacore.raft.roles import NEVER, Destination, Follower, Leader, Progress,
 from kafkacore.raft.voters import ReplicaKey, VoterSet
 
 OBSERVER_SESSION_MS: Final = 300_000
-MAX_OBSERVERS: Final = 10_000  # observers above this number are served, but DescribeQuorum leaves them out
-MAX_PARKED_FETCHES: Final = 10_000  # a Fetch above this number gets an empty answer at once
+MAX_OBSERVERS: Final = 10_000  # DescribeQuorum lists at most this many observers. The leader serves all observers.
+MAX_PARKED_FETCHES: Final = 10_000  # If this many Fetches wait already, a further Fetch gets an empty response at once.
 
 
 class RaftFault(Exception):
-    """Cannot happen while a majority of the voters keeps its disks. This replica stops rather than lose committed
-    records."""
+    """A state that is impossible while a majority of the voters keeps its disks. This replica stops, so that it does
+    not lose committed records.
+    """
 
 
 class Parked(NamedTuple):
-    """A Fetch that waits for records or for a later high watermark than `high_watermark`."""
+    """A Fetch that waits for new records, or for the high watermark to rise above `high_watermark`."""
 
     token: Any
     request: Any
@@ -43,13 +44,15 @@ def _fetching(request: Any, asked: Any) -> ReplicaKey:
 
 
 class Replication:
-    """`on_commit` is called with the leader's role after its high watermark has moved."""
+    """Both sides of Fetch. After the high watermark advances, `on_commit(leader)` is called, where `leader` is the
+    Leader state object.
+    """
 
     def __init__(self, replica: Replica, elections: Elections, on_commit: Callable[[Leader], None]) -> None:
         self._replica, self._elections, self._on_commit = replica, elections, on_commit
         self._parked: list[Parked] = []
 
-    # --- the leader's side ---
+    # --- leader ---
 
     def on_fetch(self, token: Any, request: Any) -> None:
         replica = self._replica
@@ -86,8 +89,9 @@ class Replication:
         return ErrorCode.NONE if isinstance(replica.role, Leader) else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def _serve(self, parked: Parked, even_empty: bool) -> bool:
-        """Answers a Fetch unless the answer would be empty and `even_empty` is False. Returns True when it was
-        answered."""
+        """Answers a Fetch and returns True. If the response would be empty and `even_empty` is False, does nothing and
+        returns False.
+        """
         replica = self._replica
         request = parked.request
         asked = request.topics[0].partitions[0]
@@ -101,8 +105,8 @@ class Replication:
         if place is not None:
             self._reply_fetch(parked, role, {"records": b"", **place})
             return True
-        # Note the progress before reading: if this Fetch commits a batch, collected batches are appended, and the
-        # answer then includes them.
+        # Update the progress before reading: if this Fetch commits a batch, collected batches are appended, and the
+        # response then includes them.
         self._note_progress(role, _fetching(request, asked), asked.fetch_offset)
         records: bytes | None = b""
         max_bytes = messages.bounded_bytes(request.max_bytes)
@@ -110,7 +114,7 @@ class Replication:
             records = replica.log.read_recent(asked.fetch_offset, max_bytes)
         if records is None:
             read = ReadRecords(asked.fetch_offset, max_bytes)
-            replica.effects.read(read, lambda found: self._serve_read(parked, found))
+            replica.effects.beside(read, lambda found: self._serve_read(parked, found))
             return True
         committed = replica.high_watermark if self.is_known(role) else NO_OFFSET
         if not (even_empty or records or committed > parked.high_watermark):
@@ -119,7 +123,9 @@ class Replication:
         return True
 
     def _serve_read(self, parked: Parked, records: bytes) -> None:
-        """Answers with records that a disk has read, if this replica still leads and still has them in its log."""
+        """Answers a Fetch with the records that a disk read has returned. This replica must still lead, and its log
+        must still have the records.
+        """
         role = self._replica.role
         asked = parked.request.topics[0].partitions[0]
         error = self.leader_only_error(asked.current_leader_epoch)
@@ -142,8 +148,10 @@ class Replication:
         )
 
     def _place(self, offset: int, epoch: int) -> dict[str, Any] | None:
-        """None if the follower's log is a prefix of ours. Otherwise the fields that the answer has in place of records:
-        a snapshot to fetch, or the epoch and offset where the logs diverge."""
+        """Returns None if the follower's log is a prefix of this log. Otherwise the response contains no records, and
+        this method returns the fields to send instead: a snapshot to fetch, or the epoch and offset where the logs
+        diverge.
+        """
         log = self._replica.log
         if log.start_offset == 0 and offset == 0 and epoch == 0:
             return None
@@ -197,23 +205,28 @@ class Replication:
             del role.observers[key]
 
     def _caught_up(self, progress: Progress, offset: int) -> None:
-        """Notes when a replica was last caught up. It was so at its last Fetch if it has now reached the end that the
-        leader's log had then."""
+        """Records when a replica was last caught up. If this Fetch has reached the end that the leader's log had at the
+        time of the previous Fetch, the replica was caught up at that time.
+        """
         if offset >= self._replica.log.end_offset:
             progress.last_caught_up_ms = self._replica.now_ms
         elif 0 <= progress.leader_end_at_last_fetch <= offset:
             progress.last_caught_up_ms = max(progress.last_caught_up_ms, progress.last_fetch_ms)
 
     def is_known(self, role: Leader) -> bool:
-        """A new leader knows the high watermark only after a record of its own epoch is committed (Raft 5.4.2)."""
+        """Returns whether the leader knows the high watermark. A new leader knows it only when a record of its own
+        epoch is committed (Raft 5.4.2).
+        """
         return self._replica.high_watermark > role.epoch_start_offset
 
     def advance_high_watermark(self) -> None:
-        """Records on a majority of voters are committed. The leader counts only its own durable records."""
+        """Advances the high watermark to the offset up to which a majority of the voters has the log. The leader counts
+        only its own durable records.
+        """
         replica = self._replica
         role = replica.role
-        if not isinstance(role, Leader):
-            return
+        if not isinstance(role, Leader) or replica.voters.latest_offset >= replica.log.end_offset:
+            return  # in the second case, the last voter set waits for a segment, and counts only afterwards
         self.refresh_voters(role)
         ends = sorted(
             [
@@ -231,7 +244,7 @@ class Replication:
             self._on_commit(role)
 
     def refresh_voters(self, role: Leader) -> None:
-        """Uses the last voter set in the log, whether it is committed or not."""
+        """Switches to the latest voter set in the log, which may be uncommitted."""
         latest: VoterSet = self._replica.voters.latest
         if len(latest) != len(role.voters) or any(progress.key not in latest for progress in role.voters.values()):
             known = {progress.key: progress for progress in (*role.observers.values(), *role.voters.values())}
@@ -241,7 +254,7 @@ class Replication:
             role.fetched &= role.voters.keys()
 
     def wake_parked(self) -> None:
-        """Answers the waiting Fetches for which there is something new."""
+        """Answers those waiting Fetches that can now get new records or a new high watermark."""
         if self._parked:
             waiting, self._parked = self._parked, []
             for parked in waiting:
@@ -249,7 +262,7 @@ class Replication:
                     self._parked.append(parked)
 
     def next_ms(self) -> int | None:
-        """When `expire_parked` is due; None when no Fetch waits."""
+        """Returns the time at which `expire_parked` is due, or None if no Fetch waits."""
         return min([parked.deadline_ms for parked in self._parked], default=None)
 
     def expire_parked(self) -> None:
@@ -261,7 +274,8 @@ class Replication:
                 self._serve(parked, True)
 
     def refuse_parked(self) -> None:
-        """This replica no longer leads: the waiting replicas must find the new leader."""
+        """Refuses all waiting Fetches, because this replica no longer leads and the other replicas must find the new
+        leader."""
         waiting, self._parked = self._parked, []
         for parked in waiting:
             self._reply_error(parked.token, parked.request, ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -300,12 +314,13 @@ class Replication:
             last_caught_up_timestamp=NEVER if caught_up == NEVER else caught_up + to_wall,
         )
 
-    # --- the follower's side ---
+    # --- follower ---
 
     def fetch(self) -> None:
-        """Asks the leader for the next records. Without a leader it asks any voter, whose answer names the leader. An
-        observer also asks any voter while its leader gives no answer, because a new leader does not announce itself to
-        observers."""
+        """Asks the leader for the next records. If this replica knows no leader, asks any voter; the response reports
+        the leader. An observer also asks any voter while its leader does not answer, because a new leader does not send
+        BeginQuorumEpoch to observers.
+        """
         replica = self._replica
         role = replica.role
         if isinstance(role, Follower) and replica.leader_endpoint is not None:
@@ -332,7 +347,8 @@ class Replication:
             )
             replica.send(to, wanted)
             return
-        # The leader counts records below the fetch offset as stored here, so they must be durable first.
+        # The leader assumes that records below the fetch offset are stored on this replica, so they must be durable
+        # before the Fetch is sent.
         wanted = messages.fetch(
             config.cluster_id, replica.me, replica.epoch, replica.end, replica.high_watermark, config.fetch_max_bytes
         )
@@ -365,15 +381,15 @@ class Replication:
             check_snapshot_id(snapshot_id, replica.log, replica.epoch, replica.high_watermark)
             role.begin_download(snapshot_id)
         else:
-            if partition.records:
-                self._append(checked_records(bytes(partition.records), replica.log, replica.epoch))
-            self.learn_high_watermark(partition.high_watermark)
+            data = bytes(partition.records or b"")
+            self._append(checked_records(data, replica.log, replica.epoch) if data else b"", partition.high_watermark)
         role.fetch_deadline_ms = replica.fetch_deadline()
         role.has_fetched = True
 
     def _leader_is_gone(self, role: Any, leader_id: int) -> None:
-        """An observer gives up a leader that no longer leads, and asks the others. A voter waits for its fetch
-        timeout."""
+        """Handles a response that says that the leader no longer leads. An observer gives up this leader and asks other
+        nodes. A voter waits for its fetch timeout.
+        """
         replica = self._replica
         if isinstance(role, Follower) and not replica.is_voter and leader_id != replica.leader_id:
             replica.lose_leader()
@@ -391,15 +407,29 @@ class Replication:
             replica.effects.change(Truncate(end), lambda _: self._truncated())
 
     def _truncated(self) -> None:
-        replica = self._replica
-        replica.truncated()
-        if isinstance(replica.role, Follower):
-            replica.role.fetch_deadline_ms = replica.fetch_deadline()
+        self._replica.truncated()
+        self._extend_fetch_timeout()
 
-    def _append(self, data: bytes) -> None:
+    def _append(self, data: bytes, told: int) -> None:
+        """Appends records from the leader. When the records are in the log, adopts the leader's high watermark."""
+        replica = self._replica
         if data:
-            self._replica.log.append(data)
-            control.learn_voters(self._replica.voters, data)
+            if not replica.log.append(data):
+                replica.effects.change(BeginSegment(), lambda _: self._segment_began(data, told))
+                return
+            control.learn_voters(replica.voters, data)
+        self.learn_high_watermark(told)
+
+    def _segment_began(self, data: bytes, told: int) -> None:
+        self._append(data, told)
+        self._extend_fetch_timeout()
+
+    def _extend_fetch_timeout(self) -> None:
+        """Extends the fetch timeout by a time in which this replica was unable to receive, because the leader was not
+        silent during that time.
+        """
+        if isinstance(self._replica.role, Follower):
+            self._replica.role.fetch_deadline_ms = self._replica.fetch_deadline()
 
     def learn_high_watermark(self, told: int) -> None:
         replica = self._replica

@@ -27,7 +27,7 @@ DELETED: Final = ".deleted"
 
 
 class SnapshotFiles:
-    """The snapshots in the directory of a metadata log. Methods that write block on the disk and raise OSError."""
+    """The snapshots in the directory of a metadata log. Methods that write can block on the disk and raise OSError."""
 
     def __init__(self, directory: str, files: Files) -> None:
         self._directory, self._files = directory, files
@@ -39,7 +39,7 @@ class SnapshotFiles:
             if parsed is not None:
                 yield OffsetAndEpoch(*parsed)
             elif name.endswith((CHECKPOINT + PARTIAL, CHECKPOINT + DELETED)):
-                # A crash interrupted its creation, download or deletion.
+                # A crash interrupted the snapshot's creation, download or deletion.
                 self._files.unlink(os.path.join(self._directory, name))
 
     def ids(self) -> list[OffsetAndEpoch]:
@@ -71,18 +71,19 @@ class SnapshotFiles:
 
 
 class SnapshotError(LogDirectoryError):
-    """A snapshot is damaged or incomplete. Another replica, or the snapshot before it, may still have the records."""
+    """A snapshot is damaged or incomplete. The records may still exist on another replica, or in an older snapshot and
+    the log."""
 
     def __init__(self, snapshot_id: OffsetAndEpoch, problem: str) -> None:
         super().__init__(
             f"snapshot {checkpoint_name(*snapshot_id)} of the metadata log {problem}; restore it, or move it away if "
-            "an older snapshot and the records after that one are there, or give this controller a new directory so "
+            "an older snapshot and the records after it exist, or give this controller a new directory so "
             "that it fetches the log from others"
         )
 
 
 def read_batches(log: RaftLog, snapshot_id: OffsetAndEpoch) -> Iterator[Batch]:
-    """The batches with a snapshot's records, read in parts. Raises SnapshotError."""
+    """Reads a snapshot in parts, and yields its batches of records. Raises SnapshotError."""
     complete = False
     for batch in checked_batches(log, snapshot_id):
         if batch.is_control:
@@ -94,7 +95,7 @@ def read_batches(log: RaftLog, snapshot_id: OffsetAndEpoch) -> Iterator[Batch]:
 
 
 def read_parts(log: RaftLog, snapshot_id: OffsetAndEpoch) -> Iterator[list[Batch]]:
-    """As `read_batches`, PART_BYTES or more at a time. Each step blocks."""
+    """Yields the same batches as `read_batches`, grouped into parts of at least PART_BYTES. Each step blocks."""
     part: list[Batch] = []
     size = 0
     for batch in read_batches(log, snapshot_id):
@@ -107,7 +108,9 @@ def read_parts(log: RaftLog, snapshot_id: OffsetAndEpoch) -> Iterator[list[Batch
 
 
 def read_timestamp(log: RaftLog, snapshot_id: OffsetAndEpoch) -> int:
-    """The time of the last record in a snapshot, in milliseconds; -1 when its header does not have it."""
+    """Returns the time of the last record in a snapshot, in milliseconds. Returns -1 if the snapshot's header does not
+    contain this time.
+    """
     for batch in checked_batches(log, snapshot_id):
         for _, record in control.control_records(batch.data):
             if isinstance(record, SnapshotHeaderRecord):
@@ -118,12 +121,12 @@ def read_timestamp(log: RaftLog, snapshot_id: OffsetAndEpoch) -> int:
 
 
 def checked_batches(log: RaftLog, snapshot_id: OffsetAndEpoch) -> Iterator[Batch]:
-    """Yields every batch after a check of its checksum. Reads in parts. Raises SnapshotError."""
+    """Reads batches in parts. Checks the checksum of each batch before yielding it. Raises SnapshotError."""
     size = log.snapshot_size(snapshot_id)
     position, wanted = 0, READ_BYTES
     while position < size:
         batches = Batches(log.read_snapshot(snapshot_id, position, wanted))
-        whole = 0  # bytes of the batches yielded so far
+        whole = 0  # number of bytes in the batches yielded so far
         try:
             for batch in batches:
                 if not batch.crc_ok:
@@ -133,7 +136,7 @@ def checked_batches(log: RaftLog, snapshot_id: OffsetAndEpoch) -> Iterator[Batch
         except CorruptBatchError as error:
             raise SnapshotError(snapshot_id, f"is damaged at byte {position + whole}: {error}") from None
         if batches.position == 0:
-            # The read ended inside the first batch.
+            # The read ended before the end of the first batch.
             if position + wanted >= size:
                 raise SnapshotError(snapshot_id, f"is cut off at byte {position}")
             wanted *= 2
@@ -145,8 +148,9 @@ def checked_batches(log: RaftLog, snapshot_id: OffsetAndEpoch) -> Iterator[Batch
 def snapshot_parts(
     snapshot_id: OffsetAndEpoch, values: Iterable[bytes], voters: VoterHistory, last_timestamp_ms: int, now_ms: int
 ) -> Iterator[bytes]:
-    """Yields the bytes of a snapshot in parts of whole batches. `values` are framed records. The offsets in the
-    snapshot begin at 0."""
+    """Yields the bytes of a snapshot in parts, each of which consists of whole batches. `values` are the framed
+    records. The offsets in the snapshot begin at 0.
+    """
     head: list[Message] = [SnapshotHeaderRecord(version=0, last_contained_log_timestamp=last_timestamp_ms)]
     if voters.kraft_version > 0:
         head += [KRaftVersionRecord(version=0, kraft_version=voters.kraft_version), voters.latest.to_record()]

@@ -1,4 +1,5 @@
-"""Makes snapshots of the metadata, and deletes old ones with the records below them (KIP-630)."""
+"""Makes snapshots of the metadata. Deletes old snapshots, and the records below the oldest snapshot that is kept
+(KIP-630)."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ LOG: Final = logging.getLogger("kafkacore.raft")
 
 
 class Contents(NamedTuple):
-    """The contents of a snapshot: all records up to `offset`, with the epoch and the time of the last one."""
+    """The contents of a snapshot: all records up to `offset`, and the epoch and time of the last record."""
 
     offset: int
     epoch: int
@@ -24,8 +25,10 @@ class Contents(NamedTuple):
 
 
 class SnapshotLimits(NamedTuple):
-    """metadata.log.max.record.bytes.between.snapshots, metadata.log.max.snapshot.interval.ms (0: never by time),
-    metadata.max.retention.bytes and .ms (-1: no limit)."""
+    """The snapshot settings from the configuration: metadata.log.max.record.bytes.between.snapshots,
+    metadata.log.max.snapshot.interval.ms (0: never by time), metadata.max.retention.bytes and metadata.max.retention.ms
+    (-1: no limit).
+    """
 
     bytes_between: int = 20 << 20
     interval_ms: int = 3_600_000
@@ -44,9 +47,11 @@ Change = Callable[[Callable[[], None]], Awaitable[None]]
 
 
 class Snapshotter:
-    """A listener of the driver. It must be added after the listener that applies the metadata. `contents` returns that
-    metadata, or None while there is no metadata yet. `write` is the driver's write_snapshot, `change` its change_log.
-    The monotonic `now_ms` decides when the next snapshot is due, `wall_ms` how old one is."""
+    """Makes and deletes snapshots. It is a listener of the driver; add it after the listener that applies the metadata.
+    `contents` returns the applied metadata, or None before any metadata is applied. `write` is the driver's
+    write_snapshot, and `change` is its change_log. The monotonic clock `now_ms` decides when the next snapshot is due;
+    `wall_ms` gives the age of snapshots.
+    """
 
     def __init__(
         self,
@@ -74,13 +79,13 @@ class Snapshotter:
         return NothingToLoad(self._reset)
 
     def on_leading(self, epoch: int) -> None:
-        """Leaders and followers make snapshots alike."""
+        """Does nothing, because leaders and followers make snapshots alike."""
 
     def on_following(self, epoch: int) -> None:
-        """As `on_leading`."""
+        """Does nothing, because leaders and followers make snapshots alike."""
 
     async def close(self) -> None:
-        """Gives up a snapshot that is being written; the next start removes the unfinished file."""
+        """Stops writing an unfinished snapshot. The next start removes its file."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -89,7 +94,8 @@ class Snapshotter:
         limits = self._limits
         if self._bytes >= limits.bytes_between:
             return True
-        # A snapshot is due even if only NoOpRecords came: without it the next start must read them all.
+        # A snapshot is due even if all new records are NoOpRecords. Without that snapshot, the next start must read all
+        # of them.
         return limits.interval_ms > 0 and self._now_ms() - self._last_ms >= limits.interval_ms
 
     def _reset(self) -> None:
@@ -106,12 +112,13 @@ class Snapshotter:
             await self._change(self.clean)
         except OSError:
             LOG.exception(
-                "no snapshot could be made; the next try comes after %d more bytes", self._limits.bytes_between
+                "no snapshot could be made; the next attempt follows after %d more bytes", self._limits.bytes_between
             )
 
     def clean(self) -> None:
-        """Deletes the oldest snapshot, and the records below the next snapshot, as long as retention demands it.
-        Blocking."""
+        """Deletes the oldest snapshot, and the records below the next one. Repeats this while the retention settings
+        require it. Blocks.
+        """
         while True:
             ids = self._log.snapshots()
             if len(ids) < 2 or not self._is_too_much(ids):

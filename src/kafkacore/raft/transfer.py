@@ -19,7 +19,7 @@ from kafkacore.raft.voters import VoterHistory
 
 
 class Transfers:
-    """Both sides of FetchSnapshot."""
+    """The leader's and the follower's side of FetchSnapshot."""
 
     def __init__(self, replica: Replica, elections: Elections, replication: Replication) -> None:
         self._replica, self._elections, self._replication = replica, elections, replication
@@ -48,12 +48,12 @@ class Transfers:
         if request.replica_id in role.voters:
             self._elections.heard_of_voter(role, request.replica_id)
         read = ReadSnapshot(wanted, asked.position, messages.bounded_bytes(request.max_bytes))
-        replica.effects.read(read, lambda part: self._send_part(token, request, wanted, part))
+        replica.effects.beside(read, lambda part: self._send_part(token, request, wanted, part))
 
     def _send_part(self, token: Any, request: Any, wanted: OffsetAndEpoch, part: SnapshotPart | None) -> None:
         replica = self._replica
         asked = request.topics[0].partitions[0]
-        # This replica may have lost its leadership while it read.
+        # This replica may have lost its leadership during the read.
         error = self._replication.leader_only_error(asked.current_leader_epoch)
         if not error and part is None:
             error = ErrorCode.SNAPSHOT_NOT_FOUND
@@ -83,7 +83,8 @@ class Transfers:
         if not isinstance(role, Follower) or role.download is None:
             return
         if error or partition is None:
-            # The leader may have a newer snapshot now: the next Fetch names it.
+            # The leader may have a newer snapshot by now. The response to the next Fetch then contains the id of that
+            # snapshot.
             role.download = None
             replica.back_off(sent)
             return
@@ -107,8 +108,9 @@ class Transfers:
 
 
 def _checked_part(role: Follower, wanted: OffsetAndEpoch, partition: Any) -> bytes:
-    """Checks and returns the bytes of the requested part. After the last part the snapshot must be complete. Raises
-    ImpossibleAnswerError."""
+    """Checks and returns the bytes of the requested part. If it is the last part, the snapshot must be complete. Raises
+    ImpossibleAnswerError.
+    """
     named = OffsetAndEpoch(partition.snapshot_id.end_offset, partition.snapshot_id.epoch)
     position, size = partition.position, partition.size
     data = bytes(partition.unaligned_records or b"")

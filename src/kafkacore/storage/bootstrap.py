@@ -1,10 +1,10 @@
-"""The two snapshots that `storage format` leaves for the first start: bootstrap.checkpoint and the zero-offset
+"""The two snapshots that `storage format` writes for the first start: bootstrap.checkpoint and the zero-offset
 checkpoint.
 
-Both are files of record batches between a batch with a SnapshotHeader and one with a SnapshotFooter (KIP-630).
-bootstrap.checkpoint, in every log directory, holds the feature levels of a new cluster (KIP-778); the first active
-controller writes them as its first records. The checkpoint at offset 0, in the metadata log, holds the kraft.version
-and the voters of a quorum whose members are records (KIP-853).
+Each file begins with a batch that holds a SnapshotHeader, and ends with a batch that holds a SnapshotFooter (KIP-630).
+bootstrap.checkpoint is in every log directory. It holds the feature levels of a new cluster (KIP-778), which the first
+active controller writes as its first records. The checkpoint at offset 0 is in the metadata log. It holds the
+kraft.version and the voters of a quorum that keeps its voters in the metadata log (KIP-853).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from kafkacore.storage.names import PARTIAL, checkpoint_name, metadata_directory
 NAME: Final = "bootstrap.checkpoint"
 NO_LEVELS: Final = (
     "the metadata log is empty, and no bootstrap.checkpoint beside meta.properties has a metadata.version to begin "
-    "with: restore that file, or remove meta.properties of the log directories and format them again"
+    "with: restore that file, or remove meta.properties from the log directories and format them again"
 )
 _LEADER_EPOCH: Final = 0
 _FRAME_VERSION: Final = 1
@@ -43,7 +43,7 @@ NOTHING_MORE: Final[tuple[Message, ...]] = ()
 
 
 class InitialVoter(NamedTuple):
-    """A voter of a new quorum, with the id of its metadata directory and the address of its first controller
+    """A voter of a new quorum. Contains the id of its metadata directory, and the address of its first controller
     listener."""
 
     node_id: int
@@ -52,10 +52,10 @@ class InitialVoter(NamedTuple):
 
 
 def encode_bootstrap(levels: Mapping[str, int], now_ms: int, more: Iterable[Message] = NOTHING_MORE) -> bytes:
-    """The content of bootstrap.checkpoint: metadata.version, the other features above level 0, then the records of
-    `more`.
+    """Returns the content of bootstrap.checkpoint: metadata.version, the other features above level 0, and then the
+    records in `more`.
 
-    kraft.version is not among them; it is a control record.
+    kraft.version is not among these records, because its record is a control record.
     """
     others = sorted(name for name, level in levels.items() if level and name not in (METADATA_VERSION, KRAFT_VERSION))
     builder = RecordBatchBuilder(base_offset=1, partition_leader_epoch=_LEADER_EPOCH)
@@ -71,7 +71,7 @@ def encode_bootstrap(levels: Mapping[str, int], now_ms: int, more: Iterable[Mess
 
 
 def encode_voters_checkpoint(voters: Iterable[InitialVoter], listener: str, now_ms: int) -> bytes:
-    """The content of the checkpoint at offset 0. The address of each voter is that of `listener`."""
+    """Returns the content of the checkpoint at offset 0. `listener` selects the address of each voter."""
     listed = [
         VotersRecord.Voter(
             voter_id=voter.node_id,
@@ -99,14 +99,15 @@ def write_bootstrap(
     files: Files = OS_FILES,
     more: Iterable[Message] = NOTHING_MORE,
 ) -> None:
-    """Writes atomically and durably. Raises OSError."""
+    """Writes bootstrap.checkpoint atomically and durably. Raises OSError."""
     replace(files, os.path.join(directory, NAME), encode_bootstrap(levels, now_ms, more))
 
 
 def write_voters_checkpoint(
     directory: str, voters: Iterable[InitialVoter], listener: str, now_ms: int, files: Files = OS_FILES
 ) -> None:
-    """Writes the file into the metadata log of a log directory, atomically and durably. Raises OSError."""
+    """Writes the checkpoint at offset 0 into the metadata log of a log directory, atomically and durably. Raises
+    OSError."""
     into = metadata_directory(directory)
     files.make_directories(into)
     path = os.path.join(into, checkpoint_name(0, 0))
@@ -117,10 +118,11 @@ def write_voters_checkpoint(
 
 
 def read_bootstrap(directory: str, files: Files = OS_FILES) -> list[bytes] | None:
-    """The framed metadata records of a new cluster, as they are appended to the metadata log; None if no file has them.
+    """Returns the first metadata records of a new cluster, framed as the metadata log stores them. Returns None if no
+    file has such records.
 
-    They are feature levels and other records that Kafka's tool wrote, such as SCRAM credentials. Either
-    bootstrap.checkpoint holds them, or the checkpoint at offset 0 together with the voters (KIP-1170). Raises
+    The records are feature levels, and other records that Kafka's tool wrote, such as SCRAM credentials. They are in
+    bootstrap.checkpoint, or together with the voters in the checkpoint at offset 0 (KIP-1170). Raises
     MalformedFileError, OSError.
     """
     path = os.path.join(directory, NAME)
@@ -137,8 +139,8 @@ def read_bootstrap(directory: str, files: Files = OS_FILES) -> list[bytes] | Non
     if not any(record.startswith(_FRAME) and _is_metadata_version(record) for record in records):
         raise MalformedFileError(
             path,
-            "has no level of metadata.version, because it was cut off: copy it from a directory that was formatted "
-            "with the same --release-version and --feature",
+            "has no level of metadata.version, because the file is incomplete: copy the file from a directory that "
+            "was formatted with the same --release-version and --feature",
         )
     return records
 

@@ -1,8 +1,8 @@
 """Checkpoint files: a line with the version, a line with the number of entries, and a line for each entry.
 
 `OffsetCheckpoint` is the format of recovery-point-offset-checkpoint, log-start-offset-checkpoint,
-replication-offset-checkpoint and cleaner-offset-checkpoint; `LeaderEpochCheckpoint` that of leader-epoch-checkpoint
-(KIP-101).
+replication-offset-checkpoint and cleaner-offset-checkpoint. `LeaderEpochCheckpoint` is the format of
+leader-epoch-checkpoint (KIP-101).
 """
 
 from __future__ import annotations
@@ -25,14 +25,16 @@ _MAX_OFFSET: Final = (1 << 63) - 1
 
 
 class OffsetCheckpoint:
-    """Offsets by topic and partition. `name` is one of the constants above, `directory` a log directory."""
+    """A checkpoint of offsets by topic and partition. `name` is one of the constants above, and `directory` is a log
+    directory."""
 
     def __init__(self, directory: str, name: str, files: Files = OS_FILES) -> None:
         self.path = os.path.join(directory, name)
         self._files = files
 
     def read(self) -> dict[tuple[str, int], int]:
-        """Empty if the file does not exist. Raises MalformedFileError, OSError."""
+        """Returns the offsets by topic and partition. Returns an empty mapping if the file does not exist. Raises
+        MalformedFileError, OSError."""
         offsets: dict[tuple[str, int], int] = {}
         for line in _read_entries(self._files, self.path):
             fields = line.split()
@@ -43,20 +45,22 @@ class OffsetCheckpoint:
         return offsets
 
     def write(self, offsets: Mapping[tuple[str, int], int]) -> None:
-        """Writes atomically and durably. Raises OSError."""
+        """Writes the offsets atomically and durably. Raises OSError."""
         lines = (f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items())
         replace(self._files, self.path, _encode(len(offsets), lines))
 
 
 class LeaderEpochCheckpoint:
-    """Start offsets of the leader epochs in a partition's log, oldest first. `directory` is the partition's."""
+    """A checkpoint of the start offsets of the leader epochs in a partition's log, oldest first. `directory` is the
+    directory of the partition."""
 
     def __init__(self, directory: str, files: Files = OS_FILES) -> None:
         self.path = os.path.join(directory, LEADER_EPOCH)
         self._files = files
 
     def read(self) -> list[tuple[int, int]]:
-        """Epochs and their start offsets; empty if the file does not exist. Raises MalformedFileError, OSError."""
+        """Returns the epochs and their start offsets. The list is empty if the file does not exist. Raises
+        MalformedFileError, OSError."""
         entries: list[tuple[int, int]] = []
         for line in _read_entries(self._files, self.path):
             fields = line.split(" ")
@@ -69,7 +73,7 @@ class LeaderEpochCheckpoint:
         return entries
 
     def write(self, entries: Iterable[tuple[int, int]]) -> None:
-        """Writes atomically and durably. Raises OSError."""
+        """Writes the epochs and their start offsets atomically and durably. Raises OSError."""
         lines = [f"{epoch} {offset}" for epoch, offset in entries]
         replace(self._files, self.path, _encode(len(lines), lines))
 
@@ -79,7 +83,8 @@ def _encode(count: int, lines: Iterable[str]) -> bytes:
 
 
 def _read_entries(files: Files, path: str) -> list[str]:
-    """The lines of the entries. Empty for a file that ends before its count: Kafka creates it before it writes."""
+    """Returns the lines of the entries. Returns no lines if the file ends before its number of entries, because Kafka
+    creates the file before it writes to it."""
     try:
         text = files.read(path).decode()
     except FileNotFoundError:
@@ -90,7 +95,7 @@ def _read_entries(files: Files, path: str) -> list[str]:
     if lines in ([""], [_VERSION]):
         return []
     if lines[0] != _VERSION:
-        raise MalformedFileError(path, f"has version {lines[0]!r}, and only version {_VERSION} is known")
+        raise MalformedFileError(path, f"has version {lines[0]!r}, but only version {_VERSION} is known")
     (count,) = _numbers(path, lines[1], lines[1:2])
     if count != len(lines) - 2:
         raise MalformedFileError(path, f"should have {count} entries, but has {len(lines) - 2}")
@@ -98,8 +103,8 @@ def _read_entries(files: Files, path: str) -> list[str]:
 
 
 def _numbers(path: str, line: str, fields: list[str]) -> list[int]:
-    """Returns the fields of a line as numbers. Raises MalformedFileError when one is not a whole number."""
+    """Returns the fields of a line as numbers. Raises MalformedFileError if a field is not a whole number."""
     for field in fields:
         if not (field.isascii() and field.removeprefix("-").isdigit()):
-            raise MalformedFileError(path, f"line {line!r} does not hold the numbers that it should")
+            raise MalformedFileError(path, f"line {line!r} does not contain the expected numbers")
     return [int(field) for field in fields]

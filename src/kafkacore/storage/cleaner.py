@@ -1,8 +1,9 @@
-"""The log cleaner: compacts the dirtiest log, then the next, until no log needs it (Kafka's LogCleaner).
+"""The log cleaner. It compacts the dirtiest log, then the next one, until no log needs compaction (Kafka's LogCleaner).
 
-The upkeep calls `check` at intervals to look for work. Threads and the memory of their offset maps exist only while
-there is work. A thread decides in Python; `_fast.compact.compaction` moves the bytes, in steps. Between two steps the
-thread keeps to the rate (log.cleaner.io.max.bytes.per.second) and checks whether it has to end.
+The upkeep thread calls `check` at intervals to look for work. Cleaner threads and the memory of their offset maps exist
+only while there is work. A cleaner thread makes the decisions in Python. `_fast.compact.compaction` copies the records
+in steps. Between two steps the thread waits if the rate limit (log.cleaner.io.max.bytes.per.second) requires it, and
+checks whether it has to stop.
 """
 
 from __future__ import annotations
@@ -30,18 +31,21 @@ from kafkacore.storage.managed_directory import Key
 
 LOG: Final = logging.getLogger("kafkacore.storage")
 
-STEP_BYTES: Final = 4 << 20  # bytes to compact between two checks of the rate and of a request to end
-CLEANER_NICE: Final = 10  # a lower priority than the data plane's threads
-MOST_MAP_BYTES: Final = (1 << 31) - 1  # Kafka's limit of one thread's offset map
+STEP_BYTES: Final = 4 << 20  # bytes to compact between two checks of the rate limit and of a request to stop
+# The nice value of a cleaner thread; its priority is lower than that of the data plane's threads.
+CLEANER_NICE: Final = 10
+MOST_MAP_BYTES: Final = (1 << 31) - 1  # Kafka's limit for the offset map of one thread
 LEAST_BACKOFF_MS: Final = 50
 LEAST_LOAD_FACTOR: Final = 0.01
-# Errors after which the cleaner tries again: the disk is full, or the log moved to another directory meanwhile.
+# After these errors the cleaner tries again: the disk is full, a resource is exhausted, or the log has moved to another
+# directory.
 _RETRIED: Final = (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOENT)
 _NS: Final = 1_000_000_000
 
 
 class CleanerSettings(NamedTuple):
-    """`dedupe_buffer_bytes` and `io_buffer_bytes` are shared by the threads. Kafka's defaults."""
+    """The settings of the cleaner. All cleaner threads share `dedupe_buffer_bytes` and `io_buffer_bytes`. The defaults
+    are Kafka's."""
 
     enabled: bool = True  # log.cleaner.enable
     threads: int = 1  # log.cleaner.threads
@@ -65,12 +69,12 @@ def cleaner_settings(config: BrokerConfig) -> CleanerSettings:
 
 
 class LastRound(NamedTuple):
-    """The last round of a thread."""
+    """The figures of a thread's last round. A round is the compaction of one log."""
 
     read_bytes: int
     written_bytes: int
     elapsed_s: float
-    utilization: float  # of the offset map
+    utilization: float  # the share of the offset map that was in use
 
 
 class Work(NamedTuple):
@@ -80,7 +84,8 @@ class Work(NamedTuple):
 
 
 class LogCleaner:
-    """Any thread that may wait for a disk calls `check` and `configure`. Call `close` before the logs are closed."""
+    """Compacts logs on its own threads. `check` and `configure` can be called on any thread that can wait for a disk.
+    Call `close` before the logs are closed."""
 
     def __init__(
         self,
@@ -98,7 +103,8 @@ class LogCleaner:
         self._threads: dict[int, BackgroundThread] = {}
         self._busy: set[Key] = set()
         self._uncleanable: dict[Key, PartitionHandle] = {}
-        self._resting: dict[Key, int] = {}  # log that could not be compacted: until when the cleaner leaves it alone
+        # Logs that could not be compacted, and the time until which the cleaner leaves each of them alone.
+        self._resting: dict[Key, int] = {}
         self._stopping = False
         self._rate_since_ns = 0
         self._rate_bytes = 0
@@ -113,7 +119,7 @@ class LogCleaner:
         return max(self._settings.backoff_ms, LEAST_BACKOFF_MS)
 
     def configure(self, settings: CleanerSettings) -> None:
-        """The new rate applies at once, the other settings from the next round on."""
+        """Applies new settings. The new rate applies immediately. The other settings apply from the next round."""
         with self._changed:
             if settings == self._settings:
                 return
@@ -123,7 +129,7 @@ class LogCleaner:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Cancels the rounds under way and waits for their threads. Idempotent."""
+        """Cancels the rounds in progress and waits for their threads. Idempotent."""
         with self._changed:
             self._stopping = True
             self._changed.notify_all()
@@ -132,14 +138,14 @@ class LogCleaner:
             thread.join()
 
     def settle(self, timeout_s: float) -> bool:
-        """Waits until no round is under way; False if that takes longer than `timeout_s`."""
+        """Waits until no round is in progress. Returns False if this takes longer than `timeout_s`."""
         with self._changed:
             return self._changed.wait_for(lambda: not self._threads, timeout_s)
 
     # --- looking for work ---
 
     def check(self) -> None:
-        """Starts as many threads as there are logs to compact, within log.cleaner.threads."""
+        """Starts one thread for each log that needs compaction, up to log.cleaner.threads."""
         self._forget_the_gone()
         due = len(self._due()) if self._settings.enabled else 0
         with self._changed:
@@ -148,11 +154,11 @@ class LogCleaner:
                 if len(self._threads) < wanted and number not in self._threads and not self._stopping:
                     name = f"kafkacore-cleaner-{number}"
                     thread = self._new_thread(name, partial(self._run, number))
-                    thread.start()  # this may fail; a thread takes this lock when it ends
+                    thread.start()  # this may fail; the started thread takes this lock only when it ends
                     self._threads[number] = thread
 
     def _due(self) -> list[Work]:
-        """The logs to compact that no thread is compacting, the dirtiest first."""
+        """Returns the logs that need compaction and that no thread is compacting, the dirtiest first."""
         now_ms = self._checked_ms = self._environment.wall_ms()
         sections = [
             work for key, handle in self._manager.compactions.logs() if (work := self._look(key, handle, now_ms))
@@ -244,9 +250,9 @@ class LogCleaner:
             self._resting[key] = self._environment.monotonic_ns() + self.backoff_ms * 1_000_000
 
     def _failed(self, key: Key, handle: PartitionHandle, directory: LogDirectory, error: OSError) -> None:
-        """Takes the error of a round. `directory` is the one in which the log was."""
+        """Handles the error of a round. `directory` is the directory that contained the log."""
         if error.errno in (errno.EIO, errno.EROFS):
-            log_move.fail(handle, directory, error.errno)  # an error of the disk takes the directory offline
+            log_move.fail(handle, directory, error.errno)  # a disk error takes the directory offline
         if directory.offline_errno:
             self._manager.check_directories()
         elif error.errno in _RETRIED:
@@ -290,18 +296,18 @@ class LogCleaner:
         self._tell(work, end_offset, totals, elapsed_s)
 
     def _prepare(self, key: Key, handle: PartitionHandle, upper_bound: int) -> None:
-        """Raises CompactionCancelled, OSError."""
+        """Prepares a round. Raises CompactionCancelled, OSError."""
         if not self._manager.compactions.begin(key, handle):
-            raise CompactionCancelled("the log moves to another directory, or was deleted")
-        # A compacted log has gaps. A start after a crash would take the gaps for damage, unless the recovery point
-        # shows that everything there was synced: the topic's policy may have changed by then.
+            raise CompactionCancelled("the log is moving to another directory, or was deleted")
+        # A compacted log has gaps. If the topic's cleanup.policy changes later, a start after a crash would regard the
+        # gaps as damage, unless the recovery point shows that this part of the log was synced.
         if handle.recovery_point < upper_bound:
             handle.flush()
         self._manager.checkpoint_recovery_point(key, upper_bound)
 
     def _tell(self, work: Work, end_offset: int, totals: CompactionTotals, elapsed_s: float) -> None:
         LOG.info(
-            "%s-%d was compacted from offset %d to %d in %.1f s: %d records (%d KiB) are left of %d (%d KiB)",
+            "%s-%d was compacted from offset %d to %d in %.1f s: %d records (%d KiB) remain of %d (%d KiB)",
             *work.key,
             work.section.first_dirty,
             end_offset,
@@ -315,10 +321,10 @@ class LogCleaner:
             LOG.warning("%s-%d: compaction removed %d records without a key", *work.key, totals.keyless_records)
 
     def _keep_to_the_rate(self, key: Key, handle: PartitionHandle, moved_bytes: int) -> None:
-        """Waits until the rate allows `moved_bytes` more. Raises CompactionCancelled."""
+        """Waits until the rate limit allows `moved_bytes` more. Raises CompactionCancelled."""
         with self._changed:
             now_ns = self._environment.monotonic_ns()
-            # A second with less work does not allow more in the next second.
+            # Unused capacity of one second is not carried over to the next second.
             if now_ns - self._rate_since_ns > _NS and self._is_slow_enough(now_ns):
                 self._rate_since_ns, self._rate_bytes = now_ns, 0
             self._rate_bytes += moved_bytes
@@ -330,7 +336,7 @@ class LogCleaner:
             raise CompactionCancelled("the log was deleted")
         if not self._manager.compactions.may_go_on(key, handle):
             raise CompactionCancelled(
-                "the log moves to another directory, was truncated, or its cleanup.policy has changed"
+                "the log is moving to another directory, was truncated, or its cleanup.policy has changed"
             )
 
     def _is_slow_enough(self, now_ns: int) -> bool:
@@ -340,10 +346,10 @@ class LogCleaner:
     def _rate(self) -> float:
         return max(self._settings.max_bytes_per_second, 1.0)
 
-    # --- figures ---
+    # --- metrics ---
 
     def last_rounds(self) -> list[LastRound]:
-        """The last round of each thread."""
+        """Returns the figures of each thread's last round."""
         return list(self._rounds.values())
 
     @property
@@ -351,7 +357,8 @@ class LogCleaner:
         return self._environment.wall_ms() - self._checked_ms
 
     def uncleanable(self) -> dict[str, tuple[int, int]]:
-        """For each log directory: how many logs could not be compacted, and how many of their bytes are dirty."""
+        """Returns for each log directory the number of logs that could not be compacted, and the number of dirty bytes
+        in these logs."""
         found = dict.fromkeys((path for path, _ in self._manager.directories()), (0, 0))
         with self._changed:
             marked = list(self._uncleanable.items())
@@ -364,5 +371,5 @@ class LogCleaner:
         try:
             section = dirty_section(handle, self._manager.compactions.known_until(key), self._environment.wall_ms())
         except OSError:
-            return 0  # its directory is offline, or is being taken offline
+            return 0  # the log's directory is offline, or is going offline now
         return 0 if section is None else section.cleanable_bytes

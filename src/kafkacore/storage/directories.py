@@ -1,4 +1,5 @@
-"""Checks the log directories of a node together: their cluster and node, and whether the node may start on them."""
+"""Checks all log directories of a node together: the cluster and the node to which they belong, and whether the node
+can start with them."""
 
 from __future__ import annotations
 
@@ -18,15 +19,16 @@ LOG: Final = logging.getLogger("kafkacore.storage")
 
 
 class Loaded(NamedTuple):
-    """The directories found. `failed` holds the error of each unreadable directory; `empty` directories are missing or
-    not formatted."""
+    """The log directories that were found. `failed` holds the error of each unreadable directory. `empty` lists
+    directories that are missing or not formatted."""
 
     properties: Mapping[str, MetaProperties]
     empty: tuple[str, ...]
     failed: Mapping[str, Exception]
 
     def check(self, cluster_id: str | None, node_id: int) -> None:
-        """Raises LogDirectoryError if a directory belongs to another cluster or node, or if two have the same id."""
+        """Checks that the directories belong to this cluster and node, and that no two of them have the same id.
+        Otherwise raises LogDirectoryError."""
         owners: dict[Uuid, str] = {}
         for directory, found in self.properties.items():
             path = meta_properties.path_in(directory)
@@ -60,12 +62,13 @@ class NodeDirectories(NamedTuple):
     failed: Mapping[str, Exception]
 
     def without(self, failed: Mapping[str, Exception]) -> NodeDirectories:
-        """A copy without the directories in `failed`, which turned out to be unusable."""
+        """Returns a copy without the directories in `failed`, which turned out to be unusable."""
         ids = {path: directory_id for path, directory_id in self.directory_ids.items() if path not in failed}
         return self._replace(directory_ids=ids, failed={**self.failed, **failed})
 
     def serving(self, paths: Iterable[str]) -> list[str]:
-        """The usable directories among `paths`. Logs the others. Raises LogDirectoryError if no directory is usable."""
+        """Returns the usable directories among `paths`. Logs the others. Raises LogDirectoryError if no directory is
+        usable."""
         found = []
         for path in paths:
             if path in self.directory_ids:
@@ -73,12 +76,12 @@ class NodeDirectories(NamedTuple):
             else:
                 LOG.error("the log directory %s is offline: %s", path, reason(self.failed[path]))
         if not found:
-            raise LogDirectoryError("no directory of log.dirs is usable, see above: repair one, or name another")
+            raise LogDirectoryError("no directory of log.dirs is usable, see above: repair one, or add another")
         return found
 
 
 def load(directories: Iterable[str], files: Files = OS_FILES) -> Loaded:
-    """Reads meta.properties of each directory. Never raises."""
+    """Reads meta.properties from each directory. Never raises."""
     properties: dict[str, MetaProperties] = {}
     empty: list[str] = []
     failed: dict[str, Exception] = {}
@@ -101,10 +104,11 @@ def open_directories(
     files: Files = OS_FILES,
     random_uuid: Callable[[], Uuid] = Uuid.random,
 ) -> NodeDirectories:
-    """Checks every log directory at the start of a KRaft node. Gives an id to a directory that has none yet (KIP-858).
+    """Checks every log directory at the start of a KRaft node. Gives a directory id to each directory without one
+    (KIP-858).
 
-    Raises LogDirectoryError, which names the directory and says what to do. An unreadable directory other than
-    metadata.log.dir is only reported in `failed`.
+    Raises LogDirectoryError, which names the directory and the remedy. If a directory other than metadata.log.dir is
+    unreadable, it is only reported in `failed`.
     """
     loaded = load(config.all_log_dirs, files)
     metadata_dir = config.metadata_log_dir
@@ -131,8 +135,47 @@ def open_directories(
     return NodeDirectories(cluster_id, config.node_id, directory_ids, loaded.failed)
 
 
+def open_zookeeper_directories(
+    config: BrokerConfig,
+    cluster_id: str,
+    now_ms: int,
+    files: Files = OS_FILES,
+    random_uuid: Callable[[], Uuid] = Uuid.random,
+) -> NodeDirectories:
+    """Checks every log directory at the start of a broker in ZooKeeper mode. Writes version 0 of meta.properties into
+    new directories, because they need no formatting. Gives a directory without an id one that is valid until the
+    process ends.
+
+    Raises LogDirectoryError, OSError.
+    """
+    loaded = load(config.log_dirs, files)
+    if len(loaded.failed) == len(config.log_dirs):
+        path, error = next(iter(loaded.failed.items()))
+        raise LogDirectoryError(f"no directory of log.dirs is usable: {path}: {reason(error)}")
+    for directory, found in loaded.properties.items():
+        if found.version != 0:
+            raise LogDirectoryError(
+                f"{meta_properties.path_in(directory)}: version={found.version}, of KRaft mode, cannot be used in "
+                "ZooKeeper mode"
+            )
+    loaded.check(cluster_id, config.node_id)
+    failed = dict(loaded.failed)
+    properties = dict(loaded.properties)
+    for directory in loaded.empty:
+        try:
+            files.make_directories(directory)
+            made = properties[directory] = MetaProperties(cluster_id, config.node_id, version=0)
+            meta_properties.write(directory, made, now_ms, files)
+        except OSError as error:
+            properties.pop(directory, None)
+            failed[directory] = error
+    ids = {path: found.directory_id or random_uuid() for path, found in properties.items()}
+    return NodeDirectories(cluster_id, config.node_id, ids, failed)
+
+
 def format_command(config: BrokerConfig, loaded: Loaded) -> str:
-    """The command that formats the unformatted directories, ready to paste except for the name of the file."""
+    """Returns the command that formats the unformatted directories. The user can paste it, and must only replace the
+    name of the file."""
     known = next((found.cluster_id for found in loaded.properties.values() if found.cluster_id), None)
     words = ["kafkacore storage format --config FILE --cluster-id", known or '"$(kafkacore storage random-uuid)"']
     if loaded.properties:
@@ -153,8 +196,8 @@ def _check_kraft(directory: str, found: MetaProperties, metadata_dir: str, files
 
 
 def misplaced_metadata(metadata_dir: str, directory: str, files: Files = OS_FILES) -> str | None:
-    """The message about a metadata log that is in `directory` instead of `metadata_dir`; None if `directory` has
-    none."""
+    """Returns the message about a metadata log that is in `directory` instead of `metadata_dir`. Returns None if
+    `directory` has no metadata log."""
     misplaced = metadata_directory(directory)
     if directory == metadata_dir or not files.exists(misplaced):
         return None

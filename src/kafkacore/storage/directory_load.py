@@ -1,4 +1,4 @@
-"""Loads the logs of one log directory on several threads at a start, and reports the progress (KIP-831)."""
+"""Loads the logs of one log directory on several threads when the node starts, and reports the progress (KIP-831)."""
 
 from __future__ import annotations
 
@@ -22,15 +22,16 @@ from kafkacore.storage.managed_directory import ManagedDirectory
 
 LOG: Final = logging.getLogger("kafkacore.storage")
 PROGRESS_S: Final = 5.0
-# Logs without recovery are loaded in groups of this size without the GIL: handing it over takes longer than one load.
+# Logs that need no recovery are loaded without the GIL, in groups of this size, because releasing and taking the GIL
+# takes longer than loading one such log.
 CLEAN_BATCH: Final = 32
 
 Found = tuple[str, names.PartitionDirectory]
 
 
 class DirectoryLoad:
-    """The logs found in a directory. `threads` of them load at a time (num.recovery.threads.per.data.dir). A thread
-    passes the logs that it has loaded to `take_up`."""
+    """The logs that were found in a directory, and the progress of loading them on `threads` threads
+    (num.recovery.threads.per.data.dir). Each thread passes its loaded logs to `take_up`."""
 
     def __init__(
         self,
@@ -54,11 +55,11 @@ class DirectoryLoad:
         self._progress = [LoadProgress() for _ in range(threads)]
         self._done = [0] * threads
 
-    # --- how far it is; read on any thread ---
+    # --- progress; read on any thread ---
 
     @property
     def threads(self) -> int:
-        """The number of threads that have something to load."""
+        """The number of threads that have logs to load."""
         return min(len(self._progress), self.total)
 
     @property
@@ -66,7 +67,7 @@ class DirectoryLoad:
         return self.total - sum(self._done)
 
     def segments_to_recover(self) -> list[int]:
-        """The segments left to recover in the current log of each thread."""
+        """Returns the number of segments that remain to be recovered in the current log of each thread."""
         return [progress.segments_to_recover for progress in self._progress]
 
     def tell_begin(self) -> None:
@@ -80,7 +81,8 @@ class DirectoryLoad:
     def tell_progress(self) -> None:
         if self.remaining:
             LOG.info(
-                "%s: %d of %d logs remain, with %d segments in those under way; %d segments are done, %d MiB checked",
+                "%s: %d of %d logs remain; the logs being recovered have %d segments left, %d segments are done, %d "
+                "MiB checked",
                 self.directory.path,
                 self.remaining,
                 self.total,
@@ -92,7 +94,7 @@ class DirectoryLoad:
     # --- a thread's part ---
 
     def work(self, number: int) -> None:
-        """Loads groups of logs until none is left or the directory fails. Raises LogDirectoryError,
+        """Loads groups of logs until no log is left or the directory fails. Raises LogDirectoryError,
         MalformedFileError."""
         while not self.directory.failed:
             some = self._take()
@@ -114,7 +116,7 @@ class DirectoryLoad:
         return taken
 
     def _load(self, found: list[Found], progress: LoadProgress) -> None:
-        # os.path.join takes a microsecond for each of many partitions.
+        # os.path.join would take a microsecond for each partition, and there can be many partitions.
         paths = [self._below + name for name, _ in found]
         settings = {parsed.topic: self._settings_of(parsed.topic) for _, parsed in found}
         handles = [self._new_handle(name, parsed, settings[parsed.topic]) for name, parsed in found]
@@ -163,7 +165,7 @@ class DirectoryLoad:
 
 
 def run(loads: list[DirectoryLoad], make_pool: Callable[[int, str], Executor]) -> None:
-    """Runs all loads at once, and logs the progress at intervals. Raises the errors of `work`."""
+    """Runs all loads at the same time, and logs their progress at intervals. Raises the errors of `work`."""
     parts = [(load, number) for load in loads for number in range(load.threads)]
     if not parts:
         return

@@ -1,4 +1,4 @@
-""".lock: only one node at a time may use a log directory, a node of ours or of Apache Kafka."""
+"""The file .lock. It ensures that only one node at a time, kafkacore's or Apache Kafka's, uses a log directory."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ NAME: Final = ".lock"
 
 
 class UnwritableDirectoryError(LogDirectoryError):
-    """The lock file cannot be written."""
+    """The lock file of a directory cannot be written."""
 
 
 class DirectoryLocks:
-    """The locks of all directories of a node, taken together and released by `close`.
+    """The locks of all directories of a node. The constructor takes all of them, and `close` releases them.
 
-    A directory of `dispensable` that cannot be written is not locked, and is reported in `failed`.
+    A directory in `dispensable` that is not writable is not locked, but is reported in `failed`.
     """
 
     def __init__(
@@ -29,7 +29,8 @@ class DirectoryLocks:
         *,
         dispensable: Collection[str] = (),
     ) -> None:
-        """Raises LogDirectoryError, and holds no lock, if a directory is in use or cannot be written."""
+        """Locks the directories. If a directory is in use or cannot be written, raises LogDirectoryError and holds no
+        lock."""
         self._locks: dict[str, Lock] = {}
         self.failed: dict[str, Exception] = {}
         try:
@@ -56,10 +57,10 @@ def _lock(directory: str, files: Files) -> Lock:
     except BlockingIOError as error:
         raise LogDirectoryError(
             f"{directory}: in use by another node, {path} is {error.strerror}; "
-            "stop that node, or give this one a directory of its own (log.dirs)"
+            "stop that node, or give this one its own directory (log.dirs)"
         ) from None
     except OSError as error:
         raise UnwritableDirectoryError(
             f"{directory}: {path} cannot be opened for writing: {error.strerror}; "
-            "make the directory writable for this user, or name another one (log.dirs)"
+            "make the directory writable for this user, or use another one (log.dirs)"
         ) from error

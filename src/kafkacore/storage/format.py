@@ -1,4 +1,5 @@
-"""Formats log directories, as `kafkacore storage format` does: KIP-631, and KIP-853 for voters that are records."""
+"""Formats log directories, as `kafkacore storage format` does (KIP-631). The metadata log can hold the voters
+(KIP-853)."""
 
 from __future__ import annotations
 
@@ -34,12 +35,12 @@ _ONE_OF_THREE: Final = "--standalone, --initial-controllers or --no-initial-cont
 
 
 class FormatError(Exception):
-    """Options that cannot be followed. The message names the option and says what to do."""
+    """The given options cannot be used. The message names the option and the remedy."""
 
 
 class FormatOptions(NamedTuple):
-    """The options of `format`. `initial_controllers` lists id@host:port:directory-id entries. `add_scram` lists the
-    users of a new cluster, as `scram.parse_credential` reads them."""
+    """The options of `format`. `initial_controllers` lists entries of the form id@host:port:directory-id. `add_scram`
+    lists the users of a new cluster, in the form that `scram.parse_credential` reads."""
 
     cluster_id: str
     ignore_formatted: bool = False
@@ -61,7 +62,7 @@ def format_directories(
 ) -> None:
     """Formats every unformatted log directory of a KRaft node, and reports each step through `say`.
 
-    It writes meta.properties last, because that file marks a directory as formatted. Raises FormatError,
+    Writes meta.properties last, because this file marks a directory as formatted. Raises FormatError,
     LogDirectoryError, MalformedFileError, OSError.
     """
     if config.zookeeper_mode:
@@ -99,7 +100,7 @@ def format_directories(
 
 
 def check_cluster_id(text: str) -> None:
-    """Raises FormatError unless it is 16 bytes in URL-safe base64, with or without its padding."""
+    """Raises FormatError unless `text` is 16 bytes in URL-safe base64, with or without padding."""
     bare = text.removesuffix("==")
     if len(bare) != _CLUSTER_ID_LENGTH or not _BASE64.issuperset(bare):
         raise FormatError(
@@ -108,7 +109,7 @@ def check_cluster_id(text: str) -> None:
 
 
 def feature_levels(config: BrokerConfig, options: FormatOptions) -> tuple[MetadataVersion, dict[str, int]]:
-    """The metadata.version with which to format, and the level of every feature. Raises FormatError."""
+    """Returns the metadata.version with which to format, and the level of every feature. Raises FormatError."""
     try:
         version = _release(options)
         levels = honoured_levels(version) | dict(options.features)
@@ -132,9 +133,8 @@ def _users(options: FormatOptions) -> list[Message]:
 def initial_voters(
     config: BrokerConfig, options: FormatOptions, random_uuid: Callable[[], Uuid] = Uuid.random
 ) -> dict[int, InitialVoter]:
-    """The first voters of the metadata log, by node id. Empty if controller.quorum.voters names them, or if the node
-    will join an existing quorum. Raises FormatError.
-    """
+    """Returns the first voters of the metadata log, by node id. The result is empty if controller.quorum.voters lists
+    the voters, or if the node will join an existing quorum. Raises FormatError."""
     asked = options.standalone or options.initial_controllers is not None
     if sum((options.standalone, options.no_initial_controllers, options.initial_controllers is not None)) > 1:
         raise FormatError(f"only one of {_ONE_OF_THREE} can be given")
@@ -142,7 +142,7 @@ def initial_voters(
         if asked:
             raise FormatError(
                 "controller.quorum.voters is set, so neither --standalone nor --initial-controllers can be given; "
-                "for voters that can change, remove it and set controller.quorum.bootstrap.servers instead"
+                "for voters that can change, replace it by controller.quorum.bootstrap.servers"
             )
         return {}
     if options.initial_controllers is not None:
@@ -155,7 +155,7 @@ def initial_voters(
 
 
 def parse_initial_controllers(text: str) -> dict[int, InitialVoter]:
-    """Reads id@host:port:directory-id entries, separated by commas. An IPv6 address is in brackets.
+    """Parses entries of the form id@host:port:directory-id, separated by commas. An IPv6 address is in brackets.
 
     Raises FormatError, which names the entry.
     """
@@ -192,7 +192,8 @@ def _release(options: FormatOptions) -> MetadataVersion:
 
 
 def _kraft_level(config: BrokerConfig, asked: int | None) -> int:
-    """1 if voters are records, else 0. `asked` may only confirm that level."""
+    """Returns the level of kraft.version: 1 if the metadata log holds the voters, 0 if controller.quorum.voters lists
+    them. Raises FormatError if the user asked for another level."""
     level = 0 if config.controller_quorum_voters else 1
     if asked not in (None, level):
         voters = "is set" if config.controller_quorum_voters else "is not set"
@@ -204,7 +205,7 @@ def _kraft_level(config: BrokerConfig, asked: int | None) -> int:
 
 def _standalone(config: BrokerConfig, random_uuid: Callable[[], Uuid]) -> dict[int, InitialVoter]:
     if "controller" not in config.process_roles:
-        raise FormatError("--standalone is only for a controller, and process.roles has none")
+        raise FormatError("--standalone is only for a controller, but process.roles does not contain controller")
     endpoint = config.advertised_controller_listeners[0]
     address = Address(endpoint.host or "localhost", endpoint.port)
     return {config.node_id: InitialVoter(config.node_id, random_uuid(), address)}

@@ -1,5 +1,5 @@
-"""Moves logs to other directories (KIP-113). A copy is named `TOPIC-PARTITION.UNIQUE-future` until it replaces the
-original."""
+"""Moves logs to other directories (KIP-113). The copy of a log is called its future log, and its directory is named
+`TOPIC-PARTITION.UNIQUE-future` until the copy replaces the original."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from kafkacore.storage.managed_directory import Key, ManagedDirectory
 
 
 class Owner(Protocol):
-    """The log manager."""
+    """The log manager, as far as this module uses it."""
 
     def holder(self, key: Key) -> ManagedDirectory | None:
-        """The directory of a log. The caller holds the mutex."""
+        """Returns the directory of a log. The caller holds the mutex."""
 
     def rename_aside(self, directory: ManagedDirectory, name: str, handle: PartitionHandle, kind: names.Kind) -> None:
         """Renames the directory `name` of a closed log."""
@@ -37,15 +37,15 @@ class Owner(Protocol):
 LOG: Final = logging.getLogger("kafkacore.storage")
 
 _ROOM: Final = (errno.ENOMEM, errno.EMFILE, errno.ENFILE)
-LAST_BYTES: Final = 1 << 20  # bytes that may be left to copy while appends wait
+LAST_BYTES: Final = 1 << 20  # the number of bytes that may be left to copy while appends wait
 
 
 class MoveCancelled(Exception):
-    """The partition or its future log is gone, or was replaced since the move began."""
+    """The partition or its future log no longer exists, or was replaced since the move started."""
 
 
 class FutureLog(NamedTuple):
-    """A log that is being copied; `name` is the name of its directory."""
+    """A future log, which is a copy in progress. `name` is the name of its directory."""
 
     handle: PartitionHandle
     directory: ManagedDirectory
@@ -57,7 +57,8 @@ class FutureLog(NamedTuple):
 
 
 class FutureLogs:
-    """Belongs to a log manager, whose `mutex` guards the dictionaries of both."""
+    """The future logs of a node. This object belongs to a log manager, whose `mutex` guards the dictionaries of both
+    objects."""
 
     def __init__(self, mutex: threading.Lock, files: Files, owner: Owner, new_uuid: Callable[[], Uuid]) -> None:
         self._mutex = mutex
@@ -68,7 +69,7 @@ class FutureLogs:
         self._busy: set[Key] = set()
         self._idle = threading.Condition(mutex)
 
-    # --- which there are ---
+    # --- the future logs ---
 
     def get(self, key: Key) -> FutureLog | None:
         with self._mutex:
@@ -82,18 +83,18 @@ class FutureLogs:
         return [((one.handle.topic, one.handle.index), one.handle) for one in self.all() if one.directory is directory]
 
     def count(self, directory: ManagedDirectory) -> int:
-        """The number of logs that are moving to a directory. The caller holds the mutex."""
+        """Returns the number of logs that are moving to a directory. The caller holds the mutex."""
         return sum(future.directory is directory for future in self._futures.values()) if self._futures else 0
 
     def add(self, future: FutureLog) -> FutureLog | None:
-        """Adds a future log found at a start. Returns the one that was there before, if any."""
+        """Adds a future log that was found at a start. Returns the future log that this one replaces, if any."""
         with self._mutex:
             other = self._futures.setdefault((future.handle.topic, future.handle.index), future)
         return None if other is future else other
 
     def create(self, key: Key, topic_id: Uuid, directory: ManagedDirectory, settings: LogSettings) -> FutureLog:
-        """Makes a future log, without a file as yet. Returns the existing one if it is in that directory. Raises
-        MoveCancelled if it is in another one."""
+        """Creates a future log, which has no files yet. If a future log already exists in that directory, returns it.
+        If one exists in another directory, raises MoveCancelled."""
         with self._mutex:
             known = self._futures.get(key)
             if known is not None:
@@ -109,7 +110,8 @@ class FutureLogs:
 
     @contextmanager
     def alone(self, key: Key) -> Iterator[None]:
-        """A context in which only the caller's thread may end this log or give it another directory."""
+        """Returns a context manager. Inside it, only the caller's thread can delete this log or move it to another
+        directory."""
         with self._idle:
             self._idle.wait_for(lambda: key not in self._busy)
             self._busy.add(key)
@@ -121,7 +123,7 @@ class FutureLogs:
                 self._idle.notify_all()
 
     def drop(self, key: Key, kind: names.Kind = names.Kind.DELETE) -> None:
-        """Removes a future log and renames its directory. Call it inside `alone`, or at a start."""
+        """Removes a future log and renames its directory. Call this inside `alone`, or at a start."""
         with self._mutex:
             future = self._futures.pop(key, None)
         if future is not None:
@@ -129,7 +131,7 @@ class FutureLogs:
             self._owner.rename_aside(future.directory, future.name, future.handle, kind)
 
     def forget(self, directory: ManagedDirectory) -> None:
-        """Forgets the future logs of a directory that failed, until the next start."""
+        """Drops the future logs of a directory that failed. The next start finds them again."""
         with self._mutex:
             lost = [key for key, future in self._futures.items() if future.directory is directory]
             handles = [self._futures.pop(key).handle for key in lost]
@@ -139,8 +141,8 @@ class FutureLogs:
     # --- moving ---
 
     def copy(self, key: Key, max_bytes: int) -> int:
-        """Copies up to `max_bytes` more; returns less than that once the copy is complete. Raises OSError,
-        MoveCancelled."""
+        """Copies up to `max_bytes` more. Returns the number of copied bytes, which is less than `max_bytes` when the
+        copy is complete. Raises OSError, MoveCancelled."""
         current, _, future = self._both(key)
         if future.handle.state == "closed":
             future = self._reopened(key, future)
@@ -151,12 +153,12 @@ class FutureLogs:
         with self._mutex:
             directory, future = self._owner.holder(key), self._futures.get(key)
             if directory is None or future is None:
-                raise MoveCancelled(f"{key[0]}-{key[1]} or its future log is gone")
+                raise MoveCancelled(f"{key[0]}-{key[1]} or its future log no longer exists")
             return directory.partitions[key], directory, future
 
     def replace_current(self, key: Key) -> None:
-        """Replaces the current log by the future one while appends wait. The former directory is deleted later. Raises
-        MoveCancelled; raises OSError with nothing changed."""
+        """Replaces the current log by the future log while appends wait. The former directory is deleted later. Raises
+        MoveCancelled. Raises OSError if nothing was changed."""
         with self.alone(key):
             current, source, future = self._both(key)
             future.handle.flush()  # syncs most of the last copy before appends wait for the sync
@@ -173,7 +175,7 @@ class FutureLogs:
                 future.directory.partitions[key] = current
                 failed = future.directory.failed
             if failed:
-                # The directory failed while this log was not among its logs.
+                # The directory failed while it did not list this log.
                 log_move.fail(current, future.directory.native, future.directory.native.offline_errno)
             live = names.partition_directory_name(*key)
             self._owner.rename_aside(source, live, current, names.Kind.DELETE)
@@ -192,7 +194,7 @@ class FutureLogs:
                     raise OSError(reason(error)) from error
             with self._mutex:
                 if self._futures.get(key) is not future:
-                    raise MoveCancelled(f"{future.path} is gone")
+                    raise MoveCancelled(f"{future.path} no longer exists")
                 made = self._futures[key] = future._replace(handle=handle)
             return made
 
@@ -200,7 +202,7 @@ class FutureLogs:
         try:
             log_move.adopt(current, fresh)
         except OSError:
-            # The current log continues, and the next start must not find a second log of the partition.
+            # The current log continues, so the next start must not find a second log for the partition.
             log_move.go_on(fresh)
             fresh.retire()
             with self._mutex:
@@ -210,7 +212,8 @@ class FutureLogs:
             raise
 
     def promote(self, key: Key) -> None:
-        """Makes the future log the current one, at a start that found no other log of the partition. Raises OSError."""
+        """Makes the future log the current log, at a start that found no other log for the partition. Raises
+        OSError."""
         with self._mutex:
             future = self._futures.pop(key)
         handle = self._settle(future, future.handle.log_start_offset, future.handle.end_offset)
@@ -218,7 +221,7 @@ class FutureLogs:
             future.directory.partitions[key] = handle
 
     def _settle(self, future: FutureLog, log_start_offset: int, end_offset: int) -> PartitionHandle:
-        """Renames the future log to its final name, syncs it and opens it there."""
+        """Renames the future log to its final name, syncs the directory and opens the log there."""
         handle = future.handle
         key = (handle.topic, handle.index)
         path = os.path.join(future.directory.path, names.partition_directory_name(*key))
@@ -241,12 +244,14 @@ class FutureLogs:
 
 
 def _is_want_of_room(error: Exception) -> bool:
-    """Whether the error says that the disk is full. A full disk has not failed, and may have room later."""
+    """Returns whether the error says that the disk is full. A full disk has not failed, and may have free space
+    later."""
     return isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in _ROOM)
 
 
 def _agree(current: PartitionHandle, future: PartitionHandle) -> None:
-    """Removes from the future log the records that the current one has lost since they were copied (KIP-101)."""
+    """Removes from the future log the records that were truncated in the current log after the move copied them
+    (KIP-101)."""
     epochs = future.leader_epochs()
     end = current.end_offset
     if epochs:

@@ -1,4 +1,4 @@
-"""Loads the directory of one partition, and finishes or undoes steps that a crash interrupted (Kafka's LogLoader)."""
+"""Loads the directory of one partition, and completes or undoes steps that a crash interrupted (Kafka's LogLoader)."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from kafkacore.storage.errors import MalformedFileError
 
 LOG: Final = logging.getLogger("kafkacore.storage")
 _INDEXES: Final = (names.OFFSET_INDEX, names.TIME_INDEX, names.TRANSACTION_INDEX)
-# A snapshot of the metadata log, which deletes such files itself.
+# Suffix of a snapshot that is being deleted. The metadata log deletes such files itself.
 _SNAPSHOT_BEING_DELETED: Final = names.CHECKPOINT + names.DELETED
 
 
 class DamagedLogError(MalformedFileError):
-    """The log has no whole batch at a position where one was synced. Nothing was truncated."""
+    """The log has no complete batch at a position that was synced. The load has truncated nothing."""
 
     def __init__(self, path: str, damage: Damage) -> None:
         self.offset = damage.offset
@@ -36,12 +36,12 @@ def damage_text(position: int, offset: int) -> str:
 
 
 def survey(path: str, files: Files = OS_FILES, listed: list[str] | None = None) -> LogFiles:
-    """Finishes or undoes the steps that a crash interrupted, and returns the files. `listed` holds the names in the
-    directory if the caller has read them already. Raises OSError.
+    """Completes or undoes the steps that a crash interrupted, and returns the files of the log. `listed` contains the
+    names in the directory, if the caller has already read them. Raises OSError.
 
-    `.deleted` and `.cleaned` files are removed, and with a `.cleaned` file every `.swap` file from its offset on
-    (KAFKA-6264). Other `.swap` files replace the segments that they were made from. An index without its segment is
-    removed.
+    Removes `.deleted` and `.cleaned` files. With a `.cleaned` file, also removes every `.swap` file at its offset or a
+    later one (KAFKA-6264). Replaces segments by the remaining `.swap` files that were made from them. Removes indexes
+    without a segment.
     """
     found = LogFiles(files.list(path) if listed is None else listed)
     if found.has_left_overs:
@@ -64,8 +64,8 @@ def load(
     progress: LoadProgress | None = None,
     files: Files = OS_FILES,
 ) -> LoadReport:
-    """Loads the log in `path` into `partition`. Blocks. Raises OSError, MalformedFileError, DamagedLogError: below
-    `trusted_until` the log is damaged."""
+    """Loads the log in `path` into `partition`. Blocks. Raises OSError, MalformedFileError, and DamagedLogError if the
+    log is damaged below `trusted_until`."""
     log = LogLoad(
         partition,
         survey(path, files),
@@ -81,7 +81,7 @@ def load(
 
 
 def finish(log: LogLoad, path: str, files: Files = OS_FILES) -> LoadReport:
-    """Finishes a load that has run. Raises OSError, MalformedFileError, DamagedLogError."""
+    """Processes the result of a load. Raises OSError, MalformedFileError, DamagedLogError."""
     try:
         report = log.report()
     except OSError as error:
@@ -90,37 +90,38 @@ def finish(log: LogLoad, path: str, files: Files = OS_FILES) -> LoadReport:
         raise _named(path, error, files) from None
     if report.truncated_bytes or report.dropped_segments:
         LOG.warning(
-            "%s: %d bytes that no whole batch covers were cut off, and %d segments behind them",
+            "%s: %d bytes that belong to no whole batch were cut off, and the %d segments after them were removed",
             path,
             report.truncated_bytes,
             report.dropped_segments,
         )
     if report.recovered_segments:
-        LOG.info("%s: %d segments, %d bytes are recovered", path, report.recovered_segments, report.recovered_bytes)
+        LOG.info("%s: recovered %d segments with %d bytes", path, report.recovered_segments, report.recovered_bytes)
     return report
 
 
 def _named(path: str, error: OSError, files: Files) -> Exception:
-    """The error with the name of the damaged file of the log; other errors are returned unchanged."""
+    """Returns the error with the name of the log's damaged file. Returns other errors unchanged."""
     if error.errno == errno.EILSEQ:
         return _named_segment(path, error, files)
     if error.errno == errno.EINVAL:
         return MalformedFileError(
             os.path.join(path, LEADER_EPOCH),
-            "is malformed; restore it, or remove it: the node then records epochs only for later records",
+            "is malformed; restore the file, or remove it: the node then knows the epochs of later records only",
         )
     if error.errno == errno.EOVERFLOW:
         return MalformedFileError(
             path,
-            "has a segment with an offset too far from its first for an index entry; let Apache Kafka up to 4.3 open "
-            "the directory once, which splits such segments (KAFKA-6264)",
+            "has a segment with an offset too far from its base offset for an index entry; let Apache Kafka up to "
+            "4.3 open "
+            "the directory once, because it splits such segments (KAFKA-6264)",
         )
     return error
 
 
 def _named_segment(path: str, error: OSError, files: Files) -> Exception:
-    """The error with the name of the segment that has damaged batches below the recovery point. The load had to read
-    that part."""
+    """Returns the error with the name of the segment that has damaged batches below the recovery point, in a part that
+    the load had to read."""
     for name in sorted(files.list(path)):
         segment = os.path.join(path, name)
         if not name.endswith(names.LOG):
@@ -130,9 +131,9 @@ def _named_segment(path: str, error: OSError, files: Files) -> Exception:
         except MalformedFileError as malformed:
             return MalformedFileError(
                 segment,
-                f"{malformed.problem}, below the recovery point, where the log is trusted; restore the file, or remove "
-                f"{RECOVERY_POINT} and {clean_shutdown.NAME} from the log directory: the log is then checked, and ends "
-                "where it is damaged",
+                f"{malformed.problem}, below the recovery point, where a start does not check the log; restore the "
+                f"file, or remove {RECOVERY_POINT} and {clean_shutdown.NAME} from the log directory: the next start "
+                "then checks the log, and ends it where it is damaged",
             )
     return error
 
@@ -149,13 +150,14 @@ def _remove_leftovers(path: str, listed: list[str], files: Files) -> None:
     for name in gone:
         _remove_leftover(path, name, files)
     if cleaned and gone:
-        files.sync_directory(path)  # if a .swap file survived without its .cleaned files, it would replace the segments
+        # Otherwise, a .swap file that survives without its .cleaned files would replace the segments.
+        files.sync_directory(path)
     for name in cleaned:
         _remove_leftover(path, name, files)
 
 
 def _remove_leftover(path: str, name: str, files: Files) -> None:
-    LOG.info("%s: removes %s, left by an earlier run", path, name)
+    LOG.info("%s: removing %s, which an earlier run left", path, name)
     files.unlink(os.path.join(path, name))
 
 
@@ -164,7 +166,7 @@ def _remove_lone_indexes(path: str, listed: list[str], files: Files) -> None:
     segments = {found[0] for found in parsed.values() if found is not None and found[1] == names.LOG}
     for name, found in parsed.items():
         if found is not None and found[1] in _INDEXES and found[0] not in segments:
-            LOG.warning("%s: %s has no segment and is removed", path, name)
+            LOG.warning("%s: removing %s, which has no segment", path, name)
             files.unlink(os.path.join(path, name))
 
 
@@ -179,14 +181,14 @@ def _finish_swaps(path: str, files: Files) -> None:
     for name in listed:
         parsed = names.parse_file_name(name)
         if parsed is not None and not name.endswith(names.SWAP) and first <= parsed[0] < end:
-            LOG.info("%s: removes %s, which a compacted segment replaces", path, name)
+            LOG.info("%s: removing %s, which a compacted segment replaces", path, name)
             files.unlink(os.path.join(path, name))
-    # Each step is durable before the next one. After another crash, an index with its final name beside a .log.swap
-    # would be removed together with the indexes of the former segment.
+    # Each step must be durable before the next one. Otherwise another crash could leave an index with its final name
+    # beside a .log.swap. The next start would remove this index together with the indexes of the former segment.
     files.sync_directory(path)
     for part in (segments, [name for name in swaps if name not in segments]):
         for name in part:
-            LOG.info("%s: finishes the swap of %s", path, name)
+            LOG.info("%s: finishing the swap of %s", path, name)
             files.rename(os.path.join(path, name), os.path.join(path, name.removesuffix(names.SWAP)))
         files.sync_directory(path)
 
@@ -197,20 +199,20 @@ def _offset(name: str) -> int:
 
 
 def _next_offset(path: str, files: Files) -> int:
-    """The offset behind the last batch of a segment that will replace others. Raises MalformedFileError for a damaged
-    segment: the rest of it does not show which ones it replaces."""
+    """Returns the offset after the last batch of a segment that will replace others. Raises MalformedFileError for a
+    damaged segment, because its end would not show which segments it replaces."""
     try:
         return _walk(path, files)
     except MalformedFileError as malformed:
         raise MalformedFileError(
             path,
-            f"{malformed.problem}; it was about to replace the segments that it was made from: if those segments still "
-            "exist, move it away, else restore it",
+            f"{malformed.problem}; the file was about to replace the segments from which it was made: if those "
+            "segments still exist, move this file away, else restore it",
         ) from None
 
 
 def _walk(path: str, files: Files) -> int:
-    """The offset behind the last batch. Raises MalformedFileError, OSError."""
+    """Returns the offset after the last batch in the file. Raises MalformedFileError, OSError."""
     end = _offset(os.path.basename(path))
     try:
         for batch in Batches(files.read(path)):

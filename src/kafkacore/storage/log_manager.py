@@ -1,5 +1,5 @@
-"""The logs of a node: in which directory each lies, and how they are loaded, checkpointed, deleted and shut (Kafka's
-LogManager)."""
+"""The logs of a node. Knows which directory contains each log, and loads, checkpoints, deletes and closes the logs
+(Kafka's LogManager)."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Final, NamedTuple
 
+from kafkacore._fast.base.made_ids import is_made
 from kafkacore._fast.base.uuid import ZERO, Uuid
 from kafkacore._fast.log import cuts
 from kafkacore._fast.log import move as log_move
@@ -33,13 +34,14 @@ from kafkacore.storage.managed_directory import Key, ManagedDirectory
 LOG: Final = logging.getLogger("kafkacore.storage")
 
 SHUT_THREADS: Final = 32
-# Groups of logs for each thread: handing over single logs takes longer than shutting an unused log.
+# The number of groups for each thread. Logs are closed in groups, because passing a single log to a thread takes longer
+# than closing an unused log.
 SHUT_TURNS: Final = 8
-MANY_LOGS: Final = 100  # fewer logs than this reach no limit
+MANY_LOGS: Final = 100  # fewer logs than this cannot exceed a limit
 
 
 class Doomed(NamedTuple):
-    """A renamed directory that will be removed after file.delete.delay.ms."""
+    """A renamed directory that the upkeep will remove after file.delete.delay.ms."""
 
     path: str
     due_ns: int
@@ -48,9 +50,11 @@ class Doomed(NamedTuple):
 class LogManager:
     """All logs except the metadata log, by topic and partition.
 
-    `settings_of` returns the settings of a topic by its name. Methods that touch files block; none may run on the
-    thread of a loop. A directory that fails goes offline, and `on_failure` gets its path once. The directories in
-    `failed` could not be opened at all; requests for logs that may be there get KAFKA_STORAGE_ERROR."""
+    `settings_of` returns the settings of a topic by its name. Methods that use files block, so do not call them on the
+    thread of a loop. When a directory fails, the manager takes it offline and calls `on_failure` once with its path.
+    The directories in `failed` could not be opened at all. Requests for logs that may be in one of them get
+    KAFKA_STORAGE_ERROR.
+    """
 
     def __init__(
         self,
@@ -66,17 +70,18 @@ class LogManager:
         make_pool: Callable[[int, str], Executor] = ThreadPoolExecutor,
         new_uuid: Callable[[], Uuid] = Uuid.random,
     ) -> None:
-        """`make_pool` makes the threads that load and shut logs. Raises OSError."""
-        self.loads: list[DirectoryLoad] = []  # while a start loads them
+        """`make_pool` creates the threads that load and close logs. Raises OSError."""
+        self.loads: list[DirectoryLoad] = []  # not empty while a start loads the logs
         self._environment = environment
         self._settings_of = settings_of
         self._on_failure = on_failure
-        self.recovery_threads = recovery_threads  # threads for each directory in the next load
+        self.recovery_threads = recovery_threads  # the number of threads for each directory in the next load
         self._files = files
         self._make_pool, self._new_uuid = make_pool, new_uuid
         self._mutex = threading.Lock()
         self._doomed: list[Doomed] = []
-        owner: LogManager = weakref.proxy(self)  # a strong reference would keep the manager until the collector runs
+        # With a strong reference, only the garbage collector could free the manager.
+        owner: LogManager = weakref.proxy(self)
         self.futures = FutureLogs(self._mutex, files, owner, new_uuid)
         self.compactions = Compactions(self._mutex, owner, self.futures)
         broken = list(failed)
@@ -87,7 +92,7 @@ class LogManager:
             directory.native.fail(errno.EIO)
             directory.failed = True
 
-    # --- looking up ---
+    # --- look-ups ---
 
     def __iter__(self) -> Iterator[PartitionHandle]:
         with self._mutex:
@@ -108,28 +113,31 @@ class LogManager:
         return [directory.native for directory in self._directories if not directory.failed]
 
     def directories(self) -> list[tuple[str, bool]]:
-        """The path of each directory, and whether it is online."""
+        """Returns the path of each directory, and whether the directory is online."""
         return [(directory.path, not directory.failed) for directory in self._directories]
 
     def cordon(self, paths: Iterable[str]) -> None:
-        """Sets the directories that take no new logs from now on, unless every directory is cordoned (KIP-1066)."""
+        """Sets the directories that take no new logs from now on. If all directories are cordoned, the first one still
+        takes new logs (KIP-1066)."""
         cordoned = frozenset(paths)
         with self._mutex:
             for directory in self._directories:
                 directory.cordoned = directory.path in cordoned
 
     def failure(self, path: str) -> str:
-        """The operating system's message about the failure of a directory."""
+        """Returns the operating system's message about the failure of a directory."""
         return next(os.strerror(one.native.offline_errno) for one in self._directories if one.path == path)
 
     # --- loading ---
 
     def load(self, place_of: Callable[[str, int], str | None] = lambda topic, index: None) -> None:
-        """Loads every log in the directories, several at once. Removes the clean shutdown marks first (KAFKA-10471).
+        """Loads every log in the directories, several at the same time. Before that, removes the marks of a clean
+        shutdown (KAFKA-10471).
 
-        A directory whose disk fails goes offline. If two directories hold a partition, `place_of` returns the right
-        one, and the log in the other is renamed. Raises LogDirectoryError for a directory that is not a log
-        directory."""
+        Takes a directory offline if its disk fails. If two directories contain a log for the same partition, `place_of`
+        tells which directory is right, and the log in the other directory is renamed. Raises LogDirectoryError for a
+        directory that is not a log directory.
+        """
         began = time.monotonic()
         self.loads = [
             DirectoryLoad(
@@ -151,13 +159,13 @@ class LogManager:
         self._settle_doubles(place_of)
         total = sum(load.total for load in loads)
         if total:
-            LOG.info("%d logs are loaded after %.0f ms", total, (time.monotonic() - began) * 1000)
+            LOG.info("loaded %d logs in %.0f ms", total, (time.monotonic() - began) * 1000)
         if total > MANY_LOGS:
             open_files.warn_of(total)
 
     def _settle_doubles(self, place_of: Callable[[str, int], str | None]) -> None:
-        """Decides between two logs of one partition: a move that was interrupted between its two renames leaves a log
-        in both directories."""
+        """Decides between two logs of one partition. If a move was interrupted between its two renames, both
+        directories have a log."""
         seen: set[Key] = set()
         doubles: set[Key] = set()
         for directory in self._directories:
@@ -168,10 +176,10 @@ class LogManager:
             place = place_of(*key)
             if place not in [one.path for one in holders]:
                 first, second = (os.path.join(one.path, names.partition_directory_name(*key)) for one in holders[:2])
-                raise LogDirectoryError(f"{second}: the partition is in {first} too; move the older of the two away")
+                raise LogDirectoryError(f"{second}: the partition is also in {first}; move the older of the two away")
             for one in holders:
                 if one.path != place:
-                    LOG.warning("%s-%d is in %s; its log in %s is put aside", *key, place, one.path)
+                    LOG.warning("%s-%d is in %s; renaming its log in %s", *key, place, one.path)
                     one.cleaned.pop(key, None)
                     self._put_aside(one, one.partitions.pop(key), names.Kind.STRAY)
 
@@ -181,7 +189,8 @@ class LogManager:
             directory.clean = clean_shutdown.exists(path, self._files)
             clean_shutdown.remove(path, self._files)
             if not directory.clean:
-                # A process that was killed may have created a log just before, without syncing its name.
+                # A process that was killed may have created a log shortly before, without syncing the name of its
+                # directory.
                 self._files.sync_directory(path)
             directory.recovery_points = self._read_checkpoint(path, checkpoints.RECOVERY_POINT)
             directory.cleaned = self._read_checkpoint(path, checkpoints.CLEANER_OFFSET)
@@ -195,23 +204,24 @@ class LogManager:
         return [(name, parsed) for name in found if (parsed := self._sort_out(path, name)) is not None]
 
     def _read_checkpoint(self, path: str, name: str) -> dict[Key, int]:
-        """Reads a checkpoint. A malformed one counts as empty, as in Kafka: recovery then starts at the beginning."""
+        """Reads a checkpoint. Treats a malformed checkpoint as empty, as Kafka does. Recovery then starts at the
+        beginning of the log."""
         try:
             return checkpoints.OffsetCheckpoint(path, name, self._files).read()
         except MalformedFileError as error:
-            LOG.warning("a checkpoint is ignored: %s", error)
+            LOG.warning("ignored a checkpoint: %s", error)
             return {}
 
     def _sort_out(self, path: str, name: str) -> names.PartitionDirectory | None:
-        """The parsed name of a log to load; None for other known directories. Raises LogDirectoryError for unknown
-        ones."""
+        """Returns the parsed name of a log to load, or None for other known directories. Raises LogDirectoryError for
+        unknown directories."""
         if name == names.CLUSTER_METADATA_DIRECTORY or name in names.NO_LOGS:
             return None
         parsed = names.parse_partition_directory(name)
         if parsed is None:
             raise LogDirectoryError(
                 f"{os.path.join(path, name)} is not the directory of a partition (TOPIC-PARTITION); move it elsewhere: "
-                "a log directory (log.dirs) holds nothing but logs"
+                "a log directory (log.dirs) may contain only logs"
             )
         if parsed.kind is names.Kind.DELETE:
             self._doom(os.path.join(path, name), 0)
@@ -235,15 +245,15 @@ class LogManager:
             directory.partitions |= live
 
     def held(self) -> list[tuple[Key, PartitionHandle]]:
-        """The logs of the directories that are online."""
+        """Returns the logs in the directories that are online."""
         with self._mutex:
             return [item for one in self._directories if not one.failed for item in one.partitions.items()]
 
     def holder(self, key: Key) -> ManagedDirectory | None:
-        """The directory of a log. The caller holds the mutex."""
+        """Returns the directory of a log. The caller holds the mutex."""
         return next((directory for directory in self._directories if key in directory.partitions), None)
 
-    # --- coming and going ---
+    # --- creation and deletion ---
 
     def create(
         self,
@@ -253,9 +263,9 @@ class LogManager:
         path: str | None = None,
         settings: LogSettings | None = None,
     ) -> list[PartitionHandle]:
-        """Returns the partitions of a topic, existing ones or new ones. A new partition has no file until its first
-        append. It goes to `path`, or to the directory with the fewest logs that is not cordoned. In an offline
-        directory it is offline from the beginning."""
+        """Returns the partitions of a topic, and creates those that do not exist. A new partition has no files until
+        its first append. It belongs to `path`, or else to the uncordoned directory with the fewest logs. A new
+        partition in an offline directory is offline from the beginning."""
         if settings is None:
             settings = self._settings_of(topic)
         keys = [(topic, index) for index in indexes]
@@ -271,7 +281,7 @@ class LogManager:
                 directory.partitions.update(zip(part, made, strict=True))
                 if directory.cleaned:
                     for key in part:
-                        directory.cleaned.pop(key, None)  # the entry belonged to an earlier log of this name
+                        directory.cleaned.pop(key, None)  # the entry belonged to an earlier log with the same name
                 if directory.failed:
                     for handle in made:
                         handle.fail(directory.native.offline_errno)
@@ -289,23 +299,24 @@ class LogManager:
         return held
 
     def _with_topic_id(self, topic_id: Uuid, found: dict[Key, PartitionHandle]) -> dict[Key, PartitionHandle]:
-        """The logs that belong to the topic. A log without an id does: it is older than topic ids, or a crash
-        interrupted its creation. A log with another id belongs to a deleted topic and is renamed.
-        """
+        """Returns the logs that belong to the topic. A log without an id belongs to the topic, because the log is older
+        than topic ids or a crash interrupted its creation. If the topic has no id, all logs belong to it. A log with
+        another id belongs to a deleted topic, and is renamed."""
         settled = {}
         for key, handle in found.items():
-            if handle.topic_id == ZERO:
+            if handle.topic_id == ZERO or (handle.topic_id != topic_id and is_made(topic_id)):
                 handle.assign_topic_id(topic_id)
             elif handle.topic_id != topic_id:
-                LOG.warning("%s-%d: its log has topic id %s, not %s, and is put aside", *key, handle.topic_id, topic_id)
+                LOG.warning("%s-%d: renaming its log, which has topic id %s, not %s", *key, handle.topic_id, topic_id)
                 self.delete([key], names.Kind.STRAY)
                 continue
             settled[key] = handle
         return settled
 
     def _spread(self, keys: list[Key], path: str | None) -> Iterator[tuple[ManagedDirectory, list[Key]]]:
-        """Assigns each log to the directory with the fewest, or all of them to `path`. Logs that the controller placed
-        here before it heard that every directory is cordoned go to the first one, as in Kafka."""
+        """Assigns each log to the directory with the fewest logs, or all logs to `path`. If every directory is cordoned
+        and the controller did not know this when it chose this broker, assigns new logs to the first directory, as
+        Kafka does."""
         if path is None:
             serving = [one for one in self._directories if not one.failed] or self._directories[:1]
             serving = [one for one in serving if not one.cordoned] or serving[:1]
@@ -323,15 +334,14 @@ class LogManager:
             yield from zip(serving, parts, strict=True)
 
     def configure(self, topic: str, settings: LogSettings) -> None:
-        """Gives every log of the topic these settings from now on."""
+        """Applies these settings to all logs of the topic."""
         for handle in self:
             if handle.topic == topic:
                 handle.configure(settings)
 
     def delete(self, keys: Iterable[Key], kind: names.Kind = names.Kind.DELETE) -> None:
-        """Deletes logs: wakes all waiters at once and renames the directories, which are removed after
-        file.delete.delay.ms. Directories of kind STRAY stay.
-        """
+        """Deletes logs. Immediately wakes all waiters and renames the directories, which are removed after
+        file.delete.delay.ms. Directories of kind STRAY are never removed."""
         for key in keys:
             with self.futures.alone(key):
                 self.futures.drop(key, kind)
@@ -346,7 +356,8 @@ class LogManager:
                     self.compactions.disturb(key)
                 self._put_aside(directory, handle, kind)
                 if was_compacted:
-                    self.compactions.checkpoint()  # otherwise its entry would apply to the next log of this name
+                    # Otherwise the log's entry would apply to the next log with this name.
+                    self.compactions.checkpoint()
 
     def _put_aside(self, directory: ManagedDirectory, handle: PartitionHandle, kind: names.Kind) -> None:
         handle.retire()
@@ -373,7 +384,7 @@ class LogManager:
             self._doomed.append(Doomed(path, self._environment.monotonic_ns() + delay_ms * 1_000_000))
 
     def remove_doomed(self) -> int:
-        """Removes the deleted partitions whose delay is over. Returns their number."""
+        """Removes the deleted partitions whose delay has passed. Returns the number of removed partitions."""
         now_ns = self._environment.monotonic_ns()
         with self._mutex:
             due = [one for one in self._doomed if one.due_ns <= now_ns]
@@ -390,26 +401,26 @@ class LogManager:
     # --- moving ---
 
     def create_future(self, key: Key, path: str) -> None:
-        """Makes a future log in `path`, which `futures` will fill. Does nothing if it exists already. Touches no file.
-        Raises MoveCancelled if the log is gone or is moving to another directory."""
+        """Creates a future log in `path`, which `futures` will fill. Does nothing if the future log already exists.
+        Uses no files. Raises MoveCancelled if the log no longer exists or is moving to another directory."""
         with self._mutex:
             holder = self.holder(key)
         target = next(one for one in self._directories if one.path == path)
         if holder is None:
-            raise MoveCancelled(f"{key[0]}-{key[1]} is gone")
+            raise MoveCancelled(f"{key[0]}-{key[1]} no longer exists")
         current = holder.partitions[key]
         self.futures.create(key, current.topic_id, target, current.settings)
         with self._mutex:
             self.compactions.disturb(key)
 
     def drop_future(self, key: Key, kind: names.Kind = names.Kind.DELETE) -> None:
-        """Drops a future log whose move was cancelled, or whose partition is not here."""
+        """Drops the future log of a partition whose move was cancelled, or that does not belong to this broker."""
         with self.futures.alone(key):
             self.futures.drop(key, kind)
 
     def replace_with_future(self, key: Key) -> None:
         """Ends a move: the future log replaces the log. Raises OSError, MoveCancelled."""
-        # The log start and the compacted offset are recorded before the former directory is removed.
+        # Checkpoints the log start offset and the compacted offset before the former directory is removed.
         self.checkpoint_log_starts()
         with self.compactions.moving(key):
             self.futures.replace_current(key)
@@ -426,7 +437,8 @@ class LogManager:
         return sum(self._each(PartitionHandle.expire_producers))
 
     def flush_due(self) -> int:
-        """flush.ms: requests a sync of every log whose oldest unsynced byte is too old. Returns their number."""
+        """Applies flush.ms: requests a sync of every log whose oldest unsynced byte is too old. Returns the number of
+        these logs."""
         now_ms = self._environment.monotonic_ns() // 1_000_000
         count = 0
         for handle in self:
@@ -449,8 +461,8 @@ class LogManager:
         self.checkpoint(checkpoints.RECOVERY_POINT, self._recovery_points)
 
     def checkpoint_recovery_point(self, key: Key, offset: int) -> None:
-        """Records for the next start that the log is synced up to `offset`. Raises OSError but takes no directory
-        offline, because the caller can wait for room on the disk."""
+        """Stores for the next start that the log is synced up to `offset`. Raises OSError, but does not take the
+        directory offline, because the caller can wait for free space on the disk."""
         with self._mutex:
             directory = self.holder(key)
         if directory is None:
@@ -466,14 +478,14 @@ class LogManager:
         return self._offsets(directory, PartitionHandle.recovery_point_to_write)
 
     def await_cuts(self, wanted: bool) -> None:
-        """Whether the caller calls `checkpoint_cuts` each time a directory's `fileno` is readable. A log that is
-        truncated below its recovery point on disk takes no append before that."""
+        """Sets whether the caller will call `checkpoint_cuts` each time a directory's `fileno` is readable. If so, a
+        log that is truncated below its recovery point on disk accepts no appends until that call."""
         for directory in self._directories:
             cuts.await_checkpoints(directory.native, wanted)
 
     def checkpoint_cuts(self) -> bool:
-        """Checkpoints the recovery points of logs that were truncated, and lets these go on. Returns False when a file
-        could not be written although its disk is sound: then call it again later."""
+        """Checkpoints the recovery points of logs that were truncated, and lets their appends continue. Returns False
+        if a file could not be written although its disk has not failed. The caller must then call this again later."""
         for directory in self._directories:
             cut = cuts.take(directory.native)
             if cut is not None:
@@ -488,8 +500,8 @@ class LogManager:
         return self._checkpoint(directory, checkpoints.RECOVERY_POINT, self._recovery_points)
 
     def checkpoint_log_starts(self) -> None:
-        """Writes the log start of each log that begins after the base offset of its first segment. The other logs begin
-        where the name of their first file says."""
+        """Checkpoints the log start offset of each log that starts above the base offset of its first segment. Each
+        other log starts at the offset in the name of its first file."""
         self.checkpoint(checkpoints.LOG_START_OFFSET, self._moved_starts)
 
     def checkpoint_high_watermarks(self) -> None:
@@ -504,7 +516,8 @@ class LogManager:
     def _moved_starts(self, directory: ManagedDirectory) -> dict[Key, int]:
         with self._mutex:
             handles = list(directory.partitions.items())
-        # Includes logs without a segment: a log that lost all its segments continues at the offset where they ended.
+        # This includes logs without a segment. A log that has lost all its segments continues at the offset where they
+        # ended.
         starts = {key: handle.moved_log_start_offset for key, handle in (*handles, *self.futures.of(directory))}
         return {key: offset for key, offset in starts.items() if offset >= 0}
 
@@ -516,8 +529,9 @@ class LogManager:
     def _checkpoint(
         self, directory: ManagedDirectory, name: str, offsets_of: Callable[[ManagedDirectory], dict[Key, int]]
     ) -> bool:
-        """Returns False when the disk is sound and a later try may write the file."""
-        # The upkeep and the end of a move may write at the same time, and a checkpoint has one temporary file.
+        """Writes one checkpoint file. Returns False if this failed without a disk failure, so that a later attempt may
+        succeed."""
+        # The upkeep and the end of a move may write at the same time, but each checkpoint has only one temporary file.
         with directory.checkpointing:
             offsets = offsets_of(directory)
             if directory.written.get(name) == offsets:
@@ -536,16 +550,18 @@ class LogManager:
                 self.fail(directory, error.errno or errno.EIO)
         return True
 
-    # --- failure and the end ---
+    # --- failures and closing ---
 
     def check_directories(self) -> None:
-        """Takes the failed directories offline (their LogDirectory's `fileno` is readable), and reports them."""
+        """Takes failed directories offline and reports them. The `fileno` of a failed directory's LogDirectory is
+        readable."""
         for directory in self._directories:
             if directory.native.offline_errno:
                 self.fail(directory)
 
     def fail(self, directory: ManagedDirectory, error: int = errno.EIO) -> None:
-        """Takes a directory offline, because of its own error or of `error`. Reports it once."""
+        """Takes a directory offline because of the directory's own error, or else because of `error`. Reports the
+        directory once."""
         with self._mutex:
             if directory.failed:
                 return
@@ -561,15 +577,15 @@ class LogManager:
         self._on_failure(directory.path)
 
     def close(self, broker_epoch: int = clean_shutdown.NO_EPOCH, *, clean: bool = True) -> None:
-        """Shuts every log. If `clean`, it also writes the checkpoints and, in directories without an error, the mark of
-        a clean shutdown. Without the mark the next start recovers the logs, as after a crash."""
+        """Closes every log. If `clean`, also writes the checkpoints, and marks the directories without an error as
+        cleanly shut down. Without this mark, the next start recovers the logs, as after a crash."""
         self.await_cuts(False)
         self.checkpoint_cuts()
         for directory in self._directories:
             with self._mutex:
                 handles = list(directory.partitions.values())
             handles += [handle for _, handle in self.futures.of(directory)]
-            # Many syncs at the same time share the file system's journal, so there are far more threads than devices.
+            # Many concurrent syncs share the file system's journal, so there are far more threads than disks.
             some = len(handles) // (SHUT_THREADS * SHUT_TURNS) + 1
             parts = [handles[at : at + some] for at in range(0, len(handles), some)]
             with self._make_pool(SHUT_THREADS, "kafkacore-shut") as pool:
@@ -599,7 +615,7 @@ def _high_watermark(handle: PartitionHandle) -> int:
 
 
 def _shut_all(handles: list[PartitionHandle]) -> bool:
-    """Shuts all logs. Returns False if one of them could not be shut cleanly."""
+    """Closes all logs. Returns False if at least one of them could not be closed cleanly."""
     failed = [handle for handle in handles if not _shut(handle)]
     return not failed
 

@@ -1,4 +1,5 @@
-"""meta.properties: which cluster, node and directory a log directory belongs to (KIP-631, KIP-858)."""
+"""The file meta.properties. It contains the ids of the cluster and the node to which a log directory belongs, and the
+directory's own id (KIP-631, KIP-858)."""
 
 from __future__ import annotations
 
@@ -16,8 +17,8 @@ NAME: Final = "meta.properties"
 
 
 class MetaProperties(NamedTuple):
-    """Version 1 belongs to KRaft and lacks at most `directory_id`. Version 0 belongs to ZooKeeper mode and may lack any
-    of the other fields."""
+    """The content of a meta.properties file. A file of version 1 belongs to KRaft mode, and only `directory_id` can be
+    missing. A file of version 0 belongs to ZooKeeper mode, and any field other than the version can be missing."""
 
     cluster_id: str | None
     node_id: int | None
@@ -25,7 +26,7 @@ class MetaProperties(NamedTuple):
     version: int = 1
 
     def lines(self) -> dict[str, str]:
-        """The lines of the file, in the order in which Kafka writes them."""
+        """Returns the lines of the file, in the order in which Kafka writes them."""
         values = {
             "node.id" if self.version else "broker.id": self.node_id,
             "directory.id": self.directory_id,
@@ -40,18 +41,19 @@ def path_in(directory: str) -> str:
 
 
 def encode(properties: MetaProperties, now_ms: int) -> bytes:
-    """The file as java.util.Properties stores it: an empty comment, the date, and the lines."""
+    """Returns the file in the form in which java.util.Properties writes it: an empty comment, the date, and the
+    lines."""
     date = time.strftime("%a %b %d %H:%M:%S %Z %Y", time.localtime(now_ms / 1000))
     return property_files.store(properties.lines(), comments=("", date))
 
 
 def write(directory: str, properties: MetaProperties, now_ms: int, files: Files = OS_FILES) -> None:
-    """Writes atomically and durably. Raises OSError."""
+    """Writes the file atomically and durably. Raises OSError."""
     replace(files, path_in(directory), encode(properties, now_ms))
 
 
 def read(directory: str, files: Files = OS_FILES) -> MetaProperties | None:
-    """None if the directory is not formatted. Raises MalformedFileError, OSError."""
+    """Reads the file. Returns None if the directory is not formatted. Raises MalformedFileError, OSError."""
     path = path_in(directory)
     try:
         data = files.read(path)
@@ -67,12 +69,12 @@ def read(directory: str, files: Files = OS_FILES) -> MetaProperties | None:
 def _from_lines(path: str, lines: dict[str, str]) -> MetaProperties:
     if not lines:
         raise MalformedFileError(path, "is empty; restore its version, cluster.id, node.id and directory.id")
-    # Without a version the file belongs to ZooKeeper mode, as in Kafka, unless it has lines that only KRaft writes.
+    # As in Kafka, a file without a version belongs to ZooKeeper mode, unless it has lines that only KRaft mode writes.
     if "version" not in lines and "node.id" in lines and "broker.id" not in lines:
         raise MalformedFileError(path, "version is missing: add version=1, the version of files with node.id")
     version = _number(path, lines, "version") if "version" in lines else 0
     if version not in (0, 1):
-        raise MalformedFileError(path, f"version={version} is not known; 0 and 1 are")
+        raise MalformedFileError(path, f"version={version} is not known; the known versions are 0 and 1")
     node_key = "node.id" if version else "broker.id"
     for key in (node_key, "cluster.id") if version else ():
         if key not in lines:

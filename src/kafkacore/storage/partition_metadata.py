@@ -1,4 +1,4 @@
-"""partition.metadata: the topic id of a partition's log (KIP-516)."""
+"""The file partition.metadata. It contains the topic id of a partition's log (KIP-516)."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ def encode(topic_id: Uuid) -> bytes:
 
 
 def write(directory: str, topic_id: Uuid, files: Files = OS_FILES) -> None:
-    """Writes into a partition's directory, atomically and durably, before the first append. Raises OSError."""
+    """Writes the file into a partition's directory, atomically and durably, before the first append. Raises OSError."""
     replace(files, os.path.join(directory, NAME), encode(topic_id))
 
 
 def read(directory: str, files: Files = OS_FILES) -> Uuid | None:
-    """None if the file does not exist, as in logs older than topic ids. Raises MalformedFileError, OSError."""
+    """Reads the topic id. Returns None if the file does not exist, as in logs older than topic ids. Raises
+    MalformedFileError, OSError."""
     path = os.path.join(directory, NAME)
     try:
         lines = files.read(path).decode("utf-8", "replace").splitlines()
@@ -34,7 +35,7 @@ def read(directory: str, files: Files = OS_FILES) -> Uuid | None:
         raise MalformedFileError(path, f"is empty; {_WHAT_IT_IS}")
     fields = dict(_field(path, line) for line in lines)
     if fields.get("version") != str(_VERSION):
-        raise MalformedFileError(path, f"has version {fields.get('version')!r}, and only version {_VERSION} is known")
+        raise MalformedFileError(path, f"has version {fields.get('version')!r}, but only version {_VERSION} is known")
     try:
         topic_id = Uuid.parse(fields.get("topic_id", ""))
     except ValueError as error:

@@ -1,4 +1,5 @@
-"""quorum-state: the epoch, the leader and the vote that a member of the quorum must not forget (KIP-595, KIP-853)."""
+"""The file quorum-state. It contains the epoch, the leader and the vote that a member of the quorum must remember
+(KIP-595, KIP-853)."""
 
 from __future__ import annotations
 
@@ -14,14 +15,15 @@ LAST_EPOCH: Final = (1 << 31) - 1
 NAME: Final = "quorum-state"
 NOBODY: Final = -1
 _IMPOSSIBLE_EPOCH: Final = (
-    "has leader epoch {}, and no leader can be elected in this epoch or a later one: restore the file. If this is the "
-    "only controller, you may remove the file, because the metadata log has the epoch; if there are others, give this "
-    "controller a new directory and let it follow them"
+    "has leader epoch {}, but no leader can be elected in this epoch or a later one: restore the file. If this is the "
+    "only controller, you may remove the file, because the metadata log contains the epoch; otherwise give this "
+    "controller a new directory and let it follow the others"
 )
 
 
 class QuorumState(NamedTuple):
-    """Only version 0 (kraft.version 0) has `voters`; only version 1 has `voted_directory_id`."""
+    """The content of the file. Only version 0 (kraft.version 0) has `voters`. Only version 1 has
+    `voted_directory_id`."""
 
     leader_id: int = NOBODY
     leader_epoch: int = 0
@@ -31,7 +33,7 @@ class QuorumState(NamedTuple):
 
 
 def encode(state: QuorumState, version: int) -> bytes:
-    """One line of JSON, with Kafka's fields in Kafka's order. `version` is 0 or 1."""
+    """Returns one line of JSON, with Kafka's fields in Kafka's order. `version` is 0 or 1."""
     fields: dict[str, object]
     if version == 0:
         fields = {
@@ -48,12 +50,13 @@ def encode(state: QuorumState, version: int) -> bytes:
 
 
 def write(directory: str, state: QuorumState, version: int, files: Files = OS_FILES) -> None:
-    """Writes into the directory of the metadata log, atomically and durably. Raises OSError."""
+    """Writes the file into the directory of the metadata log, atomically and durably. Raises OSError."""
     replace(files, os.path.join(directory, NAME), encode(state, version))
 
 
 def read(directory: str, files: Files = OS_FILES) -> QuorumState | None:
-    """None if the file does not exist, as on a member that has never voted. Raises MalformedFileError, OSError."""
+    """Reads the file. Returns None if the file does not exist, as on a member that has never voted. Raises
+    MalformedFileError, OSError."""
     path = os.path.join(directory, NAME)
     try:
         data = files.read(path)
@@ -63,13 +66,14 @@ def read(directory: str, files: Files = OS_FILES) -> QuorumState | None:
 
 
 def decode(data: bytes, path: str = NAME) -> QuorumState:
-    """Raises MalformedFileError, which names `path`."""
+    """Decodes the content of the file. Raises MalformedFileError, which names `path`."""
     try:
         fields = json.loads(data.split(b"\n", 1)[0])
     except ValueError:
         raise MalformedFileError(
             path,
-            "is not JSON; without it this node cannot know how it voted: restore it, or format a new directory for "
+            "is not JSON; without it this node cannot know how it voted: restore the file, or format a new "
+            "directory for "
             "this controller and let it follow the others",
         ) from None
     if not isinstance(fields, dict) or fields.get("data_version") not in (0, 1):

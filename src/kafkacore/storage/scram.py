@@ -1,7 +1,7 @@
-"""Makes the records of users that authenticate by SCRAM, with the keys of RFC 5802.
+"""Makes the records of SCRAM users. The records contain the keys that RFC 5802 defines.
 
-`storage format --add-scram` writes the first users of a new cluster (KIP-900): if every listener requires SCRAM, nobody
-could connect to create them.
+`storage format --add-scram` writes the first users of a new cluster (KIP-900). Without them, no client could connect to
+create a user if every listener requires SCRAM.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from kafkacore.protocol.messages import Message, UserScramCredentialRecord
 
-MIN_ITERATIONS: Final = 4096  # Kafka's limits; the least is also the default
+MIN_ITERATIONS: Final = 4096  # Kafka's limits; the lower limit is also the default
 MAX_ITERATIONS: Final = 16384
 SALT_BYTES: Final = 32
 
@@ -31,12 +31,12 @@ MECHANISMS: Final = {"SCRAM-SHA-256": Mechanism(1, "sha256"), "SCRAM-SHA-512": M
 
 
 class ScramError(ValueError):
-    """The value of --add-scram is wrong. The message does not repeat a password."""
+    """The value of --add-scram is invalid. The message does not contain passwords."""
 
 
 def parse_credential(text: str, random_bytes: Callable[[int], bytes] = os.urandom) -> Message:
-    """The record for MECHANISM=[name=N,password=P,iterations=I,salt=S]. `saltedpassword` may replace the password;
-    salts and salted passwords are in base64. Raises ScramError."""
+    """Returns the record for MECHANISM=[name=N,password=P,iterations=I,salt=S]. `saltedpassword` may replace the
+    password. Salts and salted passwords are in base64. Raises ScramError."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -64,7 +64,8 @@ def parse_credential(text: str, random_bytes: Callable[[int], bytes] = os.urando
 
 
 def credential(user: str, mechanism: Mechanism, salt: bytes, salted: bytes, iterations: int) -> Message:
-    """The record of a user with the salted password `salted`, which cannot be computed from the record."""
+    """Returns the record of a user with the salted password `salted`. Nobody can compute the salted password from the
+    record."""
     client_key = hmac.digest(salted, b"Client Key", mechanism.digest)
     return UserScramCredentialRecord(
         name=user,
@@ -79,7 +80,7 @@ def credential(user: str, mechanism: Mechanism, salt: bytes, salted: bytes, iter
 def _component(mechanism: str, text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not equals:
-        raise ScramError(f"--add-scram {mechanism} has a part without =: each is NAME=VALUE, with a comma between them")
+        raise ScramError(f"--add-scram {mechanism} has a part without =: write NAME=VALUE parts, separated by commas")
     quoted = len(value) >= 2 and value[0] == value[-1] == '"'
     return key, value[1:-1] if quoted else value
 

@@ -1,7 +1,7 @@
-"""Metadata images from files: a snapshot, a segment, a metadata log with its snapshots. No lock is taken.
+"""Reads metadata images from files: a snapshot, a segment, or a metadata log with its snapshots. Takes no lock.
 
-A damaged file is reported as a finding, and the state before the damage is shown. Records that a majority did not have
-yet are included, because the files do not show how far the log is committed.
+Damage in a file is reported as a finding, and the image shows the state before the damage. Records that a majority did
+not have yet are included, because the files do not show up to which offset the log is committed.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from kafkacore._fast.codec.compression import CodecError
 from kafkacore._fast.record.batch import Batch, Batches, CorruptBatchError
 from kafkacore._fast.record.batch_scan import REASONS, BatchScan
 from kafkacore.inspection.findings import Findings
+from kafkacore.inspection.metadata_log import MAGIC, MAGIC_AT
 from kafkacore.metadata.edit import Edit
 from kafkacore.metadata.image import EMPTY_IMAGE, MetadataImage
 from kafkacore.metadata.publishing import MetadataPublisher
@@ -24,17 +25,17 @@ from kafkacore.raft.control import control_records
 from kafkacore.storage import names
 from kafkacore.storage.errors import LogDirectoryError
 
-ATTEMPTS: Final = 5  # a running node may delete a file between its listing and its opening
+ATTEMPTS: Final = 5  # the number of attempts, because a running node may delete a file after this code has listed it
 _WHOLE: Final = 1 << 31  # larger than any batch
 _UNREADABLE: Final = (KafkaError, ProtocolError, CodecError)
 
 
 class UnreachableOffsetError(LogDirectoryError):
-    """The files do not hold the state at the offset that was asked for."""
+    """The files do not contain the state at the requested offset."""
 
 
 class Snapshot(NamedTuple):
-    """A snapshot file; it holds the records below `end`."""
+    """A snapshot file. It contains the state after all records below `end`."""
 
     end: int
     epoch: int
@@ -46,10 +47,11 @@ class _Damage(Exception):
 
 
 def load(path: str, at_offset: int | None = None) -> tuple[MetadataImage, Findings]:
-    """The image that a file, a metadata log's directory, or the log directory around it holds.
+    """Reads the image from a file, from a metadata log's directory, or from the log directory that contains the
+    metadata log.
 
-    With `at_offset` it is the image after the last batch that ends at or before that offset. Findings name the file,
-    the byte and the offset of damage. Raises UnreachableOffsetError, LogDirectoryError, OSError.
+    With `at_offset`, the image shows the state after the last batch that ends at or before this offset. Findings name
+    the file, the byte and the offset of damage. Raises UnreachableOffsetError, LogDirectoryError, OSError.
     """
     for attempt in range(ATTEMPTS):
         findings = Findings()
@@ -72,7 +74,7 @@ def _load_file(path: str, at_offset: int | None, findings: Findings) -> Metadata
     if parsed is not None:
         snapshot = Snapshot(*parsed, path)
         if at_offset is not None and at_offset != snapshot.end - 1:
-            raise UnreachableOffsetError(f"{path} holds the state at offset {snapshot.end - 1} and no other")
+            raise UnreachableOffsetError(f"{path} contains the state at offset {snapshot.end - 1} only")
         return _read_snapshot(snapshot, findings)[0]
     replay = _Replay(MetadataPublisher(), findings, at_offset)
     replay.add_file(path, last=True)
@@ -96,7 +98,8 @@ def _load_directory(directory: str, at_offset: int | None, findings: Findings) -
     ]
     if not snapshots and not segments:
         raise LogDirectoryError(f"{directory}: there is neither a snapshot nor a segment of a metadata log")
-    # The checkpoint at offset 0 holds no state, only the first voters and the records that the first leader writes.
+    # The checkpoint at offset 0 contains no state. It contains only the first voters, and the records that the first
+    # leader writes.
     publisher = _start([each for each in snapshots if each.end > 0], segments, at_offset, findings)
     replay = _Replay(publisher, findings, at_offset)
     for number, (_, path) in enumerate(segments):
@@ -111,8 +114,8 @@ def _load_directory(directory: str, at_offset: int | None, findings: Findings) -
 def _start(
     snapshots: list[Snapshot], segments: list[tuple[int, str]], at_offset: int | None, findings: Findings
 ) -> MetadataPublisher:
-    """The state from which the log is replayed: the newest sound snapshot, or else the start of the log. When neither
-    exists, it is the readable part of a damaged snapshot."""
+    """Returns the state at which the replay of the log begins: the newest intact snapshot, or the start of the log. If
+    neither exists, returns the readable part of a damaged snapshot."""
     start = min((base for base, _ in segments), default=None if snapshots else 0)
     near = [each for each in reversed(snapshots) if at_offset is None or each.end - 1 <= at_offset]
     partial: MetadataImage | None = None
@@ -122,14 +125,16 @@ def _start(
             return _published(image)
         partial = partial or image
         if start is None or start > snapshot.end:
-            break  # the records behind an older snapshot are gone
+            break  # the records after an older snapshot no longer exist
     if start == 0:
         return MetadataPublisher()
     if partial is not None:
-        findings.problems.append("no other snapshot or log can replace it: only its readable part is shown")
+        findings.problems.append("no other snapshot or log can replace the snapshot: only its readable part is shown")
         return _published(partial)
     oldest = min((each.end - 1 for each in snapshots), default=start)
-    raise UnreachableOffsetError(f"the state at offset {at_offset} is gone: the oldest one that is kept is at {oldest}")
+    raise UnreachableOffsetError(
+        f"the state at offset {at_offset} no longer exists: the oldest available state is at {oldest}"
+    )
 
 
 def _published(image: MetadataImage) -> MetadataPublisher:
@@ -139,7 +144,7 @@ def _published(image: MetadataImage) -> MetadataPublisher:
 
 
 def _read_snapshot(snapshot: Snapshot, findings: Findings) -> tuple[MetadataImage, bool]:
-    """The image of a snapshot, and whether the file is complete."""
+    """Returns the image of a snapshot, and whether the snapshot file is complete."""
     edit, timestamp_ms, complete = Edit(EMPTY_IMAGE), -1, False
     whole = True
     try:
@@ -163,7 +168,7 @@ def _read_snapshot(snapshot: Snapshot, findings: Findings) -> tuple[MetadataImag
 
 
 class _Replay:
-    """Replays segments onto a state, until damage or `at_offset` ends it."""
+    """Replays segments onto a state, until it meets damage or reaches `at_offset`."""
 
     def __init__(self, publisher: MetadataPublisher, findings: Findings, at_offset: int | None) -> None:
         self._publisher, self._findings, self._at_offset = publisher, findings, at_offset
@@ -175,7 +180,7 @@ class _Replay:
         return self._publisher.image
 
     def add_file(self, path: str, *, last: bool) -> None:
-        """Replays a file. The end of the `last` file may be torn, because a node crashed or is writing."""
+        """Replays a file. The `last` file may end with an incomplete batch, if a node has crashed or is writing."""
         torn = self._findings.remarks if last else None
         try:
             for position, batch, _ in _batches(path, torn):
@@ -188,7 +193,7 @@ class _Replay:
             )
 
     def _add(self, path: str, position: int, batch: Batch) -> bool:
-        """Returns False when the state at `at_offset` is reached."""
+        """Replays one batch. Returns False when the state at `at_offset` is reached."""
         place = f"{path}: byte {position}: offset {batch.base_offset}"
         if self._at_offset is not None and batch.last_offset > self._at_offset:
             self.ended = True
@@ -213,8 +218,8 @@ class _Replay:
 
 
 def _batches(path: str, torn: list[str] | None) -> Iterator[tuple[int, Batch, bytes]]:
-    """The sound batches of a file with their positions. A part of a batch at the end becomes a remark in `torn`; it is
-    damage when `torn` is None. Raises _Damage, OSError."""
+    """Yields the intact batches of a file with their positions. An incomplete batch at the end becomes a remark in
+    `torn`. If `torn` is None, such a batch is damage. Raises _Damage, OSError."""
     offset = 0
     with BatchScan(path) as scan:
         while True:
@@ -228,10 +233,12 @@ def _batches(path: str, torn: list[str] | None) -> Iterator[tuple[int, Batch, by
             if scan.fault:
                 raise _Damage(f"{path}: byte {position}: offset {found[0]}: {REASONS[scan.fault]}")
             data = scan.data
+            if data[MAGIC_AT] != MAGIC:
+                raise _Damage(f"{path}: byte {position}: offset {found[0]}: the magic byte is not {MAGIC}")
             yield position, next(Batches(data)), data
             offset = found[1] + 1
         if scan.left:
-            told = f"{path}: byte {scan.position}: offset {offset}: the last {scan.left} bytes are no whole batch"
+            told = f"{path}: byte {scan.position}: offset {offset}: the last {scan.left} bytes are not a whole batch"
             if torn is None:
                 raise _Damage(told)
             torn.append(told)

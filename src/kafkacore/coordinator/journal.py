@@ -1,12 +1,12 @@
-"""The writing end of a coordinator's log. A shard's decisions wait here, are appended in batches, and are reported once
+"""Writes a coordinator's log. Collects the decisions of a shard, appends them in batches, and reports when they are
 committed.
 
-The first decision in a turn of the loop is appended at once; the decisions that follow in the same turn share a batch.
-A lone request does not wait, and under load many requests share a batch. `linger_ms` lets every decision wait for more
-(group.coordinator.append.linger.ms; -1 and 0 do not).
+The first decision in a turn of the event loop is appended immediately. Later decisions in the same turn share a batch.
+So a single request does not wait, and under load many requests share a batch. If `linger_ms` is positive, every
+decision waits that long for others (group.coordinator.append.linger.ms).
 
-The journal appends on the loop, as processors append the records of clients. While the log is being opened or rolled, a
-thread appends, and the decisions made meanwhile become the next batch.
+The journal appends on the event loop, as processors append the records of clients. While the log is being opened or
+rolled, a thread appends, and the decisions made in the meantime become the next batch.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from kafkacore._fast.record.batch import RecordBatchBuilder
 from kafkacore.protocol.errors import ErrorCode
 
 LOG: Final = logging.getLogger("kafkacore.coordinator")
-MAX_WAITING: Final = 10_000  # limit of writes that wait to be appended; at the limit the shard takes no requests
+MAX_WAITING: Final = 10_000  # how many writes may wait to be appended; at the limit the shard accepts no requests
 _ALL_ACKS: Final = -1
-_TOO_LARGE: Final = -2  # stands in place of a write's offset
-_PATIENCE_S: Final = 60.0  # the longest single wait for the high watermark; the journal then waits again
+_TOO_LARGE: Final = -2  # used instead of a write's offset
+_PATIENCE_S: Final = 60.0  # the longest single wait for the high watermark, after which the journal waits again
 
 Records = Collection[tuple[bytes, bytes | None]]
-Acknowledgement = tuple[int, int, int]  # a kind of `watch`, an offset, and the leadership of the append
-# With either code the high watermark has passed the records, so they are committed. Only a Produce client needs to
-# learn that the ISR has shrunk.
+Acknowledgement = tuple[int, int, int]  # a kind of `watch`, an offset, and the `generation` of the append's leadership
+# With either code, the high watermark has passed the records, so they are committed. Only the client of a Produce needs
+# to learn that the ISR has shrunk.
 _COMMITTED: Final = (ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
 
 
 class WritableLog(Protocol):
-    """The part of a partition that a journal needs; PartitionHandle provides it."""
+    """The part of a partition that a journal needs; PartitionHandle implements this."""
 
     @property
     def leader_epoch(self) -> int: ...
@@ -46,13 +46,14 @@ class WritableLog(Protocol):
 
 class JournalSettings(NamedTuple):
     linger_ms: int
-    timeout_ms: int  # how long a commit may take; after it, the decision's waiter gets an error
+    timeout_ms: int  # how long a commit may take before the decision's waiter gets an error
     codec: int = 0
 
 
 class JournalPorts(NamedTuple):
-    """A journal's ports to the outside: the wall-clock time, a thread that may block, and a wait for its partition
-    (an acknowledgement, seconds), which returns False when nothing changed there in that time."""
+    """The functions that a journal needs. `wall_ms` returns the wall-clock time. `run_blocking` runs work on a thread
+    that can block. `wait` waits for an acknowledgement of the partition for some seconds, and returns False on
+    timeout."""
 
     wall_ms: Callable[[], int]
     run_blocking: Callable[[Callable[[], AppendResult]], Awaitable[AppendResult]]
@@ -60,15 +61,15 @@ class JournalPorts(NamedTuple):
 
 
 class Outcome(Protocol):
-    """Learns by token which writes were committed and which failed, in the order of the writes."""
+    """Receives the results of writes by token, in the order of the writes."""
 
     def committed(self, token: int, base_offset: int) -> None: ...
     def failed(self, failures: Sequence[tuple[int, ErrorCode]]) -> None:
-        """The writes with these tokens failed. When a write fails, every later write fails with it. The exception is an
+        """Fails the writes with these tokens. If a write fails, every later write fails with it. The exception is an
         independent write that is too large: it fails alone."""
 
     def timed_out(self, token: int) -> None:
-        """The write has taken too long. It may still be committed, or fail."""
+        """Notes that a write has taken too long. The write may still be committed or fail."""
 
 
 class _Write:
@@ -84,7 +85,7 @@ class _Write:
 
 
 class Journal:
-    """Belongs to one loop. `max_batch_bytes` returns the topic's max.message.bytes."""
+    """Belongs to one event loop. `max_batch_bytes` returns the topic's max.message.bytes."""
 
     def __init__(
         self,
@@ -108,7 +109,7 @@ class Journal:
         self._appended: deque[tuple[Acknowledgement, list[_Write]]] = deque()
         self._acknowledging: asyncio.Task[None] | None = None
         self._closed = False
-        self._telling = False  # while outcomes are reported; decisions that the reports cause are appended later
+        self._telling = False  # True while outcomes are reported; decisions that they cause are appended later
         self._open: deque[_Write] = deque()  # writes that are neither committed nor failed, oldest first
         self._timer: asyncio.TimerHandle | None = None
         self.batches = 0
@@ -117,19 +118,19 @@ class Journal:
 
     @property
     def full(self) -> bool:
-        """Whether the journal holds as many writes as it may."""
+        """Whether the journal has reached its limit of waiting writes."""
         return len(self._waiting) >= MAX_WAITING
 
     def flush(self) -> list[asyncio.Task[None]]:
-        """Appends the lingering writes now, and returns the tasks that report the writes under way."""
+        """Appends the lingering writes now. Returns the tasks that report the writes in progress."""
         if self._flush is not None:
             self._flush.cancel()
             self._end_turn()
         return [task for task in (self._appending, self._acknowledging) if task is not None]
 
     def write(self, token: int, records: Records, independent: bool = False) -> None:
-        """Queues one write. `settle` appends its records in one batch, after all earlier writes. No later write depends
-        on an `independent` one."""
+        """Queues one write. `settle` appends its records in one batch, after all earlier writes. If the write is
+        `independent`, no later write may depend on it."""
         write = _Write(token, records, independent, self._loop.time() + self._settings.timeout_ms / 1000)
         self._waiting.append(write)
         self._open.append(write)
@@ -137,8 +138,8 @@ class Journal:
             self._arm()
 
     def settle(self) -> None:
-        """Appends the writes, or lets them wait for others to share their batch. The outcome may be reported before
-        this returns."""
+        """Appends the waiting writes, or lets them wait for others to share their batch. May report a result before
+        returning."""
         if not self._waiting or self._telling or self._flush is not None or self._appending is not None or self._closed:
             return
         if self._settings.linger_ms > 0:
@@ -148,7 +149,7 @@ class Journal:
             self._append_all()
 
     def close(self) -> None:
-        """Stops: appends and reports nothing more."""
+        """Stops the journal: it appends and reports nothing more."""
         self._closed = True
         self._waiting.clear()
         self._appended.clear()
@@ -160,7 +161,7 @@ class Journal:
             self._acknowledging.cancel()
 
     async def closed(self) -> None:
-        """Waits for the appends under way. After that, nothing from this journal reaches the log."""
+        """Waits for the append in progress. After that, this journal appends nothing more to the log."""
         if self._appending is not None:
             await asyncio.wait([self._appending])
 
@@ -202,13 +203,13 @@ class Journal:
         try:
             result = await self._ports.run_blocking(lambda: self._log.append(batch, _ALL_ACKS, False, "coordinator"))
         except Exception:
-            LOG.exception("an append of a coordinator ended without a result; its client repeats the request")
+            LOG.exception("an append of a coordinator ended without a result; the client repeats its request")
         finally:
             self._appending = None
         if self._closed:
             return
         if result is None:
-            # the log may have the batch; if the client repeats its request, the log has it twice
+            # the log may have the batch; if the client repeats its request, the log has the batch twice
             self._fail(writes, ErrorCode.REQUEST_TIMED_OUT)
         else:
             self._appended_as(result, writes, len(batch))
@@ -226,8 +227,8 @@ class Journal:
         self._await_commit(writes, result.ack)
 
     def _fail_oldest(self) -> None:
-        """The oldest write is too large for any batch. Its failure is reported after the writes that are already
-        appended."""
+        """Fails the oldest write, which is too large for any batch. The failure is reported after the results of the
+        writes that are already appended."""
         if self._waiting[0].independent:
             write = self._waiting.popleft()
             write.base_offset = _TOO_LARGE
@@ -236,8 +237,8 @@ class Journal:
             self._fail([], ErrorCode.MESSAGE_TOO_LARGE)
 
     def _fail(self, writes: list[_Write], error: ErrorCode) -> None:
-        """Fails `writes` and all waiting writes, because later decisions depend on earlier ones. If the reason is one
-        write that is too large, the writes behind it get an error after which their clients retry."""
+        """Fails `writes` and all waiting writes, because later decisions depend on earlier ones. If the reason is a
+        single write that is too large, the later writes get an error after which their clients retry."""
         later, self._waiting = self._waiting, deque()
         if error == ErrorCode.MESSAGE_TOO_LARGE and not writes:
             writes = [later.popleft()]
@@ -276,7 +277,7 @@ class Journal:
             self._acknowledging = None
 
     def _tell_late(self) -> None:
-        """Reports the writes that have taken too long, and sets a timer for the next one."""
+        """Reports the writes that have taken too long, and sets a timer for the next write."""
         now, self._timer = self._loop.time(), None
         late = [write for write in self._open if write.deadline <= now and not write.told_late]
         for write in late:

@@ -1,8 +1,8 @@
-"""Runs one shard of a coordinator for each partition of its topic that this node leads: loads it, feeds it, carries out
-its decisions, and unloads it when the leadership goes.
+"""Runs one shard of a coordinator for each partition of its topic that this node leads. Loads the shard, passes
+requests to it, executes its effects, and unloads it when the leadership ends.
 
-The module is generic over shards: groups and transactions run alike. A shard is deterministic: it has no clock, loop or
-log. Everything in this module belongs to one loop.
+This module works for any kind of shard: it runs groups and transactions alike. A shard is deterministic: it has no
+clock, loop or log. Everything in this module belongs to one event loop.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from kafkacore.runtime.clock import Clock
 from kafkacore.runtime.scheduler import Scheduled, Scheduler
 
 LOG: Final = logging.getLogger("kafkacore.coordinator")
-LOADS_AT_ONCE: Final = 2  # one load reads from disk while another is replayed
-ANSWERS_IN_A_TURN: Final = 256  # a large group's rebalance completes many answers
+LOADS_AT_ONCE: Final = 2  # one shard can read from disk while another is replayed
+ANSWERS_IN_A_TURN: Final = 256  # the rebalance of a large group completes many answers
 _WATERMARK_PATIENCE_S: Final = 60.0
-# After these errors the shard may no longer write to the partition.
+# After these errors, the shard must not write to the partition any longer.
 _LOST: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR)
 
 
 class Effects(Protocol):
-    """The decisions of a shard. An append is (token, records, whether later appends depend on it). An answer is
+    """The effects of a shard's decisions. An append is (token, records, whether it is independent). An answer is
     (waiter, response)."""
 
     @property
@@ -54,11 +54,11 @@ class Shard(Replayed, Protocol):
 
 
 class Log(ReadableLog, WritableLog, Protocol):
-    """The partition; PartitionHandle provides this."""
+    """A partition, as the runtime uses it; PartitionHandle implements this."""
 
     @property
     def generation(self) -> int:
-        """Counts the leaderships of this node."""
+        """The number of times that this node has become the leader."""
 
     def satisfies(self, kind: int, at: int) -> bool: ...
 
@@ -70,19 +70,20 @@ class RuntimeSettings(NamedTuple):
 
 
 class RuntimePorts(NamedTuple):
-    """The runtime's ports to the outside: the clock, the loop's timers, a thread that may block, a wait for a partition
-    (log, condition, seconds), and the topic's max.message.bytes."""
+    """The functions that the runtime needs. `scheduler` provides the loop's timers. `run_blocking` runs work on a
+    thread that can block. `wait` waits for a condition of a partition (log, condition, seconds). `max_batch_bytes`
+    returns the topic's max.message.bytes."""
 
     clock: Clock
     scheduler: Scheduler
     run_blocking: Callable[[Callable[[], Any]], Awaitable[Any]]
-    # A condition is a kind of `partition_watch` and an offset, or an acknowledgement.
+    # A condition is either a kind of `partition_watch` with an offset, or an acknowledgement.
     wait: Callable[[Any, tuple[int, int] | Acknowledgement, float], Awaitable[bool]]
     max_batch_bytes: Callable[[], int]
 
 
 class State(enum.Enum):
-    """Kafka's names, as the tag of `num-partitions`."""
+    """The states of a shard, with Kafka's names, as in the tag of `num-partitions`."""
 
     LOADING = "loading"
     ACTIVE = "active"
@@ -93,8 +94,8 @@ S = TypeVar("S", bound=Shard)
 
 
 class CoordinatorRuntime(Generic[S]):
-    """`make_shard` makes an empty shard; `loaded` hears of each one that is loaded, with its partition. Waiters are
-    futures of this loop."""
+    """Runs the shards of one coordinator. `make_shard` makes an empty shard. `loaded` is called with each loaded shard
+    and its partition. Waiters are futures of this loop."""
 
     def __init__(
         self,
@@ -117,7 +118,7 @@ class CoordinatorRuntime(Generic[S]):
     # --- partitions that this node leads ---
 
     def lead(self, index: int, leader_epoch: int, log: Log) -> None:
-        """Loads the partition's shard. Does nothing when the shard is loaded in that epoch, or when this node's
+        """Loads the partition's shard. Does nothing if the shard is already loaded in this epoch, or if this node's
         leadership merely continues in a newer epoch."""
         seat = self._seats.get(index)
         if seat is not None and seat.log is log and (seat.leader_epoch >= leader_epoch or seat.rises(leader_epoch)):
@@ -127,14 +128,15 @@ class CoordinatorRuntime(Generic[S]):
         self._start(made.load(self._loads, self._ending.get(index)))
 
     def resign(self, index: int) -> None:
-        """This node no longer leads the partition, or it was deleted: its waiters get NOT_COORDINATOR."""
+        """Unloads the partition's shard, and answers its waiters with NOT_COORDINATOR. Call this when this node no
+        longer leads the partition, or when the partition was deleted."""
         self._leave(index, ErrorCode.NOT_COORDINATOR)
 
     def _leave(self, index: int, error: ErrorCode) -> None:
         seat = self._seats.pop(index, None)
         if seat is not None:
             seat.unload(error)
-            # An append under way may still reach the log: the next load waits for it.
+            # An append in progress may still reach the log, so the next load waits until the journal is closed.
             ending = self._start(_closed_after(self._ending.get(index), seat.journal))
             self._ending[index] = ending
             ending.add_done_callback(lambda done: self._ended(index, done))
@@ -150,12 +152,12 @@ class CoordinatorRuntime(Generic[S]):
         return task
 
     async def settled(self) -> None:
-        """Waits until every decision so far is committed or has failed."""
+        """Waits until every decision made so far is committed or has failed."""
         while going := [task for seat in tuple(self._seats.values()) for task in seat.journal.flush()]:
             await asyncio.wait(going)
 
     async def close(self) -> None:
-        """Answers every waiter with COORDINATOR_NOT_AVAILABLE, and waits for appends under way."""
+        """Answers every waiter with COORDINATOR_NOT_AVAILABLE, and waits for the appends in progress."""
         for index in tuple(self._seats):
             self._leave(index, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         if self._ending:
@@ -166,12 +168,12 @@ class CoordinatorRuntime(Generic[S]):
     # --- requests ---
 
     def now_ms(self) -> int:
-        """The time that shards see. Callers that pass a time to a shard must use this one, so that a session is
-        measured with one clock only."""
+        """Returns the time that shards see. Callers that pass a time to a shard must use this method, so that only one
+        clock measures a session."""
         return self._ports.clock.wall_ms()
 
     def shard(self, index: int) -> S:
-        """Raises NOT_COORDINATOR and COORDINATOR_LOAD_IN_PROGRESS."""
+        """Returns the partition's shard. Raises NOT_COORDINATOR and COORDINATOR_LOAD_IN_PROGRESS."""
         return self._seat(index).shard
 
     def is_active(self, index: int) -> bool:
@@ -179,9 +181,10 @@ class CoordinatorRuntime(Generic[S]):
         return seat is not None and seat.state is State.ACTIVE
 
     def ask(self, index: int, operation: Callable[[S, asyncio.Future[Any], int], Effects]) -> asyncio.Future[Any]:
-        """Calls `operation` with the shard, the waiter and the time in ms. The future is done when the shard answers.
+        """Calls `operation` with the shard, a waiter and the time in ms. Returns the waiter, a future that is done when
+        the shard answers.
 
-        Raises as `shard`, and COORDINATOR_LOAD_IN_PROGRESS while the journal is full.
+        Raises the same errors as `shard`, and COORDINATOR_LOAD_IN_PROGRESS while the journal is full.
         """
         seat = self._seat(index)
         if seat.journal.full:
@@ -191,7 +194,7 @@ class CoordinatorRuntime(Generic[S]):
         return waiter
 
     def tell(self, operation: Callable[[S, int], Effects]) -> None:
-        """Runs the operation on every loaded shard. No request waits for it."""
+        """Runs the operation on every loaded shard. No request waits for the result."""
         for seat in tuple(self._seats.values()):
             if seat.state is State.ACTIVE:
                 seat.carry_out(operation(seat.shard, self._ports.clock.wall_ms()))
@@ -220,15 +223,15 @@ class CoordinatorRuntime(Generic[S]):
 
 
 async def _closed_after(before: asyncio.Task[None] | None, journal: Journal) -> None:
-    """Waits for the journal of a seat that has ended, and for `before`: an earlier seat of the partition may still
-    append."""
+    """Waits until the journal of an ended seat (a partition in one leader epoch) is closed. Waits for `before` first,
+    because an earlier seat of the same partition may still append."""
     if before is not None:
         await asyncio.wait([before])
     await journal.closed()
 
 
 class _Seat(Generic[S]):
-    """A partition in one leader epoch, its shard and its journal."""
+    """A partition in one leader epoch, with its shard and its journal."""
 
     def __init__(self, runtime: CoordinatorRuntime[S], index: int, leader_epoch: int, log: Log, shard: S) -> None:
         settings, ports = runtime._settings, runtime._ports
@@ -252,22 +255,22 @@ class _Seat(Generic[S]):
         )
         self.journal = Journal(log, leader_epoch, settings.journal, journal_ports, ports.max_batch_bytes, self)
 
-    # --- its life ---
+    # --- loading and unloading ---
 
     def rises(self, leader_epoch: int) -> bool:
-        """Continues in a newer leader epoch, as after a reassignment has removed another replica. Returns False when
-        nothing is loaded, or when another broker led meanwhile."""
+        """Continues in a newer leader epoch, for example after a reassignment has removed another replica. Returns
+        False if nothing is loaded, or if another broker was the leader in between."""
         if self.state is not State.ACTIVE or self.log.generation != self._generation:
             return False
         self.leader_epoch = self.journal.leader_epoch = leader_epoch
         return True
 
     def left(self) -> bool:
-        """Whether the seat is unloaded and decides nothing more."""
+        """Returns whether the seat is unloaded and makes no more decisions."""
         return self._left
 
     async def load(self, loads: asyncio.Semaphore, before: Awaitable[None] | None) -> None:
-        """`before` is the unfinished work of the partition's earlier seat."""
+        """Loads the shard. First waits for `before`, the unfinished work of the partition's previous seat."""
         if before is not None:
             await before
         async with loads:
@@ -280,10 +283,11 @@ class _Seat(Generic[S]):
             )  # fmt: skip
             try:
                 summary = await loader.load()
-            except Exception as error:  # noqa: BLE001 - whatever it is, this partition is refused and others are served
+            except Exception as error:  # noqa: BLE001 - any error only makes this partition unavailable
                 self._load_failed(error)
                 return
-        # The load waits until all replayed records are committed: a later leader could truncate the others.
+        # The load waits until all replayed records are committed, because a later leader could truncate uncommitted
+        # records.
         while not self.left() and not self.log.satisfies(ACKS, summary.end_offset):
             await self._ports.wait(self.log, (ACKS, summary.end_offset), _WATERMARK_PATIENCE_S)
         if self.left():
@@ -302,7 +306,7 @@ class _Seat(Generic[S]):
             return
         known = isinstance(error, (KafkaError, OSError, ValueError))
         LOG.error(
-            "%s: its coordinator could not be loaded, and requests for its groups are refused: %s",
+            "%s: its coordinator could not be loaded, so requests for its groups are refused: %s",
             self.name,
             error,
             exc_info=None if known else error,
@@ -310,7 +314,7 @@ class _Seat(Generic[S]):
         self.state = State.FAILED
 
     def unload(self, error: ErrorCode) -> None:
-        """Answers every waiter. After this the seat decides nothing."""
+        """Answers every waiter. After this call, the seat makes no more decisions."""
         if self._left:
             return
         self._left = True
@@ -336,7 +340,8 @@ class _Seat(Generic[S]):
         self._give(effects.answers, 0)
 
     def _give(self, answers: Sequence[tuple[Any, Any]], begin: int) -> None:
-        """Answers some waiters now and the others in the loop's next turns, so that other requests need not wait."""
+        """Answers some waiters now, and the others in the next turns of the loop, so that other requests do not have to
+        wait."""
         end = begin + ANSWERS_IN_A_TURN
         for waiter, response in answers[begin:end]:
             if not waiter.done():
@@ -344,14 +349,14 @@ class _Seat(Generic[S]):
         if end < len(answers):
             self._loop.call_soon(self._give, answers, end)
 
-    # --- the fate of its appends (an Outcome of its journal) ---
+    # --- results of appends (the seat is the Outcome of its journal) ---
 
     def committed(self, token: int, base_offset: int) -> None:
         self.carry_out(self.shard.committed(token, base_offset, self._ports.clock.wall_ms()))
 
     def failed(self, failures: Sequence[tuple[int, ErrorCode]]) -> None:
-        """The shard's decisions may depend on appends whose failure is not reported yet. Those decisions fail with the
-        last append."""
+        """Fails appends. The shard's decisions may depend on appends whose failure has not been reported yet. Those
+        decisions fail with the last append."""
         left = deque(failures)
         error = left[0][1]
         LOG.warning("%s: %d appends of its coordinator failed: %s", self.name, len(left), error.name)

@@ -1,10 +1,10 @@
 """A connection to another node, for the control plane's own requests: Raft, registration, heartbeats, forwarding.
 
-A client connects with its first request, and again after a connection broke (with Kafka's exponential backoff). It
-speaks the highest version of each API that both sides have. Requests are pipelined; the correlation id finds the
-request of an answer. A request that is not answered in time closes the connection, as in Kafka: behind a silent cut
-every later request would wait until TCP notices. A client belongs to one loop, which is also its clock and makes its
-sockets.
+A client connects with its first request, and again after its connection has broken (with Kafka's exponential backoff).
+It uses the highest version of each API that both sides support. Requests are pipelined, and the correlation id matches
+a response to its request. When a request times out, the client closes the connection, as in Kafka. If the link is dead,
+every later request would otherwise wait until TCP notices. A client belongs to one loop. The loop creates the client's
+sockets, and is also its clock.
 """
 
 from __future__ import annotations
@@ -27,39 +27,39 @@ from kafkacore.runtime.randomness import backoff_ms
 
 LOG: Final = logging.getLogger("kafkacore.network")
 _PREFIX_BYTES: Final = 4
-_LEAST_ANSWER_BYTES: Final = 4  # a correlation id
-# After one of these errors the client gives up the connection and makes another. A host name that cannot be encoded is
-# a ValueError.
+_LEAST_ANSWER_BYTES: Final = 4  # the size of a correlation id
+# After one of these errors the client closes the connection and opens another one. A host name that cannot be encoded
+# raises ValueError.
 _UNUSABLE: Final = (OSError, TimeoutError, KafkaError, ValueError)
-_LATE_S: Final = 0.1  # if a timer fires this late, the loop has not read its sockets either
+_LATE_S: Final = 0.1  # if a timer fires this much too late, the loop has not read its sockets for as long either
 _MOST_PATIENCE_S: Final = 1.0
 
 
 class ClientLimits(NamedTuple):
-    """Milliseconds, bytes, counts; the defaults are those of Kafka's clients."""
+    """The limits of a client, in milliseconds, bytes and counts. The defaults are those of Kafka's clients."""
 
     request_timeout_ms: float = 30_000
     connection_setup_timeout_ms: float = 10_000
     reconnect_backoff_ms: float = 50
     reconnect_backoff_max_ms: float = 1_000
     max_response_bytes: int = 1 << 30
-    max_in_flight: int = 256  # requests on the wire; further requests wait here for their turn
+    max_in_flight: int = 256  # the greatest number of requests on the wire; further requests wait in the client
 
 
 class Disconnected(ConnectionError):
-    """The connection broke, or could not be made, before the answer came. The request may have taken effect."""
+    """The connection broke before the response arrived, or could not be opened. The request may have taken effect."""
 
 
 class MalformedAnswerError(Disconnected):
-    """The node sent bytes that are not an answer. The connection is closed, and one line is logged."""
+    """The node sent bytes that are not a valid response. The client closes the connection, and logs one line."""
 
 
-# Has the arguments of `loop.create_connection`: a factory of the protocol, host and port.
+# A function with the arguments of `loop.create_connection`: a factory for the protocol, a host and a port.
 Connect = Callable[[Callable[[], asyncio.Protocol], str, int], Awaitable[object]]
 
 
 class NodeClient:
-    """One other node. Several tasks may call `request` at once."""
+    """The connection to one other node. Several tasks can call `request` concurrently."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class NodeClient:
         randomness: random.Random | None = None,
         connect: Connect | None = None,
     ) -> None:
-        """`connect` makes the connection; without it the running loop does."""
+        """The client opens its connections with `connect`, or through the running loop if `connect` is None."""
         self._connect_to = connect
         self.host = host
         self.port = port
@@ -86,17 +86,19 @@ class NodeClient:
         self._unanswered = 0
 
     async def request(self, message: Message, version: int | None = None, timeout_ms: float | None = None) -> Any:
-        """Returns the response. Without `version` the request has the highest version that both nodes have.
+        """Sends a request and returns its response. Without `version`, the request has the highest version that both
+        nodes support.
 
-        Raises Disconnected (MalformedAnswerError when the answer cannot be read), TimeoutError, and
-        UnsupportedVersionError when there is no common version. A request that times out closes the connection: other
-        requests that wait on it raise Disconnected. When a caller is cancelled, only its own answer is dropped.
+        Raises Disconnected (MalformedAnswerError if the response cannot be read), TimeoutError, and
+        UnsupportedVersionError if there is no common version. A request that times out closes the connection, and all
+        other requests on this connection raise Disconnected. If a caller is cancelled, only its own response is
+        dropped.
         """
         limit_s = (self._limits.request_timeout_ms if timeout_ms is None else timeout_ms) / 1000
         return await self._ask(lambda connection: connection.request(message, version, limit_s), limit_s)
 
     async def exchange(self, api_key: int, version: int, body: bytes) -> memoryview:
-        """The body of the answer to an encoded request. Raises as `request` does."""
+        """Sends an encoded request and returns the body of the response. Raises the same errors as `request`."""
         limit_s = self._limits.request_timeout_ms / 1000
         answer: memoryview = await self._ask(
             lambda connection: connection.exchange(api_key, version, body, limit_s), limit_s
@@ -115,12 +117,13 @@ class NodeClient:
             self._unanswered -= 1
 
     async def api_versions(self) -> dict[int, tuple[int, int]]:
-        """Lowest and highest version of each API key that the node speaks. Raises as `request` does."""
+        """Returns the lowest and the highest version of each API key that the node supports. Raises the same errors as
+        `request`."""
         return (await self._connected()).versions
 
     async def hand_over(self) -> int:
-        """Gives a connection away that has no request under way: its descriptor, which the caller must close. Raises as
-        `request` does."""
+        """Returns the descriptor of a connection without requests in flight. The caller must close the descriptor.
+        Raises the same errors as `request`."""
         return (await self._connected()).hand_over()
 
     @property
@@ -129,18 +132,18 @@ class NodeClient:
 
     @property
     def unanswered(self) -> int:
-        """Requests whose callers still wait."""
+        """The number of requests whose callers still wait."""
         return self._unanswered
 
     def disconnect(self) -> None:
-        """Ends the connection; requests under way raise Disconnected, and the next one connects again."""
+        """Closes the connection. Requests in flight raise Disconnected, and the next request connects again."""
         if self._connecting is not None:
             self._connecting.cancel()
         if self._connection is not None:
             self._connection.close()
 
     async def close(self) -> None:
-        """As `disconnect`, but the client never connects again."""
+        """Closes the connection, as `disconnect` does. The client never connects again."""
         self._closed = True
         connecting = self._connecting
         self.disconnect()
@@ -159,7 +162,7 @@ class NodeClient:
             self._connecting.add_done_callback(self._connect_ended)
         connecting = self._connecting
         try:
-            # Shielded: the others still wait for this connection when one caller gives up.
+            # This is shielded, because if one caller gives up, the others still wait for this connection.
             return await asyncio.shield(connecting)
         except asyncio.CancelledError:
             task = asyncio.current_task()
@@ -203,8 +206,8 @@ class NodeClient:
 
 
 class _Waiting:
-    """A request that has no answer yet. `frame` is None once the request is on the wire. `is_encoded` says that the
-    caller decodes the answer."""
+    """A request that has no response yet. `frame` is None once the request was sent. If `is_encoded`, the caller
+    decodes the response."""
 
     __slots__ = ("api_key", "deadline", "frame", "future", "is_encoded", "version")
 
@@ -220,7 +223,7 @@ class _Waiting:
 
 
 class _Connection(asyncio.Protocol):
-    """One socket's life. `node` is the host and port, for messages."""
+    """One connection on one socket. `node` is its host and port, for messages."""
 
     def __init__(self, node: str, client_id: str | None, limits: ClientLimits, loop: asyncio.AbstractEventLoop) -> None:
         self._node = node
@@ -232,15 +235,16 @@ class _Connection(asyncio.Protocol):
         self._loop = loop
         self._transport: asyncio.Transport | None = None
         self._correlation_id = 0
-        self._waiting: dict[int, _Waiting] = {}  # on the wire
-        self._queue: deque[tuple[int, _Waiting]] = deque()  # requests that wait for room on the wire
+        self._waiting: dict[int, _Waiting] = {}  # requests on the wire, by correlation id
+        self._queue: deque[tuple[int, _Waiting]] = deque()  # requests that wait until fewer are on the wire
         self._received = bytearray()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self._patient = True
 
     async def learn_versions(self) -> None:
-        """Asks for the node's versions, in a lower version when the node does not know ours (KIP-511)."""
+        """Requests the node's API versions. Uses a lower version of ApiVersions if the node does not know the current
+        one (KIP-511)."""
         known = apis.api(ApiKey.API_VERSIONS)
         limit_s = self._limits.request_timeout_ms / 1000
         request = apis.request_class(ApiKey.API_VERSIONS)(client_software_name="kafkacore", client_software_version="1")
@@ -253,14 +257,15 @@ class _Connection(asyncio.Protocol):
         self.versions = {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}
 
     def request(self, message: Any, version: int | None, limit_s: float) -> asyncio.Future[Any]:
-        """Raises UnsupportedVersionError; the future raises as `NodeClient.request` does."""
+        """Queues a request. Raises UnsupportedVersionError. The returned future raises the same errors as
+        `NodeClient.request`."""
         chosen = self._choose(message.API_KEY) if version is None else version
         correlation_id = self._next_id()
         frame = apis.encode_request(chosen, correlation_id, self._client_id, message)
         return self._send(correlation_id, frame, message.API_KEY, chosen, limit_s, is_encoded=False)
 
     def exchange(self, api_key: int, version: int, body: bytes, limit_s: float) -> asyncio.Future[Any]:
-        """As `request`, but body and answer are encoded."""
+        """Queues a request like `request`, but its body and its response are encoded."""
         correlation_id = self._next_id()
         frame = apis.request_prefix(api_key, version, correlation_id, self._client_id) + body
         return self._send(correlation_id, frame, api_key, version, limit_s, is_encoded=True)
@@ -273,7 +278,7 @@ class _Connection(asyncio.Protocol):
         self, correlation_id: int, frame: bytes, api_key: int, version: int, limit_s: float, *, is_encoded: bool
     ) -> asyncio.Future[Any]:
         if self.lost or self._transport is None:
-            raise Disconnected("the connection is gone")
+            raise Disconnected("the connection is closed")
         future: asyncio.Future[Any] = self._loop.create_future()
         deadline = self._loop.time() + limit_s
         waiting = _Waiting(future, api_key, version, deadline, is_encoded=is_encoded)
@@ -289,7 +294,8 @@ class _Connection(asyncio.Protocol):
         return future
 
     def _send_more(self) -> None:
-        """Sends the next requests when there is room, except those whose callers have given up."""
+        """Sends the next requests while fewer than `max_in_flight` are on the wire. Skips requests whose callers have
+        given up."""
         queue, waiting, transport = self._queue, self._waiting, self._transport
         while queue and len(waiting) < self._limits.max_in_flight and transport is not None:
             correlation_id, each = queue.popleft()
@@ -304,10 +310,11 @@ class _Connection(asyncio.Protocol):
             self._transport.abort()
 
     def hand_over(self) -> int:
-        """Closes this end of the connection without the other node's notice, and returns a descriptor of it."""
+        """Closes this end of the connection without notice to the other node. Returns a descriptor of the
+        connection."""
         transport = self._transport
         if transport is None or self.lost or self._waiting or self._received:
-            raise Disconnected("the connection is gone")
+            raise Disconnected("the connection is closed")
         transport.pause_reading()
         handle = os.dup(transport.get_extra_info("socket").fileno())
         self.close()
@@ -345,13 +352,13 @@ class _Connection(asyncio.Protocol):
         self._timer = self._loop.call_at(when, self._on_time)
 
     def _on_time(self) -> None:
-        """Runs when a deadline may have passed. Most timers fire for requests that were answered long ago."""
+        """Handles a timer: a deadline may have passed. Most timers fire for requests that were answered long ago."""
         self._timer = None
         now = self._loop.time()
         late_s = now - self._timer_at
         if late_s > _LATE_S and self._patient:
-            # This loop did not run for a while, or a test has moved its clock. The answers may be in the socket
-            # already, so wait once more.
+            # This loop did not run for a while, or a test has moved its clock. The responses may already be in the
+            # socket, so wait once more.
             self._patient = False
             self._arm(now + min(late_s, _MOST_PATIENCE_S))
             return
@@ -411,7 +418,7 @@ class _Connection(asyncio.Protocol):
             waiting.future.set_exception(refused)
 
     def _refuse(self, problem: str) -> MalformedAnswerError:
-        """Closes the connection, because the rest of the stream cannot be read."""
+        """Closes the connection and returns the error, because the rest of the stream cannot be read."""
         error = MalformedAnswerError(f"{self._node} sent {problem}")
         LOG.warning("%s; the connection is closed", error)
         self._fail_all(error)
@@ -428,5 +435,5 @@ def _decode(waiting: _Waiting, frame: bytes) -> Any:
         return memoryview(frame)[at:]
     response = apis.response_class(waiting.api_key)
     if waiting.api_key == ApiKey.API_VERSIONS and frame[4:6] == b"\0\x23":
-        return response.decode(memoryview(frame)[4:], 0)  # a refusal comes in version 0
+        return response.decode(memoryview(frame)[4:], 0)  # a refusal of the version has version 0
     return response.decode(memoryview(frame)[at:], waiting.version)

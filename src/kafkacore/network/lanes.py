@@ -1,8 +1,8 @@
-"""The requests of a node to other nodes, in lanes.
+"""The requests of a node to other nodes, separated into lanes (groups of connections).
 
-A node answers the requests of a connection in their order, and a Fetch of the metadata log waits for half a second. So
-each kind of request has a lane with connections and limits of its own: a heartbeat never waits behind a forwarded
-request.
+A node answers the requests of a connection in order, and a Fetch of the metadata log may wait for half a second. So
+each kind of request has its own lane, with its own connections and limits. For example, a heartbeat never waits for the
+response to an earlier forwarded request.
 """
 
 from __future__ import annotations
@@ -13,19 +13,20 @@ from typing import Any, Final, NamedTuple
 from kafkacore.network.client import ClientLimits, Connect, Disconnected, NodeClient
 from kafkacore.protocol.messages import Message
 
-MOST_NODES: Final = 64  # with more nodes, a lane closes the connections to those that it asked longest ago
+# With more nodes, a lane closes the connections to those nodes to which it has sent nothing for the longest time.
+MOST_NODES: Final = 64
 
 
 class LaneLimits(NamedTuple):
-    """A lane makes at most `connections` to each node, and the next one only when all others have requests under way.
-    `client` limits each connection."""
+    """The limits of a lane. A lane opens at most `connections` to each node, and opens another one only if all existing
+    ones have requests in flight. `client` limits each connection."""
 
     client: ClientLimits
     connections: int = 1
 
 
 class Lane:
-    """Requests of one kind to other nodes. Belongs to one loop."""
+    """Requests of one kind to other nodes. Use a lane only on its loop."""
 
     def __init__(
         self, client_id: str, limits: LaneLimits, randomness: random.Random, connect: Connect | None = None
@@ -34,18 +35,18 @@ class Lane:
         self._limits = limits
         self._random = randomness
         self._connect = connect
-        self._nodes: dict[tuple[str, int], list[NodeClient]] = {}  # in the order in which they were last asked
+        self._nodes: dict[tuple[str, int], list[NodeClient]] = {}  # in the order of their last requests
         self._closed = False
 
-    async def send(self, host: str, port: int, request: Message) -> Any:
-        """Returns the response. The request has the highest version that both nodes have. Raises OSError (Disconnected,
-        TimeoutError), and UnsupportedVersionError."""
+    async def send(self, host: str, port: int, request: Message, version: int | None = None) -> Any:
+        """Sends a request and returns its response. Without `version`, the request has the highest version that both
+        nodes support. Raises OSError (Disconnected, TimeoutError), and UnsupportedVersionError."""
         if self._closed:
-            raise Disconnected("this node stops")
-        return await self._client(host, port).request(request)
+            raise Disconnected("this node is stopping")
+        return await self._client(host, port).request(request, version)
 
     def disconnect(self, host: str, port: int) -> None:
-        """Ends the connections to a node; requests under way raise Disconnected."""
+        """Closes the connections to a node. Requests in flight raise Disconnected."""
         for client in self._nodes.get((host, port), ()):
             client.disconnect()
 
@@ -72,8 +73,8 @@ class Lane:
         return made
 
     def _make_room(self) -> None:
-        """Closes connections, because a peer may name any number of nodes. Keeps connections with requests that still
-        wait for an answer."""
+        """Closes connections to old nodes, because a peer can name any number of nodes. Keeps connections with requests
+        in flight."""
         for address, clients in tuple(self._nodes.items()):
             if len(self._nodes) < MOST_NODES:
                 return
@@ -88,12 +89,12 @@ def _load(client: NodeClient) -> int:
 
 
 class Lanes:
-    """The lanes of a node's client."""
+    """All lanes of a node."""
 
     def __init__(
         self, client_id: str, randomness: random.Random, connect: Connect | None = None, **lanes: LaneLimits
     ) -> None:
-        """`connect` makes every connection; without it, the running loop does."""
+        """All lanes open their connections with `connect`, or through the running loop if `connect` is None."""
         self._lanes = {name: Lane(client_id, limits, randomness, connect) for name, limits in lanes.items()}
 
     def __getitem__(self, name: str) -> Lane:

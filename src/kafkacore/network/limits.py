@@ -1,4 +1,5 @@
-"""The limits of a plane, from the keys of server.properties; some keys are ours because Kafka has none."""
+"""The limits of a plane. They come from the keys of server.properties. Some of these keys are kafkacore's own, because
+Kafka has no such limit."""
 
 from __future__ import annotations
 
@@ -7,13 +8,13 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, Final, NamedTuple
 
-CONTROL_PLANE_QUEUE: Final = 20  # KIP-291: the ring of control.plane.listener.name
-MEMORY_SHARE: Final = 4  # with queued.max.request.bytes=-1 requests may take a quarter of the memory
+CONTROL_PLANE_QUEUE: Final = 20  # capacity of the request ring of control.plane.listener.name (KIP-291)
+MEMORY_SHARE: Final = 4  # with queued.max.request.bytes=-1, requests may use one quarter of the machine's memory
 _UNLIMITED: Final = 0x7FFFFFFF
 
 
 class PlaneLimits(NamedTuple):
-    """Bytes, milliseconds, counts. The defaults are Kafka's where it has the key."""
+    """The limits of a plane, in bytes, milliseconds and counts. The defaults are Kafka's if Kafka has the key."""
 
     queued_max_requests: int = 500
     queued_max_request_bytes: int = -1
@@ -23,62 +24,67 @@ class PlaneLimits(NamedTuple):
     max_connections_per_ip: int = _UNLIMITED
     max_connections_per_ip_overrides: tuple[tuple[str, int], ...] = ()
     max_connection_creation_rate: int = _UNLIMITED
-    # Name, max.connections and max.connection.creation.rate of each listener that has limits of its own besides the
-    # plane's.
+    # For each listener that has its own limits in addition to the plane's: name, max.connections and
+    # max.connection.creation.rate.
     of_listeners: tuple[tuple[str, int, int], ...] = ()
-    exempt_listener: str = ""  # KIP-402: the plane's two limits do not apply to the inter-broker listener
+    # The plane's two limits do not apply to this listener, which is the inter-broker listener (KIP-402).
+    exempt_listener: str = ""
     socket_listen_backlog_size: int = 50
-    # Kafka's default of 100 KiB throttles a connection. Unless the key is set, the operating system sizes the buffers
-    # as needed.
+    # Kafka's default of 100 KiB slows a connection down. Unless the key is set, the operating system adjusts the
+    # buffers as needed.
     socket_send_buffer_bytes: int = -1
     socket_receive_buffer_bytes: int = -1
     # Kafka has no such limits.
-    slow_request_bytes_per_second: int = 1024  # the least pace of a request while other requests wait for memory
-    slow_frame_ms: int = 30000  # how often the pace is checked
-    half_closed_ms: int = 10000  # how long answers still go to a peer that has closed its sending side
-    answers_depth: int = 64  # answers that one connection may await
-    answers_bytes: int = 8 << 20  # complete answers of one connection that wait for its socket
-    turn_frames: int = 16  # a connection's share of a processor's turn
+    sampled_request_log_every: int = 0  # one of this number of requests is sampled; 0 means none
+    # The minimum speed at which a request must arrive while other requests wait for memory.
+    slow_request_bytes_per_second: int = 1024
+    slow_frame_ms: int = 30000  # the interval of the checks of this speed
+    half_closed_ms: int = 10000  # how long responses are still sent to a peer that has closed its sending side
+    answers_depth: int = 64  # the number of responses for which one connection may wait
+    answers_bytes: int = 8 << 20  # the size of the complete responses of one connection that may wait for its socket
+    # The number of frames that a processor reads from one connection before it reads from the next one.
+    turn_frames: int = 16
     turn_bytes: int = 1 << 20
 
     @property
     def memory_bytes(self) -> int:
-        """How much memory all requests of the plane may occupy: never less than one of them."""
+        """The memory that all requests of the plane can use. It is never less than the size of the largest request."""
         if self.queued_max_request_bytes > 0:
             return max(self.queued_max_request_bytes, self.socket_request_max_bytes)
         return max(physical_memory_bytes() // MEMORY_SHARE, self.socket_request_max_bytes)
 
     def per_second(self) -> int:
-        """Connections that all listeners may accept in a second; 0 means no limit."""
+        """The number of connections that all listeners together can accept per second. 0 means no limit."""
         return _per_second(self.max_connection_creation_rate)
 
     def own(self, listener: str) -> tuple[int, int]:
-        """How many connections one listener may have, and how many it may accept in a second."""
+        """Returns the number of connections that one listener can have, and the number that it can accept per
+        second."""
         found = ((most, _per_second(rate)) for name, most, rate in self.of_listeners if name == listener)
         return next(found, (self.max_connections, self.per_second()))
 
     def native(self) -> dict[str, int]:
-        """The limits as arguments of `NativePlane`, except for those in OF_THE_PLANE."""
+        """Returns the limits as arguments of `NativePlane`, except for those in OF_THE_PLANE."""
         made = {
             limit.native: getattr(self, name)
             for name, limit in LIMITS.items()
             if limit.native and limit.native not in OF_THE_PLANE
         }
-        # In Kafka a negative time means for ever.
+        # In Kafka, a negative time means no limit.
         made["idle_ms"] = self.connections_max_idle_ms if self.connections_max_idle_ms > 0 else 1 << 50
         made["slow_frame_bytes"] = self.slow_request_bytes_per_second * self.slow_frame_ms // 1000
         return made
 
 
 class Limit(NamedTuple):
-    """By which key a field of PlaneLimits is set, and where it is used."""
+    """The key that sets a field of PlaneLimits, and the code that applies the limit."""
 
     key: str  # the key in server.properties; empty when no key sets it
-    native: str  # the argument of NativePlane; empty when Python applies the limit
+    native: str  # the argument of NativePlane; empty if Python applies the limit
     unit: str
 
 
-# Every limit that is one number, by its field of PlaneLimits.
+# Every limit that is a single number, by its field of PlaneLimits.
 LIMITS: Final[Mapping[str, Limit]] = {
     "queued_max_requests": Limit("queued.max.requests", "ring_capacity", "requests"),
     "queued_max_request_bytes": Limit("queued.max.request.bytes", "memory_bytes", "bytes"),
@@ -90,6 +96,7 @@ LIMITS: Final[Mapping[str, Limit]] = {
     "socket_listen_backlog_size": Limit("socket.listen.backlog.size", "", "connections"),
     "socket_send_buffer_bytes": Limit("socket.send.buffer.bytes", "send_buffer_bytes", "bytes"),
     "socket_receive_buffer_bytes": Limit("socket.receive.buffer.bytes", "receive_buffer_bytes", "bytes"),
+    "sampled_request_log_every": Limit("sampled.request.log.every", "sample_every", "requests"),
     "slow_request_bytes_per_second": Limit("slow.request.bytes.per.second", "slow_frame_bytes", "bytes per second"),
     "slow_frame_ms": Limit("", "slow_frame_ms", "ms"),
     "half_closed_ms": Limit("", "half_closed_ms", "ms"),
@@ -98,7 +105,7 @@ LIMITS: Final[Mapping[str, Limit]] = {
     "turn_frames": Limit("", "turn_frames", "requests"),
     "turn_bytes": Limit("", "turn_bytes", "bytes"),
 }
-# The Plane passes these itself: one depends on its kind, the other on the machine.
+# The Plane itself passes these two arguments: one depends on the kind of the plane, and the other on the machine.
 OF_THE_PLANE: Final = frozenset({"ring_capacity", "memory_bytes"})
 
 
@@ -107,7 +114,7 @@ def _per_second(rate: int) -> int:
 
 
 def limits_from(config: Any) -> PlaneLimits:
-    """The limits that a BrokerConfig sets."""
+    """Returns the limits that a BrokerConfig sets."""
     several = len(config.data_plane_listeners) > 1
     return PlaneLimits(
         **{name: config.value(limit.key) for name, limit in LIMITS.items() if limit.key},
@@ -127,7 +134,7 @@ def limits_from(config: Any) -> PlaneLimits:
 
 @cache
 def physical_memory_bytes() -> int:
-    """The memory of the machine, or that of the control group if it is less."""
+    """Returns the memory of the machine, or that of the control group if this is less."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     try:
         with open("/sys/fs/cgroup/memory.max", encoding="ascii") as limit:

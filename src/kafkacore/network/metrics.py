@@ -1,4 +1,4 @@
-"""The measurements of a plane, by the names of Kafka's metrics. They are read from native counters on demand."""
+"""The measurements of a plane, under the names of Kafka's metrics. They are read on demand from native counters."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kafkacore.network.plane import Plane
 from kafkacore.protocol import apis
 from kafkacore.runtime.process import CONTROL, CONTROLLER
 
-# In the order in which native code counts them.
+# In the order in which native code counts the stages.
 STAGES: Final = (
     "RequestQueueTimeMs",
     "LocalTimeMs",
@@ -20,13 +20,14 @@ STAGES: Final = (
     "ResponseQueueTimeMs",
     "ResponseSendTimeMs",
 )
-_BUCKETS: Final = 40  # bounds are powers of two, in microseconds
+_BUCKETS: Final = 40  # the bounds are powers of two, in microseconds
 BOUNDS_MS: Final = tuple((1 << power) / 1000 for power in range(_BUCKETS - 1))
 _WINDOW_NS: Final = 1_000_000_000  # the shortest period for which a share of time is computed
 
 
 class Histogram(NamedTuple):
-    """`bounds` are upper bounds. `counts` has one entry more, for higher values. `total` is the sum of all values."""
+    """A histogram. `bounds` are the upper bounds. `counts` has one more entry, for higher values. `total` is the sum of
+    all values."""
 
     bounds: tuple[float, ...]
     counts: tuple[int, ...]
@@ -34,7 +35,7 @@ class Histogram(NamedTuple):
 
 
 class Measure(NamedTuple):
-    """The value of one metric, by the type, the name and the other tags of its MBean."""
+    """The value of one metric, with the type, the name and the other tags of its MBean."""
 
     type: str
     name: str
@@ -43,7 +44,8 @@ class Measure(NamedTuple):
 
 
 class PlaneMetrics:
-    """The metrics of one plane. Names of the control plane have Kafka's prefix (KIP-291); a controller's are tagged."""
+    """The metrics of one plane. The names of the control plane's metrics have Kafka's prefix (KIP-291). The metrics of
+    a controller have a tag."""
 
     def __init__(self, plane: Plane) -> None:
         self._plane = plane
@@ -61,7 +63,7 @@ class PlaneMetrics:
         counters = self._plane.native.counters()
         idle_ns = sum(processor.idle_ns for processor in self._plane.processors)
         for type_, name, value in (
-            ("RequestChannel", "RequestQueueSize", counters["request_queue_size"]),
+            ("RequestChannel", "RequestQueueSize", counters["request_queue_size"] + self._plane.waiting),
             ("RequestChannel", "ResponseQueueSize", counters["response_queue_size"]),
             ("SocketServer", "NetworkProcessorAvgIdlePercent", self._network_idle.read(idle_ns)),
             ("KafkaRequestHandlerPool", "RequestHandlerAvgIdlePercent", self._plane.loop.idle_share()),
@@ -71,16 +73,17 @@ class PlaneMetrics:
             ("SocketServer", "ConnectionCount", counters["connections"]),
             ("SocketServer", "Refused", counters["refused_connections"]),
             ("SocketServer", "MalformedFrames", counters["malformed_frames"]),
+            ("SocketServer", "SampledRequestsDropped", counters["samples_dropped"]),
         ):
             yield Measure(type_, self._prefix + name, value, self._tags)
 
     def queue_times(self) -> Histogram:
-        """How long requests have waited for the handlers, as one histogram over all APIs."""
+        """Returns the times that requests have waited for the handlers, as one histogram over all APIs."""
         found = [measured["stages"][0] for measured in self._requests().values()]
         return _histogram(functools.reduce(_add_histograms, found, (0, 0, [0] * _BUCKETS)))
 
     def _requests(self) -> dict[int, Any]:
-        """The sums of the processors' figures, by API key."""
+        """Returns the sums of the processors' figures, by API key."""
         added: dict[int, Any] = {}
         for processor in self._plane.processors:
             for key, measured in processor.stages(self._plane.native).items():
@@ -106,7 +109,7 @@ class PlaneMetrics:
 
 
 class _Share:
-    """The share of time that a counter of nanoseconds has counted since a reading at least a second ago."""
+    """The share of time that a counter of nanoseconds has counted, since a reading that is at least one second old."""
 
     def __init__(self, counter_ns: int, threads: int) -> None:
         self._counter_ns = counter_ns

@@ -1,8 +1,9 @@
-"""A plane: the listeners of one kind, their acceptor and processors, the loop of handlers, and the ring that brings
-requests to this loop.
+"""A plane consists of the listeners of one kind, their acceptor and processor threads, the loop of the handlers, and
+the ring (a queue) that passes requests to this loop.
 
 One class serves the data plane, the controller's plane and the control plane of KIP-291. They differ in the capacity of
-their ring and in the threads that the Runtime gives them: each kind of plane has its own acceptor, processors and loop.
+their ring, and in the threads that the Runtime gives them. Each kind of plane has its own acceptor, processors and
+loop.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
+from time import perf_counter
 from typing import Any, Final, NamedTuple
 
 from kafkacore._fast.plane import inbound as native_inbound
@@ -30,34 +33,43 @@ from kafkacore.runtime.process import CONTROL, Runtime
 
 LOG: Final = logging.getLogger("kafkacore.network")
 
-BATCH: Final = 32  # requests that one callback of the loop begins
-NO_OVERRIDE: Final = -1  # max.connections.per.ip has no override for an address
+BATCH: Final = 32  # the number of requests that one callback of the loop takes from the ring
+# After this time, the callback starts no more requests, so that the loop can serve other planes and threads.
+BEGIN_S: Final = 0.001
+NO_OVERRIDE: Final = -1  # an address without an entry in max.connections.per.ip.overrides
 _SWEEP_SECONDS: Final = 0.0001
 _SWEEP_MOST_SECONDS: Final = 0.005
 
 
 class Torn(NamedTuple):
-    """An answer that is cut off: the peer gets its first `size_bytes`, size prefix included, and then the end of the
-    connection."""
+    """A truncated response. The peer receives the first `size_bytes`, including the size prefix, and then the end of
+    the connection."""
 
     frame: bytes
     size_bytes: int
 
 
-# The response's header and body: whole, in parts, or as an iterator (for a long answer; the loop does other work
-# between the parts). With None the plane sends no answer. Raises ProtocolError to close the connection. A handler that
-# answers later releases the body when it has read it, and so returns its memory to the plane.
+# The header and body of a response: as a whole, in parts, or as an iterator. An iterator is for a long response,
+# because the loop does other work between the parts. If it is None, the plane sends no response. A handler raises
+# ProtocolError to close the connection. A handler that answers later releases the body of the request when it has read
+# the body, which returns its memory to the plane.
 Response = bytes | Sequence[bytes] | Iterator[bytes] | Torn | None
 Complete = Response | CachedAnswer
 Answer = Callable[[RequestContext, memoryview], Complete | DeferredAnswer[Response] | Awaitable[Complete]]
 
 
 class Plane:
-    """Serves `answer` on `listeners`. `open`, `start` and `stop` run on `loop`, the handlers' own.
+    """Serves requests on `listeners` with `answer`. `open`, `start` and `stop` must run on `loop`, which is the
+    handlers' loop.
 
-    `api_ranges` has (key, lowest, highest) of each API that the plane takes; any other request closes its connection,
-    as in Kafka. `hot` APIs are served without the GIL; requests that native code does not serve come to `answer` like
-    all others. Processors may repeat answers of `cached_apis` until `forget` drops them.
+    `api_ranges` contains (key, lowest version, highest version) of each API that the plane accepts. Any other request
+    closes its connection, as in Kafka. Native code serves the `hot` APIs without the GIL. `answer` gets all other
+    requests, and those requests to hot APIs that native code does not serve. Processors may repeat responses of
+    `cached_apis` until `forget` drops them.
+
+    Requests to `urgent_apis` overtake all other requests that wait for the handlers (KAFKA-4453). The loop takes both
+    classes from one ring, and starts urgent requests first. So there is no polling, and neither class waits while the
+    other has no requests.
     """
 
     def __init__(
@@ -72,19 +84,23 @@ class Plane:
         limits: PlaneLimits | None = None,
         hot: Iterable[tuple[int, HotApi]] = (),
         cached_apis: Iterable[int] = (),
+        urgent_apis: Iterable[int] = (),
     ) -> None:
         self.kind = kind
         self.limits = limits or PlaneLimits()
         self.loop = runtime.loop(kind)
         self._listeners = tuple(listeners)
-        self._listener_names = tuple(each.name for each in listeners)
+        self.listener_names = tuple(each.name for each in listeners)
         self._answer = self._handlers = answer
         self._acceptor = runtime.acceptor(kind)
         self.processors = runtime.processors(kind)
         self._sockets: list[socket.socket] = []
         self._accepting = 0
-        self._going: set[asyncio.Future[Any]] = set()  # the futures for which answers wait
+        self._going: set[asyncio.Future[Any]] = set()  # futures for which responses wait
         self._reading = False
+        self._urgent_apis = frozenset(urgent_apis)
+        # Requests that were taken from the ring in the search for urgent requests behind them.
+        self._regular: deque[InboundRequest] = deque()
         self.native = NativePlane(
             kind,
             environment or runtime.environment,
@@ -107,8 +123,8 @@ class Plane:
     # -- life
 
     def open(self) -> dict[str, tuple[str, int]]:
-        """Binds the listeners. Returns address and port by listener. Clients that connect now wait until `start`.
-        Raises ListenError."""
+        """Binds the listeners. Returns the address and port of each listener. Clients that connect now wait until
+        `start`. Raises ListenError."""
         for listener in self._listeners:
             try:
                 self._sockets.append(listen(listener, self.limits.socket_listen_backlog_size))
@@ -121,7 +137,7 @@ class Plane:
         }
 
     async def start(self) -> None:
-        """Begins to serve."""
+        """Starts to serve."""
         loop = asyncio.get_running_loop()
         loop.add_reader(self.native.fileno(), self._wake)
         loop.add_reader(self.native.notices_fileno(), self._log_notices)
@@ -131,17 +147,20 @@ class Plane:
         self._accept()
 
     async def stop(self, drain_ms: float = 0.0) -> None:
-        """Accepts no new connections, gives the open ones `drain_ms` to take their answers, then closes all of them."""
+        """Stops accepting connections. Gives the open connections `drain_ms` to receive their responses, and then
+        closes all of them."""
         self._pause()
         self._close_sockets()
         if drain_ms > 0:
             self.native.start_draining()
             await self._swept(drain_ms)
+        while self._regular:
+            self._regular.popleft().close()
         self.native.start_draining(force=True)
         loop = asyncio.get_running_loop()
         for each in tuple(self._going):
-            # After the first steps that are due already. A task that ended before its first step would leave the
-            # coroutine of its handler without anybody to await it.
+            # The cancellation comes after the first steps that are already due. If a task ended before its first step,
+            # nothing would await the coroutine of its handler.
             loop.call_soon(each.cancel)
         await self._swept(10_000)
         if self._reading:
@@ -151,9 +170,11 @@ class Plane:
             loop.remove_reader(self.native.notices_fileno())
 
     def set_limits(self, limits: PlaneLimits) -> None:
-        """Changes max.connections, the limits of addresses, and max.connection.creation.rate (KIP-402, KIP-612). All
-        other limits stay as they were at the start. Host names are looked up on another thread."""
+        """Changes max.connections, the limits of addresses, max.connection.creation.rate (KIP-402, KIP-612), and the
+        share of requests that are sampled. All other limits stay as they were at the start. Looks host names up on
+        another thread."""
         was, self.limits = self.limits, limits
+        self.native.sample_requests(limits.sampled_request_log_every)
         self.native.set_connection_limits(limits.max_connections, limits.max_connections_per_ip)
         before, now = dict(was.max_connections_per_ip_overrides), dict(limits.max_connections_per_ip_overrides)
         for host in before.keys() | now.keys():
@@ -186,17 +207,17 @@ class Plane:
         self._close_sockets()
 
     def intercept(self, around: Callable[[Answer], Answer] | None) -> None:
-        """Lets `around(handlers)` answer the requests of this loop from now on; it may call the handlers. With None the
-        handlers answer again."""
+        """Lets `around(handlers)` answer the requests on this loop from now on. It can call the handlers. With None,
+        the handlers answer again."""
         self._answer = self._handlers if around is None else around(self._handlers)
 
     def forget(self, changed: AbstractSet[object] | None) -> None:
-        """Drops the cached answers that depend on a member of `changed`; None: all of them."""
+        """Drops the cached responses that depend on a member of `changed`. With None, drops all of them."""
         for answers in self._caches.values():
             answers.forget(self.native, changed)
 
     async def _swept(self, limit_ms: float) -> None:
-        """Waits until the plane has no connection and no running handler, and no processor uses it."""
+        """Waits until the plane has no connections and no running handlers, and no processor uses it."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + limit_ms / 1000
         pause_s = _SWEEP_SECONDS
@@ -205,7 +226,7 @@ class Plane:
             for processor in self.processors:
                 processor.sweep()
                 swept.append((processor, processor.look()))
-            # Processors do not signal the end of a turn.
+            # Processors do not signal the end of a turn, so poll for it.
             while any(processor.turns < turns for processor, turns in swept) and loop.time() <= deadline:  # noqa: ASYNC110
                 await asyncio.sleep(_SWEEP_SECONDS)
             counters = self.native.counters()
@@ -227,20 +248,52 @@ class Plane:
         self._drain()
 
     def _drain(self) -> None:
-        """Begins a batch of requests, and schedules itself while there are more. After the last request the ring wakes
-        the loop again."""
+        """Starts a batch of requests, and schedules itself again while there are more. When the ring is empty, the next
+        request wakes the loop again."""
         if not self._reading:
             return
-        # A handler that waits delays no other handler. The handlers have at most one request of each connection.
-        batch = native_inbound.pop(self.native, BATCH)
-        for inbound in batch:
-            self._start(inbound)
-        if len(batch) == BATCH or not self.native.may_sleep():
+        if self._urgent_apis:
+            self._drain_urgent_first()
+            return
+        # A handler that waits does not delay other handlers. Each connection has at most one request in the handlers.
+        if not self._regular:
+            self._regular.extend(native_inbound.pop(self.native, BATCH))
+        full = len(self._regular) == BATCH
+        self._begin_regular()
+        if self._regular or full or not self.native.may_sleep():
             asyncio.get_running_loop().call_soon(self._drain)
+
+    def _drain_urgent_first(self) -> None:
+        """Starts requests like `_drain`, but first takes everything from the ring to find urgent requests, and starts
+        these first. Regular requests wait here, up to the capacity of the ring. At this limit the ring fills up, and an
+        urgent request at its end has to wait too."""
+        room = max(self.limits.queued_max_requests - len(self._regular), 0)
+        taken = native_inbound.pop(self.native, room) if room else []
+        for inbound in taken:
+            if inbound.api_key in self._urgent_apis:
+                self._start(inbound)
+            else:
+                self._regular.append(inbound)
+        self._begin_regular()
+        if self._regular or len(taken) == room or not self.native.may_sleep():
+            asyncio.get_running_loop().call_soon(self._drain)
+
+    def _begin_regular(self) -> None:
+        """Starts regular requests until the time for one callback has passed, but at least one."""
+        end = perf_counter() + BEGIN_S
+        while self._regular:
+            self._start(self._regular.popleft())
+            if perf_counter() >= end:
+                return
+
+    @property
+    def waiting(self) -> int:
+        """The number of requests that the loop has taken from the ring and not started."""
+        return len(self._regular)
 
     def _start(self, inbound: InboundRequest) -> None:
         try:
-            context = RequestContext(*inbound.head(self._listener_names))
+            context = RequestContext(*inbound.head(self.listener_names))
             body = memoryview(inbound)[inbound.header_size :]
             response: Any = self._answer(context, body)
         except Exception as error:  # noqa: BLE001 - any error closes the connection and is logged
@@ -266,7 +319,7 @@ class Plane:
         task.add_done_callback(self._going.discard)
 
     def _park(self, inbound: InboundRequest, body: memoryview, deferred: DeferredAnswer[Response]) -> None:
-        """Parks a request without a task: in a large group, a task would be most of the cost of a member."""
+        """Parks a request without a task. In a large group, tasks would be the largest part of the cost of a member."""
         inbound.local_done()
         if _is_released(body):
             inbound.let_go()
@@ -287,7 +340,8 @@ class Plane:
         deferred.future.add_done_callback(end)
 
     def _kept(self, api_key: int, asked: Asked | None, answer: CachedAnswer) -> bytes:
-        """The answer's bytes. From now on processors send them to everybody who asks the same."""
+        """Returns the response's bytes. From now on, processors send the response to every client that sends the same
+        request."""
         answers = self._caches.get(api_key)
         if answers is not None:
             answers.keep(self.native, asked, answer)
@@ -319,7 +373,7 @@ class Plane:
             _release(body)
 
     def _refuse(self, inbound: InboundRequest, error: Exception) -> None:
-        """Closes the connection: the peer sent no valid request, or the handler has no answer."""
+        """Closes the connection, because the peer sent no valid request, or the handler cannot answer the request."""
         if inbound.answered:
             LOG.error("an answer was given twice", exc_info=error)
         elif isinstance(error, ProtocolError):
@@ -352,7 +406,7 @@ def _is_released(view: memoryview) -> bool:
 
 
 async def _collected(parts: Iterator[bytes]) -> list[bytes]:
-    """Collects all parts; the loop does other work between them."""
+    """Collects all parts. The loop does other work between the parts."""
     collected = []
     for part in parts:
         collected.append(part)
@@ -365,14 +419,14 @@ def _first_flexible(key: int) -> int:
 
 
 def _addresses(host: str) -> list[str]:
-    """The addresses of a host name; an address stands for itself. A name that does not resolve is logged, and its limit
-    is not applied."""
+    """Returns the addresses of a host name. The address of an address is this address itself. Logs a name that does not
+    resolve. The limit of such a name does not apply."""
     try:
         pack_address(host)
     except ValueError:
         try:
             return sorted({str(entry[4][0]) for entry in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)})
-        # A name with a label of more than 63 characters is not even looked up.
+        # A name with a label of more than 63 characters raises an error before it is looked up.
         except (OSError, UnicodeError) as error:
             LOG.warning("max.connections.per.ip.overrides: %s does not resolve (%s) and is left out", host, error)
             return []

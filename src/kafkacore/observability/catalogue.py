@@ -1,7 +1,7 @@
-"""One table of all metrics: the name of the MBean, its kind, its unit and its meaning.
+"""The table of all metrics: the name of the MBean, its kind, its unit and its meaning.
 
-Names are those that Apache Kafka 3.9 or 4.3 ships; names in the groups `kafkacore.*` are ours. The exposition's names
-follow the JMX exporter's published examples for Kafka (`prometheus_name`).
+Names are those of Apache Kafka 3.9 or 4.3. Names in the groups `kafkacore.*` are kafkacore's own. The names in the
+Prometheus exposition follow the JMX exporter's published examples for Kafka (`prometheus_name`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from kafkacore.observability.metrics import Buckets, Kind, Sample
 
 
 class Metric(NamedTuple):
-    """`unit` is "-" for a number without a unit and for a state."""
+    """A row of the table. `unit` is "-" for a state and for a number without a unit."""
 
     group: str
     type: str
@@ -29,11 +29,11 @@ class Metric(NamedTuple):
 
 
 class UnknownMetricError(LookupError):
-    """A source has reported a metric that the table does not have."""
+    """A source has reported a metric that is not in the table."""
 
 
 def metric(type_: str, name: str) -> Metric:
-    """Raises UnknownMetricError."""
+    """Returns the row of a metric. Raises UnknownMetricError."""
     try:
         return metrics()[type_, name]
     except KeyError:
@@ -41,7 +41,7 @@ def metric(type_: str, name: str) -> Metric:
 
 
 def sample(type_: str, name: str, value: float | Buckets, tags: tuple[tuple[str, str], ...] = ()) -> Sample:
-    """A value of a metric of the table. Raises UnknownMetricError."""
+    """Returns a sample of a metric from the table. Raises UnknownMetricError."""
     known = metric(type_, name)
     return Sample(known.group, type_, name, known.kind, value, tags)
 
@@ -57,63 +57,78 @@ def prometheus_name(sample: Sample) -> str:
 # The exporter's example for KRaft joins these words, although its general rule would separate them.
 _EXPOSED_TYPES: Final = {"raft-metrics": "raftmetrics", "broker-metadata-metrics": "brokermetadatametrics"}
 
-# Group and type, then a line for each name: its kind, its unit, its meaning.
+# The group and the type come first. Then there is a line for each name, with its kind, unit and meaning.
 _TABLE: Final = """
 kafka.controller KafkaController
 ActiveControllerCount gauge controllers 1 while this controller is the active one, else 0
 ActiveBrokerCount gauge brokers registered brokers that are not fenced
 FencedBrokerCount gauge brokers registered brokers that are fenced
 ControlledShutdownBrokerCount gauge brokers registered brokers that are in controlled shutdown
-BrokerRegistrationState gauge - of each broker: 10 fenced, 20 in controlled shutdown, 30 active
-GlobalTopicCount gauge topics topics of the cluster
-GlobalPartitionCount gauge partitions partitions of the cluster
+BrokerRegistrationState gauge - for each broker: 10 if it is fenced, 20 in controlled shutdown, 30 if it is active
+GlobalTopicCount gauge topics topics in the cluster
+GlobalPartitionCount gauge partitions partitions in the cluster
 OfflinePartitionsCount gauge partitions partitions without a leader
 PreferredReplicaImbalanceCount gauge partitions partitions that are not led by their first replica
 MetadataErrorCount gauge errors errors at which this controller could not apply metadata
-LastAppliedRecordOffset gauge offset the last record that this controller applied, committed or not
+LastAppliedRecordOffset gauge offset the offset of the last record that this controller applied, committed or not
 LastAppliedRecordTimestamp gauge ms the time of the last record that this controller applied
 LastAppliedRecordLagMs gauge ms the age of the last record that this controller applied
-LastCommittedRecordOffset gauge offset the last record that is committed, as this controller knows
-NewActiveControllersCount gauge elections the leaders of the quorum that this controller has seen begin
+LastCommittedRecordOffset gauge offset the offset of the last committed record that this controller knows
+NewActiveControllersCount gauge elections changes of the quorum leader that this controller has seen
 TimedOutBrokerHeartbeatCount gauge heartbeats heartbeats that waited for longer than half of their interval
-EventQueueOperationsStartedCount gauge operations decisions that this controller has begun
-EventQueueOperationsTimedOutCount gauge operations decisions that were not committed in the time of their request
-TimeSinceLastHeartbeatReceivedMs gauge ms of each broker on the active controller: since its last heartbeat
-IgnoredStaticVoters gauge - 1 when controller.quorum.voters is set and the voters in the log count, else 0
+EventQueueOperationsStartedCount gauge operations decisions that this controller has started
+EventQueueOperationsTimedOutCount gauge operations decisions that were not committed before their request timed out
+TimeSinceLastHeartbeatReceivedMs gauge ms on the active controller, for each broker: the time since its last heartbeat
+IgnoredStaticVoters gauge - 1 if controller.quorum.voters is set but ignored, because the log holds the voters, else 0
 
 kafka.controller ControllerEventManager
-EventQueueTimeMs histogram ms how long requests waited for the loop of the controller
-EventQueueProcessingTimeMs histogram ms how long the decisions of this controller computed
+EventQueueSize gauge events in ZooKeeper mode: events that wait for the controller
+EventQueueTimeMs histogram ms how long requests or events waited for the controller
+EventQueueProcessingTimeMs histogram ms how long this controller computed its decisions
 AvgIdleRatio gauge share the share of time in which the controller's loop does not compute, since its start
 
 kafka.controller ControllerStats
-UncleanLeaderElectionsPerSec counter elections elections of leaders that were in neither ISR nor ELR
+ControllerChangeRateAndTimeMs histogram ms in ZooKeeper mode: time for elections of the controller
+LeaderElectionRateAndTimeMs histogram ms in ZooKeeper mode: time to handle brokers that join or fail
+TopicChangeRateAndTimeMs histogram ms in ZooKeeper mode: time for new topics
+TopicDeletionRateAndTimeMs histogram ms in ZooKeeper mode: time for deletions of topics
+PartitionReassignmentRateAndTimeMs histogram ms in ZooKeeper mode: time for reassignments
+AutoLeaderBalanceRateAndTimeMs histogram ms in ZooKeeper mode: time for checks of the leader balance
+ManualLeaderBalanceRateAndTimeMs histogram ms in ZooKeeper mode: time for requested elections
+ControlledShutdownRateAndTimeMs histogram ms in ZooKeeper mode: time for controlled shutdowns
+IsrChangeRateAndTimeMs histogram ms in ZooKeeper mode: time for changes of ISRs
+LeaderAndIsrResponseReceivedRateAndTimeMs histogram ms in ZooKeeper mode: time for answers to LeaderAndIsr
+LogDirChangeRateAndTimeMs histogram ms in ZooKeeper mode: time for failed log directories
+UncleanLeaderElectionEnableRateAndTimeMs histogram ms in ZooKeeper mode: time for unclean elections
+ListPartitionReassignmentRateAndTimeMs histogram ms in ZooKeeper mode: time for lists of reassignments
+UpdateFeaturesRateAndTimeMs histogram ms in ZooKeeper mode: time for changes of features
+UncleanLeaderElectionsPerSec counter elections elections of leaders from outside the ISR and the ELR
 ElectionFromEligibleLeaderReplicasPerSec counter elections elections of leaders from the ELR (KIP-966)
 
 kafka.server raft-metrics
-current-state gauge - 1, with the role of this replica as label
-current-leader gauge id the leader's node id; -1 while it is not known
-current-vote gauge id the node id that this replica voted for in its epoch; -1 for none
-current-vote-directory-id gauge - 1, with the directory id that this replica voted for as label
+current-state gauge - always 1; the label is the role of this replica
+current-leader gauge id the leader's node id; -1 while it is unknown
+current-vote gauge id the node id for which this replica voted in its epoch; -1 if it has not voted
+current-vote-directory-id gauge - always 1; the label is the directory id for which this replica voted
 current-epoch gauge epoch the epoch of the quorum
-high-watermark gauge offset the end of the committed records; -1 while it is not known
-log-end-offset gauge offset the end of this replica's metadata log
+high-watermark gauge offset the offset after the last committed record; -1 while it is unknown
+log-end-offset gauge offset the offset after the last record of this replica's metadata log
 log-end-epoch gauge epoch the epoch of the last record in this replica's metadata log
-number-unknown-voter-connections gauge voters voters whose address is not known
+number-unknown-voter-connections gauge voters voters with an unknown address
 number-of-voters gauge voters the voters of the quorum
-number-of-observers gauge replicas on the leader: the observers that fetch
-uncommitted-voter-change gauge - on the leader: 1 while a change of the voters is under way, else 0
-commit-latency-avg gauge ms the average time from an append by the leader to its commit, of the last minute
-commit-latency-max gauge ms the longest time from an append by the leader to its commit, of the last minute
-election-latency-avg gauge ms the average time to elect a leader, of the last minute
-election-latency-max gauge ms the longest time to elect a leader, of the last minute
-fetch-records-rate gauge 1/s the records that this replica fetched from the leader, of the last minute
-append-records-rate gauge 1/s the records that this replica appended as leader, of the last minute
+number-of-observers gauge replicas on the leader: the number of observers that fetch
+uncommitted-voter-change gauge - on the leader: 1 while a change of the voters is in progress, else 0
+commit-latency-avg gauge ms the average time from an append by the leader to its commit in the last minute
+commit-latency-max gauge ms the longest time from an append by the leader to its commit in the last minute
+election-latency-avg gauge ms the average time to elect a leader in the last minute
+election-latency-max gauge ms the longest time to elect a leader in the last minute
+fetch-records-rate gauge 1/s the records that this replica fetched from the leader in the last minute
+append-records-rate gauge 1/s the records that this replica appended as leader in the last minute
 poll-idle-ratio-avg gauge share the share of time in which the loop of the quorum does not compute, since its start
 
 kafka.server MetadataLoader
 CurrentMetadataVersion gauge level the level of metadata.version
-CurrentControllerId gauge id the active controller's node id; -1 while it is not known
+CurrentControllerId gauge id the active controller's node id; -1 while it is unknown
 HandleLoadSnapshotCount gauge snapshots the snapshots that this node has loaded since its start
 FinalizedLevel gauge level the finalised level of each feature
 
@@ -122,19 +137,19 @@ LatestSnapshotGeneratedBytes gauge bytes the size of the last snapshot of this r
 LatestSnapshotGeneratedAgeMs gauge ms the time since the last snapshot, or since the start
 
 kafka.server broker-metadata-metrics
-last-applied-record-offset gauge offset the last metadata record that the broker applied
-last-applied-record-timestamp gauge ms the time of the last metadata record that the broker applied
-last-applied-record-lag-ms gauge ms the age of the last metadata record that the broker applied
+last-applied-record-offset gauge offset the offset of the last metadata record that the broker applied
+last-applied-record-timestamp gauge ms the time of the offset of the last metadata record that the broker applied
+last-applied-record-lag-ms gauge ms the age of the offset of the last metadata record that the broker applied
 metadata-load-error-count gauge errors errors at which the broker could not read metadata
 metadata-apply-error-count gauge errors errors at which the broker could not apply metadata
-ignored-static-voters gauge - 1 when controller.quorum.voters is set and the voters in the log count, else 0
+ignored-static-voters gauge - 1 if controller.quorum.voters is set but ignored, because the log holds the voters, else 0
 
 kafka.server node-metrics
 maximum-supported-level gauge level the highest level of each feature that this node supports
 minimum-supported-level gauge level the lowest level of each feature that this node supports
 
 kafka.server KafkaServer
-BrokerState gauge - the state of the broker, as Kafka numbers it; 3 is running
+BrokerState gauge - the state of the broker by Kafka's number; 3 means running
 
 kafka.server ReplicaManager
 PartitionCount gauge partitions replicas on this broker
@@ -142,23 +157,47 @@ LeaderCount gauge partitions partitions that this broker leads
 OfflineReplicaCount gauge partitions replicas whose log has failed
 UnderReplicatedPartitions gauge partitions led partitions with a replica that is not in the ISR
 UnderMinIsrPartitionCount gauge partitions led partitions whose ISR is smaller than min.insync.replicas
-AtMinIsrPartitionCount gauge partitions led partitions whose ISR is just as large as min.insync.replicas
+AtMinIsrPartitionCount gauge partitions led partitions whose ISR has exactly min.insync.replicas members
 ReassigningPartitions gauge partitions led partitions that a reassignment moves
 IsrShrinksPerSec counter changes changes by which a replica left the ISR of a led partition
 IsrExpandsPerSec counter changes changes by which a replica joined the ISR of a led partition
 FailedIsrUpdatesPerSec counter changes changes of an ISR that the controller refused
-ProducerIdCount gauge producers producers that the partitions on this broker know
+ProducerIdCount gauge producers producers that are known to the partitions on this broker
 PartitionsWithLateTransactionsCount gauge partitions led partitions with a transaction that is open for too long
 
 kafka.cluster Partition
-UnderReplicated gauge - of each partition: 1 when this broker leads it and a replica is not in the ISR, else 0
-UnderMinIsr gauge - of each partition: 1 when this broker leads it and the ISR is below min.insync.replicas, else 0
-AtMinIsr gauge - of each partition: 1 when this broker leads it and the ISR is just min.insync.replicas, else 0
-ReplicasCount gauge replicas of each partition that this broker leads: its replicas; else 0
-InSyncReplicasCount gauge replicas of each partition that this broker leads: its ISR; else 0
-LastStableOffsetLag gauge records of each partition: how far the last stable offset is below the high watermark
+UnderReplicated gauge - for each partition: 1 if this broker leads it and a replica is not in the ISR, else 0
+UnderMinIsr gauge - for each partition: 1 if this broker leads it and the ISR is below min.insync.replicas, else 0
+AtMinIsr gauge - for each partition: 1 if this broker leads it and the ISR is as small as min.insync.replicas, else 0
+ReplicasCount gauge replicas for each partition: the number of its replicas if this broker leads it, else 0
+InSyncReplicasCount gauge replicas for each partition: the size of its ISR if this broker leads it, else 0
+LastStableOffsetLag gauge records for each partition: the distance from the last stable offset to the high watermark
+
+kafka.server BrokerTopicMetrics
+MessagesInPerSec counter records records appended to led partitions, for each topic, and without a label for all topics
+BytesInPerSec counter bytes bytes of batches that were appended to led partitions, as producers sent them
+BytesOutPerSec counter bytes bytes of batches that were sent to clients
+BytesRejectedPerSec counter bytes bytes that were refused because a batch was too large
+TotalProduceRequestsPerSec counter requests appends to partitions, including those of this broker's coordinators
+FailedProduceRequestsPerSec counter requests appends that failed with an error that clients do not expect
+TotalFetchRequestsPerSec counter requests partitions that Fetches have read; a session reads only changed partitions
+FailedFetchRequestsPerSec counter requests reads that failed with an error that clients do not expect
+ProduceMessageConversionsPerSec counter records records of batches that were recompressed with another codec
+ReplicationBytesInPerSec counter bytes bytes that this broker's followers fetched
+ReplicationBytesOutPerSec counter bytes bytes that were sent to followers
+ReassignmentBytesInPerSec counter bytes bytes that this broker fetched as a replica that a reassignment adds
+ReassignmentBytesOutPerSec counter bytes bytes that were sent to replicas that a reassignment adds
+NoKeyCompactedTopicRecordsPerSec counter batches batches refused because a record of a compacted topic has no key
+InvalidMagicNumberRecordsPerSec counter batches batches that were refused because of their format version
+InvalidMessageCrcRecordsPerSec counter batches batches that were refused because of their checksum
+InvalidOffsetOrSequenceRecordsPerSec counter batches batches that were refused because of their offsets or sequence
+
+kafka.server DelayedOperationPurgatory
+NumDelayedOperations gauge operations requests of each kind that wait for partitions
+PurgatorySize gauge partitions partitions for which requests of each kind wait, counted for each request
 
 kafka.server ReplicaFetcherManager
+MinFetchRate gauge requests/s the number of requests per second of the slowest fetcher in the last minute
 MaxLag gauge records the greatest lag of a replica on this broker behind its leader's high watermark
 FailedPartitionsCount gauge partitions partitions that are no longer fetched, until they get a new role
 DeadThreadCount gauge threads always 0: fetchers have no threads
@@ -167,15 +206,21 @@ kafka.server FetcherStats
 RequestsPerSec counter requests requests of each fetcher to its leader
 BytesPerSec counter bytes bytes that each fetcher appended
 
+kafka.server FetcherLagMetrics
+ConsumerLag gauge records for each followed partition: how far the end of its log is below its leader's high watermark
+
 kafka.server LeaderReplication
-byte-rate gauge bytes/s what this broker sends of throttled partitions to followers, over the window of the quota
+byte-rate gauge bytes/s the rate at which this broker sends throttled partitions to followers, over the quota window
+
+kafka.server FollowerReplication
+byte-rate gauge bytes/s the rate at which this broker fetches throttled partitions, over the quota window
 
 kafka.server FetchSessionCache
 NumIncrementalFetchSessions gauge sessions fetch sessions (KIP-227)
 NumIncrementalFetchPartitionsCached gauge partitions partitions in fetch sessions
 
 kafka.server group-coordinator-metrics
-num-partitions gauge partitions partitions of __consumer_offsets of this broker, by state
+num-partitions gauge partitions partitions of __consumer_offsets on this broker, by state
 partition-load-time-max gauge ms the longest time to load a partition of __consumer_offsets
 partition-load-time-avg gauge ms the average time to load a partition of __consumer_offsets
 offset-commit-count counter offsets committed offsets
@@ -186,7 +231,7 @@ group-count gauge groups groups, by protocol
 
 kafka.server KafkaRequestHandlerPool
 RequestHandlerAvgIdlePercent gauge share the share of time in which the handlers' loop does not compute, since its start
-ControlPlaneRequestHandlerAvgIdlePercent gauge share the same, of the control plane
+ControlPlaneRequestHandlerAvgIdlePercent gauge share like RequestHandlerAvgIdlePercent, for the control plane
 
 kafka.coordinator.group GroupMetadataManager
 NumOffsets gauge offsets committed offsets
@@ -199,71 +244,73 @@ NumGroupsEmpty gauge groups groups without members
 
 kafka.log Log
 Size gauge bytes the size of each log
-LogEndOffset gauge offset the end of each log
-LogStartOffset gauge offset the start of each log
+LogEndOffset gauge offset the offset after the last record of each log
+LogStartOffset gauge offset the log start offset of each log
 
 kafka.log LogManager
 OfflineLogDirectoryCount gauge directories log directories that have failed
-LogDirectoryOffline gauge - of each log directory: 1 when it has failed, else 0
+LogDirectoryOffline gauge - for each log directory: 1 if it has failed, else 0
 CordonedLogDirectoryCount gauge directories log directories that get no new logs
-LogDirectoryCordoned gauge - of each log directory: 1 when it gets no new logs, else 0
-remainingLogsToRecover gauge logs logs of each directory that the start has still to recover (KIP-831)
-remainingSegmentsToRecover gauge segments segments that each thread of the start has still to recover (KIP-831)
+LogDirectoryCordoned gauge - for each log directory: 1 if it gets no new logs, else 0
+remainingLogsToRecover gauge logs logs in each directory that the start still has to recover (KIP-831)
+remainingSegmentsToRecover gauge segments segments that each recovery thread still has to recover (KIP-831)
 
 kafka.log LogCleaner
-max-buffer-utilization-percent gauge percent the fullest offset map of the cleaners' last rounds
-cleaner-recopy-percent gauge percent what the cleaners wrote, of what they read, in their last rounds
+max-buffer-utilization-percent gauge percent how full the fullest offset map was in the cleaners' last rounds
+cleaner-recopy-percent gauge percent the share of the bytes read that the cleaners wrote again in their last rounds
 max-clean-time-secs gauge s the longest of the cleaners' last rounds
-max-compaction-delay-secs gauge s how long the oldest log that must be compacted is overdue
+max-compaction-delay-secs gauge s how long the compaction of the most overdue log is overdue
 DeadThreadCount gauge threads cleaners that have ended with an error
 
 kafka.log LogCleanerManager
-max-dirty-percent gauge percent the dirtiest log that the cleaners look after
-time-since-last-run-ms gauge ms the time since the cleaners last looked for work
-uncleanable-partitions-count gauge partitions logs of each directory that cannot be compacted
-uncleanable-bytes gauge bytes bytes of each directory that cannot be compacted
+max-dirty-percent gauge percent the share of uncompacted bytes in the dirtiest log
+time-since-last-run-ms gauge ms the time since the cleaners last checked for work
+uncleanable-partitions-count gauge partitions logs in each directory that cannot be compacted
+uncleanable-bytes gauge bytes dirty bytes of the logs in each directory that cannot be compacted
 
 kafka.network RequestChannel
 RequestQueueSize gauge requests requests that wait for the handlers
-ResponseQueueSize gauge responses answers that wait for the processors
-ControlPlaneRequestQueueSize gauge requests the same as RequestQueueSize, of the control plane
-ControlPlaneResponseQueueSize gauge responses the same as ResponseQueueSize, of the control plane
+ResponseQueueSize gauge responses responses that wait for the processors
+ControlPlaneRequestQueueSize gauge requests like RequestQueueSize, for the control plane
+ControlPlaneResponseQueueSize gauge responses like ResponseQueueSize, for the control plane
 
 kafka.network SocketServer
-NetworkProcessorAvgIdlePercent gauge share the share of time in which the processors wait
+NetworkProcessorAvgIdlePercent gauge share the share of time in which the processors are idle
 ExpiredConnectionsKilledCount gauge connections connections that were closed because they did not authenticate again
 MemoryPoolUsed gauge bytes the plane's memory for requests that is in use
 MemoryPoolAvailable gauge bytes the plane's memory for requests that is free
-ControlPlaneNetworkProcessorAvgIdlePercent gauge share the same, of the control plane
-ControlPlaneExpiredConnectionsKilledCount gauge connections the same, of the control plane
-ControlPlaneMemoryPoolUsed gauge bytes the same, of the control plane
-ControlPlaneMemoryPoolAvailable gauge bytes the same, of the control plane
+ControlPlaneNetworkProcessorAvgIdlePercent gauge share like NetworkProcessorAvgIdlePercent, for the control plane
+ControlPlaneExpiredConnectionsKilledCount gauge connections like ExpiredConnectionsKilledCount, for the control plane
+ControlPlaneMemoryPoolUsed gauge bytes like MemoryPoolUsed, for the control plane
+ControlPlaneMemoryPoolAvailable gauge bytes like MemoryPoolAvailable, for the control plane
 
 kafkacore.network SocketServer
 ConnectionCount gauge connections open connections
 Refused counter connections connections that a limit refused
-MalformedFrames counter connections connections that were closed because of what they sent
-ControlPlaneConnectionCount gauge connections the same as ConnectionCount, of the control plane
-ControlPlaneRefused counter connections the same as Refused, of the control plane
-ControlPlaneMalformedFrames counter connections the same as MalformedFrames, of the control plane
+MalformedFrames counter connections connections that were closed because they sent malformed data
+SampledRequestsDropped counter requests sampled requests that are missing from the sampled request log
+ControlPlaneConnectionCount gauge connections like ConnectionCount, for the control plane
+ControlPlaneRefused counter connections like Refused, for the control plane
+ControlPlaneMalformedFrames counter connections like MalformedFrames, for the control plane
+ControlPlaneSampledRequestsDropped counter requests like SampledRequestsDropped, for the control plane
 
 kafka.network RequestMetrics
-RequestsPerSec counter requests requests of each API that were answered
+RequestsPerSec counter requests answered requests of each API
 RequestBytes counter bytes bytes of requests of each API
-ResponseBytes counter bytes bytes of answers of each API
+ResponseBytes counter bytes bytes of responses of each API
 RequestQueueTimeMs histogram ms how long requests waited for the handlers
-LocalTimeMs histogram ms how long requests were worked on
-RemoteTimeMs histogram ms how long requests waited for others: a commit, replicas, records
-ThrottleTimeMs histogram ms how long answers were held back by a quota
-ResponseQueueTimeMs histogram ms how long answers waited for a processor
-ResponseSendTimeMs histogram ms how long answers were being sent
-TotalTimeMs histogram ms the whole time from a request to its answer
+LocalTimeMs histogram ms how long handlers worked on requests
+RemoteTimeMs histogram ms how long requests waited for a commit, for replicas or for records
+ThrottleTimeMs histogram ms how long a quota held responses back
+ResponseQueueTimeMs histogram ms how long responses waited for a processor
+ResponseSendTimeMs histogram ms how long it took to send responses
+TotalTimeMs histogram ms the whole time from the arrival of a request to the end of its response
 """
 
 
 @functools.cache
 def metrics() -> dict[tuple[str, str], Metric]:
-    """The table, by type and name. The first scrape parses it, so a start need not."""
+    """Returns the table, by type and name. The first scrape parses it, so that a start does not have to."""
     return {(each.type, each.name): each for each in _rows()}
 
 

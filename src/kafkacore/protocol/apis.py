@@ -1,6 +1,6 @@
 """The APIs: their keys, names and usable versions, the listeners that serve them, and the headers around each message.
 
-All of this comes from the message tables by way of `apis.tsv`, which is read on first use.
+All of this comes from `apis.tsv`, which is generated from the message tables and read at the first use.
 """
 
 from __future__ import annotations
@@ -114,11 +114,12 @@ class ApiKey:
 
 
 class Api(NamedTuple):
-    """One API of one release. `lowest` to `highest` are its stable versions: an unstable latest one is not counted."""
+    """One API in one release. Its stable versions are `lowest` to `highest`. An unstable latest version is not
+    included."""
 
     key: int
     name: str  # CREATE_TOPICS
-    message: str  # such as CreateTopics; the messages' names add Request and Response
+    message: str  # such as CreateTopics; the names of its messages add Request and Response
     lowest: int
     highest: int
     flexible: int  # the first flexible version of the request
@@ -129,13 +130,13 @@ class Api(NamedTuple):
         return self.lowest <= version <= self.highest
 
     def request_header_version(self, version: int) -> int:
-        # The first ControlledShutdown had a header without client id.
+        # Version 0 of ControlledShutdown has a header without a client id.
         if self.key == ApiKey.CONTROLLED_SHUTDOWN and version == 0:
             return 0
         return 2 if version >= self.flexible else 1
 
     def response_header_version(self, version: int) -> int:
-        # A client that asks for a version we do not know must still be able to read the answer (KIP-511).
+        # A client that requests a version unknown to this release must still be able to read the answer (KIP-511).
         if self.key == ApiKey.API_VERSIONS:
             return 0
         return 1 if version >= self.flexible_response else 0
@@ -150,7 +151,7 @@ class ApiRange(NamedTuple):
 
 
 class RequestHeader(NamedTuple):
-    """The start of a request; its body begins at `size` bytes into the frame."""
+    """The start of a request. Its body begins after the first `size` bytes of the frame."""
 
     api_key: int
     api_version: int
@@ -160,31 +161,55 @@ class RequestHeader(NamedTuple):
     size: int
 
 
-# Clients up to librdkafka 2.11 compress only when Produce 0 is advertised. A request below the lowest version in the
-# tables is answered with UNSUPPORTED_VERSION (KAFKA-18659).
+# Clients up to librdkafka 2.11 compress batches only if version 0 of Produce is advertised. A request below the lowest
+# version in the tables gets UNSUPPORTED_VERSION (KAFKA-18659).
 ADVERTISED_FLOORS: Final = {ApiKey.PRODUCE: 0}
 
 
 @cache
 def apis() -> dict[int, Api]:
-    """Every API by key, as in 4.3, or as in 3.9 if 4.x has dropped it."""
+    """Returns every API by key, as in 4.3, or as in 3.9 if 4.x has removed it."""
     return former_apis() | current_apis()
 
 
 @cache
 def current_apis() -> dict[int, Api]:
-    """Every API as 4.3 has it."""
+    """Returns every API as in 4.3."""
     return _release(tables.CURRENT)
 
 
 @cache
 def former_apis() -> dict[int, Api]:
-    """Every API as 3.9 has it, for a node in ZooKeeper mode."""
+    """Returns every API in its 3.9 form, for a node in ZooKeeper mode."""
     return _release(tables.FORMER)
 
 
+@cache
+def zookeeper_apis() -> dict[int, Api]:
+    """Returns every API of a broker in ZooKeeper mode. An API has the versions that both 3.9 and this release serve,
+    because 4.x has removed the oldest versions of some APIs. An API that 4.x has removed completely has all its
+    versions."""
+    served = {}
+    for key, former in former_apis().items():
+        current = current_apis().get(key)
+        if "zkBroker" in former.listeners:
+            dropped = former.lowest if current is None else max(former.lowest, current.lowest)
+            served[key] = former._replace(lowest=former.lowest if key in _WHOLE else dropped)
+    return served
+
+
+# The handlers of these APIs accept every version of 3.9.
+_WHOLE: Final = frozenset({ApiKey.ALTER_PARTITION})
+
+
+def apis_of(listener: str) -> dict[int, Api]:
+    """Returns the APIs of a kind of listener: "broker", "controller" or "zkBroker"."""
+    return zookeeper_apis() if listener == "zkBroker" else apis()
+
+
 def api(key: int) -> Api:
-    """Raises ProtocolError for a key that no release has: Kafka closes such a connection."""
+    """Returns the API with this key. Raises ProtocolError for a key that no release has. Kafka closes the connection of
+    such a request."""
     try:
         return apis()[key]
     except KeyError:
@@ -200,9 +225,9 @@ def response_class(key: int) -> Any:
 
 
 def api_versions_for(listener: str, implemented_keys: set[int] | frozenset[int] | None = None) -> list[ApiRange]:
-    """The stable versions that a listener ("broker", "controller" or "zkBroker") advertises, by key. With
-    `implemented_keys`, only those APIs."""
-    known = former_apis() if listener == "zkBroker" else current_apis()
+    """Returns the stable versions that a listener ("broker", "controller" or "zkBroker") advertises, by key. With
+    `implemented_keys`, returns only these APIs."""
+    known = zookeeper_apis() if listener == "zkBroker" else current_apis()
     return [
         ApiRange(each.key, ADVERTISED_FLOORS.get(each.key, each.lowest), each.highest)
         for key, each in sorted(known.items())
@@ -211,14 +236,15 @@ def api_versions_for(listener: str, implemented_keys: set[int] | frozenset[int] 
 
 
 def decode_request_header(frame: bytes | bytearray | memoryview) -> RequestHeader:
-    """The header of a frame (without its size). An API version above ours is no error here: the caller answers it.
+    """Decodes the header of a frame (without its size). An API version that is too new is not an error here, because
+    the caller must answer such a request.
 
     Raises ProtocolError for an unknown API and for a header that does not fit the frame.
     """
     found = request_header(frame)
     if found is None:
-        api(int.from_bytes(frame[:2], "big", signed=True))  # raises when there is no such API
-        raise ProtocolError(f"RequestHeader: {len(frame)} bytes do not hold it")
+        api(int.from_bytes(frame[:2], "big", signed=True))  # raises ProtocolError if there is no such API
+        raise ProtocolError(f"RequestHeader: {len(frame)} bytes are too few")
     key, version, correlation_id, client_id, size = found
     try:
         client = None if client_id is None else client_id.decode()
@@ -228,25 +254,25 @@ def decode_request_header(frame: bytes | bytearray | memoryview) -> RequestHeade
 
 
 def decode_request(header: RequestHeader, frame: bytes | bytearray | memoryview) -> Any:
-    """The body of a frame.
+    """Decodes the body of a frame.
 
-    Raises UnsupportedVersionError for a version that is not stable, ProtocolError for bad bytes.
+    Raises UnsupportedVersionError for a version that is not stable, and ProtocolError for malformed bytes.
     """
     known = api(header.api_key)
     if not known.supports(header.api_version):
         raise UnsupportedVersionError(
-            f"{known.name} {header.api_version} is not supported; {known.lowest} to {known.highest} are"
+            f"{known.name} {header.api_version} is not supported; versions {known.lowest} to {known.highest} are"
         )
     return message_class(known.message + "Request").decode(memoryview(frame)[header.size :], header.api_version)
 
 
 def encode_request(version: int, correlation_id: int, client_id: str | None, body: Message) -> bytes:
-    """A request's frame without its size, for the API that `body` belongs to."""
+    """Returns a request's frame without its size. `body` determines the API."""
     return body.encode(version, request_prefix(body.API_KEY, version, correlation_id, client_id))
 
 
 def request_prefix(key: int, version: int, correlation_id: int, client_id: str | None) -> bytes:
-    """The bytes before a request's body."""
+    """Returns the bytes before a request's body."""
     known = api(key)
     header = messages.RequestHeader(
         request_api_key=known.key, request_api_version=version, correlation_id=correlation_id, client_id=client_id
@@ -260,19 +286,19 @@ def request_prefix(key: int, version: int, correlation_id: int, client_id: str |
 
 
 def encode_response(key: int, version: int, correlation_id: int, body: Message) -> bytes:
-    """A response's frame without its size."""
+    """Returns a response's frame without its size."""
     return body.encode(version, response_header(key, version, correlation_id))
 
 
 def response_header(key: int, version: int, correlation_id: int) -> bytes:
-    """The bytes before a response's body."""
+    """Returns the bytes before a response's body."""
     tags = _RESPONSE_TAGS.get((key, version))
     if tags is None:
         tags = _RESPONSE_TAGS[key, version] = b"\0" if api(key).response_header_version(version) else b""
     return correlation_id.to_bytes(4, "big", signed=True) + tags
 
 
-# An empty list of tagged fields, for headers that can have some.
+# An empty list of tagged fields, for header versions that have tagged fields.
 _RESPONSE_TAGS: Final[dict[tuple[int, int], bytes]] = {}
 
 

@@ -1,7 +1,7 @@
-"""The levels of features that a cluster has agreed to use (KIP-584), as Apache Kafka 4.3 ships them.
+"""Features and their levels (KIP-584), as in Apache Kafka 4.3. A cluster uses one finalised level of each feature.
 
-`metadata.version` decides in which version each metadata record is written. This module knows its levels from 3.9-IV0,
-the oldest with which our nodes are formatted, up to 4.3-IV0.
+`metadata.version` decides in which version each metadata record is written. This module knows the levels from 3.9-IV0
+to 4.3-IV0. 3.9-IV0 is the oldest level with which a kafkacore node can be formatted.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ STREAMS_VERSION: Final = "streams.version"
 
 
 class MetadataVersion(NamedTuple):
-    """One level of metadata.version. Levels compare as their numbers do."""
+    """One level of metadata.version. Levels are compared by their numbers."""
 
     level: int
-    name: str  # "4.0-IV1"
-    # Records differ from those of the level before, so a downgrade below this level loses metadata.
+    name: str  # such as "4.0-IV1"
+    # Whether records differ from those of the previous level, so that a downgrade below this level loses metadata.
     changes_records: bool
 
     @property
     def release(self) -> str:
-        """`"4.0"` of `"4.0-IV1"`."""
+        """The release, such as `"4.0"` for the level `"4.0-IV1"`."""
         return self.name.partition("-")[0]
 
     @property
     def elr_supported(self) -> bool:
-        """Whether records can hold eligible leader replicas (KIP-966)."""
+        """Returns whether records can contain eligible leader replicas (KIP-966)."""
         return self.level >= 23
 
     @property
@@ -42,21 +42,21 @@ class MetadataVersion(NamedTuple):
 
     @property
     def fetch_version(self) -> int:
-        """The version of Fetch that followers use."""
+        """The version of Fetch that followers send."""
         return 18 if self.level >= 27 else 17
 
     @property
     def list_offsets_version(self) -> int:
-        """The version of ListOffsets that followers use."""
+        """The version of ListOffsets that followers send."""
         if self.level >= 29:
             return 11
         return 10 if self.level >= 25 else 9
 
     def record_version(self, record: str) -> int:
-        """The version in which a metadata record, such as `"PartitionRecord"`, is written.
+        """Returns the version in which a metadata record, such as `"PartitionRecord"`, is written.
 
-        A BrokerRegistrationChangeRecord is instead written in the lowest version that holds its content: 0 for fencing,
-        1 for a controlled shutdown, 2 for log directories, 3 for cordoned ones.
+        A BrokerRegistrationChangeRecord is an exception. It is written in the lowest version that can contain its
+        content: 0 for fencing, 1 for a controlled shutdown, 2 for log directories, 3 for cordoned log directories.
         """
         if record in ("PartitionRecord", "PartitionChangeRecord"):
             return 2 if self.elr_supported else 1
@@ -82,16 +82,16 @@ LATEST_METADATA_VERSION: Final = METADATA_VERSIONS[-1]
 
 
 class Feature(NamedTuple):
-    """A feature with its levels. `since[n]` is the metadata.version from which `lowest + n` is the default level."""
+    """A feature and its levels. `since[n]` is the metadata.version from which on `lowest + n` is the default level."""
 
     name: str
     lowest: int
     highest: int
     since: tuple[int, ...]
-    needs: Mapping[int, Mapping[str, int]]  # level -> the levels of other features that it depends on
+    needs: Mapping[int, Mapping[str, int]]  # level -> the levels of other features that this level requires
 
     def default_level(self, metadata_version: MetadataVersion) -> int:
-        """The level of a cluster formatted at `metadata_version`."""
+        """Returns the feature's level in a cluster formatted at `metadata_version`."""
         reached = [level for level, since in enumerate(self.since, self.lowest) if since <= metadata_version.level]
         return max(reached, default=self.lowest)
 
@@ -102,8 +102,8 @@ FEATURES: Final = {
     for feature in (
         Feature(METADATA_VERSION, MINIMUM_METADATA_VERSION.level, LATEST_METADATA_VERSION.level,
                 tuple(version.level for version in METADATA_VERSIONS), {}),
-        # Its level depends on the kind of quorum and not on metadata.version: 1 when records hold the voters (KIP-853),
-        # else 0.
+        # The level of kraft.version does not depend on metadata.version, but on the kind of quorum: it is 1 if the
+        # metadata log holds the voters (KIP-853), and otherwise 0.
         Feature(KRAFT_VERSION, 0, 1, (_ALWAYS,), {}),
         Feature(TRANSACTION_VERSION, 0, 2, (_ALWAYS, 24, 24), {}),
         Feature(GROUP_VERSION, 0, 1, (_ALWAYS, 22), {}),
@@ -114,13 +114,13 @@ FEATURES: Final = {
 }  # fmt: skip
 
 
-# The features that a node of ours implements. It keeps other features that Kafka has finalised, but does not finalise
-# them itself: clients would rely on a feature that no node serves.
+# The features that a kafkacore node implements. A node keeps other features that Kafka has finalised, but does not
+# finalise them itself, because clients would rely on a feature that no node serves.
 HONOURED: Final = frozenset({METADATA_VERSION, KRAFT_VERSION, ELIGIBLE_LEADER_REPLICAS_VERSION})
 
 
 def metadata_version(level: int) -> MetadataVersion:
-    """The metadata.version with this feature level. Raises ValueError, which names the known levels."""
+    """Returns the metadata.version with this feature level. Raises ValueError, whose message lists the known levels."""
     for version in METADATA_VERSIONS:
         if version.level == level:
             return version
@@ -128,8 +128,8 @@ def metadata_version(level: int) -> MetadataVersion:
 
 
 def parse_metadata_version(text: str) -> MetadataVersion:
-    """The metadata.version with a name such as `"4.0-IV1"`. A release (`"4.0"`, `"4.0.1"`) stands for its latest level.
-    Raises ValueError."""
+    """Returns the metadata.version with a name such as `"4.0-IV1"`. For a release (`"4.0"`, `"4.0.1"`), returns the
+    latest level of the release. Raises ValueError."""
     release = ".".join(text.split(".")[:2])
     for version in reversed(METADATA_VERSIONS):
         if release in (version.name, version.release):
@@ -138,27 +138,29 @@ def parse_metadata_version(text: str) -> MetadataVersion:
 
 
 def default_levels(version: MetadataVersion) -> dict[str, int]:
-    """Every feature's level, even 0, in a cluster that Apache Kafka formats with `version`."""
+    """Returns the default level of every feature, including features at level 0, for a cluster that Apache Kafka
+    formats at `version`."""
     return {name: feature.default_level(version) for name, feature in FEATURES.items()} | {
         METADATA_VERSION: version.level
     }
 
 
 def honoured_levels(version: MetadataVersion) -> dict[str, int]:
-    """Every feature's level in a cluster that we format with `version`: a feature that is not honoured stays at its
-    lowest level."""
+    """Returns the level of every feature for a cluster that kafkacore formats at `version`. A feature that kafkacore
+    does not implement stays at its lowest level."""
     defaults = default_levels(version)
     return {name: level if name in HONOURED else FEATURES[name].lowest for name, level in defaults.items()}
 
 
 def validate_levels(levels: Mapping[str, int]) -> None:
-    """Raises ValueError for an unknown feature, a level out of its range, or one whose dependencies are not met."""
+    """Raises ValueError for an unknown feature, for a level outside the feature's range, and for a level whose
+    dependencies are not met."""
     for name, level in levels.items():
         feature = FEATURES.get(name)
         if feature is None:
-            raise ValueError(f"feature {name!r} is not known; there are {', '.join(sorted(FEATURES))}")
+            raise ValueError(f"feature {name!r} is not known; the features are {', '.join(sorted(FEATURES))}")
         if not feature.lowest <= level <= feature.highest:
-            raise ValueError(f"{name} {level} is not supported; {feature.lowest} to {feature.highest} are")
+            raise ValueError(f"{name} {level} is not supported; levels {feature.lowest} to {feature.highest} are")
         for other, needed in feature.needs.get(level, {}).items():
             if levels.get(other, 0) < needed:
                 raise ValueError(f"{name} {level} needs {other} {needed} or later, not {levels.get(other, 0)}")
@@ -166,7 +168,7 @@ def validate_levels(levels: Mapping[str, int]) -> None:
 
 def check_finalized(levels: Mapping[str, int]) -> None:
     """Checks that this release knows the finalised features of a cluster. Raises ValueError, which names the feature
-    and says what to do."""
+    and the remedy."""
     for name, level in levels.items():
         feature = FEATURES.get(name)
         if feature is None:
@@ -178,7 +180,9 @@ def check_finalized(levels: Mapping[str, int]) -> None:
             )
         if level > feature.highest:
             known = _known() if name == METADATA_VERSION else f"{feature.lowest} to {feature.highest} are"
-            raise ValueError(f"{name} {level} is finalised, but only {known} known here: run a release that knows it")
+            raise ValueError(
+                f"{name} {level} is finalised, but only {known} known here: run a release that knows this level"
+            )
 
 
 def _known() -> str:

@@ -1,4 +1,4 @@
-"""Event loops on threads of their own, one for each kind of plane of a process."""
+"""Event loops, each on its own thread. A process has one for each kind of plane."""
 
 from __future__ import annotations
 
@@ -43,11 +43,14 @@ class LoopThread:
     def submit(self, coroutine: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
         if self._held:
             coroutine.close()
-            raise RuntimeError(f"loop {self.name} has ended with the process: close what uses it before that")
+            raise RuntimeError(
+                f"loop {self.name} has ended with the process: close everything that uses the loop before the process "
+                "ends"
+            )
         return asyncio.run_coroutine_threadsafe(coroutine, self.loop)
 
     def run(self, coroutine: Coroutine[Any, Any, T], timeout_seconds: float | None = None) -> T:
-        """Waits for the result. Raises TimeoutError, and RuntimeError when called on the loop itself."""
+        """Waits for the result. Raises TimeoutError. Raises RuntimeError when called on the loop itself."""
         if self.inside:
             coroutine.close()
             raise RuntimeError(f"loop {self.name} cannot wait for itself")
@@ -55,11 +58,11 @@ class LoopThread:
 
     @property
     def inside(self) -> bool:
-        """Whether the caller runs on this loop."""
+        """Returns whether the caller runs on this loop."""
         return threading.get_ident() == self._thread.ident
 
     def idle_share(self) -> float:
-        """The share, from 0 to 1, of the time since the loop's start in which its thread used no CPU."""
+        """Returns the share of the time since the loop's start, from 0 to 1, in which the loop's thread used no CPU."""
         ident = self._thread.ident
         if ident is None or not self._thread.is_alive():
             return 1.0
@@ -76,7 +79,8 @@ class LoopThread:
             self.loop.close()
 
     def hold(self) -> None:
-        """Suspends the thread wherever it is, because the process ends while the loop runs."""
+        """Suspends the thread at its current position. This is only for the end of the process, if the loop still runs
+        then."""
         if self._thread.is_alive():
             self._held = True
             held = threading.Event()
@@ -84,8 +88,8 @@ class LoopThread:
             held.wait(_HOLD_SECONDS)
 
     def _main(self) -> None:
-        # The data plane's loop is urgent too: if it were preempted while it has the GIL, the control plane's loop would
-        # wait.
+        # The data plane's loop is urgent too. If the kernel preempted it while it holds the GIL, the control plane's
+        # loop would have to wait.
         enter_thread(self.name, urgent=True)
         asyncio.set_event_loop(self.loop)
         self.loop.run_forever()
@@ -97,8 +101,8 @@ _MADE: Final[weakref.WeakSet[LoopThread]] = weakref.WeakSet()
 @atexit.register
 def _hold_all() -> None:
     """Suspends all loops at the end of the process. libuv calls the interpreter for every timer and socket, and would
-    crash if the interpreter were gone. Stopping the loops instead would cancel their tasks, whose `finally` blocks may
-    do anything."""
+    crash after the interpreter's end. Stopping the loops would cancel their tasks, and the `finally` blocks of these
+    tasks could do anything."""
     for each in tuple(_MADE):
         each.hold()
 

@@ -8,15 +8,16 @@ import resource
 from typing import Final
 
 LOG: Final = logging.getLogger("kafkacore.runtime")
-SPARE_FILES: Final = 1000  # for connections, libraries and files that are open for a moment, besides the files of logs
+# For connections, libraries and files that are open only briefly, in addition to the files of logs.
+SPARE_FILES: Final = 1000
 ADVICE: Final = (
-    "raise the limit of open files (ulimit -n, or LimitNOFILE= of a systemd unit): a partition has one file open from "
-    "its first append on; each of its older segments has one after a read, and three after a look-up in its indexes"
+    "raise the limit of open files (ulimit -n, or LimitNOFILE= of a systemd unit): a partition keeps one file open "
+    "after its first append; each of its older segments keeps one open after a read, and three after an index look-up"
 )
 
 
 def raise_limit() -> None:
-    """Raises the soft limit of this process to the hard one, as the JVM does."""
+    """Raises the soft limit of this process to its hard limit, as the JVM does."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         try:
@@ -26,12 +27,12 @@ def raise_limit() -> None:
 
 
 def warn_of(logs: int) -> None:
-    """Warns when the limit is too low for appends to this number of logs."""
+    """Warns if the limit is too low for appends to this number of logs."""
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if limit != resource.RLIM_INFINITY and logs + SPARE_FILES > limit:
-        LOG.warning("there are %d logs, and the limit of open files is %d: %s", logs, limit, ADVICE)
+        LOG.warning("there are %d logs, but the limit of open files is %d: %s", logs, limit, ADVICE)
 
 
 def explain(error_number: int) -> str:
-    """The advice to append to the text of an error; empty for most errors."""
+    """Returns advice to append to the text of an error. The advice is empty for most errors."""
     return f"; {ADVICE}" if error_number in (errno.EMFILE, errno.ENFILE) else ""

@@ -1,6 +1,6 @@
 """The parts that all nodes in a process share: processors, acceptors, handler loops, and the budget for spinning.
 
-Nodes take a share of the Runtime with `Runtime.shared()` and give it back with `release`; the last one ends the
+A node takes a share of the Runtime with `Runtime.shared()`, and returns it with `release`. The last `release` ends the
 threads. Threads start when a plane of their kind first needs them.
 """
 
@@ -22,8 +22,8 @@ CONTROLLER: Final = "controller"
 CONTROL: Final = "control"
 
 SPIN_US: Final = 80
-# Data processors have a lower priority than every thread that can hold the GIL. Loops, and all threads of the control
-# plane, run as soon as they are woken.
+# Data processors have a lower priority than all threads that can hold the GIL. So event loops, and all threads of the
+# control plane, run as soon as they are woken.
 DATA_NICE: Final = 5
 
 
@@ -35,9 +35,8 @@ class Runtime:
     """The threads of a process that serve planes. A child after fork has none of them: using the Runtime there raises
     ForkedNodeError.
 
-    `data_processors` threads serve the data planes; None stands for one thread for every two cores, at least 1 and at
-    most 8. An idle processor looks for work for `spin_us` before it sleeps (0: it sleeps at once); only one processor
-    at a time does so.
+    `data_processors` threads serve the data planes; None means one thread for every two cores, at least 1 and at most
+    8. An idle processor spins for `spin_us` before it sleeps (0: it never spins); only one processor at a time spins.
     """
 
     _lock: ClassVar[threading.Lock] = threading.Lock()
@@ -60,8 +59,9 @@ class Runtime:
 
     @classmethod
     def shared(cls, data_processors: int | None = None) -> Runtime:
-        """The process's shared Runtime. The caller owes one `release` for each call. `data_processors` is
-        num.network.threads of a node that sets it; among several nodes the largest number counts."""
+        """Returns the Runtime that all nodes of the process share. The caller must call `release` once for each call.
+        `data_processors` is num.network.threads, if the node sets this key. If several nodes set it, the largest number
+        applies."""
         with cls._lock:
             if cls._shared is None or cls._shared._pid != os.getpid():
                 cls._shared = cls(data_processors)
@@ -75,12 +75,12 @@ class Runtime:
 
     @property
     def data_processors(self) -> int:
-        """How many processors a data plane would get if it were started now."""
+        """Returns the number of processors that a data plane would get if it started now."""
         with self._mutex:
             return self._data_processors
 
     def release(self) -> None:
-        """Gives one share back; the last one stops the threads."""
+        """Returns one share. The last one stops the threads."""
         with Runtime._lock:
             self._users -= 1
             if self._users > 0:
@@ -90,7 +90,7 @@ class Runtime:
         self.close()
 
     def processors(self, kind: str) -> list[NativeProcessor]:
-        """The processors for planes of a kind: several for data planes, one for each other kind (KIP-291)."""
+        """Returns the processors for planes of a kind: several for data planes, one for each other kind (KIP-291)."""
         with self._mutex:
             self._check()
             count, nice = (self._data_processors, DATA_NICE) if kind == DATA else (1, 0)
@@ -98,7 +98,7 @@ class Runtime:
             for number in range(len(made), count):
                 name = f"kc-{kind}-{number}"
                 made.append(NativeProcessor(name, self.environment, self.spin_budget, nice, urgent=kind != DATA))
-            # A plane keeps its processors, even if a later plane gets more.
+            # A plane keeps its processors, even if a later plane gets more of them.
             return list(made)
 
     def acceptor(self, kind: str) -> NativeAcceptor:
@@ -109,7 +109,7 @@ class Runtime:
             return self._acceptors[kind]
 
     def loop(self, kind: str) -> LoopThread:
-        """The loop that runs the handlers of planes of a kind."""
+        """Returns the loop that runs the handlers of planes of a kind."""
         with self._mutex:
             self._check()
             if kind not in self._loops:
@@ -117,7 +117,7 @@ class Runtime:
             return self._loops[kind]
 
     def close(self) -> None:
-        """Ends all threads. The planes must be closed."""
+        """Ends all threads. All planes must already be closed."""
         if os.getpid() != self._pid:
             return
         with self._mutex:
@@ -137,7 +137,7 @@ class Runtime:
         self._planes.add(plane)
 
     def close_inherited(self) -> None:
-        """Runs in a child process after fork. The child must not keep connections and ports occupied."""
+        """Closes inherited connections and ports. Runs in a child process after fork."""
         for plane in tuple(self._planes):
             plane.close_inherited()
         for processors in self._processors.values():
@@ -148,7 +148,7 @@ class Runtime:
         if os.getpid() != self._pid:
             raise ForkedNodeError(
                 f"the threads of process {self._pid} are not in its child {os.getpid()}: "
-                "make nodes in the process that uses them, or start it by exec"
+                "create nodes in the process that uses them, or start that process with exec"
             )
 
 
@@ -164,7 +164,7 @@ os.register_at_fork(after_in_child=_close_inherited)
 
 
 def default_processors() -> int:
-    """The default number of the data plane's processors. Copying and checksums keep a core busy for each, and handlers
-    need cores too."""
+    """Returns the default number of processors of the data plane. Each processor can occupy a core with copying and
+    checksums, but handlers need cores too."""
     cores = len(os.sched_getaffinity(0))
     return min(max(cores // 2, 1), 8)

@@ -1,10 +1,15 @@
-"""Long work on an event loop, cut into slices of a few milliseconds, so that one request does not hold up the others.
+"""Splits long work on an event loop into slices of a few milliseconds, so that one request does not delay the others.
 
-Work is a generator. It yields None wherever it may be interrupted, and returns its result. It may yield often, because
-a step costs only a tenth of a microsecond. Time alone decides how many steps fill a slice.
+Work is a generator. The generator yields None wherever it may be interrupted, and returns its result. It may yield
+often, because a step (the code between two yields) costs only a tenth of a microsecond. Only the elapsed time decides
+how many steps fill a slice.
 
-A step itself cannot be cut, so it must be short. A coroutine that loops over items of a client's request uses `Slice`
-instead.
+A step itself cannot be interrupted, so it must be short. A coroutine that loops over items of a client's request uses
+`Slice` instead.
+
+In each turn of a loop, only one piece of long work runs, for one slice. All pieces run one after another in this way.
+If every piece ran for a slice in every turn, a request from the controller would have to wait for one slice of each
+long client request.
 """
 
 from __future__ import annotations
@@ -12,9 +17,11 @@ from __future__ import annotations
 import asyncio
 import heapq
 from asyncio import _get_running_loop
+from collections import deque
 from collections.abc import Awaitable, Callable, Generator, Iterable
 from time import perf_counter
 from typing import Final, TypeAlias, TypeVar
+from weakref import WeakKeyDictionary
 
 T = TypeVar("T")
 H = TypeVar("H")
@@ -22,12 +29,12 @@ Work: TypeAlias = Generator[None, None, T]
 
 SLICE_S: Final = 0.003
 _SORTED_AT_ONCE: Final = 2_000
-_STRIDE: Final = 64  # short steps between two looks at the clock
+_STRIDE: Final = 64  # the number of short steps between two readings of the clock
 
 
 def in_slices(work: Work[T]) -> T | Awaitable[T]:
-    """Returns the result if one slice is enough for the work, else an awaitable of the result. Raises what the work
-    raises."""
+    """Returns the result if the work needs only one slice, and otherwise an awaitable of the result. Raises the errors
+    of the work."""
     try:
         _run_slice(work)
     except StopIteration as end:
@@ -36,7 +43,7 @@ def in_slices(work: Work[T]) -> T | Awaitable[T]:
 
 
 async def finish(work: Work[T]) -> T:
-    """Returns the result; for use in a coroutine."""
+    """Does the work in slices and returns its result. Call this in a coroutine."""
     try:
         _run_slice(work)
     except StopIteration as end:
@@ -45,7 +52,7 @@ async def finish(work: Work[T]) -> T:
 
 
 def finish_now(work: Work[T]) -> T:
-    """Does all of the work at once, for a caller that holds up no event loop."""
+    """Does all of the work immediately. This is for callers that do not block an event loop."""
     while True:
         try:
             next(work)
@@ -54,12 +61,13 @@ def finish_now(work: Work[T]) -> T:
 
 
 def _clock() -> Callable[[], float]:
-    """The clock that ends slices: the machine's, unless the running loop is a simulated one with another clock."""
+    """Returns the clock that ends slices. This is the machine's clock, unless the running loop is a simulated one with
+    its own clock."""
     return getattr(_get_running_loop(), "slice_clock", perf_counter)
 
 
 def _run_slice(work: Work[T]) -> None:
-    """Raises StopIteration with the result when the work is done."""
+    """Runs one slice of the work. Raises StopIteration with the result when the work is done."""
     clock = _clock()
     end = clock() + SLICE_S
     while True:
@@ -68,9 +76,43 @@ def _run_slice(work: Work[T]) -> None:
             return
 
 
+class _Turns:
+    """Lets one waiting piece of work continue in each turn of a loop, in the order in which they began to wait."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    def wait(self, loop: asyncio.AbstractEventLoop) -> asyncio.Future[None]:
+        future = loop.create_future()
+        self._waiting.append(future)
+        if len(self._waiting) == 1:
+            loop.call_soon(self._next, loop)
+        return future
+
+    def _next(self, loop: asyncio.AbstractEventLoop) -> None:
+        while self._waiting:
+            future = self._waiting.popleft()
+            if not future.done():  # the future has been cancelled
+                future.set_result(None)
+                break
+        if self._waiting:
+            loop.call_soon(self._next, loop)
+
+
+_TURNS: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, _Turns]] = WeakKeyDictionary()
+
+
+def _next_turn() -> asyncio.Future[None]:
+    loop = asyncio.get_running_loop()
+    turns = _TURNS.get(loop)
+    if turns is None:
+        turns = _TURNS[loop] = _Turns()
+    return turns.wait(loop)
+
+
 async def _rest(work: Work[T]) -> T:
     while True:
-        await asyncio.sleep(0)
+        await _next_turn()
         try:
             _run_slice(work)
         except StopIteration as end:
@@ -78,7 +120,7 @@ async def _rest(work: Work[T]) -> T:
 
 
 class Slice:
-    """The slice of a coroutine that also awaits other things."""
+    """A slice of a coroutine that also awaits other futures."""
 
     __slots__ = ("_clock", "_end")
 
@@ -87,14 +129,14 @@ class Slice:
         self._end = self._clock() + SLICE_S
 
     async def give_way(self) -> None:
-        """Lets the loop go on with other work when the slice is over. Await it in each round of a long loop."""
+        """Lets the loop do other work if the slice has ended. Await this in each iteration of a long loop."""
         if self._clock() >= self._end:
-            await asyncio.sleep(0)
+            await _next_turn()
             self._end = self._clock() + SLICE_S
 
 
 def distinct(items: Iterable[H]) -> Work[dict[H, None]]:
-    """Each item once, in the order of first occurrence."""
+    """Returns each item once, in the order of first occurrence."""
     found: dict[H, None] = {}
     for number, item in enumerate(items):
         found[item] = None
@@ -104,7 +146,7 @@ def distinct(items: Iterable[H]) -> Work[dict[H, None]]:
 
 
 def counted(items: Iterable[H]) -> Work[dict[H, int]]:
-    """How often each item occurs, in the order of first occurrence."""
+    """Returns how often each item occurs, in the order of first occurrence."""
     found: dict[H, int] = {}
     for number, item in enumerate(items):
         found[item] = found.get(item, 0) + 1
@@ -114,7 +156,7 @@ def counted(items: Iterable[H]) -> Work[dict[H, int]]:
 
 
 def sorted_in_slices(names: Iterable[str]) -> Work[list[str]]:
-    """Sorts as `sorted` does."""
+    """Sorts names as `sorted` does."""
     runs: list[list[str]] = []
     run: list[str] = []
     for name in names:

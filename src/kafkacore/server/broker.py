@@ -1,18 +1,20 @@
-"""The broker's role of a node: its plane, its partitions, and its life in the cluster."""
+"""The broker role of a node: its plane (listeners, processors and handler loop), its partitions, and its membership in
+the cluster."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from kafkacore._fast.hot import fetch, list_offsets, produce
 from kafkacore._fast.hot.fetch_session import FetchSessionCache
 from kafkacore._fast.hot.heartbeats import PublishedGroups
 from kafkacore._fast.hot.state import HotState, publish_table
 from kafkacore._fast.log.partition_table import Table
+from kafkacore._fast.log.settings import LogSettings
 from kafkacore._fast.plane.gate import GatePolicy
 from kafkacore._fast.world.environment import Environment
 from kafkacore.config import BrokerConfig
@@ -25,6 +27,7 @@ from kafkacore.network.limits import limits_from, physical_memory_bytes
 from kafkacore.network.listeners import Listener
 from kafkacore.network.plane import Answer, Plane
 from kafkacore.observability import request_log
+from kafkacore.observability.metrics import Sample
 from kafkacore.protocol.apis import ApiKey
 from kafkacore.protocol.errors import error_for
 from kafkacore.protocol.messages import AllocateProducerIdsRequest, CreateTopicsRequest
@@ -64,15 +67,19 @@ if TYPE_CHECKING:
 
 LOG: Final = logging.getLogger("kafkacore.server")
 SESSIONS_MEMORY_SHARE: Final = 64  # fetch sessions may use 1/64 of the machine's memory
-API_VERSIONS: Final = range(5)  # the versions of ApiVersions whose answers are published to the processors
+API_VERSIONS: Final = range(5)  # the versions of ApiVersions whose responses are published to the processors
 
 
 class BrokerServer:
-    """Made, started and stopped on the data plane's loop, which also feeds `publisher`.
+    """The broker of a node. Create, start and stop this object on the data plane's loop. `publisher` is updated on the
+    same loop.
 
     `cluster_id` and `directory_ids` come from the log directories. `previous_epoch` is -1 unless all of these
     directories were closed cleanly.
     """
+
+    KIND: ClassVar = "broker"  # the kind of the broker's listeners, as in the tables of APIs
+    HANDLERS: ClassVar[Mapping[int, str]] = BROKER
 
     def __init__(
         self,
@@ -102,23 +109,21 @@ class BrokerServer:
         self._intercepted = False
         self._asked_gate: GatePolicy | None = None
         self._leaving: asyncio.Future[None] | None = None
-        # Clients' waits follow the environment's clock, which a test may move. A real loop's clock does not move with
-        # it.
+        # Deadlines of clients' requests use the environment's clock, which a test may move. The clock of a real loop
+        # does not move with the environment's clock.
         self.timers = Scheduler(environment, asyncio.get_running_loop().call_later)
         self.cleaner: LogCleaner | None = None  # None until log cleaning has started
         sessions = _fetch_sessions(config, world)
         self.quotas = Quotas(config, environment)
-        self._hot = HotState(
-            sessions, config.fetch_max_bytes, self.node_id, selects_by_rack(config), self.quotas.leader
-        )
+        self.hot = HotState(sessions, config.fetch_max_bytes, self.node_id, selects_by_rack(config), self.quotas.leader)
         self._channel = channel
         self._parts = BrokerReplicas(
             config, logs, self._publish_table, self._reconfigure, environment=environment, timers=self.timers,
             fetchers=make_fetchers(
                 config, environment, world.random, world.connect, self._broker_epoch,
-                None if world.make_plane else self._threads, world.watch_link,
+                None if world.make_plane else self._threads, world.watch_link, self.quotas.follower,
             ),
-            send=channel.send, broker_epoch=self._broker_epoch, on_fault=on_fault,
+            send=self._send, broker_epoch=self._broker_epoch, on_fault=on_fault,
         )  # fmt: skip
         self.replicas, self.fetchers = self._parts.manager, self._parts.fetchers
         self.isr_counts = self._parts.isrs.counts
@@ -131,7 +136,7 @@ class BrokerServer:
             logs=logs,
             channel=channel,
             producer_ids=ProducerIds(self._allocate_producer_ids),
-            auto_topics=AutoTopics(channel.send, config),
+            auto_topics=AutoTopics(self._create_asked, config),
             waits=PartitionWaits(environment, self.timers, environment),
             timers=self.timers,
             fetch_sessions=sessions,
@@ -139,19 +144,17 @@ class BrokerServer:
             make_groups=lambda: self._make_groups(environment),
             make_transactions=self._make_transactions,
         )
-        self.dispatcher = Dispatcher("broker", self.context, BROKER)
+        self.dispatcher = Dispatcher(self.KIND, self.context, self.HANDLERS)
         self.context.api_ranges = self.dispatcher.api_ranges()
         self.plane = self._make_plane(runtime)
-        # A follower may ask before this broker has any partition.
+        # A follower may send a Fetch before this broker hosts any partition.
         publish_table(self.plane.native, self._table)
         self.context.loggers_changed = self._set_gate
         self.context.values_in_effect = values_in_effect(self.plane)
         self._unenforced_quotas = UnenforcedQuotas()
         self._uncoordinated = Uncoordinated(self.node_id)
         self.bound = self.plane.open()
-        lifecycle = self._make_lifecycle(cluster_id, directory_ids, previous_epoch)
-        registrar = Registrar(lifecycle, channel.live, lambda: publisher.applied_offset)
-        self.registrar = Membership(registrar, channel.loop)
+        self.registrar = self._make_membership(cluster_id, directory_ids, previous_epoch)
         self._assignments = DirectoryAssignments(self.node_id, self._broker_epoch, channel.send, on_fault)
         self.moves = self.context.moves = logs.moves(
             self._assignments.told,
@@ -160,11 +163,33 @@ class BrokerServer:
             config.replica_fetch_backoff_ms,
         )
 
+    @property
+    def planes(self) -> list[Plane]:
+        """The planes of the broker's listeners."""
+        return [self.plane]
+
+    def more_metrics(self) -> Iterable[Sample]:
+        """Returns the metrics that only a KRaft broker or only a ZooKeeper broker has."""
+        return ()
+
     def _threads(self) -> Threads:
         return Threads(self.plane.native, self.plane.processors)
 
     def _broker_epoch(self) -> int:
         return self.registrar.lifecycle.broker_epoch
+
+    async def _send(self, request: Any) -> Any:
+        """Sends one of the broker's own requests to the active controller."""
+        return await self._channel.send(request)
+
+    async def _create_asked(self, request: CreateTopicsRequest) -> Any:
+        """Creates topics for which clients' requests have asked."""
+        return await self._channel.send(request)
+
+    def _make_membership(self, cluster_id: str, directory_ids: Sequence[Uuid], previous_epoch: int) -> Membership:
+        lifecycle = self._make_lifecycle(cluster_id, directory_ids, previous_epoch)
+        registrar = Registrar(lifecycle, self._channel.live, lambda: self._publisher.applied_offset)
+        return Membership(registrar, self._channel.loop)
 
     def _make_lifecycle(self, cluster_id: str, directory_ids: Sequence[Uuid], previous_epoch: int) -> BrokerLifecycle:
         return BrokerLifecycle(
@@ -190,19 +215,24 @@ class BrokerServer:
             environment=self._world.environment,
             limits=limits_from(self.config),
             hot=(
-                (ApiKey.PRODUCE, produce.api(self._hot)),
-                (ApiKey.FETCH, fetch.api(self._hot)),
-                (ApiKey.LIST_OFFSETS, list_offsets.api(self._hot)),
+                (ApiKey.PRODUCE, produce.api(self.hot)),
+                (ApiKey.FETCH, fetch.api(self.hot)),
+                (ApiKey.LIST_OFFSETS, list_offsets.api(self.hot)),
             ),
             cached_apis=(ApiKey.METADATA,),
+            urgent_apis=self._urgent_apis(),
         )
         if request_log.enabled():
             plane.native.publish_gate(GatePolicy("punt"))
         return plane
 
+    def _urgent_apis(self) -> Iterable[int]:
+        """Returns the APIs whose requests overtake those of clients."""
+        return ()
+
     def intercept(self, around: Callable[[Answer], Answer] | None, gate: GatePolicy | None = None) -> None:
-        """Puts a test's code between clients and handlers, as Plane.intercept describes. `gate` brings requests that
-        processors answer to Python. Runs on the loop."""
+        """Puts a test's code between clients and handlers, as Plane.intercept describes. With `gate`, requests that
+        processors would answer also go to Python. Runs on the loop."""
         self.plane.intercept(around)
         self._intercepted, self._asked_gate = around is not None, gate
         self._set_gate()
@@ -213,14 +243,14 @@ class BrokerServer:
         self.plane.native.publish_api_versions(made)
 
     def _set_gate(self) -> None:
-        """While the request log is on, requests of the hot APIs (Produce, Fetch and the like) come to Python too, so
-        that none is missing from it."""
+        """Decides which requests of the hot APIs (Produce, Fetch and the like) go to Python. While the request log is
+        on, all of them do, so that the log is complete."""
         self.plane.native.publish_gate(GatePolicy("punt") if request_log.enabled() else self._asked_gate)
 
     def _reconfigure(self, config: BrokerConfig) -> None:
-        """Applies settings that changed at run time. Settings of logs come with the settings of their topics
-        instead."""
-        self.plane.set_limits(limits_from(config))
+        """Applies settings that changed at run time. The settings of logs arrive with those of the topics instead."""
+        for plane in self.planes:
+            plane.set_limits(limits_from(config))
         self.quotas.take(config)
         self._blocking.resize(config.num_io_threads)
         self._logs.recover_with(config.num_recovery_threads_per_data_dir)
@@ -230,7 +260,8 @@ class BrokerServer:
 
     def _make_groups(self, environment: Environment) -> Groups:
 
-        # The coordinator is imported and made when a client first asks for a group, so a start does not pay for it.
+        # The coordinator is imported and created when a client first asks for a group, so that it does not slow down
+        # the start of a node.
         from kafkacore.server.groups import Groups  # noqa: PLC0415
 
         context, published_groups = self.context, PublishedGroups(environment)
@@ -244,14 +275,15 @@ class BrokerServer:
         return made
 
     def _make_transactions(self) -> Transactions:
-        # Few brokers ever see a transaction, so the others do not import this.
+        # Few brokers ever handle a transaction, so the other brokers do not import this.
         from kafkacore.server.transactions import Transactions  # noqa: PLC0415
 
         world = self._world
         return Transactions(lambda: self.context.config, self.context.read_image, world.random, world.connect)
 
     def _advertised(self) -> list[AdvertisedListener]:
-        """The listeners as clients see them: a port 0 becomes the bound one, the wildcard this machine's name."""
+        """Returns the listeners as clients see them. Port 0 is replaced by the bound port, and a wildcard address by
+        this machine's name."""
         told = []
         for each in self.config.advertised_listeners:
             host = each.host or self._world.host_name()
@@ -260,26 +292,25 @@ class BrokerServer:
             told.append(AdvertisedListener(each.listener, host, port, protocol))
         return told
 
-    # --- life ---
+    # --- start and stop ---
 
     async def start(self) -> None:
-        """Returns when the broker serves. Raises RegistrationRefused, TimeoutError, LogDirectoryError, and
-        MetadataError for a cluster that it must not serve."""
-        # This comes first, so that no handler answers from an older root.
+        """Starts the broker and returns when the broker serves clients. Raises RegistrationRefused, TimeoutError,
+        LogDirectoryError, and MetadataError for a cluster that it must not serve."""
+        # This subscription comes first, so that no handler answers from an older root.
         self._publisher.subscribe(self._forget_answers)
         self._publisher.subscribe(self._nudge)
         self.registrar.start()
         await self._reached(BrokerState.RECOVERY, BrokerState.RUNNING)
         check_served(self.config, self._publisher.image)
-        # The configuration of each log's topic is known now, and so are the directories that are not logs of this
-        # broker.
+        # The configurations of the logs' topics are known now. So is which directories are not logs of this broker.
         self.replicas.take_config(self._publisher.image)
         await asyncio.get_running_loop().run_in_executor(self._blocking, self._load)
         self._publisher.subscribe(self._apply)
         self.moves.resume()
         self.registrar.unfence()
         await self._reached(BrokerState.RUNNING)
-        # The first Metadata answer must contain this broker.
+        # The first response to Metadata must contain this broker.
         while self._publisher.image.brokers[self.node_id].fenced:
             await self._applied()
         await self.plane.start()
@@ -299,9 +330,10 @@ class BrokerServer:
         self._logs.load(self._publisher.image, self.node_id)
 
     async def stop(self, controlled_ms: int | None, drain_ms: int) -> None:
-        """Hands its leaderships over, for at most `controlled_ms` (controlled.shutdown.enable), answers the requests
-        under way, and closes its partitions. With None it hands nothing over."""
-        # Topics that clients asked for moments ago are no longer created: this broker would not serve them.
+        """Stops the broker. Hands over this broker's leaderships, for at most `controlled_ms`
+        (controlled.shutdown.enable); with None it hands over nothing. Answers the requests in progress, and closes the
+        partitions."""
+        # Topics that clients have just asked for are no longer created, because this broker would not serve them.
         self.context.auto_topics.close()
         if controlled_ms is not None and self.config.controlled_shutdown_enable:
             self.replicas.leave()
@@ -328,13 +360,13 @@ class BrokerServer:
             return
         self._leaving.cancel()
         LOG.warning(
-            "broker %d stops although the controller has not agreed: its leaderships move to other brokers only when "
+            "broker %d stops although the controller has not agreed. Its leaderships move to other brokers only when "
             "its session ends",
             self.node_id,
         )
 
     def abandon(self) -> None:
-        """The node cannot go on, so the stop does not wait for the controller's consent."""
+        """Marks the node as failed, so that the stop does not wait for the controller's consent."""
         if self._leaving is not None:
             self._leaving.cancel()
 
@@ -355,9 +387,13 @@ class BrokerServer:
                 await self._applied()
         return [(topic.name, topic.error_code, topic.error_message) for topic in answer.topics]
 
+    def settings_of(self, topic: str) -> LogSettings:
+        """Returns the settings of a topic's logs."""
+        return self.replicas.settings_of(self._publisher.image, topic)
+
     async def run_timers(self) -> int | None:
-        """Runs the timers that are due. A test calls it after it has moved the environment's clock. Returns the time at
-        which the next timer is due."""
+        """Runs the timers that are due. A test calls this after it has moved the environment's clock. Returns the time
+        at which the next timer is due."""
         self.timers.catch_up()
         if self.context.groups_made is not None:
             await self.context.groups.runtime.settled()
@@ -370,7 +406,8 @@ class BrokerServer:
         await future
 
     def directory_failed(self, directory_id: Uuid) -> None:
-        """Reports the directory to the controller, which gives its leaderships to other brokers (KIP-858)."""
+        """Reports the failed directory to the controller, which moves the leaderships in it to other brokers
+        (KIP-858)."""
         self.registrar.directory_failed(directory_id, self.config.log_dir_failure_timeout_ms, self._on_fault)
 
     # --- the committed metadata ---
@@ -405,7 +442,7 @@ class BrokerServer:
         told = cordoned if image.metadata_version.cordoned_log_dirs_supported else None
         if told is None and cordoned:
             LOG.warning(
-                "cordoned.log.dirs: the controller cannot learn of it, because metadata.version is %s and "
+                "cordoned.log.dirs: it cannot be reported to the controller, because metadata.version is %s and "
                 "must be at least 4.3-IV0; new replicas go to this broker's other log directories, or to the first one "
                 "if all are cordoned",
                 image.metadata_version.name,
@@ -413,7 +450,7 @@ class BrokerServer:
         self.registrar.cordon(told)
 
     def _forget_answers(self, image: MetadataImage, delta: MetadataDelta | None) -> None:
-        """Drops the cached answers about topics that changed. When a broker changed, drops all of them."""
+        """Drops the cached responses about topics that changed. If a broker changed, drops all cached responses."""
         if delta is None or delta.brokers:
             self.plane.forget(None)
             return
@@ -423,13 +460,16 @@ class BrokerServer:
             self.plane.forget(changed)
 
     def _nudge(self, image: MetadataImage, delta: MetadataDelta | None) -> None:
-        """Sends the next heartbeat as soon as the root is applied in four cases: the controller waits for this broker
-        to catch up, it has fenced this running broker, it lets this running broker leave, or another broker leaves and
-        waits until this one leads in its place."""
+        """Sends the next heartbeat as soon as the root is applied, in these cases:
+        - the controller waits for this broker to catch up;
+        - the controller has fenced this broker although it runs;
+        - the controller lets this broker leave;
+        - another broker is leaving, and waits until this broker has taken over its partitions.
+        """
         lifecycle = self.registrar.lifecycle
         waits_for_us = (delta is None or delta.brokers or delta.most_rows) and image.somebody_leaves
         if waits_for_us or lifecycle.state is not BrokerState.RUNNING or not image.is_active(lifecycle.node_id):
-            # Sent in the loop's next turn, when the other subscribers have the root too.
+            # The heartbeat is sent in the next turn of the loop, when the other subscribers have the root too.
             asyncio.get_running_loop().call_soon(self.registrar.nudge)
 
     def _publish_table(self, changed: list[Placed], gone: list[Uuid]) -> None:
@@ -443,7 +483,7 @@ class BrokerServer:
                 where = broker.endpoint(each.listener)
                 if where is not None and not broker.fenced:
                     told.append((number, broker.broker_id, where.host, where.port, broker.rack))
-        self._hot.publish_endpoints(self.plane.native, told)
+        self.hot.publish_endpoints(self.plane.native, told)
 
     async def _allocate_producer_ids(self) -> ProducerIdBlock:
 

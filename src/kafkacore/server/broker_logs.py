@@ -1,5 +1,5 @@
-"""The broker's logs, for its replica manager. The log manager opens and deletes them. It waits for disks, so it runs on
-other threads."""
+"""The broker's logs, for its replica manager. The log manager opens and deletes them on other threads, because it must
+wait for disks."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from kafkacore.storage.managed_directory import Key
 from kafkacore.storage.names import Kind, partition_directory_name
 
 LOG: Final = logging.getLogger("kafkacore.server")
-# limit of directories that are chosen for partitions that do not exist yet; one more choice replaces the oldest
+# limit of partitions whose directory is remembered before they exist; a further entry replaces the oldest
 MAX_PREFERRED: Final = 100_000
 
 
 class BrokerLogs:
-    """Belongs to the data plane's loop. `paths` are the log directories by their ids."""
+    """Belongs to the data plane's loop. `paths` maps the ids of log directories to their paths."""
 
     def __init__(self, manager: LogManager, paths: Mapping[Uuid, str], blocking: Executor) -> None:
         self._manager = manager
@@ -42,8 +42,8 @@ class BrokerLogs:
         self._manager.recovery_threads = threads
 
     def load(self, image: MetadataImage, node_id: int) -> None:
-        """Opens the logs in the directories, and puts aside those that are not replicas of this broker. Waits for
-        disks. Raises LogDirectoryError."""
+        """Opens the logs in the directories, and renames those that are not replicas of this broker to `-stray`.
+        Blocks. Raises LogDirectoryError."""
 
         def place_of(name: str, index: int) -> str | None:
             topic = image.topic(name)
@@ -56,15 +56,24 @@ class BrokerLogs:
         self._put_strays_aside(image, node_id)
         self._promote_abandoned(place_of)
 
+    def load_all(self) -> None:
+        """Opens the logs in the directories. In ZooKeeper mode, a broker learns later which of the logs are its
+        replicas, and the controller says which logs to delete. Blocks. Raises LogDirectoryError."""
+        self._manager.load()
+
+    def find(self, topic: str, index: int) -> PartitionHandle | None:
+        """Returns an open log, whether or not it has a role."""
+        return self._manager.get(topic, index)
+
     def open(
         self, topic: str, topic_id: Uuid, indexes: Sequence[int], directory: Uuid, settings: LogSettings
     ) -> list[PartitionHandle]:
-        """Returns the logs found at start, or new ones, which have no file until their first append."""
+        """Returns the logs found at start, or new logs, which have no files until their first append."""
         for index in indexes if self._leaving else ():
             leaving = self._leaving.pop((topic, index), None)
             if leaving is not None:
-                # The topic was deleted and created again at once: the old directory must be renamed before the new one
-                # takes its name.
+                # The topic was deleted and immediately created again. The old directory must be renamed before the new
+                # directory takes its name.
                 leaving.result()
         wanted = self._path_of(directory)
         if self._preferred:
@@ -83,8 +92,9 @@ class BrokerLogs:
                 self._manager.create(topic, topic_id, [index], path, settings)
 
     def _path_of(self, directory: Uuid) -> str | None:
-        """The path of a directory; None when any directory will do. If no directory has this id but one could not be
-        opened, it may be that one, so its path is returned: a second log elsewhere would begin at offset 0."""
+        """Returns the path of the directory with this id, or None if any directory will do. If the id is unknown and a
+        directory could not be opened, the id may belong to that directory. Then its path is returned, because a second
+        log elsewhere would begin at offset 0."""
         known = self._paths.get(directory)
         if known is not None or directory == UNASSIGNED_DIRECTORY:
             return known
@@ -92,19 +102,19 @@ class BrokerLogs:
         return unopened[0] if unopened else None
 
     def take_placed(self) -> dict[tuple[Uuid, int], Uuid]:
-        """The directories of replicas that were opened since the last call in another directory than the metadata
-        names."""
+        """Returns the replicas that were opened since the last call in a directory that differs from the metadata, and
+        these directories."""
         placed, self._placed = self._placed, {}
         return placed
 
     def delete(self, partition: PartitionHandle) -> None:
-        """Renames the log's directory soon, and unlinks it after file.delete.delay.ms."""
+        """Renames the log's directory soon, and deletes its files after file.delete.delay.ms."""
         key = (partition.topic, partition.index)
         future = self._leaving[key] = self._blocking.submit(self._manager.delete, [key])
         future.add_done_callback(lambda done: self._left(key, done))
 
     def _left(self, key: Key, done: Future[None]) -> None:
-        """Runs on the thread that deleted the log."""
+        """Handles the end of a deletion. Runs on the thread that deleted the log."""
         if self._leaving.get(key) is done:
             self._leaving.pop(key, None)
         if not done.cancelled() and done.exception() is not None:
@@ -118,7 +128,7 @@ class BrokerLogs:
             self._cordoned = cordoned
 
     def is_cordoned(self, path: str) -> bool:
-        """Whether the directory is cordoned, so that it takes no new replicas (cordoned.log.dirs)."""
+        """Returns whether the directory is cordoned (cordoned.log.dirs), and so takes no new replicas."""
         return os.path.abspath(path) in map(os.path.abspath, self._cordoned)
 
     @property
@@ -127,7 +137,7 @@ class BrokerLogs:
         return frozenset(self._ids[path] for path in self._cordoned if path in self._ids)
 
     def by_directory(self) -> list[tuple[str, bool, list[PartitionHandle]]]:
-        """For each log directory: its absolute path, whether it works, and the partitions in it."""
+        """Returns the absolute path of each log directory, whether it works, and its partitions."""
         directories = self._manager.directories()
         held: dict[str, list[PartitionHandle]] = {path: [] for path, _ in directories}
         for partition in (*self._manager, *(future.handle for future in self._manager.futures.all())):
@@ -135,7 +145,8 @@ class BrokerLogs:
         return [(os.path.abspath(path), serves, held[path]) for path, serves in directories]
 
     def directory_path(self, absolute: str) -> str | None:
-        """The log directory as the configuration spells it; None if the configuration names no such directory."""
+        """Returns the log directory as the configuration spells it, or None if the configuration has no such
+        directory."""
         return next((path for path, _ in self._manager.directories() if os.path.abspath(path) == absolute), None)
 
     def serves(self, path: str) -> bool:
@@ -146,7 +157,7 @@ class BrokerLogs:
         return all(serves for _, serves in self._manager.directories())
 
     def prefer(self, topic: str, index: int, path: str) -> None:
-        """Chooses the directory of a partition that does not exist yet, whatever the metadata says
+        """Sets the directory of a partition that does not exist yet. It overrides the directory in the metadata
         (AlterReplicaLogDirs)."""
         while len(self._preferred) >= MAX_PREFERRED:
             del self._preferred[next(iter(self._preferred))]
@@ -159,8 +170,8 @@ class BrokerLogs:
         limit: Callable[[], int],
         backoff_ms: int,
     ) -> LogDirMoves:
-        """The object that moves replicas between the directories; `told` reports a replica's directory to the
-        controller."""
+        """Returns the object that moves replicas between the directories. The object calls `told` to report a replica's
+        directory to the controller."""
 
         async def assign(replica: tuple[Uuid, int], path: str) -> None:
             await told(replica, self._ids[path])
@@ -168,14 +179,14 @@ class BrokerLogs:
         return LogDirMoves(self._manager, assign, threads, limit, backoff_ms)
 
     def future_of(self, partition: PartitionHandle) -> PartitionHandle | None:
-        """The log that is being filled in another directory to replace this one."""
+        """Returns the log in another directory that will replace this log (its future log), or None."""
         future = self._manager.futures.get((partition.topic, partition.index))
         return None if future is None else future.handle
 
     def _put_strays_aside(self, image: MetadataImage, node_id: int) -> None:
-        """Puts aside logs found at start that are not replicas of this broker (KAFKA-14616). A future log is judged
-        separately from the log in use: it may be left from an earlier topic of that name, or a crash may have left it
-        without a topic id."""
+        """Renames logs that were found at start and are not replicas of this broker to `-stray` (KAFKA-14616). A future
+        log is checked separately from the log in use: it may remain from an earlier topic of the same name, or a crash
+        may have left it without a topic id."""
 
         def why_stray(partition: PartitionHandle) -> str | None:
             topic = image.topic(partition.topic)
@@ -184,11 +195,11 @@ class BrokerLogs:
             if node_id not in image.replicas(topic, partition.index):
                 return "no replica of the partition is here"
             if partition.topic_id == ZERO:
-                # The topic id is on disk before the first record (KIP-516). As in Apache Kafka 4.3, a start does not
-                # guess it.
+                # The topic id is on disk before the first record (KIP-516). As in Apache Kafka 4.3, a starting broker
+                # does not guess a missing id.
                 return f"it has no {partition_metadata.NAME}, the file that names its topic"
             if partition.topic_id != topic.topic_id:
-                return f"its topic id is {partition.topic_id}, and the topic now has {topic.topic_id}"
+                return f"its topic id is {partition.topic_id}, but the topic now has {topic.topic_id}"
             return None
 
         def tell(path: str, reason: str) -> None:
@@ -205,8 +216,8 @@ class BrokerLogs:
         self._manager.delete([(log.topic, log.index) for log, _ in strays], Kind.STRAY)
 
     def _promote_abandoned(self, place_of: Callable[[str, int], str | None]) -> None:
-        """Finishes moves that were interrupted just before the rename: then the metadata names the future log as the
-        replica, and no other log exists."""
+        """Completes moves that were interrupted just before the rename. In that case, the metadata says that the
+        replica is the future log, and no other log exists."""
         for future in self._manager.futures.all():
             key = future.handle.topic, future.handle.index
             if self._manager.get(*key) is None and place_of(*key) == future.directory.path:
@@ -218,4 +229,4 @@ class BrokerLogs:
                 try:
                     self._manager.futures.promote(key)
                 except OSError:
-                    LOG.exception("%s-%d is offline with its directory", *key)
+                    LOG.exception("%s-%d is offline, because its log directory failed", *key)

@@ -1,5 +1,5 @@
-"""The broker's part in the control of its partitions: the roles that the committed metadata gives them, the fetchers of
-those that it follows, and the ISRs of those that it leads."""
+"""The part of the broker that controls its partitions: the roles that the committed metadata assigns, the fetchers of
+followed partitions, and the ISRs of led partitions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kafkacore.server.isr_updates import IsrUpdates
 
 
 class BrokerReplicas:
-    """Belongs to the data plane's loop. `manager` has the partitions, `isrs` the changes of their ISRs."""
+    """Belongs to the data plane's loop. `manager` holds the partitions, and `isrs` decides about their ISRs."""
 
     def __init__(
         self,
@@ -36,18 +36,18 @@ class BrokerReplicas:
         broker_epoch: Callable[[], int],
         on_fault: Callable[[BaseException], None],
     ) -> None:
-        """`publish` and `on_config` are passed to the replica manager. `send` sends a request to the active
-        controller."""
+        """Creates the parts without partitions. `publish` and `on_config` are passed to the replica manager. `send`
+        sends a request to the active controller."""
         self._node_id = config.node_id
         self._listener = config.inter_broker_listener_name
         edges = PartitionEdges(config.replica_lag_time_max_ms, environment)
         self.fetchers = fetchers
         self.manager = ReplicaManager(config.node_id, config, logs, publish, on_config, fetchers, edges)
         self.isrs = IsrManager(config.node_id, lambda key: self.manager.by_id(*key), broker_epoch)
-        self._updates = IsrUpdates(self.isrs, edges, send, timers, on_fault)
+        self._updates = IsrUpdates(self.isrs, edges, send, timers, on_fault, self.manager.in_image)
 
     def apply(self, image: MetadataImage, delta: MetadataDelta | None) -> None:
-        """Moves to a newer root."""
+        """Applies a newer root."""
         if delta is None or delta.brokers:
             self._updates.brokers_changed(image)
             own = image.brokers.get(self._node_id)
@@ -56,7 +56,7 @@ class BrokerReplicas:
         self._updates.applied(image, delta)
 
     def _addresses(self, image: MetadataImage) -> dict[int, Address]:
-        """The brokers from which this one may fetch. A fenced broker leads no partition."""
+        """Returns the addresses of the brokers from which this broker can fetch. A fenced broker leads no partition."""
         found = {}
         for broker in image.brokers.values():
             where = broker.endpoint(self._listener)
@@ -65,6 +65,6 @@ class BrokerReplicas:
         return found
 
     async def close(self) -> None:
-        """Ends the fetchers and the changes of ISRs. The partitions stay as they are."""
+        """Stops the fetchers and the changes of ISRs. The partitions keep their states."""
         self._updates.close()
         await self.fetchers.close()

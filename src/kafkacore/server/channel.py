@@ -1,5 +1,5 @@
-"""A node's way to the active controller: inside this process if this node is the active controller, else over the
-network."""
+"""Sends requests to the active controller: inside this process if this node is the active controller, otherwise over
+the network."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from kafkacore.server.turnstile import Turnstile
 LOG: Final = logging.getLogger("kafkacore.server")
 OWN_PRINCIPAL: Final = "User:ANONYMOUS"
 FORWARD_TIMEOUT_MS: Final = 30_000  # the default of request.timeout.ms in clients
-FORWARDS_AT_ONCE: Final = 64  # limit of clients' requests at the controller; further ones wait on the broker's loop
+FORWARDS_AT_ONCE: Final = 64  # limit of clients' requests at the controller; further requests wait on the broker's loop
 MAX_WAITING_FORWARDS: Final = 10_000
 _PRINCIPAL_VERSION: Final = 0
-# Sent twice, these requests would get another answer the second time: the work is done already, or there is nothing to
-# do. So they go to a new controller only when the old one can no longer answer.
+# A second copy of one of these requests would get another response, because the work is already done or there is
+# nothing to do. So such a request goes to a new controller only when the old controller can no longer answer it.
 _ASKED_ONCE: Final = frozenset({
     ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.CREATE_PARTITIONS, ApiKey.ELECT_LEADERS,
     ApiKey.ALTER_PARTITION_REASSIGNMENTS, ApiKey.UNREGISTER_BROKER, ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER,
@@ -46,12 +46,12 @@ class _Attempt(NamedTuple):
 
 
 class ActiveController:
-    """Belongs to the loop of the metadata replica, and is one of its listeners. `local` answers when this node is the
-    active controller.
+    """Belongs to the loop of the metadata replica, and is one of the replica's listeners. `local` answers requests
+    while this node is the active controller.
 
-    When another controller becomes active, this class gives up the attempts under way and sends their requests to that
-    controller. A request that would get another answer the second time (`_ASKED_ONCE`) waits until its connection ends,
-    as in Apache Kafka. These connections end a moment after the controller has changed.
+    When another controller becomes active, this class abandons the requests in flight and sends them to the new
+    controller. A request in `_ASKED_ONCE` is abandoned only when its connection closes, as in Apache Kafka, because a
+    second copy would get another response. These connections are closed shortly after the controller has changed.
     """
 
     def __init__(self, replica: MetadataReplica, local: Dispatcher | None, listener: str, config: BrokerConfig) -> None:
@@ -63,21 +63,21 @@ class ActiveController:
         self._grace_s = config.controller_quorum_request_timeout_ms / 1000
         self._life_timeout_ms = life_timeout_ms(config)
         self._leads = False
-        self._last: Address | None = None  # the node that was the active controller last
-        self._changed = asyncio.Event()  # at each change of the leader it is set and then replaced
+        self._last: Address | None = None  # the node that was the active controller before
+        self._changed = asyncio.Event()  # set, and then replaced, at each change of the leader
         self._attempts: dict[asyncio.Timeout, _Attempt] = {}
         self._turnstile = Turnstile()
         replica.raft.watch_leader(self._leader_moved)
 
     async def live(self, request: Message) -> Any:
-        """Sends a broker's registration or heartbeat. Raises as `ask`."""
+        """Sends a broker's registration or heartbeat. Raises the same errors as `ask`."""
         return await self.ask(LIFE, None, request, self._life_timeout_ms)
 
     async def ask(self, lane: str, call: RequestContext | None, request: Message, timeout_ms: float) -> Any:
         """Repeats a request until an active controller answers it. `call` is the context of a client's request, or None
-        for a request of this node's own.
+        for one of this node's own requests.
 
-        Raises TimeoutError, and the error of an answer as KafkaError, except for NOT_CONTROLLER: then it asks again.
+        Raises TimeoutError, and KafkaError for an error in the response. After NOT_CONTROLLER, sends the request again.
         """
         loop = asyncio.get_running_loop()
         end = loop.time() + timeout_ms / 1000
@@ -90,17 +90,17 @@ class ActiveController:
                     if not _is_not_controller(answer, call):
                         return answer
                 except OSError:
-                    LOG.debug("the controller at %s:%d is gone or is stopping", *where)
+                    LOG.debug("the controller at %s:%d has stopped or is stopping", *where)
                 except KafkaError as error:
                     if error.code != ErrorCode.NOT_CONTROLLER:
                         raise
-            # While no controller is active, the next event is an election.
+            # While no controller is active, the request waits until the next election.
             until = end if where is None else min(loop.time() + self._retry_s, end)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout_at(until):
                     await changed.wait()
             if loop.time() >= end:
-                raise TimeoutError("no controller is active, or it does not answer in time")
+                raise TimeoutError("no controller is active, or the controller does not answer in time")
 
     async def _attempt(
         self, lane: str, where: Address, call: RequestContext | None, request: Message, end: float, repeatable: bool
@@ -116,7 +116,7 @@ class ActiveController:
             except UnsupportedVersionError:
                 if call is None:
                     raise
-                LOG.warning("the active controller at %s:%d takes no forwarded requests", *where)
+                LOG.warning("the active controller at %s:%d accepts no forwarded requests", *where)
                 raise error_for(ErrorCode.UNKNOWN_SERVER_ERROR) from None
             finally:
                 del self._attempts[limit]
@@ -147,7 +147,7 @@ class ActiveController:
         self._changed = asyncio.Event()
         where, before = self._where(), self._last
         if where is None or where == before:
-            return  # during an election the old controller may still answer
+            return  # during an election, the old controller may still answer
         self._last = where
         loop = asyncio.get_running_loop()
         for limit, attempt in self._attempts.items():
@@ -157,7 +157,7 @@ class ActiveController:
             loop.call_later(self._grace_s, self._let_go, before)
 
     def _let_go(self, before: Address) -> None:
-        """Ends the connections to the former active controller, unless it has become active again."""
+        """Closes the connections to the former active controller, unless that controller is active again."""
         if before != self._last:
             for lane in (LIFE, OWN, FORWARDS):
                 self._lanes[lane].disconnect(*before)
@@ -165,10 +165,10 @@ class ActiveController:
     # --- events of the metadata log ---
 
     def on_batch(self, batch: CommittedBatch) -> None:
-        """Does nothing: the controller itself answers requests that wait for a commit."""
+        """Does nothing, because the controller itself answers requests that wait for a commit."""
 
     def begin_snapshot(self, offset: int, epoch: int, timestamp_ms: int) -> NothingToLoad:
-        """Likewise."""
+        """Ignores the snapshot, because the controller itself answers requests that wait for a commit."""
         return NothingToLoad()
 
     def on_leading(self, epoch: int) -> None:
@@ -181,26 +181,25 @@ class ActiveController:
 
 
 class ControllerChannel:
-    """A broker's way to the active controller, for the data plane's loop. Requests cross to the replica's loop
-    unchanged.
+    """Passes a broker's requests to the active controller, on the replica's loop. Belongs to the data plane's loop.
 
-    Every call raises KafkaError, OSError or TimeoutError when there is no answer.
+    Every call raises KafkaError, OSError or TimeoutError if there is no response.
     """
 
     def __init__(self, active: ActiveController, loop: LoopThread, timeout_ms: int) -> None:
         self._active = active
-        self.live = active.live  # called on `loop`, unlike everything else
+        self.live = active.live  # called on `loop`, unlike the methods of this class
         self.loop = loop
         self._timeout_ms = timeout_ms
         self._forwarding = asyncio.Semaphore(FORWARDS_AT_ONCE)
         self._waiting = 0
 
     async def send(self, request: Message) -> Any:
-        """Sends a request of the broker's own, at its newest version."""
+        """Sends one of the broker's own requests, in its newest version."""
         return await asyncio.wrap_future(self.loop.submit(self._active.ask(OWN, None, request, self._timeout_ms)))
 
     async def forward(self, call: RequestContext, request: Message) -> Message:
-        """Forwards a client's request unchanged: with its version, its principal and its address (KIP-590)."""
+        """Forwards a client's request unchanged, with its version, its principal and its address (KIP-590)."""
         if self._waiting >= MAX_WAITING_FORWARDS:
             raise error_for(ErrorCode.REQUEST_TIMED_OUT, f"{self._waiting} requests already wait for the controller")
         self._waiting += 1
@@ -209,15 +208,15 @@ class ControllerChannel:
                 asked = self._active.ask(FORWARDS, call, request, FORWARD_TIMEOUT_MS)
                 answer: Message = await asyncio.wrap_future(self.loop.submit(asked))
         except TimeoutError:
-            raise error_for(ErrorCode.REQUEST_TIMED_OUT, "no controller is active, or it has too much to do") from None
+            raise error_for(ErrorCode.REQUEST_TIMED_OUT, "no controller is active, or it is overloaded") from None
         finally:
             self._waiting -= 1
         return answer
 
 
 def _is_not_controller(answer: Message, call: RequestContext | None) -> bool:
-    """Whether the answer says that another node is the active controller. Such an answer has no other error, so its
-    first error code decides."""
+    """Returns whether the response says that another node is the active controller. Such a response contains no other
+    error, so its first error code decides."""
     version = apis.api(answer.API_KEY).highest if call is None else call.api_version
     return next(error_codes(answer, version), ErrorCode.NONE) == ErrorCode.NOT_CONTROLLER
 
@@ -234,8 +233,8 @@ def _envelope(call: RequestContext, request: Message) -> EnvelopeRequest:
 
 
 def _opened(call: RequestContext, enveloped: EnvelopeResponse, where: Address) -> Message:
-    """The answer in an envelope. Raises NOT_CONTROLLER. Any other error of the envelope, or an unreadable answer, is a
-    fault of one of the nodes: the client gets UNKNOWN_SERVER_ERROR and keeps its connection."""
+    """Returns the response inside an envelope. Raises NOT_CONTROLLER. Any other error of the envelope, or an unreadable
+    response, is a fault of one of the nodes. The client then gets UNKNOWN_SERVER_ERROR and keeps its connection."""
     refused = error_of_peer(enveloped.error_code)
     if refused == ErrorCode.NOT_CONTROLLER:
         raise error_for(refused)

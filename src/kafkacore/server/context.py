@@ -1,4 +1,4 @@
-"""The parts of a broker that its handlers may use."""
+"""The parts of a broker that its handlers can use."""
 
 from __future__ import annotations
 
@@ -26,11 +26,14 @@ from kafkacore.server.producer_ids import ProducerIds
 
 if TYPE_CHECKING:
     from kafkacore.server.groups import Groups
+    from kafkacore.server.metadata_view import MetadataView
     from kafkacore.server.transactions import Transactions
+    from kafkacore.server.zookeeper.parts import ZooKeeperParts
 
 
 class BrokerContext:
-    """Belongs to the data plane's loop. `read_image` returns the committed root; `blocking` runs work that waits."""
+    """The parts of a broker for its handlers. Belongs to the data plane's loop. `read_image` returns the committed
+    root. `blocking` runs work that may have to wait for a disk."""
 
     def __init__(
         self,
@@ -60,20 +63,23 @@ class BrokerContext:
         self.producer_ids = producer_ids
         self.auto_topics = auto_topics
         self.waits = waits
-        self.timers = timers  # follows the environment's clock, which a test may move
+        self.timers = timers  # follow the environment's clock, which a test may move
         self.fetch_sessions = fetch_sessions
         self.blocking = blocking
         self._make_groups = make_groups
         self._make_transactions = make_transactions
         self._read_kraft_version = read_kraft_version
-        self.partition_answers: dict[tuple[str, int], PartitionAnswers] = {}  # for each listener and version
+        self.partition_answers: dict[tuple[str, int], PartitionAnswers] = {}  # by listener and version
         self.api_ranges: Sequence[ApiRange] = ()
-        self.transactions_refused = False  # whether the broker has logged already that it serves no transactions
+        self.transactions_refused = False  # whether the broker has already logged that it serves no transactions
         self.values_in_effect: Mapping[str, str] = {}
         self.moves: LogDirMoves
-        # Called when a client has changed the level of a logger.
+        # Called after a client has changed the level of a logger.
         self.loggers_changed: Callable[[], None] = lambda: None
-        self.finalized_epoch = -1  # the offset at which the finalised features last changed
+        # Returns the id of the active controller, or -1. Only in ZooKeeper mode.
+        self.zookeeper_controller: Callable[[], int] | None = None
+        self.zookeeper: ZooKeeperParts
+        self.finalized_epoch = -1  # the offset at which the finalized features last changed
 
     @cached_property
     def whole_answers(self) -> WholeAnswers:
@@ -90,12 +96,12 @@ class BrokerContext:
 
     @property
     def transactions_made(self) -> Transactions | None:
-        """None until a request needs them."""
+        """The transactions, or None until a request needs them."""
         return self.__dict__.get("transactions")
 
     @property
     def groups_made(self) -> Groups | None:
-        """None until a request needs them."""
+        """The groups, or None until a request needs them."""
         return self.__dict__.get("groups")
 
     @property
@@ -104,13 +110,21 @@ class BrokerContext:
 
     @property
     def config(self) -> BrokerConfig:
-        """The configuration with its changes at run time."""
+        """The configuration, including changes made at run time."""
         return self.replicas.config
 
     def endpoint_of(self, broker_id: int, listener: str) -> Endpoint | None:
-        """The address of a broker in the committed metadata on a listener."""
+        """Returns the address of a broker on a listener, from the committed metadata."""
         broker = self.image.brokers.get(broker_id)
         return None if broker is None else broker.endpoint(listener)
+
+    def controller_seen(self, view: MetadataView) -> int:
+        """Returns the id of the node that clients are to use as the controller. In KRaft mode that is any live broker,
+        which forwards their requests (KIP-590)."""
+        if self.zookeeper_controller is None:
+            return view.any_alive_broker(self.node_id)
+        controller_id = self.zookeeper_controller()
+        return controller_id if view.alive_endpoint(controller_id) is not None else -1
 
     def topic_overrides(self, name: str) -> Mapping[str, str] | None:
         image = self.image
@@ -121,8 +135,10 @@ class BrokerContext:
 
     @property
     def supported_features(self) -> Mapping[str, tuple[int, int]]:
-        return supported_features()
+        return supported_features() if self.zookeeper_controller is None else {}
 
     @property
     def finalized_features(self) -> Mapping[str, int]:
+        if self.zookeeper_controller is not None:
+            return self.zookeeper.finalized_features
         return {**self.image.features, KRAFT_VERSION: self._read_kraft_version()}

@@ -1,4 +1,4 @@
-"""The controller's role of a node: its plane, and the decisions that it makes as the active controller."""
+"""The controller role of a node: its plane, its replica of the metadata log, and the quorum controller."""
 
 from __future__ import annotations
 
@@ -40,14 +40,15 @@ from kafkacore.storage.errors import LogDirectoryError
 from kafkacore.storage.names import metadata_directory
 
 LOG: Final = logging.getLogger("kafkacore.server")
-# Called with each committed root and its changes; None means that everything may have changed.
+# Called with each committed root and its changes. None means that everything may have changed.
 OnRoot = Callable[[MetadataImage, MetadataDelta | None], None]
 
 
 class ControllerServer:
-    """Made on a thread that may wait for the disk. Then it belongs to the controller plane's loop.
+    """The controller of a node. Create this object on a thread that may block on the disk. After that, it belongs to
+    the controller plane's loop.
 
-    `on_fault` is called with the error after which this controller cannot go on.
+    `on_fault` is called with an error that is fatal for this controller.
     """
 
     def __init__(
@@ -103,18 +104,20 @@ class ControllerServer:
         self._on_root(image, delta)
 
     def _advertised(self) -> Endpoints:
-        """The listeners as other nodes see them: a port 0 becomes the bound one, the wildcard this machine's name."""
+        """Returns the listeners as other nodes see them. Port 0 is replaced by the bound port, and a wildcard address
+        by this machine's name."""
         return tuple(
             (each.listener, each.host or self._world.host_name(), each.port or self.bound[each.listener][1])
             for each in self.config.advertised_controller_listeners
         )
 
-    # --- life, on the loop ---
+    # --- start and stop, on the loop ---
 
     async def start(self) -> None:
-        """From now on the controller takes part in the quorum. The listeners of its replica learn whether it leads.
+        """Starts the controller, which takes part in the quorum from now on. The replica's listeners are notified when
+        the replica becomes the leader.
 
-        Raises LogDirectoryError when the quorum can never have a leader.
+        Raises LogDirectoryError if the quorum can never have a leader.
         """
         await self.replica.start()
         self._check_voters()
@@ -124,12 +127,12 @@ class ControllerServer:
         watch(self._registering, self._on_fault)
 
     def _check_voters(self) -> None:
-        """Refuses a start that can never succeed. A node that is not a voter waits for a leader; if it knows no other
+        """Refuses a start that can never succeed. A node that is not a voter waits for a leader. If it knew no other
         node, it would wait for ever."""
         raft = self.replica.raft.raft
         others = [voter for voter in raft.voters.latest.voters() if voter.key.replica_id != self.node_id]
         here = {(host, port) for _, host, port in self.endpoints}
-        # Where the configuration has port 0, `endpoints` has the port that was bound.
+        # If the configuration has port 0, `endpoints` has the bound port.
         elsewhere = [each for each in raft.config.bootstrap if each[1] and each not in here]
         if raft.is_voter or others or elsewhere:
             return
@@ -138,7 +141,7 @@ class ControllerServer:
             told = raft.voters.latest.why_not(raft.me)
             raise LogDirectoryError(f"{meta_properties.path_in(path)}: {told}; {nobody}")
         raise LogDirectoryError(
-            f"{metadata_directory(path)}: no voter is known, {nobody}: the metadata log is gone, or was never there. "
+            f"{metadata_directory(path)}: no voter is known, {nobody}: the metadata log is lost, or has never existed. "
             "Restore it from a backup; to begin without any topic, remove meta.properties of the log directories and "
             "format them with --standalone"
         )
@@ -152,7 +155,7 @@ class ControllerServer:
         await self.replica.stop()
 
     def close(self) -> None:
-        """After `stop`, on a thread that may wait."""
+        """Closes the metadata log. Call this after `stop`, on a thread that may block."""
         self.replica.close()
 
     def _tick(self) -> None:
@@ -160,13 +163,13 @@ class ControllerServer:
         try:
             self.quorum.tick()
         except Exception:
-            # The next tick must still run: without it no broker would be fenced.
+            # The next tick must still run, because without it no broker would be fenced.
             LOG.exception("a periodic task of the controller has failed; it runs again")
         finally:
             self._ticking = loop.call_later(self.quorum.next_tick_ms / 1000, self._tick)
 
     async def _register(self) -> None:
-        """Reports this controller's listeners to the active one (KIP-919)."""
+        """Reports this controller's listeners to the active controller (KIP-919)."""
         request = ControllerRegistrationRequest(
             controller_id=self.node_id,
             incarnation_id=self._world.new_uuid(),
@@ -194,7 +197,7 @@ class ControllerServer:
                     return
                 LOG.info("controller %d is not registered yet: error %d", self.node_id, answer.error_code)
                 if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
-                    self.quorum.image.check_features()  # a cluster with these feature levels never accepts this release
+                    self.quorum.image.check_features()  # a cluster with unsupported levels will never accept this node
             except (KafkaError, TimeoutError) as error:
                 LOG.info("controller %d is not registered: %s", self.node_id, str(error) or "no controller is active")
             await asyncio.sleep(retry_ms / 1000)

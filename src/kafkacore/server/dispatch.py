@@ -1,7 +1,8 @@
-"""From a request's bytes to the bytes of its answer: version check, decode, handler, encode, and error answers.
+"""Turns the bytes of a request into the bytes of its response: version check, decoding, handler, encoding, and error
+responses.
 
-A node has one Dispatcher for each kind of listener. The plane calls it on its handler loop; a broker calls the
-dispatcher of the controller beside it in process.
+A node has one Dispatcher for each kind of listener. The plane calls the dispatcher on its handler loop. A broker calls
+the dispatcher of a controller in the same process directly.
 """
 
 from __future__ import annotations
@@ -28,21 +29,22 @@ from kafkacore.raft.file_log import MetadataLogError
 from kafkacore.runtime.slices import Work, finish, finish_now, in_slices
 
 LOG: Final = logging.getLogger("kafkacore.server")
-UNSERVED: Final = "kafkacore.server.handlers.unserved"  # the module for APIs that no table names
+UNSERVED: Final = "kafkacore.server.handlers.unserved"  # handles the APIs that are in no table
 
-# A larger request is decoded in slices, and its answer is encoded in slices.
+# A larger request is decoded in slices, and its response is encoded in slices.
 SLICED_BYTES: Final = 16 << 10
-_SLICED_STRUCTS: Final = 500  # structs that are decoded or encoded between two looks at the clock
-# The answers of these APIs may wait for minutes. They must not keep the request's memory meanwhile.
+_SLICED_STRUCTS: Final = 500  # the number of structs that are decoded or encoded between two checks of the clock
+# The responses of these APIs may have to wait for minutes. During that time they must not keep the request's memory.
 _PARKED_APIS: Final = frozenset({ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP})
 
-# A handler returns a message; a whole frame, when it keeps encoded answers; or None when there is no answer (acks=0).
+# The result of a handler. It is a message, or a whole frame if the handler caches encoded responses, or None if there
+# is no response (acks=0).
 Response = Message | bytes | None
 
 
 class Cacheable(NamedTuple):
-    """A response that also answers any later request with the same bytes on the same listener. It is valid until one of
-    the things it `depends` on changes; with None, until anything changes."""
+    """A response that is also valid for any later request with the same bytes on the same listener. It is valid until
+    one of the objects changes on which it `depends`. If `depends` is None, it is valid until anything changes."""
 
     response: Message | bytes
     depends: AbstractSet[object] | None
@@ -56,8 +58,9 @@ Reader = Callable[[bytes | memoryview, int], Any]
 
 
 class _Served(NamedTuple):
-    """The versions and the module of an API. A module may have its own `read`, which avoids an object for each part of
-    a request. Its result must return the whole request from `message()`."""
+    """The versions and the module of an API. A module can have its own `read` function, which avoids an object for each
+    part of a request. The object that `read` returns must have a method `message()`, which returns the whole
+    request."""
 
     lowest: int
     highest: int
@@ -66,14 +69,16 @@ class _Served(NamedTuple):
     handle: Handler
 
 
-_AT_ONCE: Final = (bytes, Message)  # most handlers return these; checking for an awaitable costs more
+_AT_ONCE: Final = (bytes, Message)  # most handlers return one of these; to check for an awaitable costs more
 
 
 class Dispatcher:
-    """`table` names a module for each API key. Its `handle` is called with `context`, the call, and the request: a
-    message, or the result of the module's own `read`.
+    """Answers the requests of one kind of listener. `table` maps each API key to the name of a module. The module's
+    `handle` is called with `context`, the call, and the request. The request is a message, or the result of the
+    module's own `read`.
 
-    A handler that loops over things a client names is a generator (`runtime.slices`): it yields in each round.
+    A handler that loops over a list from a client's request is a generator (`runtime.slices`) that yields in each
+    round.
     """
 
     def __init__(self, listener_kind: str, context: Any, table: Mapping[int, str]) -> None:
@@ -83,20 +88,20 @@ class Dispatcher:
         self._served: dict[int, _Served] = {}
 
     def api_ranges(self) -> list[ApiRange]:
-        """The APIs that this kind of listener advertises."""
+        """Returns the APIs that this kind of listener advertises."""
         return apis.api_versions_for(self.listener_kind, frozenset(self._table))
 
     def known_ranges(self) -> list[ApiRange]:
-        """The APIs that this kind of listener answers. Some of these APIs exist in Apache Kafka but not in this node;
-        the answer is then the error that Kafka gives when the feature is turned off."""
+        """Returns the APIs that this kind of listener answers. Some of them exist in Apache Kafka but not in this node.
+        Their response is the error that Kafka returns when the feature is turned off."""
         return apis.api_versions_for(self.listener_kind)
 
     def answer(self, call: RequestContext, body: bytes | memoryview) -> Answered:
-        """Returns the response's header and body, or an awaitable of them if the handler waits; None if the request has
-        no answer.
+        """Returns the response's header and body, or an awaitable of these if the handler waits. Returns None if the
+        request gets no response.
 
-        Raises ProtocolError when the connection must be closed: the bytes are not a message of that kind, or Apache
-        Kafka has no such API or version on this kind of listener.
+        Raises ProtocolError if the connection must be closed: the bytes are not a valid message of this API, or Apache
+        Kafka does not have this API or version on this kind of listener.
         """
         served = self._api(call.api_key)
         if len(body) > SLICED_BYTES and served.decodes_in_slices and self._supports(served, call):
@@ -108,7 +113,7 @@ class Dispatcher:
             response: Any = served.handle(self._context, call, request)
             if isinstance(response, GeneratorType):
                 response = in_slices(response)
-        except Exception as error:  # noqa: BLE001 - one request fails, and its client learns of it
+        except Exception as error:  # noqa: BLE001 - only this request fails, with an error response
             response = finish_now(_failed(call, request, error))
         if isinstance(response, asyncio.Future):
             _let_go(body)
@@ -126,8 +131,8 @@ class Dispatcher:
         return CachedAnswer(frame, depends) if lasts and frame is not None else frame
 
     async def ask(self, call: RequestContext, request: Message) -> Message:
-        """Like `answer`, but takes and returns a message, for a caller in this process. Only APIs that always answer
-        with a message may be asked this way."""
+        """Does what `answer` does, but takes and returns a message, for a caller in this process. Use this only for
+        APIs that always return a message."""
         response = await self._handled(call, self._api(call.api_key), request)
         assert isinstance(response, Message)
         return response
@@ -144,7 +149,7 @@ class Dispatcher:
                 response = await finish(response)
             elif isinstance(response, Awaitable):
                 response = await response
-        except Exception as error:  # noqa: BLE001 - one request fails, and its client learns of it
+        except Exception as error:  # noqa: BLE001 - only this request fails, with an error response
             response = await finish(_failed(call, request, error))
         return response.response if isinstance(response, Cacheable) else response
 
@@ -152,29 +157,30 @@ class Dispatcher:
         return served.lowest <= call.api_version <= served.highest
 
     def _decode(self, call: RequestContext, served: _Served, body: bytes | memoryview) -> Any:
-        """Returns the decoded request. When its version is unknown and the protocol has an answer to that (KIP-511),
-        returns the bytes of that answer.
+        """Returns the decoded request. If its version is unknown and the protocol defines a response for that case
+        (KIP-511), returns the bytes of that response.
         """
         version = call.api_version
         if self._supports(served, call):
             return served.read(body, version)
         if call.api_key == ApiKey.API_VERSIONS:
             return _unknown_api_versions(call)
-        api = apis.api(call.api_key)
+        api = apis.apis_of(self.listener_kind)[call.api_key]
         floor = apis.ADVERTISED_FLOORS.get(call.api_key, api.lowest)
         if floor <= version < api.lowest:
-            # Old versions of librdkafka only compare the range (KAFKA-18659). So the version is advertised, but a
-            # request that uses it is refused.
+            # Old versions of librdkafka only check that the version is in the advertised range (KAFKA-18659). So the
+            # version is advertised, but a request that uses it is refused.
             old = apis.request_class(call.api_key).decode_prefix(body, version)[0]
             refused = finish_now(error_response_steps(old, version, ErrorCode.UNSUPPORTED_VERSION))
             return apis.encode_response(call.api_key, version, call.correlation_id, refused)
         raise ProtocolError(f"{api.name} {version} is not supported; {api.lowest} to {api.highest} are")
 
     def _api(self, api_key: int) -> _Served:
-        """Raises ProtocolError for an API that Apache Kafka does not have on this kind of listener."""
+        """Returns the module and the versions of an API. Raises ProtocolError for an API that Apache Kafka does not
+        have on this kind of listener."""
         served = self._served.get(api_key)
         if served is None:
-            api = apis.api(api_key)
+            api = apis.apis_of(self.listener_kind).get(api_key) or apis.api(api_key)
             if self.listener_kind not in api.listeners:
                 raise ProtocolError(f"{api.name} is not an API of a {self.listener_kind} listener")
             served = self._served[api_key] = _served(api, self._table.get(api_key, UNSERVED))
@@ -192,8 +198,8 @@ def _reader(api_key: int) -> Reader:
     decode = apis.request_class(api_key).decode_prefix
 
     def read(body: bytes | memoryview, version: int) -> Message:
-        """Ignores bytes after the message, as Apache Kafka does: librdkafka sends some after a Metadata request for all
-        topics."""
+        """Decodes a request. Ignores bytes after the message, as Apache Kafka does: librdkafka sends such bytes after a
+        Metadata request for all topics."""
         message: Message = decode(body, version)[0]
         return message
 
@@ -209,8 +215,8 @@ def _decoding(call: RequestContext, body: bytes | memoryview) -> Work[Message]:
 
 
 def _let_go(body: bytes | memoryview) -> None:
-    """Gives back the frame's memory before the answer is ready, because a JoinGroup may be parked for minutes. A
-    request that points into its frame, as Produce's records do, keeps the frame."""
+    """Frees the frame's memory before the response is ready, because a JoinGroup may be parked for minutes. If the
+    request points into its frame, as the records of a Produce do, the frame stays."""
     if isinstance(body, memoryview):
         try:
             body.release()
@@ -219,7 +225,7 @@ def _let_go(body: bytes | memoryview) -> None:
 
 
 def _parked_answer(call: RequestContext, request: Any, done: asyncio.Future[Response]) -> bytes | None:
-    """The answer in `done`, a future that is done and was not cancelled."""
+    """Returns the response in `done`, a future that has completed and was not cancelled."""
     error = done.exception()
     if error is None:
         response = done.result()
@@ -235,7 +241,7 @@ def _parked_answer(call: RequestContext, request: Any, done: asyncio.Future[Resp
 async def _answer_later(call: RequestContext, request: Any, waiting: Awaitable[Any]) -> Frame | CachedAnswer:
     try:
         response = await waiting
-    except Exception as error:  # noqa: BLE001 - one request fails, and its client learns of it
+    except Exception as error:  # noqa: BLE001 - only this request fails, with an error response
         return await _frame(call, request, await finish(_failed(call, request, error)))
     if not isinstance(response, Cacheable):
         return await _frame(call, request, response)
@@ -266,8 +272,8 @@ def _encoding(call: RequestContext, response: Message) -> Work[Frame]:
 
 
 def _failed(call: RequestContext, request: Any, error: Exception) -> Work[Message]:
-    """The API's error response for an error that its handler raised. Raises a ProtocolError again, because it closes
-    the connection."""
+    """Returns the API's error response for an error that its handler raised. Re-raises a ProtocolError, because that
+    closes the connection."""
     if isinstance(error, ProtocolError):
         raise error
     if not isinstance(request, Message):
@@ -275,7 +281,7 @@ def _failed(call: RequestContext, request: Any, error: Exception) -> Work[Messag
     if isinstance(error, KafkaError):
         return (yield from error_response_steps(request, call.api_version, error.code, str(error) or None))
     if isinstance(error, MetadataLogError):
-        # The node has said so once, and is about to end.
+        # The node has already logged this error once, and is about to stop.
         return (yield from error_response_steps(request, call.api_version, ErrorCode.KAFKA_STORAGE_ERROR, str(error)))
     name = apis.api(call.api_key).name
     LOG.error("%s %d of client %r failed", name, call.api_version, call.client_id, exc_info=error)
@@ -283,8 +289,8 @@ def _failed(call: RequestContext, request: Any, error: Exception) -> Work[Messag
 
 
 def _unknown_api_versions(call: RequestContext) -> bytes:
-    """The answer to an unknown version of ApiVersions. It is in version 0, and its only range names the versions with
-    which the client may try again (KIP-511)."""
+    """Returns the response to an unknown version of ApiVersions. It has version 0, and its only entry contains the
+    versions of ApiVersions that the client can try next (KIP-511)."""
     api = apis.api(ApiKey.API_VERSIONS)
     response = apis.response_class(ApiKey.API_VERSIONS)
     body = response(

@@ -1,8 +1,8 @@
-"""Coordinates groups on this broker: it creates `__consumer_offsets`, runs the shards of the partitions that this
-broker leads, and knows the coordinator of each group.
+"""Coordinates groups on this broker. Creates `__consumer_offsets`, runs the shards of the partitions that this broker
+leads, and knows the coordinator of each group.
 
-The broker makes it when the topic exists or a client first asks for a coordinator, so a broker without groups pays
-nothing.
+The broker creates this object when the topic exists or when a client first asks for a coordinator. So groups cost
+nothing on a broker that has none.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from kafkacore.coordinator.runtime import CoordinatorRuntime, RuntimePorts, Runt
 from kafkacore.metadata.delta import MetadataDelta
 from kafkacore.metadata.image import MetadataImage, Topic
 from kafkacore.protocol.errors import ErrorCode, error_for
+from kafkacore.protocol.made_ids import is_made
 from kafkacore.protocol.uuid import RandomUuids
 from kafkacore.replication.replica_manager import ReplicaManager
 from kafkacore.runtime.clock import Clock
@@ -36,14 +37,14 @@ from kafkacore.server.partition_waits import PartitionWaits
 from kafkacore.storage.names import OFFSETS_TOPIC
 
 LOG: Final = logging.getLogger("kafkacore.server")
-# A FindCoordinator request waits at most this long for the topic; then the client asks again.
+# A FindCoordinator request waits at most this long for the topic. After that, the client has to send the request again.
 CREATION_PATIENCE_S: Final = 2.0
 
 Operation = Callable[[GroupShard, asyncio.Future[Any], int], Effects]
 
 
 class Groups:
-    """Belongs to the data plane's loop."""
+    """The group coordinator of a broker. Belongs to the data plane's loop."""
 
     def __init__(
         self,
@@ -59,8 +60,8 @@ class Groups:
         random_bytes: Callable[[int], bytes] = os.urandom,
         found_other_groups: Callable[[int, Mapping[str, int]], None] = lambda index, counts: None,
     ) -> None:
-        """`found_other_groups` hears of each loaded partition that holds groups of kinds which this node does not run,
-        with their number by kind."""
+        """Creates the coordinator without partitions. `found_other_groups` is called for each loaded partition that
+        holds groups of kinds that this node does not run. It gets the number of groups of each kind."""
         self.settings: GroupSettings = group_settings(config)
         self.counts = Counts()
         self._config = config
@@ -76,7 +77,7 @@ class Groups:
         self._led: set[int] = set()
         self._awaiting: dict[asyncio.Future[None], None] = {}
         self._closed = False
-        self._counted_as_of: MetadataImage | None = None  # the image of which `_count` is the number of partitions
+        self._counted_as_of: MetadataImage | None = None  # the image for which `_count` is the number of partitions
         self._count = 0
         self._limit_as_of: MetadataImage | None = None
         self._limit_bytes = 0
@@ -95,7 +96,7 @@ class Groups:
             self._loaded,
         )
 
-    # --- ports of the runtime ---
+    # --- functions for the runtime ---
 
     def _make_shard(self) -> GroupShard:
         return GroupShard(self.settings, self._new_uuid, self._published_groups, self.counts)
@@ -121,11 +122,17 @@ class Groups:
     # --- the committed metadata ---
 
     def apply(self, image: MetadataImage, delta: MetadataDelta | None) -> None:
-        """Call it after the replica manager has given the partitions their roles."""
+        """Applies a root. Call this after the replica manager has given the partitions their roles."""
         if self._closed:
             return
         if delta is not None and delta.topics_deleted:
-            gone = [(name, topic_id) for topic_id, name in delta.topics_deleted.items()]
+            seen = self._read_image()
+            gone = [
+                (name, topic_id)
+                for topic_id, name in delta.topics_deleted.items()
+                # A topic that had no id and has one now is the same topic.
+                if not is_made(topic_id) or seen.topic(name) is None
+            ]
             self.runtime.tell(lambda shard, now_ms: shard.topics_deleted(gone, now_ms))
         elif delta is not None and not delta.most_rows:
             return
@@ -157,14 +164,16 @@ class Groups:
         return java_hash(group_id) % self._count
 
     def coordinator_of(self, group_id: str) -> int:
-        """The id of the broker that leads the group's partition; -1 while nobody leads it, or it does not exist yet."""
+        """Returns the id of the broker that leads the group's partition, or -1 while the partition has no leader or
+        does not exist yet."""
         image = self._read_image()
         topic = image.topic(OFFSETS_TOPIC)
         partition = None if topic is None else image.partition(topic, self.partition_of(group_id))
         return -1 if partition is None else partition.leader
 
     async def create_topic(self) -> None:
-        """Waits until the topic exists, until the controller refuses it, or until the client should ask again."""
+        """Waits until the topic exists, until the controller refuses it, or until the client should send its request
+        again."""
         self._auto_topics.request([OFFSETS_TOPIC])
         try:
             async with asyncio.timeout(CREATION_PATIENCE_S):
@@ -185,28 +194,30 @@ class Groups:
     # --- requests ---
 
     def ask(self, group_id: str, operation: Operation) -> asyncio.Future[Any]:
-        """Raises NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE (the node stops)."""
+        """Passes a request to the group's shard. Raises NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, or
+        COORDINATOR_NOT_AVAILABLE if the node is stopping."""
         self._check_open()
         return self.runtime.ask(self.partition_of(group_id), operation)
 
     def shard_of(self, group_id: str) -> GroupShard:
-        """Raises as `ask`."""
+        """Returns the shard of a group. Raises the same errors as `ask`."""
         self._check_open()
         return self.runtime.shard(self.partition_of(group_id))
 
     def takes_markers(self, index: int) -> bool:
-        """Whether the partition's shard is loaded. A marker that is appended earlier might be missed by its load."""
+        """Returns whether the partition's shard is loaded. If a marker were appended during the load, the load could
+        miss it."""
         return not self._closed and self.runtime.is_active(index)
 
     def end_transaction(self, index: int, producer_id: int, committed: bool) -> None:
-        """A marker that ends the producer's transaction in this partition is committed. A shard that was unloaded
-        meanwhile reads it in its next load."""
+        """Ends the producer's transaction in this partition. Call this when the marker of the transaction is committed.
+        If the shard was unloaded in the meantime, its next load reads the marker."""
         if self.takes_markers(index):
             self.runtime.shard(index).replay_end_of_transaction(producer_id, committed)
 
     def now_ms(self) -> int:
-        """The time that the runtime gives to shards. Callers that use a shard without the runtime must use this time
-        too."""
+        """Returns the time that the runtime gives to shards. Callers that use a shard without the runtime must use this
+        time too."""
         return self.runtime.now_ms()
 
     def _check_open(self) -> None:
@@ -214,6 +225,6 @@ class Groups:
             raise error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
     async def close(self) -> None:
-        """Answers every waiter with an error, after which its client looks for another coordinator."""
+        """Answers every waiter with an error that makes its client look for another coordinator."""
         self._closed = True
         await self.runtime.close()

@@ -1,5 +1,5 @@
-"""Carries the ISR manager's decisions to the active controller, and reports from native partitions to the ISR manager.
-Such a report is an edge: a follower has caught up or fallen behind."""
+"""Sends the ISR manager's decisions to the active controller, and passes reports from native partitions to the ISR
+manager. Such a report is called an edge: a follower has caught up or fallen behind."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from kafkacore.metadata.delta import MetadataDelta
 from kafkacore.metadata.image import MetadataImage
 from kafkacore.metadata.registrations import BrokerRegistration
 from kafkacore.protocol.errors import KafkaError
-from kafkacore.replication.isr_manager import IsrManager
+from kafkacore.replication.isr_manager import IsrManager, Key
 from kafkacore.runtime.scheduler import Scheduler
 from kafkacore.runtime.watched import watch
 
 LOG: Final = logging.getLogger("kafkacore.server")
-RETRY_S: Final = 0.05  # as Apache Kafka's AlterPartitionManager
-EDGES_IN_A_TURN: Final = 1000  # for each of them the ISR manager may look at all followers of a partition
+RETRY_S: Final = 0.05  # as in Apache Kafka's AlterPartitionManager
+EDGES_IN_A_TURN: Final = 1000  # for each edge, the ISR manager may check all followers of a partition
 
 
 class IsrUpdates:
-    """Belongs to the data plane's loop. `send` sends a request to the active controller; `timers` follow the clock of
+    """Belongs to the data plane's loop. `send` sends a request to the active controller. `timers` follow the clock of
     the partitions."""
 
     def __init__(
@@ -33,33 +33,37 @@ class IsrUpdates:
         send: Callable[[Any], Awaitable[Any]],
         timers: Scheduler,
         on_fault: Callable[[BaseException], None],
+        in_image: Callable[[Key], Key],
     ) -> None:
+        """Creates the object without checks in progress. `in_image` returns the key that the image has for a partition
+        in a native log."""
         self._isrs = isrs
+        self._in_image = in_image
         self._edges = edges
         self._send = send
         self._on_fault = on_fault
         self._loop = asyncio.get_running_loop()
         self._task: asyncio.Task[None] | None = None
         self._loop.add_reader(edges.fileno(), self._deliver)
-        # As in Apache Kafka, a follower that reaches replica.lag.time.max.ms leaves the ISR at most half that time
-        # later.
+        # As in Apache Kafka, a follower leaves the ISR at most replica.lag.time.max.ms / 2 after it has exceeded
+        # replica.lag.time.max.ms.
         self._check = timers.every(max(edges.max_lag_ms / 2, 1), edges.check_lag, "replicas that fell behind")
 
     def brokers_changed(self, image: MetadataImage) -> None:
-        """Call it before the replica manager applies the root."""
+        """Passes the states of all brokers to the partitions. Call this before the replica manager applies the root."""
         self._edges.set_brokers([(each.broker_id, _state(each), each.epoch) for each in image.brokers.values()])
 
     def applied(self, image: MetadataImage, delta: MetadataDelta | None) -> None:
-        """Call it after the replica manager has applied the root."""
+        """Applies a root. Call this after the replica manager has applied the same root."""
         self._isrs.applied(image)
         if delta is None or delta.brokers:
-            # While no records come, a follower fetches only rarely. This check lets it join without waiting for its
-            # next Fetch.
+            # While no records arrive, a follower fetches only rarely. This check lets the follower join without waiting
+            # for its next Fetch.
             self._edges.check_lag()
         self._go_on()
 
     def _deliver(self) -> None:
-        self._isrs.look(self._edges.take(EDGES_IN_A_TURN))
+        self._isrs.look(map(self._in_image, self._edges.take(EDGES_IN_A_TURN)))
         self._go_on()
 
     def _go_on(self) -> None:

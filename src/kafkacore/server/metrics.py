@@ -1,4 +1,4 @@
-"""A broker's own metrics: its state, its leaderships, the bytes of its partitions."""
+"""A broker's own metrics: its state, its leaderships, and the sizes of its partitions."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from kafkacore._fast.log.producer_states import producer_counts
 from kafkacore.observability.catalogue import sample
 from kafkacore.observability.metrics import Sample
 from kafkacore.replication import replica_counts
+from kafkacore.server.topic_metrics import purgatory_metrics, topic_metrics
 
 if TYPE_CHECKING:
     from kafkacore._fast.log.partition_handle import PartitionHandle
@@ -22,12 +23,12 @@ if TYPE_CHECKING:
     from kafkacore.storage.log_manager import LogManager
 
 _GROUPS: Final = "group-coordinator-metrics"
-LATE_BUFFER_MS: Final = 5 * 60 * 1000  # beyond transaction.max.timeout.ms, before a transaction counts as late
+LATE_BUFFER_MS: Final = 5 * 60 * 1000  # a transaction is late after transaction.max.timeout.ms and this time
 
 
 def broker_metrics(broker: BrokerServer) -> Iterator[Sample]:
-    """A source for a MetricRegistry. It runs on the thread that scrapes, so the values are not of one and the same
-    moment."""
+    """Yields the metrics of a broker, as a source for a MetricRegistry. Runs on the thread that collects the metrics,
+    so the values may belong to slightly different moments."""
     state = broker.registrar.lifecycle.state
     yield sample("KafkaServer", "BrokerState", int(state))
     partitions = list(broker.replicas.hosted())
@@ -48,25 +49,39 @@ def broker_metrics(broker: BrokerServer) -> Iterator[Sample]:
         yield from cleaner_metrics(broker.cleaner)
     if broker.context.groups_made is not None:
         yield from group_metrics(broker.context.groups)
+    yield from topic_metrics(*broker.replicas.traffic())
+    yield from purgatory_metrics(broker.hot.purgatories(), broker.context.waits.purgatories())
     yield sample("LeaderReplication", "byte-rate", broker.quotas.leader_rate)
+    yield sample("FollowerReplication", "byte-rate", broker.quotas.follower_rate)
     yield sample("FetchSessionCache", "NumIncrementalFetchSessions", len(broker.context.fetch_sessions))
     cached = broker.context.fetch_sessions.partition_count
     yield sample("FetchSessionCache", "NumIncrementalFetchPartitionsCached", cached)
 
 
 def fetcher_metrics(fetchers: Fetchers) -> Iterator[Sample]:
-    """The metrics of ReplicaFetcherManager and of its fetchers."""
+    """Yields the metrics of ReplicaFetcherManager and of its fetchers."""
     measures = fetchers.measures()
-    tags: tuple[tuple[str, str], ...] = (("clientId", "Replica"),)
-    yield sample("ReplicaFetcherManager", "MaxLag", max((each.most_lag for each in measures), default=0), tags)
-    yield sample("ReplicaFetcherManager", "FailedPartitionsCount", sum(each.failed for each in measures), tags)
-    yield sample("ReplicaFetcherManager", "DeadThreadCount", 0, tags)
+    manager = (("clientId", "Replica"),)
+    yield sample("ReplicaFetcherManager", "MaxLag", max((each.most_lag for each in measures), default=0), manager)
+    yield sample("ReplicaFetcherManager", "FailedPartitionsCount", sum(each.failed for each in measures), manager)
+    yield sample("ReplicaFetcherManager", "DeadThreadCount", 0, manager)
     for each in measures:
         host, port = each.address or ("", -1)
-        name = f"ReplicaFetcherThread-{each.number}-{each.source_id}"
-        tags = (("clientId", name), ("brokerHost", host), ("brokerPort", str(port)))
+        name = _client_id(each.number, each.source_id)
+        tags: tuple[tuple[str, str], ...] = (("clientId", name), ("brokerHost", host), ("brokerPort", str(port)))
         yield sample("FetcherStats", "RequestsPerSec", each.requests, tags)
         yield sample("FetcherStats", "BytesPerSec", each.appended_bytes, tags)
+    yield sample("ReplicaFetcherManager", "MinFetchRate", fetchers.least_rate(measures), manager)
+    for partition, source_id, number in fetchers.followed():
+        lag = partition.fetch_lag
+        if lag >= 0:
+            place = ("topic", partition.topic), ("partition", str(partition.index))
+            tags = (("clientId", _client_id(number, source_id)), *place)
+            yield sample("FetcherLagMetrics", "ConsumerLag", lag, tags)
+
+
+def _client_id(number: int, source_id: int) -> str:
+    return f"ReplicaFetcherThread-{number}-{source_id}"
 
 
 def _replica_metrics(broker: BrokerServer, partitions: Sequence[PartitionHandle]) -> Iterator[Sample]:
@@ -95,7 +110,8 @@ def _replica_metrics(broker: BrokerServer, partitions: Sequence[PartitionHandle]
 
 
 def partition_metrics(partitions: Iterable[PartitionHandle], led: Iterable[LedPartition]) -> Iterator[Sample]:
-    """The metrics of each partition on this broker. Those of its replicas are 0 unless this broker leads it."""
+    """Yields the metrics of each partition on this broker. The metrics of a partition's replicas are 0 unless this
+    broker leads the partition."""
     by_place = {(each.topic, each.partition): each for each in led}
     for partition in partitions:
         state = by_place.get((partition.topic, partition.index))
@@ -112,7 +128,7 @@ def partition_metrics(partitions: Iterable[PartitionHandle], led: Iterable[LedPa
 
 
 def group_metrics(groups: Groups) -> Iterator[Sample]:
-    """Metrics of the groups that this broker coordinates."""
+    """Yields the metrics of the groups that this broker coordinates."""
     runtime = groups.runtime
     for state, count in runtime.states().items():
         yield sample(_GROUPS, "num-partitions", count, (("state", state.value),))
@@ -152,8 +168,8 @@ def _directory_metrics(broker: BrokerServer) -> Iterator[Sample]:
 
 
 def recovery_metrics(manager: LogManager) -> Iterator[Sample]:
-    """The work that is left of a recovery (KIP-831): logs of each directory, and segments of each thread's current
-    log."""
+    """Yields the remaining work of a recovery (KIP-831): the logs of each directory, and the segments of each thread's
+    current log."""
     for load in manager.loads:
         tags = (("dir", os.path.abspath(load.directory.path)),)
         yield sample("LogManager", "remainingLogsToRecover", load.remaining, tags)
@@ -163,7 +179,7 @@ def recovery_metrics(manager: LogManager) -> Iterator[Sample]:
 
 
 def cleaner_metrics(cleaner: LogCleaner) -> Iterator[Sample]:
-    """The metrics of LogCleaner and LogCleanerManager."""
+    """Yields the metrics of LogCleaner and LogCleanerManager."""
     rounds = cleaner.last_rounds()
     read_bytes = max(sum(one.read_bytes for one in rounds), 1)
     for name, value in (

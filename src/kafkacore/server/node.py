@@ -1,4 +1,4 @@
-"""A node: its directories, the roles it plays, and the order in which they start and stop."""
+"""A node: its directories, its roles, and the order in which they start and stop."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from concurrent.futures import Future, InvalidStateError
 from types import MappingProxyType
 from typing import Any, Final, Self
 
+from kafkacore._fast.log.settings import LogSettings
 from kafkacore._fast.world.environment import Environment
 from kafkacore.config import BrokerConfig
 from kafkacore.metadata.delta import MetadataDelta
@@ -17,9 +18,11 @@ from kafkacore.metadata.image import MetadataImage
 from kafkacore.metadata.publishing import MetadataPublisher
 from kafkacore.metadata.records import MetadataError
 from kafkacore.network.limits import limits_from
+from kafkacore.network.plane import Plane
 from kafkacore.observability.metrics import MetricRegistry, Sample, Source
 from kafkacore.observability.planes import plane_source
 from kafkacore.observability.prometheus import MetricsServer
+from kafkacore.observability.sampled_requests import SampledRequestLog
 from kafkacore.protocol.uuid import Uuid
 from kafkacore.raft.voters import ReplicaKey
 from kafkacore.runtime.loops import LoopThread
@@ -44,31 +47,32 @@ from kafkacore.server.registrar import RegistrationRefused
 from kafkacore.storage import clean_shutdown
 from kafkacore.storage.clean_shutdown import NO_EPOCH
 from kafkacore.storage.cleaner import LogCleaner, cleaner_settings
-from kafkacore.storage.directories import NodeDirectories, open_directories
+from kafkacore.storage.directories import NodeDirectories, open_directories, open_zookeeper_directories
 from kafkacore.storage.directory_lock import DirectoryLocks
 from kafkacore.storage.errors import LogDirectoryError
 from kafkacore.storage.log_manager import LogManager
 from kafkacore.storage.log_upkeep import LogUpkeep, intervals_from
 
 LOG: Final = logging.getLogger("kafkacore.server")
-CONTROLLED_SHUTDOWN_MS: Final = 30_000  # the longest time in which a broker hands over its leaderships
-DRAIN_MS: Final = 2_000  # the longest time in which connections take their last answers
+CONTROLLED_SHUTDOWN_MS: Final = 30_000  # the longest time that a broker takes to hand over its leaderships
+DRAIN_MS: Final = 2_000  # the longest time that connections get to take their last responses
 _STOP_SECONDS: Final = 60.0
 _CREATE_SECONDS: Final = 60.0
 _TURN_SECONDS: Final = 0.00005
+MakeBroker = Callable[[dict[str, Any]], BrokerServer]  # takes the arguments that both modes share
 
 
 class NodeFailed(Exception):
-    """An error after which the node cannot go on; the log has the details."""
+    """An error that stops the node. The log has the details."""
 
 
 class Node:
-    """One Kafka node in this process, made from its configuration. Call `start` and `stop` from any thread except a
-    loop's.
+    """A Kafka node in this process, created from its configuration. Call `start` and `stop` from any thread that is not
+    the thread of a loop.
 
-    `start` raises LogDirectoryError, ConfigError, OSError (a port that is taken, a disk that is full),
-    RegistrationRefused, TimeoutError, NodeFailed (metadata that this release cannot apply). Before it raises, it undoes
-    everything that it has begun.
+    `start` raises LogDirectoryError, ConfigError, OSError (for example if a port is in use or the disk is full),
+    RegistrationRefused, TimeoutError, and NodeFailed (for metadata that this release cannot apply). If `start` raises,
+    it has stopped everything that it had started.
     """
 
     def __init__(
@@ -77,7 +81,8 @@ class Node:
         *,
         world: World | None = None,
     ) -> None:
-        """`world` is the real one, unless a test or a simulation passes another."""
+        """Creates a node that is not running. `world` is the real world, unless a test or a simulation passes another
+        one."""
         self.config = config
         self.world = world = world or World()
         self._files = world.files
@@ -89,6 +94,7 @@ class Node:
         self._upkeep: LogUpkeep | None = None
         self.metrics_address: str | None = None
         self._metrics: MetricRegistry | None = None
+        self._sampled_requests: SampledRequestLog | None = None
         self._feed: MetadataFeed
         self._replica: MetadataReplica
         self._channel: ControllerChannel
@@ -101,12 +107,13 @@ class Node:
             self.world.drive(self.begin())
 
     def stop(self) -> None:
-        """Hands over its leaderships, answers the requests under way, and marks its directories clean. Idempotent."""
+        """Hands over this node's leaderships, answers the requests in progress, and marks its directories as clean.
+        Idempotent."""
         with self._mutex:
             self.world.drive(self.end())
 
     def kill(self) -> None:
-        """Ends the node in this process as a crash would: it hands nothing over, drains nothing, and leaves no
+        """Ends the node in this process as a crash would. Hands over nothing, drops open requests, and writes no
         checkpoint and no mark of a clean shutdown. Idempotent."""
         self._crashed = True
         try:
@@ -115,7 +122,7 @@ class Node:
             self._crashed = False
 
     async def begin(self) -> None:
-        """The steps of `start`, for its world to run."""
+        """Performs the steps of `start`. The node's world (real or simulated) runs this coroutine."""
         if self._undo:
             raise RuntimeError(f"node {self.config.node_id} runs already")
         self.fault, self._faulted = None, Future()
@@ -138,7 +145,7 @@ class Node:
 
     @property
     def addresses(self) -> dict[str, str]:
-        """`host:port` by listener, as bound. Empty while the node does not run."""
+        """`host:port` of each listener, with the bound port. Empty while the node is not running."""
         bound = dict(self._broker.bound) if self._broker is not None else {}
         bound |= self._controller.bound if self._controller is not None else {}
         return {name: f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for name, (host, port) in bound.items()}
@@ -156,27 +163,24 @@ class Node:
 
     @property
     def broker(self) -> BrokerServer:
-        """Raises RuntimeError when no broker runs."""
+        """The node's broker. Raises RuntimeError if no broker is running."""
         if self._broker is None:
             raise RuntimeError(f"node {self.config.node_id} runs no broker")
         return self._broker
 
     @property
     def controller_server(self) -> ControllerServer | None:
-        """The controller's role of this node while it runs."""
+        """The node's controller, or None while it is not running."""
         return self._controller
 
     @property
     def replica(self) -> MetadataReplica | None:
-        """The node's replica of the metadata log while it runs."""
+        """The node's replica of the metadata log, or None while it is not running."""
         return self.__dict__.get("_replica")
 
     def run_timers(self, limit_seconds: float) -> int | None:
-        """Runs the timers of the broker's loop that are due by the environment's clock. Returns the time of the next
-        timer, in ns.
-
-        Raises TimeoutError.
-        """
+        """Runs those timers of the broker's loop that are due by the environment's clock. Returns the time of the next
+        timer, in ns. Raises TimeoutError."""
         return self.broker.plane.loop.run(self.broker.run_timers(), limit_seconds)
 
     def catch_up(self, limit_seconds: float) -> list[str]:
@@ -198,7 +202,7 @@ class Node:
             if time.monotonic() > deadline:
                 late.append("requests that wait")
                 break
-            time.sleep(_TURN_SECONDS)  # processors send no signal when a turn ends
+            time.sleep(_TURN_SECONDS)  # processors send no signal at the end of a turn
         return late
 
     def create_topics(
@@ -207,31 +211,26 @@ class Node:
         """Asks the active controller to create topics, given as `(name, partitions)`, and waits until this broker has
         them.
 
-        Returns name, error code and message of each. Raises RuntimeError if this node has no broker, KafkaError,
-        TimeoutError.
+        Returns the name, error code and message of each topic. Raises KafkaError and TimeoutError, and RuntimeError if
+        this node has no broker.
         """
         return self.broker.plane.loop.run(self.broker.create_topics(list(topics), configs), _CREATE_SECONDS)
 
-    # --- the start, in order; the stop undoes it in the opposite order ---
+    # --- the steps of the start, in order; the stop undoes them in the opposite order ---
 
     async def _start(self) -> None:
         config, world, files = self.config, self.world, self._files
         refuse_what_is_missing(config)
+        if config.zookeeper_mode:
+            await self._start_in_zookeeper_mode()
+            return
         directories = open_directories(config, world.environment.wall_ms(), files, world.new_uuid)
         data_dirs = [path for path in directories.directory_ids if path != config.metadata_log_dir]
         locks = DirectoryLocks(directories.directory_ids, files, dispensable=data_dirs)
         self._undo.append(locks.close)
         directories = directories.without(locks.failed)
-        # If the key is not set, the number depends on the machine: Kafka's default of 3 is too many for few cores.
-        processors = config.num_network_threads if config.is_set("num.network.threads") else None
-        runtime = world.runtime(processors)
-        self._undo.append(runtime.release)
-        # These defaults depend on the machine; DescribeConfigs reports the values in force.
-        defaults = {
-            "num.network.threads": str(runtime.data_processors),
-            "queued.max.request.bytes": str(limits_from(config).memory_bytes),
-        }
-        config = self.config = config.with_node_defaults(defaults)
+        runtime = self._take_runtime()
+        config = self.config
         if "controller" not in config.process_roles:
             await self._follow_controllers(runtime, directories)
         else:
@@ -239,8 +238,67 @@ class Node:
         if config.metrics_port >= 0:
             await self._start_metrics(runtime)
         if "broker" in config.process_roles:
-            await self._start_broker(runtime, directories)
+            await self._start_broker(runtime, directories, self._make_broker(runtime, directories))
         self._show_planes(runtime)
+        self._start_request_log()
+        LOG.info("node %d is ready: %s", config.node_id, self.addresses)
+
+    def _take_runtime(self) -> Runtime:
+        """Takes a share of the process's threads, and computes the defaults that depend on the machine."""
+        config = self.config
+        # If the key is not set, the number depends on the machine, because Kafka's default of 3 is too high for a
+        # machine with few cores.
+        processors = config.num_network_threads if config.is_set("num.network.threads") else None
+        runtime = self.world.runtime(processors)
+        self._undo.append(runtime.release)
+        self._open_request_log()
+        # These defaults depend on the machine. DescribeConfigs reports the values in effect.
+        defaults = {
+            "num.network.threads": str(runtime.data_processors),
+            "queued.max.request.bytes": str(limits_from(config).memory_bytes),
+        }
+        self.config = config.with_node_defaults(defaults)
+        return runtime
+
+    def _open_request_log(self) -> None:
+        """Opens the sampled request log. This happens before the planes are created, so that the log closes after them
+        and gets their last requests."""
+        config, world = self.config, self.world
+        # A simulated plane has no processors, so it has no samples.
+        if not config.sampled_request_log_file or world.environment.is_simulated:
+            return
+        log = self._sampled_requests = SampledRequestLog(
+            config.sampled_request_log_file,
+            config.sampled_request_log_max_bytes,
+            world.environment.wall_ms,
+            world.thread,
+        )
+        self._undo.append(log.close)
+
+    def _start_request_log(self) -> None:
+        if self._sampled_requests is not None:
+            self._sampled_requests.add(self._planes())
+            self._sampled_requests.start()
+
+    async def _start_in_zookeeper_mode(self) -> None:
+        # A node in KRaft mode does not import this.
+        from kafkacore.server.zookeeper.node import ZooKeeperSide  # noqa: PLC0415
+
+        world, files = self.world, self._files
+        runtime = self._take_runtime()
+        side = ZooKeeperSide(self.config, world, runtime.loop(CONTROLLER), self._failed)
+        self._undo.append(lambda: world.on(runtime.loop(CONTROLLER), side.close(), _STOP_SECONDS))
+        cluster_id = await world.on(runtime.loop(CONTROLLER), side.open())
+        config = self.config = side.config
+        directories = open_zookeeper_directories(config, cluster_id, world.environment.wall_ms(), files, world.new_uuid)
+        locks = DirectoryLocks(directories.directory_ids, files, dispensable=list(directories.directory_ids))
+        self._undo.append(locks.close)
+        directories = directories.without(locks.failed)
+        if config.metrics_port >= 0:
+            await self._start_metrics(runtime)
+        await self._start_broker(runtime, directories, side.make_broker(runtime, directories))
+        self._show_planes(runtime)
+        self._start_request_log()
         LOG.info("node %d is ready: %s", config.node_id, self.addresses)
 
     async def _start_controller(self, runtime: Runtime, directories: NodeDirectories) -> None:
@@ -271,7 +329,8 @@ class Node:
         return store
 
     async def _follow_controllers(self, runtime: Runtime, directories: NodeDirectories) -> None:
-        """A broker without a controller beside it has a replica of the metadata that only follows."""
+        """Starts a replica of the metadata log that only follows, for a broker without a controller in the same
+        process."""
         config, loop = self.config, runtime.loop(CONTROLLER)
         store = self._open_metadata()
         me = ReplicaKey(config.node_id, directories.directory_ids[config.metadata_log_dir])
@@ -294,21 +353,37 @@ class Node:
         replica.make_snapshots(store.log, feed.snapshot)
         await self._run_start(loop, replica.start())
 
-    async def _start_broker(self, runtime: Runtime, directories: NodeDirectories) -> None:
+    def _make_broker(self, runtime: Runtime, directories: NodeDirectories) -> MakeBroker:
+        def make(parts: dict[str, Any]) -> BrokerServer:
+            return BrokerServer(
+                self.config,
+                directories.cluster_id,
+                publisher=self._feed.publisher,
+                channel=self._channel,
+                read_kraft_version=lambda: self._replica.raft.kraft_version,
+                **parts,
+            )
+
+        return make
+
+    async def _start_broker(self, runtime: Runtime, directories: NodeDirectories, make_broker: MakeBroker) -> None:
         config, loop, environment = self.config, runtime.loop(DATA), self.world.environment
-        publisher = self._feed.publisher
-        # Threads for handlers that wait for a disk. With more such handlers, the rest waits for a free thread.
+        # Threads for handlers that wait for a disk. If all threads are busy, further handlers wait for a free thread.
         blocking = self.world.workers(config.num_io_threads, "kafkacore-io")
         self._undo.append(lambda: blocking.shutdown(cancel_futures=True))
         ids = {directories.directory_ids[path]: path for path in directories.serving(config.log_dirs)}
-        # Nobody knows whether a missing directory was closed cleanly.
+        # A missing directory may not have been closed cleanly.
         previous_epoch = (
             clean_shutdown.common_epoch(ids.values(), self._files) if len(ids) == len(config.log_dirs) else NO_EPOCH
         )
+
+        def settings_of(topic: str) -> LogSettings:
+            return broker.settings_of(topic)
+
         manager = LogManager(
             environment,
             ids.values(),
-            lambda topic: broker.replicas.settings_of(publisher.image, topic),
+            settings_of,
             on_failure=lambda path: self._directory_failed(manager, path, ids),
             recovery_threads=config.num_recovery_threads_per_data_dir,
             failed=[path for path in config.log_dirs if path in directories.failed],
@@ -320,19 +395,16 @@ class Node:
         self._show_recovery(manager)
 
         async def make() -> BrokerServer:
-            return BrokerServer(
-                config,
-                directories.cluster_id,
-                list(ids),
-                world=self.world,
-                runtime=runtime,
-                publisher=publisher,
-                channel=self._channel,
-                logs=BrokerLogs(manager, ids, blocking),
-                blocking=blocking,
-                read_kraft_version=lambda: self._replica.raft.kraft_version,
-                previous_epoch=previous_epoch,
-                on_fault=self._failed,
+            return make_broker(
+                {
+                    "directory_ids": list(ids),
+                    "world": self.world,
+                    "runtime": runtime,
+                    "logs": BrokerLogs(manager, ids, blocking),
+                    "blocking": blocking,
+                    "previous_epoch": previous_epoch,
+                    "on_fault": self._failed,
+                }
             )
 
         broker = self._broker = await self.world.on(loop, make())
@@ -355,8 +427,8 @@ class Node:
         self._undo.append(upkeep.close)
 
     def _hand_over_ms(self) -> int | None:
-        """How long a shutdown may take to hand over leaderships. After a fault it does not wait for the controller,
-        which may be the cause."""
+        """Returns how long a shutdown can take to hand over leaderships. After a fault, the shutdown does not wait for
+        the controller, which may be the cause of the fault."""
         if self._crashed:
             return None
         return 0 if self.fault is not None else CONTROLLED_SHUTDOWN_MS
@@ -365,8 +437,8 @@ class Node:
         return 0 if self._crashed else DRAIN_MS
 
     async def _run_start(self, loop: LoopThread, start: Coroutine[Any, Any, None]) -> None:
-        """Waits as long as server.max.startup.time.ms allows: the recovery of many logs may take long. A fault ends
-        the wait."""
+        """Runs a start and waits for it, as long as server.max.startup.time.ms allows, because the recovery of many
+        logs can take long. A fault ends the wait."""
         limit_ms = self.config.server_max_startup_time_ms
         try:
             ready = await self.world.first(loop, start, self._faulted, limit_ms / 1000)
@@ -377,17 +449,17 @@ class Node:
             self.raise_fault()
             raise TimeoutError(
                 f"node {self.config.node_id} was not ready within server.max.startup.time.ms={limit_ms}: "
-                "see in the log what it waits for, or raise the limit"
+                "the log shows what it waits for; otherwise raise the limit"
             )
 
     def raise_fault(self) -> None:
         """Raises NodeFailed if the node has a fault."""
         if self.fault is not None:
-            raise NodeFailed(f"node {self.config.node_id} cannot go on: {self.fault}") from self.fault
+            raise NodeFailed(f"node {self.config.node_id} cannot continue: {self.fault}") from self.fault
 
     def _directory_failed(self, manager: LogManager, path: str, ids: dict[Uuid, str]) -> None:
-        """Runs on any thread. The node goes on as long as the metadata log's directory and at least one other directory
-        work."""
+        """Handles the failure of a directory. Runs on any thread. The node continues as long as the metadata log's
+        directory and at least one log directory work."""
         broker = self._broker
         why = None
         if not manager.native_directories:
@@ -402,18 +474,20 @@ class Node:
                     broker.plane.loop.call(broker.directory_failed, directory_id)
 
     def _close_logs(self, manager: LogManager, broker: BrokerServer, previous_epoch: int) -> None:
-        # A broker that was never accepted has served nothing, so its directories are as clean as they were at the start
-        # (KIP-966).
+        # If the cluster never accepted this broker, it has not served clients. So its directories are as clean as they
+        # were at the start (KIP-966).
         epoch = broker.registrar.lifecycle.broker_epoch
         manager.close(epoch if epoch >= 0 else previous_epoch, clean=not self._crashed)
         self._broker = None
 
     async def _start_metrics(self, runtime: Runtime) -> None:
-        """Starts before the broker, whose logs may take long to recover."""
+        """Starts the metrics server. This happens before the broker starts, because the recovery of the broker's logs
+        can take long."""
 
         loop = runtime.loop(DATA if "broker" in self.config.process_roles else CONTROLLER)
         self._metrics = MetricRegistry()
-        # Metrics are served on the address of the first listener: a client that may connect there may read them.
+        # Metrics are served on the address of the first listener. A client that can connect to that address is allowed
+        # to read the metrics.
         host = self.config.listeners[0].host
         server = MetricsServer(self._metrics)
         await self.world.on(loop, server.start(host, self.config.metrics_port))
@@ -421,22 +495,30 @@ class Node:
         self.metrics_address = f"http://{host or 'localhost'}:{server.port}/metrics"
 
     def _show(self, source: Source) -> None:
-        """Shows the source until the stop undoes this."""
+        """Adds the source to the metrics until the node stops."""
         registry = self._metrics
         if registry is not None:
             registry.add(source)
             self._undo.append(lambda: registry.remove(source))
 
+    def _planes(self) -> list[Plane]:
+        broker, controller = self._broker, self._controller
+        planes = [] if broker is None else broker.planes
+        return planes if controller is None else [*planes, controller.plane]
+
     def _show_planes(self, runtime: Runtime) -> None:
         if self._metrics is None:
             return
 
-        for role in (self._broker, self._controller):
-            if role is not None:
-                self._show(plane_source(role.plane))
-        broker, controller, feed = self._broker, self._controller, self._feed
+        broker, controller = self._broker, self._controller
+        for plane in self._planes():
+            self._show(plane_source(plane))
         if broker is not None:
             self._show(lambda: broker_metrics(broker))
+        if broker is not None and self.config.zookeeper_mode:
+            self._show(broker.more_metrics)
+            return
+        feed = self._feed
         if controller is not None:
             self._show(ControllerMetrics(controller, lambda: self.fault))
         replica, loop = self._replica, runtime.loop(CONTROLLER)
@@ -455,7 +537,7 @@ class Node:
     # --- stopping ---
 
     async def end(self) -> None:
-        """The steps of `stop`, for its world to run."""
+        """Performs the steps of `stop`. The node's world (real or simulated) runs this coroutine."""
         while self._undo:
             undo = self._undo.pop()
             try:
@@ -465,15 +547,16 @@ class Node:
             except Exception:
                 LOG.exception("node %d: a part of the shutdown failed", self.config.node_id)
         self._broker = self._controller = self._upkeep = self.metrics_address = self._metrics = None
+        self._sampled_requests = None
         for part in ("_feed", "_replica", "_channel"):
             self.__dict__.pop(part, None)
 
     def _failed(self, error: BaseException) -> None:
-        """Runs on any thread. This node cannot go on; its owner stops it."""
-        # Errors of the metadata, of the system or of a directory explain themselves; any other error is logged with its
-        # traceback.
+        """Notes that this node has failed. The owner of the node must stop it. Runs on any thread."""
+        # Errors of the metadata, of the system or of a directory need no explanation; any other error is logged with
+        # its traceback.
         where = None if isinstance(error, (MetadataError, OSError, LogDirectoryError, RegistrationRefused)) else error
-        LOG.critical("node %d cannot go on: %s", self.config.node_id, error, exc_info=where)
+        LOG.critical("node %d cannot continue: %s", self.config.node_id, error, exc_info=where)
         self.fault = error
         try:
             self._faulted.set_result(None)
@@ -487,4 +570,4 @@ class Node:
 
 
 def _nobody_follows(image: MetadataImage, delta: MetadataDelta | None) -> None:
-    """Takes the roots of a controller that has no broker beside it, and does nothing."""
+    """Receives the roots of a controller that has no broker in its process, and ignores them."""

@@ -1,9 +1,10 @@
-"""Coroutines that wait for partitions: the purgatory of the handler loop."""
+"""Lets coroutines wait for partitions. This is the purgatory of the handler loop."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
 from kafkacore._fast.log.partition_handle import PartitionHandle
 from kafkacore._fast.log.partition_watch import PartitionWatch
@@ -14,15 +15,19 @@ from kafkacore.runtime.slices import Slice
 
 
 class PartitionWaits:
-    """Belongs to the running loop, and so does `timers`, which follows `clock`. Call `close` before the loop ends."""
+    """Coroutines that wait for partitions. This object and `timers`, which follows `clock`, belong to the running loop.
+    Call `close` before the loop ends."""
 
     def __init__(self, clock: Clock, timers: Scheduler, environment: Environment | None = None) -> None:
-        """`environment` is the one of the partitions; None stands for the real one."""
+        """Creates the object on the running loop. `environment` is the environment of the partitions; None stands for
+        the real environment."""
         self._loop = asyncio.get_running_loop()
         self._clock = clock
         self._timers = timers
         self._watch = PartitionWatch(environment)
         self._futures: dict[object, asyncio.Future[bool]] = {}
+        self._operations: Counter[str] = Counter()
+        self._watched: Counter[str] = Counter()
         self._loop.add_reader(self._watch.fileno(), self._deliver)
 
     @property
@@ -30,24 +35,32 @@ class PartitionWaits:
         """The number of coroutines that wait."""
         return len(self._futures)
 
+    def purgatories(self) -> Mapping[str, tuple[int, int]]:
+        """Returns, for each name of an operation, how many operations wait and for how many partitions. Can be called
+        on any thread."""
+        return {name: (count, self._watched[name]) for name, count in self._operations.copy().items()}
+
     def now_ms(self) -> float:
-        """The clock of the deadlines."""
+        """Returns the time by the clock that deadlines use."""
         return self._clock.monotonic_ns() / 1e6
 
     def wall_ms(self) -> int:
-        """The clock of the records that this broker makes."""
+        """Returns the wall-clock time, for the timestamps of records that this broker writes."""
         return self._clock.wall_ms()
 
     async def any(
         self,
-        waits: Iterable[tuple[PartitionHandle, int, int] | tuple[PartitionHandle, int, int, int]],
+        waits: Sequence[tuple[PartitionHandle, int, int] | tuple[PartitionHandle, int, int, int]],
         timeout_ms: float,
+        operation: str = "",
     ) -> bool:
-        """Waits until one of `(partition, kind, offset)` is satisfied or its partition's role changes. An
-        acknowledgement names a leadership as well; the wait ends when that leadership ends. Returns False when the time
-        is over."""
+        """Waits until one of `(partition, kind, offset)` is satisfied, or its partition's role changes. If `kind` is an
+        acknowledgement, the entry also contains a leadership, and the wait ends when that leadership ends. Returns
+        False on timeout. `operation` is the name under which a metric counts the wait."""
         future: asyncio.Future[bool] = self._loop.create_future()
         self._futures[future] = future
+        self._operations[operation] += 1
+        self._watched[operation] += len(waits)
         try:
             slice_ = Slice()
             for partition, *condition in waits:
@@ -64,6 +77,8 @@ class PartitionWaits:
         finally:
             self._watch.disarm(future)
             del self._futures[future]
+            self._operations[operation] -= 1
+            self._watched[operation] -= len(waits)
 
     def _deliver(self) -> None:
         for token in self._watch.take():

@@ -13,8 +13,8 @@ _ACL: Final = "AccessControlEntryRecord"
 
 
 def check_served(config: BrokerConfig, image: MetadataImage, delta: MetadataDelta | None = None) -> None:
-    """Raises MetadataError for features that this release does not know, and for ACLs, which it does not enforce.
-    `delta` has what changed since the last check."""
+    """Raises MetadataError for features that this release does not know, and for ACLs, which this release does not
+    enforce. `delta` contains the changes since the last check."""
     if delta is None or delta.features:
         image.check_features()
     if config.ignore_acls or (delta is not None and not delta.kept):
@@ -22,6 +22,6 @@ def check_served(config: BrokerConfig, image: MetadataImage, delta: MetadataDelt
     count = sum(key[0] == _ACL for key in image.kept)
     if count:
         raise MetadataError(
-            f"the cluster has {count} ACL(s), and this node does not enforce them: every client could do everything "
+            f"the cluster has {count} ACL(s), but this node does not enforce them: every client could do everything "
             "here. Remove them with kafka-acls, or set ignore.acls=true"
         )

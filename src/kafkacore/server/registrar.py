@@ -1,7 +1,7 @@
-"""Drives a broker's lifecycle: sends its messages, waits between them as long as the lifecycle says, and reports the
-states that it reaches.
+"""Runs a broker's lifecycle. Sends its messages, waits between them for the delays that the lifecycle returns, and
+reports its states.
 
-All of it runs on the controllers' loop. Coordinators and handlers work on the data loop, so they never delay a
+All of this runs on the controllers' loop. Coordinators and handlers run on the data loop, so they never delay a
 heartbeat.
 """
 
@@ -21,17 +21,17 @@ from kafkacore.runtime.watched import watch
 from kafkacore.server.lifecycle import BrokerLifecycle, BrokerState
 
 LOG: Final = logging.getLogger("kafkacore.server")
-# Errors by which the controller says that it does not know this broker.
+# Error codes which mean that the controller does not know this broker.
 _UNKNOWN_HERE: Final = frozenset({ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED})
 
 
 class RegistrationRefused(Exception):
-    """The controller refuses this broker for good; the message says why and what to do."""
+    """The controller refuses this broker permanently. The message gives the reason and says what to do."""
 
 
-# Errors that will not go away when the broker asks again.
+# Errors that do not disappear with a retry.
 _FINAL: Final = {
-    ErrorCode.INCONSISTENT_CLUSTER_ID: "the controllers are of another cluster: check log.dirs and the quorum",
+    ErrorCode.INCONSISTENT_CLUSTER_ID: "the controllers belong to another cluster: check log.dirs and the quorum",
     ErrorCode.INVALID_REGISTRATION: (
         "check its listeners, roles and features against those of the cluster, and that no other broker has the "
         "directory.id of one of its log directories: a copy of a directory has the directory.id of the original"
@@ -42,14 +42,14 @@ _FINAL: Final = {
         "first (kafka-features upgrade --release-version 3.9)"
     ),
 }
-# The session of a crashed broker ends after a while. If the controller still refuses after this many sessions, another
-# live broker has the id.
+# The session of a crashed broker expires after a while. If the controller still refuses the registration after this
+# many session timeouts, another live broker has the id.
 _SESSIONS_OF_A_DUPLICATE: Final = 3
 
 
 class Registrar:
-    """Belongs to one loop. `send` sends a message to the active controller; `applied_offset` returns the last metadata
-    record that this broker has applied."""
+    """Belongs to one event loop. `send` sends a message to the active controller. `applied_offset` returns the offset
+    of the last metadata record that this broker has applied."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Registrar:
         self.lifecycle = lifecycle
         self._send = send
         self._applied_offset = applied_offset
-        self._changed = asyncio.Event()  # set when this broker has news for the controller
+        self._changed = asyncio.Event()  # set when this broker has something to report to the controller
         self._waiting: list[asyncio.Future[None]] = []
         self._task: asyncio.Task[None] | None = None
         self._duplicate_since: float | None = None
@@ -72,18 +72,19 @@ class Registrar:
         self._task = asyncio.create_task(self._run())
 
     def watch(self, on_fault: Callable[[BaseException], None]) -> None:
-        """Calls `on_fault` from now on when the broker can no longer talk to its controller, for example after
-        RegistrationRefused. Otherwise it would run on and stay fenced for ever. Until somebody watches, only `reached`
-        raises such an error."""
+        """Calls `on_fault` if the broker can no longer talk to its controller, for example after RegistrationRefused.
+        Without this, the broker would keep running and stay fenced for ever. Before the first call of `watch`, only
+        `reached` raises such an error."""
         assert self._task is not None
         watch(self._task, on_fault)
 
     def nudge(self) -> None:
-        """Sends the next heartbeat now. Call it when there is news to report, or metadata has been applied."""
+        """Sends the next heartbeat now. Call this when there is something to report, or when metadata has been
+        applied."""
         self._changed.set()
 
     async def reached(self, *states: BrokerState, limit_ms: int | None = None) -> None:
-        """Waits until the lifecycle is in one of the states. Raises RegistrationRefused, TimeoutError with the last
+        """Waits until the lifecycle is in one of these states. Raises RegistrationRefused, TimeoutError with the last
         problem, and RuntimeError if the broker shuts down first."""
         assert self._task is not None
         try:
@@ -99,8 +100,8 @@ class Registrar:
             raise TimeoutError(self._problem) from None
 
     def directory_failed(self, directory: Uuid, limit_ms: int, on_fault: Callable[[BaseException], None]) -> None:
-        """Reports the directory to the controller. Calls `on_fault` if the controller does not accept the report
-        within the limit. Otherwise this broker would stay the leader of partitions that nobody can reach."""
+        """Reports the failed directory to the controller. Calls `on_fault` if the controller does not accept the report
+        within the time limit. Otherwise this broker would remain the leader of partitions that no client can reach."""
         self.lifecycle.log_dir_failed(directory)
         self.nudge()
 
@@ -133,7 +134,7 @@ class Registrar:
                 told.set_result(None)
 
     async def _pause(self, delay_ms: int) -> None:
-        """Waits for the delay. Ends early when there is news, unless the last message failed."""
+        """Waits for the delay. Returns early if there is something to report, unless the last message failed."""
         if self.lifecycle.failed_attempts:
             await asyncio.sleep(delay_ms / 1000)
         elif delay_ms > 0:
@@ -165,7 +166,8 @@ class Registrar:
         return lifecycle.registration_answered(refused, answer.broker_epoch)
 
     def _check_duplicate(self, refused: ErrorCode) -> None:
-        """Raises RegistrationRefused when another node has had the id for longer than a dead node's session."""
+        """Raises RegistrationRefused if another node has held the id for longer than the session of a dead node
+        lasts."""
         if refused != ErrorCode.DUPLICATE_BROKER_REGISTRATION:
             self._duplicate_since = None
             return
@@ -174,8 +176,8 @@ class Registrar:
         limit_ms = _SESSIONS_OF_A_DUPLICATE * self.lifecycle.session_timeout_ms
         if now - since >= limit_ms / 1000:
             raise RegistrationRefused(
-                f"broker {self.lifecycle.node_id} was refused for {limit_ms} ms: {refused.name}, another node with "
-                "this node.id runs: stop that one, or give each node an id and log directories of its own"
+                f"broker {self.lifecycle.node_id} was refused for {limit_ms} ms: {refused.name}. Another node with "
+                "this node.id is running. Stop it, or give each node its own id and its own log directories"
             )
 
     async def _beat(self) -> int:
@@ -195,8 +197,8 @@ class Registrar:
 
 
 class Membership:
-    """A broker's membership in its cluster, for use on the data plane's loop: `registrar` runs on another loop. The
-    state that `lifecycle` shows may be read on any thread."""
+    """A broker's membership in its cluster, for use on the data plane's loop. `registrar` runs on another loop. Any
+    thread can read the state in `lifecycle`."""
 
     def __init__(self, registrar: Registrar, loop: LoopThread) -> None:
         self.lifecycle = registrar.lifecycle
@@ -207,19 +209,20 @@ class Membership:
         self._loop.call(self._registrar.start)
 
     def nudge(self) -> None:
-        """As in Registrar."""
+        """Does what Registrar.nudge does."""
         self._loop.call(self._registrar.nudge)
 
     async def reached(self, *states: BrokerState, limit_ms: int | None = None) -> None:
-        """As in Registrar."""
+        """Does what Registrar.reached does."""
         await asyncio.wrap_future(self._loop.submit(self._registrar.reached(*states, limit_ms=limit_ms)))
 
     def unfence(self) -> None:
-        """Recovery is over and the listeners are open."""
+        """Asks the controller to unfence this broker. Call this when recovery is complete and the listeners are
+        open."""
         self._change(self.lifecycle.want_unfenced)
 
     async def leave(self) -> bool:
-        """Begins a controlled shutdown; False when there is nothing to hand over."""
+        """Starts a controlled shutdown. Returns False if there is nothing to hand over."""
 
         async def leave() -> bool:
             leaves = self.lifecycle.want_shutdown()
@@ -229,7 +232,7 @@ class Membership:
         return await asyncio.wrap_future(self._loop.submit(leave()))
 
     def cordon(self, directories: frozenset[Uuid] | None) -> None:
-        """Sets the cordoned directories; None when the metadata.version cannot store them."""
+        """Sets the cordoned directories. They are None if metadata.version does not support them."""
 
         def cordon() -> None:
             self.lifecycle.cordoned_log_dirs = directories
@@ -238,11 +241,11 @@ class Membership:
             self._change(cordon)
 
     def directory_failed(self, directory: Uuid, limit_ms: int, on_fault: Callable[[BaseException], None]) -> None:
-        """As in Registrar. `on_fault` is called on that loop."""
+        """Does what Registrar.directory_failed does, but calls `on_fault` on the data plane's loop."""
         self._loop.call(self._registrar.directory_failed, directory, limit_ms, on_fault)
 
     def watch(self, on_fault: Callable[[BaseException], None]) -> None:
-        """As in Registrar. `on_fault` is called on that loop."""
+        """Does what Registrar.watch does, but calls `on_fault` on the data plane's loop."""
         self._loop.call(self._registrar.watch, on_fault)
 
     async def stop(self) -> None:

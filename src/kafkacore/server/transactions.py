@@ -1,8 +1,9 @@
-"""Transactions on partitions that this broker leads: the checks between a producer's batch and its coordinator.
+"""Transactions on partitions that this broker leads: the broker verifies a producer's batches with the transaction
+coordinator.
 
-Another broker coordinates. Before the first batch of a transaction in a partition, the leader asks the coordinator
-whether the partition belongs to an open transaction (KIP-890); otherwise a late batch could open a transaction that
-nobody ends. A marker that arrives meanwhile ends the check, and the batch is then refused.
+The coordinator is another broker. Before the first batch of a transaction in a partition, the leader asks the
+coordinator whether the partition belongs to an open transaction (KIP-890). Otherwise a late batch could open a
+transaction that is never ended. If a marker arrives during this check, the check ends and the batch is refused.
 """
 
 from __future__ import annotations
@@ -25,16 +26,16 @@ from kafkacore.server.coordinator_keys import java_hash
 from kafkacore.storage.names import TRANSACTIONS_TOPIC
 
 LOG: Final = logging.getLogger("kafkacore.server")
-# Verified pairs of producer and partition; when there are more, all are forgotten and verified again.
+# Limit of verified pairs of producer and partition. Above it, all of them are dropped and must be verified again.
 MOST_VERIFIED: Final = 100_000
-ABORTABLE_SINCE: Final = 11  # from this version of Produce on clients know TRANSACTION_ABORTABLE
-ADDS_SINCE: Final = 12  # from this version on the leader adds the partition for its producer (transaction.version 2)
+ABORTABLE_SINCE: Final = 11  # since this version of Produce, clients know TRANSACTION_ABORTABLE
+ADDS_SINCE: Final = 12  # since this version of Produce, the leader adds the partition for its producer
 _BACKOFF_MS: Final = 50
 Topic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
 Transaction = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
 _Key = tuple[PartitionHandle, int]  # a partition and a producer id
-# Errors after which the producer should send the batch again. Old clients would not do that after these codes, so they
-# get NOT_ENOUGH_REPLICAS instead, as from Apache Kafka.
+# Errors after which the producer should send the batch again. Old clients would not retry after these codes, so they
+# get NOT_ENOUGH_REPLICAS instead, as in Apache Kafka.
 _LATER: Final = frozenset(
     (
         ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NETWORK_EXCEPTION, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -44,14 +45,15 @@ _LATER: Final = frozenset(
 
 
 class Refused(NamedTuple):
-    """A batch must not be appended: Kafka's error and the reason."""
+    """The reason why a batch must not be appended: Kafka's error and a message."""
 
     error: ErrorCode
     message: str
 
 
 class Check:
-    """A verification of one producer in one partition that is under way. `ended` says that a marker came meanwhile."""
+    """A verification in progress, of one producer in one partition. `ended` says that a marker has arrived since the
+    verification began."""
 
     __slots__ = ("appending", "ended", "users")
 
@@ -62,7 +64,7 @@ class Check:
 
 
 class Transactions:
-    """Belongs to the data plane's loop."""
+    """Verifies the transactions of producers on a broker. Belongs to the data plane's loop."""
 
     def __init__(
         self,
@@ -82,7 +84,7 @@ class Transactions:
         )
         self._lane = Lane(f"broker-{settings.node_id}-transactions", LaneLimits(limits), randomness, connect)
         self._checks: dict[_Key, Check] = {}
-        self._verified: dict[_Key, int] = {}  # the producer's epoch, from its verification to its marker
+        self._verified: dict[_Key, int] = {}  # the producer's epoch, from verification to marker
 
     async def close(self) -> None:
         await self._lane.close()
@@ -91,8 +93,8 @@ class Transactions:
 
     @asynccontextmanager
     async def checking(self, partition: PartitionHandle, producer_id: int) -> AsyncIterator[Check]:
-        """A context that holds a check: enter it before the coordinator is asked, and leave it after the batch is
-        appended."""
+        """Returns a context manager that holds a check. Enter it before asking the coordinator, and leave it after the
+        batch was appended."""
         key = partition, producer_id
         check = self._checks.get(key)
         if check is None:
@@ -109,7 +111,7 @@ class Transactions:
         return self._verified.get((partition, producer_id)) == epoch
 
     def verified(self, partition: PartitionHandle, producer_id: int, epoch: int) -> None:
-        """Notes that a batch was appended: later batches of the transaction need no check."""
+        """Notes that a batch was appended. Later batches of the same transaction need no check."""
         if len(self._verified) >= MOST_VERIFIED:
             self._verified.clear()
         self._verified[partition, producer_id] = epoch
@@ -117,8 +119,8 @@ class Transactions:
     async def verify(
         self, transactional_id: str, producer_id: int, epoch: int, places: Sequence[tuple[str, int]], produce: int
     ) -> dict[tuple[str, int], Refused]:
-        """Asks the coordinator about these partitions (topic and index); `produce` is the version of the producer's
-        request. Returns those whose batches must be refused."""
+        """Asks the coordinator about these partitions (topic and index). `produce` is the version of the producer's
+        request. Returns the partitions whose batches must be refused."""
         adds, config = produce >= ADDS_SINCE, self._config()
         if not adds and not config.transaction_partition_verification_enable:
             return {}
@@ -142,7 +144,7 @@ class Transactions:
                 endpoint.host, endpoint.port, AddPartitionsToTxnRequest(transactions=[transaction])
             )
         except UnsupportedVersionError:
-            LOG.warning("broker %d cannot verify transactions: their batches are appended unverified", coordinator)
+            LOG.warning("broker %d cannot verify transactions, so their batches are appended unverified", coordinator)
             return {}
         except OSError as error:
             LOG.warning("broker %d did not verify transaction %r: %s", coordinator, transactional_id, error)
@@ -155,8 +157,8 @@ class Transactions:
 
     @asynccontextmanager
     async def ending(self, partition: PartitionHandle, producer_id: int) -> AsyncIterator[None]:
-        """A context around the append of a marker. It ends the checks under way, so that none of their batches is
-        appended after the marker."""
+        """Returns a context manager for the append of a marker. It ends the checks in progress, so that none of their
+        batches is appended after the marker."""
         key = partition, producer_id
         self._verified.pop(key, None)
         check = self._checks.pop(key, None)
@@ -169,8 +171,8 @@ class Transactions:
 
 
 def coordinator_of(image: MetadataImage, transactional_id: str) -> int | None:
-    """The id of the broker that leads the transactional id's partition of __transaction_state; None while there is no
-    such topic, -1 while the partition has no leader."""
+    """Returns the id of the broker that leads the transactional id's partition of `__transaction_state`. Returns None
+    if that topic does not exist, and -1 while the partition has no leader."""
     topic = image.topic(TRANSACTIONS_TOPIC)
     if topic is None:
         return None
@@ -186,7 +188,7 @@ def _by_topic(places: Iterable[tuple[str, int]]) -> list[Topic]:
 
 
 def _refusals(answer: object, places: Sequence[tuple[str, int]], produce: int) -> dict[tuple[str, int], Refused]:
-    """A partition that the answer leaves out is refused too."""
+    """Returns the partitions that the response refuses. A partition that is missing in the response is refused too."""
     errors: dict[tuple[str, int], int] = {}
     for transaction in answer.results_by_transaction:  # type: ignore[attr-defined]
         for topic in transaction.topic_results:
@@ -208,7 +210,8 @@ def _known(code: int) -> ErrorCode:
 
 
 def _told(error: ErrorCode, produce: int) -> tuple[ErrorCode, str]:
-    """The error that a producer gets for the coordinator's error (ReplicaManager.handleProduceAppend)."""
+    """Returns the error code that the producer gets for the coordinator's error
+    (ReplicaManager.handleProduceAppend)."""
     if error in _LATER:
         text = f"The broker could not verify the partition's part in the transaction: {error.name}."
         return ErrorCode.NOT_ENOUGH_REPLICAS, text

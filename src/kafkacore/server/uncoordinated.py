@@ -1,6 +1,6 @@
 """Partitions that this node cannot coordinate: those of `__transaction_state` and `__share_group_state`, and those of
-`__consumer_offsets` that hold groups of new kinds (KIP-848, KIP-932, KIP-1071). When this broker becomes their leader,
-their transactions and groups stop, and the node logs that."""
+`__consumer_offsets` that hold groups of new kinds (KIP-848, KIP-932, KIP-1071). If this broker becomes the leader of
+such a partition, the transactions or groups in it stop working, and the node logs that."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ _PEOPLE: Final = {TRANSACTIONS_TOPIC: "transactional ids", SHARE_STATE_TOPIC: "s
 
 
 class Uncoordinated:
-    """Belongs to the broker's loop. `led` are the partitions of the first two topics that this broker leads,
-    `elections` counts how often it became the leader of a partition that it cannot coordinate."""
+    """Belongs to the broker's loop. `led` contains the partitions of `__transaction_state` and `__share_group_state`
+    that this broker leads. `elections` counts how often this broker became the leader of a partition that it cannot
+    coordinate."""
 
     def __init__(self, node_id: int) -> None:
         self._node_id = node_id
@@ -25,7 +26,7 @@ class Uncoordinated:
         self.elections = 0
 
     def apply(self, image: MetadataImage) -> None:
-        """Logs the partitions that this broker leads since this root."""
+        """Logs the partitions that this broker began to lead with this root."""
         led: set[tuple[str, int]] = set()
         for name in _PEOPLE:
             topic = image.topic(name)
@@ -45,11 +46,11 @@ class Uncoordinated:
                 )  # fmt: skip
 
     def found_groups(self, index: int, counts: Mapping[str, int]) -> None:
-        """This broker became the leader of the partition of `__consumer_offsets` and found these groups in it, as
-        numbers by kind."""
+        """Logs groups that this broker cannot coordinate. Call this when this broker became the leader of a partition
+        of `__consumer_offsets` and found such groups in it. `counts` has the number of groups of each kind."""
         self.elections += 1
         LOG.error(
             "this broker leads partition %d of %s with %s groups, but it coordinates classic groups only: the members "
-            "of these get a final error; move the partition to a broker of Apache Kafka",
+            "of these groups get a final error; move the partition to a broker of Apache Kafka",
             index, OFFSETS_TOPIC, " and ".join(f"{counts[kind]} {kind}" for kind in sorted(counts)),
         )  # fmt: skip

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from kafkacore.coordinator.group import records
 from kafkacore.coordinator.group.classic import DEAD, EMPTY, STABLE, ClassicGroup, Member
-from kafkacore.coordinator.group.commits import offset_tombstones, remove
+from kafkacore.coordinator.group.commits import drop, offset_tombstones, remove
 from kafkacore.coordinator.group.core import Core, Group
 from kafkacore.coordinator.group.effects import GroupRecord, Waiter
 from kafkacore.coordinator.group.expiry import begin_deletion
@@ -16,25 +16,26 @@ from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import DeleteGroupsResponse, DescribeGroupsResponse, ListGroupsResponse
 from kafkacore.runtime.slices import Work, distinct
 
-_ERRORS_SINCE: Final = 6  # earlier versions of DescribeGroups report a missing group as a dead one
+_ERRORS_SINCE: Final = 6  # earlier versions of DescribeGroups report a missing group as Dead
 _PROTOCOL_TYPES: Final = {CONSUMER: "consumer", SHARE: "share", STREAMS: "streams"}
 
 
 def state_filter(names: Iterable[str]) -> Work[Collection[str]]:
-    """The states that a client names, in upper or lower case, in the form that `list_groups` takes."""
+    """Returns the states that a client has asked for, in the form that `list_groups` takes. Upper and lower case are
+    the same."""
     return distinct(name.lower().strip() for name in names)
 
 
 def type_filter(names: Iterable[str]) -> Work[Collection[str]]:
-    """As `state_filter`, for types. Kafka strips spaces around states but not around types."""
+    """Does for group types what `state_filter` does for states. Kafka strips spaces around states but not around
+    types."""
     return distinct(name.lower() for name in names)
 
 
 def list_groups(
     core: Core, states: Collection[str], types: Collection[str]
 ) -> Work[list[ListGroupsResponse.ListedGroup]]:
-    """Lists the groups in slices, so each group is shown as it is at that moment. An empty filter lets every group
-    through."""
+    """Lists the groups in slices, each group in its state at that moment. An empty filter matches every group."""
     shown = ListGroupsResponse.ListedGroup
     found = []
     for group_id, group in tuple(core.groups.items()):
@@ -49,7 +50,7 @@ def list_groups(
 
 
 def _listed(group: Group) -> tuple[str, str, str]:
-    """State, type and protocol type of a group. A group that is not recorded yet has no state."""
+    """Returns the state, type and protocol type of a group. A group that is not recorded yet has no state."""
     if isinstance(group, ClassicGroup):
         return group.state if group.recorded else "", CLASSIC, group.protocol_type or ""
     return group.state, group.group_type, _PROTOCOL_TYPES[group.group_type]
@@ -86,7 +87,7 @@ def _described_member(member: Member, protocol_name: str | None) -> DescribeGrou
 
 
 def delete_groups(core: Core, group_ids: Sequence[str], waiter: Waiter) -> None:
-    """Deletes the groups that are empty, in one append. The answer is a list of DeletableGroupResult."""
+    """Deletes those of the groups that are empty, in one append. The result is a list of DeletableGroupResult."""
     shown = DeleteGroupsResponse.DeletableGroupResult
     results: list[Any] = []
     ending: list[tuple[str, ClassicGroup | None, list[tuple[str, list[int]]]]] = []
@@ -111,10 +112,10 @@ def delete_groups(core: Core, group_ids: Sequence[str], waiter: Waiter) -> None:
 
     def apply(base_offset: int) -> None:
         for group_id, group, removed in ending:
-            remove(core, group_id, removed)
+            remove(core, group_id, removed, base_offset)
             ended = group or core.classic(group_id)
             if ended is not None and (ended.deleting or ended.is_simple):
-                core.drop(ended)
+                drop(core, ended)
 
     def revert() -> None:
         for _, group, _ in ending:
@@ -126,8 +127,8 @@ def delete_groups(core: Core, group_ids: Sequence[str], waiter: Waiter) -> None:
 
 
 def _not_deletable(core: Core, group_id: str) -> ErrorCode:
-    """Why the group cannot be deleted; NONE when it can. A group of a kind that this node does not run cannot be, even
-    without members."""
+    """Returns the error code that says why the group cannot be deleted, or NONE if it can. A group of a kind that this
+    node does not run cannot be deleted, even if it has no members."""
     group = core.groups.get(group_id)
     if isinstance(group, ClassicGroup):
         if group.deleting:
@@ -135,14 +136,14 @@ def _not_deletable(core: Core, group_id: str) -> ErrorCode:
         return ErrorCode.NONE if group.state == EMPTY else ErrorCode.NON_EMPTY_GROUP
     if group is not None and group.members:
         return ErrorCode.NON_EMPTY_GROUP
-    # An append with the group's first offset may be under way.
+    # An append with the group's first offset may be in progress.
     simple = group is None and core.outbox.last_of(group_id) is not None
     return ErrorCode.NONE if simple else ErrorCode.GROUP_ID_NOT_FOUND
 
 
 def _all_offsets(core: Core, group_id: str) -> list[tuple[str, list[int]]]:
-    """All of the group's offsets: those that are committed, those being committed, and those that open transactions
-    wrote."""
+    """Returns all of the group's offsets: committed offsets, offsets that are being committed, and offsets that open
+    transactions have written."""
     by_topic = {topic: set(partitions) for topic, partitions in core.offsets.of(group_id).items()}
     for topic, index in core.outbox.open_offsets(group_id) | set(core.offsets.open_of(group_id)):
         by_topic.setdefault(topic, set()).add(index)

@@ -25,7 +25,7 @@ from kafkacore.protocol.uuid import ZERO
 
 NO_OFFSET: Final = -1
 NO_LEADER_EPOCH: Final = -1
-_NO_RETENTION: Final = -1  # the client sets no retention; versions 2 to 4 may set one
+_NO_RETENTION: Final = -1  # the client does not set the retention; versions 2 to 4 may set it
 _GROUP_ID_NOT_FOUND_SINCE: Final = 9
 _NO_OFFSETS: Final = TopicOffsets()
 _NO_ROW: Final = (NO_OFFSET, NO_LEADER_EPOCH, "", NO_OFFSET, NO_OFFSET, ZERO)
@@ -39,10 +39,10 @@ _FetchedPartition = OffsetFetchResponse.OffsetFetchResponsePartitions
 
 
 def offset_commit(core: Core, commit: OffsetCommit, waiter: Waiter) -> None:
-    """Answers with `commit` once its accepted offsets are committed.
+    """Answers the waiter with `commit` when the accepted offsets are committed.
 
-    Raises the error for every partition: ILLEGAL_GENERATION, GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID,
-    REBALANCE_IN_PROGRESS, STALE_MEMBER_EPOCH, UNSUPPORTED_VERSION, COORDINATOR_NOT_AVAILABLE.
+    Raises the error that every partition gets: ILLEGAL_GENERATION, GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID,
+    FENCED_INSTANCE_ID, REBALANCE_IN_PROGRESS, STALE_MEMBER_EPOCH, UNSUPPORTED_VERSION, COORDINATOR_NOT_AVAILABLE.
     """
     _validate_commit(core, commit)
     core.outbox.require_room()
@@ -60,9 +60,9 @@ def offset_commit(core: Core, commit: OffsetCommit, waiter: Waiter) -> None:
         core.outbox.answer(waiter, commit)
 
     def apply(base_offset: int) -> None:
-        """The first committed offset of an unknown group makes a simple group."""
+        """Applies the commit. The first committed offset of an unknown group creates a simple group."""
         note_group(core, commit.group_id)
-        core.offsets.commit(commit)
+        core.offsets.commit(commit, base_offset)
 
     core.outbox.append(commit, outcome, apply=apply, offsets={commit.group_id: _Accepted(commit)}, independent=True)
 
@@ -81,7 +81,8 @@ class _Accepted:
 
 
 def note_group(core: Core, group_id: str) -> None:
-    """Marks the group as recorded: its offsets are in the log, even if nothing else of it is."""
+    """Marks the group as recorded, because its offsets are in the log, even if the log has no other record of the
+    group."""
     group = core.groups.get(group_id)
     if group is None:
         group = new_group(core, group_id)
@@ -103,14 +104,14 @@ def _validate_commit(core: Core, commit: OffsetCommit) -> None:
 
 
 def _validate_member(core: Core, group: ClassicGroup, commit: OffsetCommit) -> None:
-    """A commit within a group also shows that its member is alive."""
+    """Checks the member of a commit. The commit also shows that this member is alive."""
     generation_id, member_id, instance_id = (
         commit.generation_id_or_member_epoch,
         commit.member_id,
         commit.group_instance_id,
     )
     if generation_id < 0 and not member_id and instance_id is None:
-        raise error_for(ErrorCode.UNKNOWN_MEMBER_ID)  # only an empty group takes offsets from outside
+        raise error_for(ErrorCode.UNKNOWN_MEMBER_ID)  # a commit without a member is allowed only for an empty group
     member = group.validate_member(member_id, instance_id)
     if generation_id != group.generation_id:
         raise error_for(ErrorCode.ILLEGAL_GENERATION)
@@ -121,8 +122,8 @@ def _validate_member(core: Core, group: ClassicGroup, commit: OffsetCommit) -> N
 
 
 def _validate_other(group: OtherGroup, member_id: str, epoch: int, api_version: int) -> None:
-    """Accepts a commit from outside the group while the group has no members. This node cannot check a member's epoch:
-    only a coordinator for that kind of group knows it."""
+    """Accepts a commit without a member while the group has no members. This node cannot check a member's epoch,
+    because only a coordinator for that kind of group knows it."""
     if group.group_type == SHARE:
         raise error_for(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group.group_id} is not a consumer group.")
     if epoch < 0 and not group.members:
@@ -137,7 +138,8 @@ def _validate_other(group: OtherGroup, member_id: str, epoch: int, api_version: 
 
 
 def offset_fetch(core: Core, group: _FetchGroup, require_stable: bool, waiter: Waiter) -> None:
-    """Raises the error for the group: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH."""
+    """Answers the waiter with the group's offsets. Raises the error that the group gets: UNKNOWN_MEMBER_ID,
+    STALE_MEMBER_EPOCH."""
     other = core.groups.get(group.group_id)
     if isinstance(other, OtherGroup) and other.group_type != SHARE:
         _validate_other_fetch(other, group.member_id, group.member_epoch)
@@ -148,7 +150,7 @@ def offset_fetch(core: Core, group: _FetchGroup, require_stable: bool, waiter: W
     core.outbox.require_room()
 
     def outcome(error: ErrorCode) -> None:
-        # Consumers before 3.9 do not know the codes with which a commit fails. They know this code, and look for the
+        # Consumers before 3.9 do not know the error codes of a failed commit. They know this code, and search for the
         # coordinator again.
         failed = None if error == ErrorCode.NONE else fetch_error(group, _retry(error), api_version=2)
         core.outbox.answer(waiter, failed or _fetched(core, group, require_stable))
@@ -193,7 +195,8 @@ def _fetched(core: Core, group: _FetchGroup, require_stable: bool) -> OffsetFetc
 
 
 def _fetched_partition(topic: str, index: int, row: Row | None, topic_id: bytes, unstable: set[tuple[str, int]]) -> Any:
-    """The offset of one partition. A commit to a deleted topic does not count for a later topic of the same name."""
+    """Returns the offset of one partition. If a commit was made for a deleted topic, it does not count for a later
+    topic of the same name."""
     if unstable and (topic, index) in unstable:
         error = ErrorCode.UNSTABLE_OFFSET_COMMIT
     else:
@@ -219,7 +222,7 @@ def _fetched_partition(topic: str, index: int, row: Row | None, topic_id: bytes,
 
 
 def offset_delete(core: Core, request: OffsetDeleteRequest, waiter: Waiter) -> None:
-    """Raises GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
+    """Deletes offsets. Raises GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
     group_id = request.group_id
     group = core.groups.get(group_id)
     under_way = core.outbox.open_offsets(group_id)
@@ -251,7 +254,7 @@ def offset_delete(core: Core, request: OffsetDeleteRequest, waiter: Waiter) -> N
     core.outbox.append(
         tombstones,
         outcome,
-        apply=lambda base_offset: remove(core, group_id, removed),
+        apply=lambda base_offset: remove(core, group_id, removed, base_offset),
         offsets={group_id: removed},
     )
 
@@ -260,9 +263,18 @@ def offset_tombstones(group_id: str, removed: Iterable[tuple[str, Iterable[int]]
     return [(records.offset_key(group_id, topic, index), None) for topic, indexes in removed for index in indexes]
 
 
-def remove(core: Core, group_id: str, removed: Iterable[tuple[str, Iterable[int]]]) -> None:
+def remove(core: Core, group_id: str, removed: Iterable[tuple[str, Iterable[int]]], at: int) -> None:
+    """Applies a deletion whose record is at offset `at` of the log."""
     for topic, indexes in removed:
-        core.offsets.remove(group_id, topic, indexes)
+        core.offsets.remove(group_id, topic, indexes, at)
+
+
+def drop(core: Core, group: ClassicGroup) -> None:
+    """Applies the deletion of a group. If the group has offsets of a transaction that arrived before the deletion, but
+    come after it in the log, they create a simple group."""
+    core.drop(group)
+    if core.offsets.of(group.group_id) or core.offsets.open_of(group.group_id):
+        note_group(core, group.group_id)
 
 
 def _validate_delete(group: ClassicGroup | OtherGroup | None, group_id: str, under_way: bool) -> None:
@@ -278,7 +290,7 @@ def _validate_delete(group: ClassicGroup | OtherGroup | None, group_id: str, und
 
 def _is_subscribed(group: ClassicGroup | OtherGroup | None, topic: str) -> bool:
     if isinstance(group, OtherGroup):
-        return bool(group.members)  # only a coordinator for that kind of group knows the subscribed topics
+        return bool(group.members)  # only a coordinator for that kind of group knows its topics
     return group is not None and group.is_subscribed(topic)
 
 

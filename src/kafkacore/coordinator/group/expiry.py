@@ -1,4 +1,4 @@
-"""Removes offsets whose retention is over, groups without offsets (KIP-211), and the offsets of deleted topics."""
+"""Removes offsets whose retention has passed, groups without offsets (KIP-211), and the offsets of deleted topics."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 
 from kafkacore.coordinator.group import records
 from kafkacore.coordinator.group.classic import EMPTY, NO_TIMESTAMP, STABLE, ClassicGroup
-from kafkacore.coordinator.group.commits import offset_tombstones, remove
+from kafkacore.coordinator.group.commits import drop, offset_tombstones, remove
 from kafkacore.coordinator.group.core import Core
 from kafkacore.coordinator.group.deadlines import Deadline
 from kafkacore.coordinator.group.records import CommittedOffset
@@ -16,21 +16,21 @@ from kafkacore.protocol.uuid import ZERO, Uuid
 
 LOG: Final = logging.getLogger("kafkacore.coordinator.group")
 
-OFFSETS_PER_TICK: Final = 1_000  # offsets to look at before other work gets its turn
+OFFSETS_PER_TICK: Final = 1_000  # how many offsets are checked before other work can run
 MAX_TOMBSTONES_PER_APPEND: Final = 1_000
-MAX_OPEN_APPENDS: Final = 100  # with more appends under way the replicas are busy enough
+MAX_OPEN_APPENDS: Final = 100  # the expiry pauses while more appends than this are open
 _LATER_MS: Final = 1_000
 
 _Removed: TypeAlias = list[tuple[str, list[int]]]
 
 
 class Expiry:
-    """Looks at every offset once in each `offsets.retention.check.interval.ms`, a thousand of them in a tick."""
+    """Checks every offset once every `offsets.retention.check.interval.ms`, a thousand offsets in each tick."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
         self._deadline = Deadline().call(self._look)
-        self._round: Iterator[int] | None = None  # the rest of this round
+        self._round: Iterator[int] | None = None  # the groups that remain to be checked in this round
 
     def start(self) -> None:
         self._core.set_deadline(self._deadline, self._core.settings.offsets_retention_check_interval_ms)
@@ -52,7 +52,7 @@ class Expiry:
 
 
 def _look_at_all(core: Core) -> Iterator[int]:
-    """Returns the number of offsets looked at since the last call."""
+    """Checks all groups. Yields the number of offsets that were checked since the last yield."""
     for group_id in list(core.groups):
         group = core.classic(group_id)
         if group is not None and _may_expire(core, group):
@@ -73,8 +73,8 @@ def _held_count(core: Core, group: ClassicGroup) -> int:
 
 
 def _expire_in_parts(core: Core, group: ClassicGroup) -> Iterator[int]:
-    """Expires the offsets of a group that has too many for one tick. Each tick sees the group and its offsets as they
-    are then."""
+    """Expires the offsets of a group that has too many offsets for one tick. Each tick uses the group and its offsets
+    as they are at that time."""
     for part in _parts(core, group):
         expired = _expired(core, group, part) if _may_expire(core, group) else None
         if expired is None:
@@ -85,7 +85,7 @@ def _expire_in_parts(core: Core, group: ClassicGroup) -> Iterator[int]:
 
 
 def _parts(core: Core, group: ClassicGroup) -> Iterator[_Removed]:
-    """Topics and partitions, OFFSETS_PER_TICK at a time."""
+    """Yields topics and partitions of the group, OFFSETS_PER_TICK at a time."""
     part: _Removed = []
     room = OFFSETS_PER_TICK
     for topic in list(core.offsets.of(group.group_id)):
@@ -102,7 +102,7 @@ def _parts(core: Core, group: ClassicGroup) -> Iterator[_Removed]:
 
 
 def _expire(core: Core, group: ClassicGroup) -> None:
-    """Removes the group's expired offsets, and the group itself when nothing is left of it."""
+    """Removes the group's expired offsets, and the group itself if it has nothing else."""
     held = core.offsets.of(group.group_id)
     expired = _expired(core, group, [(topic, list(partitions)) for topic, partitions in held.items()])
     if expired is None:
@@ -119,8 +119,8 @@ def _expire(core: Core, group: ClassicGroup) -> None:
 
 
 def _expired(core: Core, group: ClassicGroup, asked: _Removed) -> _Removed | None:
-    """The expired ones among these topics and partitions. None when neither the group nor any of its offsets can expire
-    in its present state."""
+    """Returns those of the topics and partitions whose offsets have expired. Returns None if neither the group nor any
+    of its offsets can expire in the group's current state."""
     held = core.offsets.of(group.group_id)
     if not held:
         return []
@@ -147,9 +147,9 @@ def _expired(core: Core, group: ClassicGroup, asked: _Removed) -> _Removed | Non
 
 
 def _since(group: ClassicGroup) -> Callable[[CommittedOffset], int] | None:
-    """The time from which an offset's retention counts: when its group became empty. It counts from the commit when
-    the group has never had members, was written by a version that did not record the time, or no longer consumes the
-    topic."""
+    """Returns the time from which an offset's retention counts. For an empty group, it is the time at which the group
+    became empty. It is the time of the commit if the group has never had members, was written by a version that did not
+    record the time, or no longer consumes the topic."""
     if group.protocol_type is None:
         return _commit_timestamp
     if group.state == EMPTY:
@@ -176,7 +176,7 @@ def _append_expired(core: Core, group_id: str, expired: _Removed, ending: Classi
 
 
 def _append(core: Core, group_id: str, removed: _Removed, ending: ClassicGroup | None) -> None:
-    """Appends tombstones; no client waits for them. If a group ends, its own tombstone is the last."""
+    """Appends tombstones. No request waits for them. If the group ends, its own tombstone is the last record."""
     names = [(topic, index) for topic, indexes in removed for index in indexes]
     LOG.info("Group %s: %d offsets are deleted.", group_id, len(names))
     parts = [names[at : at + MAX_TOMBSTONES_PER_APPEND] for at in range(0, len(names), MAX_TOMBSTONES_PER_APPEND)]
@@ -189,9 +189,9 @@ def _append_part(core: Core, group_id: str, names: list[tuple[str, int]], ending
     tombstones = offset_tombstones(group_id, removed)
 
     def apply(base_offset: int) -> None:
-        remove(core, group_id, removed)
+        remove(core, group_id, removed, base_offset)
         if ending is not None:
-            core.drop(ending)
+            drop(core, ending)
 
     def revert() -> None:
         if ending is not None:
@@ -203,15 +203,16 @@ def _append_part(core: Core, group_id: str, names: list[tuple[str, int]], ending
 
 
 def begin_deletion(core: Core, group: ClassicGroup) -> None:
-    """From now on the group takes no requests. Members that know their id and have not joined with it must ask for a
-    new id."""
+    """Begins the deletion of a group, which accepts no requests from now on. Members that got an id but have not joined
+    with it must request a new id."""
     core.cancel_deadlines(group)
     group.pending_members.clear()
     group.deleting = True
 
 
 def topics_deleted(core: Core, topics: Sequence[tuple[str, Uuid]]) -> None:
-    """Also removes offsets that are being committed for them, and those of open transactions."""
+    """Removes the offsets of deleted topics, including offsets that are being committed and those of open
+    transactions."""
     for group_id in sorted(core.outbox.group_ids() | core.offsets.group_ids()):
         held = core.offsets.of(group_id)
         pending = set(core.offsets.open_of(group_id)) | core.outbox.open_offsets(group_id)

@@ -1,11 +1,13 @@
-"""The committed offsets of a partition of `__consumer_offsets`, and those of open transactions.
+"""The committed offsets in a partition of `__consumer_offsets`, and the offsets of open transactions.
 
-Offsets are rows of `_fast.hot.offset_rows`: a commit of hundreds of partitions makes no object for each partition here.
+Offsets are rows of `_fast.hot.offset_rows`, so a commit of hundreds of partitions creates no Python object for each
+partition here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import NamedTuple, TypeAlias
 
 from kafkacore._fast.hot.offset_commit import OffsetCommit
@@ -16,44 +18,45 @@ OffsetName: TypeAlias = tuple[str, str, int]  # group, topic, partition
 
 
 class Pending(NamedTuple):
-    """The offset that an open transaction would commit; None if the transaction no longer commits one. `at` is the
-    offset of its record."""
+    """The offset that an open transaction would commit. `at` is the offset of the record that contains it."""
 
     at: int
-    offset: CommittedOffset | None
+    offset: CommittedOffset
 
 
 class Offsets:
+    """The offsets of all groups of a shard. Commits and deletions arrive when the replicas have them, but the offsets
+    of a transaction arrive as soon as their batch is in the log. So the order of arrival can differ from the order in
+    the log. The order in the log counts; `at` is the offset in the log."""
+
     def __init__(self) -> None:
         self._groups: dict[str, dict[str, TopicOffsets]] = {}
-        self._transactions: dict[int, dict[OffsetName, Pending]] = {}  # by producer id
-        self._open: dict[str, dict[tuple[str, int], set[int]]] = {}  # producer ids by a group's partitions
+        self._transactions: dict[int, dict[OffsetName, Pending]] = {}  # keyed by producer id
+        self._open: dict[str, dict[tuple[str, int], set[int]]] = {}  # group: partition: producer ids with a transaction
+        self._appending = 0  # how many batches may be in the log for which `put_pending` was not called yet
+        self._removed: dict[OffsetName, int] = {}  # where in the log offsets were deleted during such appends
 
     # --- committed offsets ---
 
     def of(self, group_id: str) -> Mapping[str, TopicOffsets]:
-        """By topic. Callers must not change it."""
+        """Returns the offsets of a group, by topic. Callers must not change the result."""
         return self._groups.get(group_id, {})
 
     def __len__(self) -> int:
         return sum(len(partitions) for topics in self._groups.values() for partitions in topics.values())
 
     def group_ids(self) -> set[str]:
-        """The groups that have offsets, or open transactions that would commit some."""
+        """Returns the groups that have offsets, or open transactions that would commit offsets."""
         return {*self._groups, *self._open}
 
-    def commit(self, commit: OffsetCommit) -> None:
-        """Stores the accepted offsets of a commit."""
+    def commit(self, commit: OffsetCommit, at: int) -> None:
+        """Stores the accepted offsets of a commit whose first record is at offset `at` of the log."""
         for number, topic in enumerate(commit.names):
             if commit.accepted(number):
-                self._topic(commit.group_id, topic).take(commit, number)
-                if self._transactions:
-                    self._supersede(commit.group_id, topic, commit.partitions(number))
+                self._topic(commit.group_id, topic).take(commit, number, at)
 
-    def put(self, group_id: str, topic: str, partition: int, offset: CommittedOffset) -> None:
-        self._topic(group_id, topic).put(partition, *offset)
-        if self._transactions:
-            self._supersede(group_id, topic, (partition,))
+    def put(self, group_id: str, topic: str, partition: int, offset: CommittedOffset, at: int) -> None:
+        self._topic(group_id, topic).put(partition, *offset, at)
 
     def _topic(self, group_id: str, topic: str) -> TopicOffsets:
         topics = self._groups.get(group_id)
@@ -64,15 +67,14 @@ class Offsets:
             held = topics[topic] = TopicOffsets()
         return held
 
-    def remove(self, group_id: str, topic: str, partitions: Iterable[int]) -> None:
-        """Removes them, and also the offsets that open transactions would commit there."""
+    def remove(self, group_id: str, topic: str, partitions: Iterable[int], at: int) -> None:
+        """Removes the offsets of these partitions, including those that open transactions would commit."""
         topics = self._groups.get(group_id, {})
         held = topics.get(topic)
         for partition in partitions:
             if held is not None:
-                held.remove(partition)
-            for producer_id in self._close(group_id, topic, partition):
-                self._transactions[producer_id].pop((group_id, topic, partition), None)
+                held.remove(partition, at)
+            self._remove_pending((group_id, topic, partition), at)
         if not held:
             topics.pop(topic, None)
             if not topics:
@@ -80,49 +82,68 @@ class Offsets:
 
     # --- transactions (KIP-447) ---
 
+    @contextmanager
+    def appending(self, producer_id: int, names: Collection[OffsetName]) -> Iterator[None]:
+        """Surrounds the append of a transaction's batch and the call of `put_pending` for this batch. The partitions
+        count as open from the beginning. Otherwise a new member could read an offset as stable that this batch is about
+        to replace. A deletion that comes after the batch in the log may arrive in the meantime."""
+        self._appending += 1
+        for name in names:
+            self._note_open(name, producer_id)
+        try:
+            yield
+        finally:
+            pending = self._transactions.get(producer_id, {})
+            for name in names:
+                if name not in pending:
+                    self._close(name, producer_id)
+            self._appending -= 1
+            if not self._appending:
+                self._removed.clear()
+
     def put_pending(self, producer_id: int, name: OffsetName, pending: Pending) -> None:
-        group_id, topic, partition = name
-        self._transactions.setdefault(producer_id, {})[name] = pending
-        self._open.setdefault(group_id, {}).setdefault((topic, partition), set()).add(producer_id)
+        if self._removed.get(name, pending.at) <= pending.at:
+            self._transactions.setdefault(producer_id, {})[name] = pending
+            self._note_open(name, producer_id)
 
     def end(self, producer_id: int, committed: bool) -> Iterator[OffsetName]:
-        """Ends a producer's transaction; returns the names of the offsets that it committed.
+        """Ends a producer's transaction. Yields the names of the offsets that the transaction committed.
 
-        When several commits name one partition, the last one in the log counts, not the one whose transaction ends
-        last: `put` and this method drop the earlier ones.
+        If several commits concern one partition, the last commit in the log counts, and not the commit whose
+        transaction ends last. Kafka's OffsetMetadataManager does the same.
         """
         for name, pending in self._transactions.pop(producer_id, {}).items():
-            group_id, topic, partition = name
-            producers = self._open.get(group_id, {}).get((topic, partition), set())
-            producers.discard(producer_id)
-            if not producers:
-                self._close(group_id, topic, partition)
-            if committed and pending.offset is not None:
-                for other in producers:
-                    others = self._transactions[other]
-                    if others[name].at < pending.at:
-                        others[name] = Pending(others[name].at, None)
-                self._topic(group_id, topic).put(partition, *pending.offset)
+            self._close(name, producer_id)
+            if committed:
+                self.put(*name, pending.offset, pending.at)
                 yield name
 
-    def open_of(self, group_id: str) -> Iterable[tuple[str, int]]:
-        """The topics and partitions for which a transaction is open."""
-        return self._open.get(group_id, {})
+    def open_of(self, group_id: str) -> Collection[tuple[str, int]]:
+        """Returns the topics and partitions for which a transaction has pending offsets."""
+        return self._open.get(group_id, {}).keys()
 
-    def _supersede(self, group_id: str, topic: str, partitions: Iterable[int]) -> None:
-        """A plain commit comes after every open transactional commit in the log. It makes their offsets void, but the
-        transactions remain open."""
-        named = self._open.get(group_id)
-        if named:
-            for partition in partitions:
-                for producer_id in named.get((topic, partition), ()):
-                    transaction = self._transactions[producer_id]
-                    name = (group_id, topic, partition)
-                    transaction[name] = Pending(transaction[name].at, None)
+    def _remove_pending(self, name: OffsetName, at: int) -> None:
+        group_id, topic, partition = name
+        if self._appending:
+            self._removed[name] = at
+        for producer_id in tuple(self._open.get(group_id, {}).get((topic, partition), ())):
+            transaction = self._transactions.get(producer_id, {})
+            pending = transaction.get(name)
+            if pending is not None and pending.at < at:
+                del transaction[name]
+                self._close(name, producer_id)
 
-    def _close(self, group_id: str, topic: str, partition: int) -> set[int]:
+    def _note_open(self, name: OffsetName, producer_id: int) -> None:
+        group_id, topic, partition = name
+        self._open.setdefault(group_id, {}).setdefault((topic, partition), set()).add(producer_id)
+
+    def _close(self, name: OffsetName, producer_id: int) -> None:
+        """Removes this offset from the producer's pending offsets."""
+        group_id, topic, partition = name
         named = self._open.get(group_id, {})
-        producers = named.pop((topic, partition), set())
-        if not named:
-            self._open.pop(group_id, None)
-        return producers
+        producers = named.get((topic, partition), set())
+        producers.discard(producer_id)
+        if not producers:
+            named.pop((topic, partition), None)
+            if not named:
+                self._open.pop(group_id, None)

@@ -1,4 +1,4 @@
-"""The effects of one turn of a shard, and the appends that have neither been committed nor failed."""
+"""The effects of one input to a shard, and the open appends, which have neither been committed nor failed."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from kafkacore.coordinator.group.answers import append_error
 from kafkacore.coordinator.group.effects import Answer, Append, Effects, GroupRecord, Waiter
 from kafkacore.protocol.errors import ErrorCode, error_for
 
-MAX_OPEN_APPENDS: Final = 10_000  # with more of them, requests get an error after which clients retry
+MAX_OPEN_APPENDS: Final = 10_000  # at this limit, requests get an error after which clients retry
 
-# Called once when an append is committed (NONE) or has failed (the error for clients).
+# Called once: with NONE when an append is committed, or with the error for clients when it has failed.
 Outcome = Callable[[ErrorCode], None]
-# Topics and partitions by group. No group has an empty list.
+# Topics and partitions, by group. No group has an empty list.
 Touched = Mapping[str, Iterable[tuple[str, Iterable[int]]]]
 
 _NOTHING: Final[Touched] = MappingProxyType({})
@@ -24,9 +24,9 @@ _NO_EFFECTS: Final = Effects()
 
 class OpenAppend:
     """An append that has neither been committed nor failed. `outcome` is called once: when the append is committed,
-    when it fails, or when it takes too long. `apply` makes the batch's content the recorded state, given the offset of
-    its first record. `revert` undoes the decision's changes to the state that is not recorded. `offsets` names the
-    topics and partitions whose offsets it commits or deletes, by group."""
+    when it fails, or when it takes too long. `apply` makes the content of the batch the recorded state, given the
+    offset of the batch's first record. `revert` undoes what the decision has changed in the state that is not recorded.
+    `offsets` has the topics and partitions, by group, whose offsets the append commits or deletes."""
 
     __slots__ = ("apply", "offsets", "outcome", "revert", "waiting")
 
@@ -41,7 +41,7 @@ class OpenAppend:
         self.apply = apply
         self.revert = revert
         self.offsets = offsets
-        self.waiting: list[Outcome] = []  # further outcomes to call
+        self.waiting: list[Outcome] = []  # further callbacks for the outcome
 
     def tell(self, error: ErrorCode) -> None:
         outcome, self.outcome = self.outcome, None
@@ -53,12 +53,12 @@ class OpenAppend:
 
 
 class Outbox:
-    """Belongs to one shard. A turn ends with `take`."""
+    """Collects the effects of a shard's inputs. Belongs to one shard. The processing of an input ends with `take`."""
 
     def __init__(self) -> None:
         self._effects = Effects()
-        self._open: OrderedDict[int, OpenAppend] = OrderedDict()  # by token
-        self._touching: dict[str, dict[int, OpenAppend]] = {}  # by group, for the groups whose offsets they change
+        self._open: OrderedDict[int, OpenAppend] = OrderedDict()  # keyed by token
+        self._touching: dict[str, dict[int, OpenAppend]] = {}  # group: token: append that changes its offsets
         self._last_token = 0
 
     def take(self) -> Effects:
@@ -88,24 +88,25 @@ class Outbox:
         self._effects.appends.append(Append(self._last_token, records, independent))
 
     def require_room(self) -> None:
-        """Raises COORDINATOR_NOT_AVAILABLE when too many appends are open."""
+        """Raises COORDINATOR_NOT_AVAILABLE if too many appends are open."""
         if len(self._open) >= MAX_OPEN_APPENDS:
             raise error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE, "Too many commits wait for the replicas.")
 
-    # --- the fate of an append ---
+    # --- results of appends ---
 
     def committed(self, token: int, base_offset: int) -> None:
-        """Raises ValueError for a token that is not the oldest open one."""
+        """Applies a committed append. Raises ValueError if the token is not that of the oldest open append."""
         oldest = next(iter(self._open), None)
         if oldest != token:
-            raise ValueError(f"append {token} is not the oldest open one, which is {oldest}")
+            raise ValueError(f"append {token} is not the oldest open append, which is {oldest}")
         append = self._close(token)
         if append.apply is not None:
             append.apply(base_offset)
         append.tell(ErrorCode.NONE)
 
     def failed(self, token: int, error: int) -> None:
-        """Earlier appends may still wait for the replicas. Raises KeyError for a token that is not open."""
+        """Ends an append that has failed. Earlier appends may still wait for the replicas. Raises KeyError if the token
+        is not open."""
         append = self._close(token)
         append.tell(append_error(error))
         if append.revert is not None:
@@ -116,7 +117,7 @@ class Outbox:
             self._open[token].tell(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
     def give_up(self, error: ErrorCode) -> None:
-        """This shard will never learn whether the open appends are committed."""
+        """Ends all open appends, because this shard will never learn whether they are committed."""
         while self._open:
             self._close(next(iter(self._open))).tell(error)
 
@@ -129,23 +130,23 @@ class Outbox:
                 del self._touching[group_id]
         return append
 
-    # --- appends under way ---
+    # --- open appends ---
 
     @property
     def open_count(self) -> int:
         return len(self._open)
 
     def last_of(self, group_id: str) -> OpenAppend | None:
-        """The last open append that commits or deletes offsets of this group."""
+        """Returns the last open append that commits or deletes offsets of this group."""
         touching = self._touching.get(group_id)
         return None if touching is None else touching[next(reversed(touching))]
 
     def group_ids(self) -> set[str]:
-        """The groups whose offsets open appends commit or delete."""
+        """Returns the groups with an unfinished append that commits or deletes their offsets."""
         return set(self._touching)
 
     def open_offsets(self, group_id: str) -> set[tuple[str, int]]:
-        """Topics and partitions of the group that open appends commit or delete."""
+        """Returns the topics and partitions of the group whose offsets open appends commit or delete."""
         return {
             (topic, partition)
             for append in self._touching.get(group_id, {}).values()
@@ -155,7 +156,7 @@ class Outbox:
 
 
 class Parked:
-    """A request that waits for its group to change; it is answered once."""
+    """A request that waits for its group to change. It is answered once."""
 
     __slots__ = ("_outbox", "_waiter", "answered", "api_version")
 

@@ -14,19 +14,20 @@ from kafkacore.protocol.errors import ProtocolError, UnsupportedVersionError
 from kafkacore.protocol.messages import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
 from kafkacore.protocol.uuid import ZERO
 
-LEGACY_OFFSET_COMMIT: Final = 0  # the key's version before KAFKA-1000, with the same fields
+LEGACY_OFFSET_COMMIT: Final = 0  # the version of the key before KAFKA-1000; it has the same fields
 OFFSET_COMMIT: Final = 1
 GROUP_METADATA: Final = 2
 
 NO_EXPIRE_TIMESTAMP: Final = -1
 GROUP_METADATA_VERSION: Final = 3
+OFFSET_VALUE_VERSION: Final = 3
 
 _SHORT: Final = Layout(">h")
 _INT: Final = Layout(">i")
 
 
 class CommittedOffset(NamedTuple):
-    """`expire_timestamp` is -1 where the client did not ask for a retention of its own."""
+    """A committed offset. `expire_timestamp` is -1 if the client did not set the retention."""
 
     offset: int
     leader_epoch: int
@@ -37,9 +38,9 @@ class CommittedOffset(NamedTuple):
 
 
 def kind_of(key: bytes) -> int:
-    """Raises ProtocolError for a key that is too short to have one."""
+    """Returns the kind of a record. Raises ProtocolError for a key that is too short to contain a kind."""
     if len(key) < _SHORT.size:
-        raise ProtocolError("a record of __consumer_offsets has a key of at least two bytes")
+        raise ProtocolError("the key of a record of __consumer_offsets must have at least two bytes")
     kind: int = _SHORT.unpack_from(key)[0]
     return kind
 
@@ -49,13 +50,13 @@ def offset_key(group_id: str, topic: str, partition: int) -> bytes:
 
 
 def read_offset_key(key: bytes) -> tuple[str, str, int]:
-    """Group, topic, partition. Raises ProtocolError."""
+    """Returns the group, topic and partition of a key. Raises ProtocolError."""
     read = OffsetCommitKey.decode(key[2:], 0)
     return read.group, read.topic, read.partition
 
 
 def read_offset(value: bytes) -> CommittedOffset:
-    """Raises ProtocolError, UnsupportedVersionError."""
+    """Decodes the value of an offset's record. Raises ProtocolError, UnsupportedVersionError."""
     plain = offset_records.read_offset(value)
     if plain is not None:
         return CommittedOffset(*plain)
@@ -66,12 +67,23 @@ def read_offset(value: bytes) -> CommittedOffset:
     )
 
 
+def offset_value(offset: CommittedOffset) -> bytes:
+    """Encodes an offset without a topic id, in a version that every coordinator can read."""
+    value = OffsetCommitValue(
+        offset=offset.offset,
+        leader_epoch=offset.leader_epoch,
+        metadata=offset.metadata,
+        commit_timestamp=offset.commit_timestamp,
+    )
+    return _SHORT.pack(OFFSET_VALUE_VERSION) + value.encode(OFFSET_VALUE_VERSION)
+
+
 def group_key(group_id: str) -> bytes:
     return _SHORT.pack(GROUP_METADATA) + _string(group_id)
 
 
 def read_group_key(key: bytes) -> str:
-    """Raises ProtocolError."""
+    """Returns the group id of a key. Raises ProtocolError."""
     return GroupMetadataKey.decode(key[2:], 0).group
 
 
@@ -80,14 +92,14 @@ def group_value(value: GroupMetadataValue) -> bytes:
 
 
 def read_group(value: bytes) -> GroupMetadataValue:
-    """Raises ProtocolError, UnsupportedVersionError."""
+    """Decodes the value of a group's record. Raises ProtocolError, UnsupportedVersionError."""
     return GroupMetadataValue.decode(value[2:], value_version(value))
 
 
 def value_version(value: bytes) -> int:
-    """Raises ProtocolError."""
+    """Returns the version of a value. Raises ProtocolError."""
     if len(value) < _SHORT.size:
-        raise ProtocolError("a record of __consumer_offsets has a value of at least two bytes, or no value")
+        raise ProtocolError("the value of a record of __consumer_offsets must have at least two bytes, or be null")
     version: int = _SHORT.unpack_from(value)[0]
     return version
 
@@ -96,6 +108,6 @@ def _string(text: str) -> bytes:
     encoded = text.encode()
     if len(encoded) > 0x7FFF:
         raise UnsupportedVersionError(
-            f"{text[:40]!r}... has {len(encoded)} bytes, and no record of a group can hold it"
+            f"{text[:40]!r}... has {len(encoded)} bytes, which is too long for a record of a group"
         )
     return _SHORT.pack(len(encoded)) + encoded

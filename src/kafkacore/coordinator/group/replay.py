@@ -15,11 +15,12 @@ from kafkacore.protocol.errors import ErrorCode, UnsupportedVersionError, error_
 from kafkacore.protocol.messages import GroupMetadataValue
 
 NO_PRODUCER_ID: Final = -1
-_NO_REBALANCE_TIMEOUT: Final = -1  # version 0 has none
+_NO_REBALANCE_TIMEOUT: Final = -1  # version 0 has no rebalance timeout
 
 
 def replay(core: Core, key: bytes, value: bytes | None, offset: int, producer_id: int) -> None:
-    """Raises ProtocolError, UnsupportedVersionError or InvalidRecordError, and then has changed nothing."""
+    """Applies a record. If the record cannot be read, raises ProtocolError, UnsupportedVersionError or
+    InvalidRecordError and changes nothing."""
     kind = records.kind_of(key)
     if kind in (records.OFFSET_COMMIT, records.LEGACY_OFFSET_COMMIT):
         _replay_offset(core, key, value, offset, producer_id)
@@ -39,12 +40,12 @@ def end_transaction(core: Core, producer_id: int, committed: bool) -> None:
 def _replay_offset(core: Core, key: bytes, value: bytes | None, offset: int, producer_id: int) -> None:
     group_id, topic, partition = records.read_offset_key(key)
     if value is None:
-        core.offsets.remove(group_id, topic, (partition,))
+        core.offsets.remove(group_id, topic, (partition,), offset)
         return
     read = records.read_offset(value)
     note_group(core, group_id)
     if producer_id == NO_PRODUCER_ID:
-        core.offsets.put(group_id, topic, partition, read)
+        core.offsets.put(group_id, topic, partition, read, offset)
     else:
         core.offsets.put_pending(producer_id, (group_id, topic, partition), Pending(offset, read))
 
@@ -88,7 +89,8 @@ def _member(
 
 
 def _replay_other(core: Core, kind: int, key: bytes, present: bool) -> None:
-    """The first offset of a group makes a simple group. Later records may show that the group is of another kind."""
+    """Applies a record of a group of another kind. The first offset of such a group has made a simple group; later
+    records show that the group is of another kind."""
     group_id = other_kinds.group_id_of(key)
     known = core.groups.get(group_id)
     if isinstance(known, ClassicGroup):

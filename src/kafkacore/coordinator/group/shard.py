@@ -1,23 +1,26 @@
 """A shard: all groups and offsets whose records are in one partition of `__consumer_offsets`.
 
-A shard's owner gives it one input at a time and carries out the effects of each. `now_ms` is the wall-clock time, as
-records carry it, from a clock that never jumps (`coordinator.steady_clock`). Sessions are measured with it too.
+A shard's owner passes it one input at a time and executes the effects of each input. `now_ms` is the wall-clock time,
+as records contain it, from a clock that never jumps (`coordinator.steady_clock`). Sessions are measured with the same
+clock.
 
-A shard's life: it is made empty; `replay` takes every record of its partition up to the high watermark; `loaded`
-follows; then come requests, `tick`, and the fate of its appends; `unload` ends it.
+The life cycle of a shard: the owner creates it empty. The owner calls `replay` for every record of the partition up to
+the high watermark, and then `loaded`. After that come requests, `tick`, and the results of the shard's appends.
+`unload` ends the shard.
 
-The recorded state changes when an append is committed, never before. A decision may depend on an append that is still
-open; it is then in a later append. So when one append fails, the owner fails all later ones too, and it reports their
-fate in order.
+The recorded state changes when an append is committed, and never earlier. A decision may depend on an append that is
+still open; the records of the decision are then in a later append. So when one append fails, the owner fails all later
+appends too, and reports their failures in order.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager
 
 from kafkacore._fast.hot.offset_commit import OffsetCommit
-from kafkacore.coordinator.group import admin, commits, expiry, membership, replay
+from kafkacore.coordinator.group import admin, commits, expiry, membership, replay, transactional
 from kafkacore.coordinator.group.answers import join_error
 from kafkacore.coordinator.group.classic import ClassicGroup
 from kafkacore.coordinator.group.core import Core, Counts
@@ -41,14 +44,16 @@ from kafkacore.protocol.messages import (
     OffsetFetchRequest,
     SyncGroupRequest,
     SyncGroupResponse,
+    TxnOffsetCommitRequest,
 )
 from kafkacore.protocol.uuid import Uuid
 from kafkacore.runtime.slices import Work
 
 
 class GroupShard:
-    """`new_uuid` returns 16 unique bytes; a member's id ends with them. With `published_groups`, processors answer
-    heartbeats that change nothing, and the shard does not see them. The shards of a broker share `counts`."""
+    """The state machine of one partition. `new_uuid` returns 16 unique bytes, with which a member's id ends. If
+    `published_groups` is given, processors answer heartbeats that change nothing, and the shard does not see them. The
+    shards of a broker share `counts`."""
 
     def __init__(
         self,
@@ -63,22 +68,23 @@ class GroupShard:
     # --- the recorded state ---
 
     def replay(self, key: bytes, value: bytes | None, offset: int, producer_id: int = NO_PRODUCER_ID) -> None:
-        """Takes a record of the partition while the shard is loaded, in the order of the log. Do not pass records that
-        this shard appended itself.
+        """Applies a record of the partition while the shard is being loaded. Call this in the order of the log, and not
+        for records that this shard has appended itself.
 
-        `offset` is the record's; `producer_id` is the batch's when it is transactional, else -1. From records of other
-        kinds of groups, which this node does not run, the shard keeps the state on which answers depend. A record that
-        cannot be read changes nothing and raises ProtocolError, UnsupportedVersionError or InvalidRecordError: the
-        owner logs it with its offset and goes on.
+        `offset` is the offset of the record. `producer_id` is that of the batch if the batch is transactional, else -1.
+        From records of groups of other kinds, which this node does not run, the shard keeps the state on which answers
+        depend. A record that cannot be read changes nothing and raises ProtocolError, UnsupportedVersionError or
+        InvalidRecordError. The owner then logs the record's offset and continues.
         """
         replay.replay(self._core, key, value, offset, producer_id)
 
     def replay_end_of_transaction(self, producer_id: int, committed: bool) -> None:
-        """Takes a control record of the partition, while the shard is loaded and when one is written later."""
+        """Applies a control record of the partition, both while the shard is being loaded and afterwards."""
         replay.end_transaction(self._core, producer_id, committed)
 
     def loaded(self, now_ms: int) -> Effects:
-        """Everything is replayed. The sessions of members and the regular search for expired offsets begin now."""
+        """Starts the sessions of members and the regular search for expired offsets. Call this after everything was
+        replayed."""
         core = self._turn(now_ms)
         self._expiry.start()
         for group in list(core.groups.values()):
@@ -89,36 +95,36 @@ class GroupShard:
                     prepare(core, group, "it is larger than group.max.size")
         return core.outbox.take()
 
-    # --- the fate of an append ---
+    # --- the results of an append ---
 
     def committed(self, token: int, base_offset: int, now_ms: int) -> Effects:
-        """The batch is committed and its content is now the recorded state; `base_offset` is the offset of its first
+        """Applies a committed batch: its content is now the recorded state. `base_offset` is the offset of its first
         record."""
         core = self._turn(now_ms)
         core.outbox.committed(token, base_offset)
         return core.outbox.take()
 
     def failed(self, token: int, error: int, now_ms: int) -> Effects:
-        """The batch did not get into the log, because of `error`. Clients get the code that Kafka derives from it
-        (`answers.append_error`), and the shard undoes the decision. After NOT_LEADER_OR_FOLLOWER and
-        KAFKA_STORAGE_ERROR the owner also unloads the shard."""
+        """Undoes the decision of an append that could not be written to the log because of `error`. Clients get the
+        code that Kafka derives from `error` (`answers.append_error`). After NOT_LEADER_OR_FOLLOWER and
+        KAFKA_STORAGE_ERROR, the owner also unloads the shard."""
         core = self._turn(now_ms)
         core.outbox.failed(token, error)
         return core.outbox.take()
 
     def timed_out(self, token: int, now_ms: int) -> Effects:
-        """The append has taken longer than `offsets.commit.timeout.ms`: its waiters get COORDINATOR_NOT_AVAILABLE. The
-        token stays open, because the batch may still be committed or fail."""
+        """Answers the waiters of an append with COORDINATOR_NOT_AVAILABLE, because it has taken longer than
+        `offsets.commit.timeout.ms`. The token stays open, because the batch may still be committed or fail."""
         core = self._turn(now_ms)
         core.outbox.timed_out(token)
         return core.outbox.take()
 
     def unload(self, error: int) -> Effects:
-        """Answers every waiter with `error`: NOT_COORDINATOR when another broker leads the partition now,
-        COORDINATOR_NOT_AVAILABLE when the node stops."""
+        """Answers every waiter with `error`: NOT_COORDINATOR if another broker leads the partition now,
+        COORDINATOR_NOT_AVAILABLE if the node stops."""
         core, code = self._core, ErrorCode(error)
         groups = [group for group in core.groups.values() if isinstance(group, ClassicGroup)]
-        core.groups.clear()  # an append that ends later finds no group to change
+        core.groups.clear()  # so that an append that ends later finds no group to change
         for group in groups:
             group.withdraw()
             for member in group.members.values():
@@ -135,27 +141,28 @@ class GroupShard:
     # --- time ---
 
     def next_deadline_ms(self) -> int | None:
-        """A tick before this time changes nothing. The time may be in the past, and it may be earlier than the next
-        change."""
+        """Returns a time before which a tick changes nothing. The time may be in the past, and it may be earlier than
+        the next change."""
         return self._core.deadlines.next_ms()
 
     def tick(self, now_ms: int) -> Effects:
-        """Ends sessions, rebalances and delays that are over, and expires offsets."""
+        """Ends the sessions, rebalances and delays whose time has passed, and expires offsets."""
         core = self._turn(now_ms)
         core.deadlines.advance(now_ms)
         return core.outbox.take()
 
-    # --- members. Group ids are not empty and session timeouts in range (`answers.refusal`). ---
+    # --- members. The caller has checked that group ids are not empty and session timeouts in range
+    # (`answers.refusal`). ---
 
     def join_group(self, caller: Caller, request: JoinGroupRequest, waiter: Waiter, now_ms: int) -> Effects:
-        """Answers the waiter now, or parks it until the group's rebalance is over. The answer is a
+        """Answers the waiter now, or parks the request until the group's rebalance has ended. The answer is a
         JoinGroupResponse."""
         core = self._turn(now_ms)
         Joining(core, caller, request, waiter).serve()
         return core.outbox.take()
 
     def sync_group(self, request: SyncGroupRequest, waiter: Waiter, now_ms: int) -> Effects:
-        """Answers the waiter now, or parks it until the leader's assignment is committed. The answer is a
+        """Answers the waiter now, or parks the request until the leader's assignment is committed. The answer is a
         SyncGroupResponse."""
         core = self._turn(now_ms)
         try:
@@ -169,17 +176,18 @@ class GroupShard:
         return HeartbeatResponse(error_code=membership.heartbeat(core, request))
 
     def leave_group(self, request: LeaveGroupRequest, waiter: Waiter, now_ms: int) -> Effects:
-        """Request and response have the form of version 3 and later: a request for one member has it in `members`
-        (`answers.batched_leave`)."""
+        """Removes members. Request and response have the form of version 3 and later: even a request for a single
+        member uses `members` (`answers.batched_leave`)."""
         core = self._turn(now_ms)
         core.outbox.answer(waiter, membership.leave_group(core, request))
         return core.outbox.take()
 
-    # --- offsets. Topics have their names, and ids where known, in every version; they exist and may be read. ---
+    # --- offsets. The caller has checked that the topics exist and that the client is allowed to read them. In every
+    # version, topics have names, and ids if these are known. ---
 
     def offset_commit(self, commit: OffsetCommit, waiter: Waiter, now_ms: int) -> Effects:
-        """The answer is `commit` itself, once its offsets are committed, with the error of each partition. Its topics
-        have their names; topics without an id leave it zero."""
+        """Commits offsets. The response is `commit` itself, with the error of each partition. It is sent when the
+        offsets are committed. The topics of `commit` must have names; a topic without an id has the id zero."""
         core = self._turn(now_ms)
         try:
             commits.offset_commit(core, commit, waiter)
@@ -188,11 +196,31 @@ class GroupShard:
             core.outbox.answer(waiter, commit)
         return core.outbox.take()
 
+    def validate_transactional(self, request: TxnOffsetCommitRequest) -> None:
+        """Checks a commit within a transaction, and raises its error. The owner appends the batch of the commit
+        (`transactional.batch_records`)."""
+        transactional.validate(self._core, request)
+
+    def transactional_appending(
+        self, group_id: str, producer_id: int, commits: transactional.Commits
+    ) -> AbstractContextManager[None]:
+        """Surrounds the append of a transaction's offsets, and the call of `transactional_appended`. In the meantime, a
+        fetch of stable offsets waits for the end of the transaction."""
+        names = [(group_id, topic, partition) for topic, partition, _ in commits]
+        return self._core.offsets.appending(producer_id, names)
+
+    def transactional_appended(
+        self, group_id: str, producer_id: int, base_offset: int, commits: transactional.Commits
+    ) -> None:
+        """Applies offsets of a transaction whose batch is now in the log. `base_offset` is the offset of its first
+        record."""
+        transactional.appended(self._core, group_id, producer_id, base_offset, commits)
+
     def offset_fetch(
         self, group: OffsetFetchRequest.OffsetFetchRequestGroup, require_stable: bool, waiter: Waiter
     ) -> Effects:
-        """The answer is an OffsetFetchResponseGroup. `topics` None asks for all topics. With `require_stable` it
-        waits for the commits that are under way."""
+        """Answers the waiter with an OffsetFetchResponseGroup. If `topics` is None, it contains all topics of the
+        group. With `require_stable`, waits for the commits in progress."""
         core = self._core
         try:
             commits.offset_fetch(core, group, require_stable, waiter)
@@ -201,7 +229,7 @@ class GroupShard:
         return core.outbox.take()
 
     def offset_delete(self, request: OffsetDeleteRequest, waiter: Waiter, now_ms: int) -> Effects:
-        """The answer is an OffsetDeleteResponse."""
+        """Deletes offsets. The answer is an OffsetDeleteResponse."""
         core = self._turn(now_ms)
         try:
             commits.offset_delete(core, request, waiter)
@@ -210,7 +238,7 @@ class GroupShard:
         return core.outbox.take()
 
     def topics_deleted(self, topics: Sequence[tuple[str, Uuid]], now_ms: int) -> Effects:
-        """Deletes the committed offsets of deleted topics. No request waits for it."""
+        """Deletes the committed offsets of deleted topics. No request waits for this."""
         core = self._turn(now_ms)
         expiry.topics_deleted(core, topics)
         return core.outbox.take()
@@ -220,7 +248,8 @@ class GroupShard:
     def list_groups(
         self, states: Collection[str], types: Collection[str]
     ) -> Work[list[ListGroupsResponse.ListedGroup]]:
-        """`admin` makes the filters, once for all shards. An empty filter lets every group through."""
+        """Lists the groups that match the filters. `admin` creates the filters, once for all shards. An empty filter
+        matches every group."""
         return admin.list_groups(self._core, states, types)
 
     def describe_group(self, caller: Caller, group_id: str) -> DescribeGroupsResponse.DescribedGroup:
@@ -230,7 +259,7 @@ class GroupShard:
         return sum(len(offsets) for offsets in self._core.offsets.of(group_id).values())
 
     def committed_partitions(self, group_id: str) -> Work[list[tuple[str, list[int]]]]:
-        """The topics and partitions for which the group has committed offsets."""
+        """Returns the topics and partitions for which the group has committed offsets."""
         found = []
         for topic, offsets in tuple(self._core.offsets.of(group_id).items()):
             found.append((topic, [index for index, _ in offsets.items()]))
@@ -238,21 +267,21 @@ class GroupShard:
         return found
 
     def generation(self, group_id: str) -> int:
-        """The generation of a classic group; -1 when there is no such group."""
+        """Returns the generation of a classic group, or -1 if there is no such group."""
         group = self._core.groups.get(group_id)
         return group.generation_id if isinstance(group, ClassicGroup) else -1
 
     def census(self) -> tuple[Counter[str], int]:
-        """The number of classic groups in each state, and of committed offsets."""
+        """Returns the number of classic groups in each state, and the number of committed offsets."""
         groups = self._core.groups.values()
         return Counter(group.state for group in groups if isinstance(group, ClassicGroup)), len(self._core.offsets)
 
     def other_groups(self) -> Counter[str]:
-        """The number of groups that this node does not run, by kind: consumer, share, streams."""
+        """Returns the number of groups that this node does not run, by kind: consumer, share, streams."""
         return Counter(group.group_type for group in self._core.groups.values() if isinstance(group, OtherGroup))
 
     def delete_groups(self, group_ids: Sequence[str], waiter: Waiter, now_ms: int) -> Effects:
-        """The answer is a list of DeleteGroupsResponse.DeletableGroupResult."""
+        """Deletes groups. The answer is a list of DeleteGroupsResponse.DeletableGroupResult."""
         core = self._turn(now_ms)
         admin.delete_groups(core, group_ids, waiter)
         return core.outbox.take()

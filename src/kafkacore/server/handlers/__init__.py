@@ -1,4 +1,5 @@
-"""One module for each API. Its `handle(context, call, request)` returns the response, a coroutine, or work in slices.
+"""The handlers: one module for each API. Its `handle(context, call, request)` returns the response, a coroutine, or
+work in slices.
 
 The tables list the APIs of each kind of listener. A module is imported with the first request for its API.
 """
@@ -12,7 +13,7 @@ from kafkacore.protocol.apis import ApiKey
 
 _HERE: Final = "kafkacore.server.handlers"
 
-BROKER: Final[Mapping[int, str]] = {
+BROKER: Final[dict[int, str]] = {
     ApiKey.PRODUCE: f"{_HERE}.broker.produce",
     ApiKey.FETCH: f"{_HERE}.broker.fetch",
     ApiKey.LIST_OFFSETS: f"{_HERE}.broker.list_offsets",
@@ -52,6 +53,7 @@ BROKER: Final[Mapping[int, str]] = {
     ApiKey.DESCRIBE_CLUSTER: f"{_HERE}.broker.describe_cluster",
     ApiKey.UNREGISTER_BROKER: f"{_HERE}.broker.forward",
     ApiKey.WRITE_TXN_MARKERS: f"{_HERE}.broker.write_txn_markers",
+    ApiKey.TXN_OFFSET_COMMIT: f"{_HERE}.broker.txn_offset_commit",
     ApiKey.DESCRIBE_PRODUCERS: f"{_HERE}.broker.describe_producers",
     ApiKey.DESCRIBE_TRANSACTIONS: f"{_HERE}.broker.transactions",
     ApiKey.LIST_TRANSACTIONS: f"{_HERE}.broker.transactions",
@@ -60,6 +62,31 @@ BROKER: Final[Mapping[int, str]] = {
     ApiKey.ADD_RAFT_VOTER: f"{_HERE}.broker.forward",
     ApiKey.REMOVE_RAFT_VOTER: f"{_HERE}.broker.forward",
 }
+
+_ZOOKEEPER_ONLY: Final[dict[int, str]] = {
+    ApiKey.LEADER_AND_ISR: f"{_HERE}.zookeeper.from_controller",
+    ApiKey.STOP_REPLICA: f"{_HERE}.zookeeper.from_controller",
+    ApiKey.UPDATE_METADATA: f"{_HERE}.zookeeper.from_controller",
+    ApiKey.CONTROLLED_SHUTDOWN: f"{_HERE}.zookeeper.to_controller",
+    ApiKey.ALTER_PARTITION: f"{_HERE}.zookeeper.to_controller",
+    ApiKey.ALLOCATE_PRODUCER_IDS: f"{_HERE}.zookeeper.to_controller",
+}
+_KRAFT_ONLY: Final = frozenset({
+    ApiKey.DESCRIBE_QUORUM, ApiKey.UNREGISTER_BROKER, ApiKey.ALTER_CLIENT_QUOTAS, ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+    ApiKey.LIST_CONFIG_RESOURCES, ApiKey.DESCRIBE_TOPIC_PARTITIONS, ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER,
+})  # fmt: skip
+ZOOKEEPER_BROKER: Final[Mapping[int, str]] = {
+    key: module for key, module in (BROKER | _ZOOKEEPER_ONLY).items() if key not in _KRAFT_ONLY
+}
+# The listener of control.plane.listener.name serves these APIs (KIP-291): the controller's requests to brokers, and the
+# requests that brokers of Apache Kafka 3.9 send to the controller.
+CONTROL_PLANE: Final[dict[int, str]] = {
+    key: ZOOKEEPER_BROKER[key]
+    for key in (
+        ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA, ApiKey.ALTER_PARTITION,
+        ApiKey.ALLOCATE_PRODUCER_IDS, ApiKey.API_VERSIONS,
+    )
+}  # fmt: skip
 
 CONTROLLER: Final[Mapping[int, str]] = {
     ApiKey.FETCH: f"{_HERE}.controller.raft",
@@ -95,4 +122,6 @@ CONTROLLER: Final[Mapping[int, str]] = {
     ApiKey.UPDATE_RAFT_VOTER: f"{_HERE}.controller.raft",
 }
 
-TABLES: Final[Mapping[str, Mapping[int, str]]] = {"broker": BROKER, "controller": CONTROLLER}
+TABLES: Final[Mapping[str, Mapping[int, str]]] = {
+    "broker": BROKER, "controller": CONTROLLER, "zkBroker": ZOOKEEPER_BROKER,
+}  # fmt: skip

@@ -1,7 +1,8 @@
-"""APIs that Apache Kafka knows and this node does not serve: an error in the API's own response.
+"""Refuses the APIs that Apache Kafka has and this node does not serve. Each response is an error in the API's own
+format.
 
-ApiVersions does not list them, so a client that reads it does not send them. A client that sends one anyway gets the
-error that Apache Kafka gives when the feature is turned off, and keeps its connection.
+ApiVersions does not list these APIs, so a client that uses ApiVersions does not send them. A client that sends one
+anyway gets the error that Apache Kafka returns when the feature is turned off, and keeps its connection.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from kafkacore.protocol.errors import ErrorCode, error_for
 from kafkacore.protocol.messages import Message
 
 _NO_AUTHORIZER: Final = ErrorCode.SECURITY_DISABLED, "No Authorizer is configured on the broker"
-_NO_SASL: Final = ErrorCode.ILLEGAL_SASL_STATE, "This listener is PLAINTEXT: it takes no SASL request"
+_NO_SASL: Final = ErrorCode.ILLEGAL_SASL_STATE, "This listener is PLAINTEXT: it accepts no SASL request"
 _NO_TOKENS: Final = ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED, "Delegation token feature is not enabled"
 _REASONS: Final[Mapping[int, tuple[ErrorCode, str]]] = {
     ApiKey.SASL_HANDSHAKE: _NO_SASL,

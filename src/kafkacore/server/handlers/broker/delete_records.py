@@ -1,4 +1,4 @@
-"""DeleteRecords: moves the start of a partition's log forward (KIP-107)."""
+"""DeleteRecords: moves a partition's log start offset forward (KIP-107)."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from kafkacore._fast.log.partition_handle import Acknowledgement
 
 NO_LOW_WATERMARK: Final = -1
-AT_ONCE: Final = 64  # limit of partitions whose logs are cut at the same time
+AT_ONCE: Final = 64  # limit of partitions whose records are deleted at the same time
 
 Asked = DeleteRecordsRequest.DeleteRecordsPartition
 Topic = DeleteRecordsResponse.DeleteRecordsTopicResult
 Partition = DeleteRecordsResponse.DeleteRecordsPartitionResult
-_Cut = tuple[PartitionHandle, int, Partition]  # the log, the offset, and the answer to fill in
-# The log, the acknowledgement by the replicas, and the answer to fill in.
+_Cut = tuple[PartitionHandle, int, Partition]  # the log, the offset, and the result to fill in
+# The log, the acknowledgement that the replicas must give, and the result to fill in.
 _Wait = tuple[PartitionHandle, "Acknowledgement", Partition]
 
 
@@ -46,8 +46,8 @@ async def handle(broker: BrokerContext, call: RequestContext, request: DeleteRec
 
 
 def _looked_up(broker: BrokerContext, topic: str, asked: Asked, cuts: list[_Cut]) -> Partition:
-    """Returns the partition's answer. If the partition is refused, the answer is complete; otherwise an entry is added
-    to `cuts`, which fills it in later."""
+    """Returns the partition's result. If the partition is refused, the result is complete. Otherwise an entry is added
+    to `cuts`, which fills the result in later."""
     partition, error = broker.replicas.locate(broker.image, topic, asked.partition_index, -1)
     answer = Partition(partition_index=asked.partition_index, low_watermark=NO_LOW_WATERMARK, error_code=error)
     if topic in INTERNAL_TOPICS:
@@ -73,14 +73,14 @@ async def _cut(broker: BrokerContext, cuts: list[_Cut], waiting: list[_Wait]) ->
 
 
 async def _deleted(broker: BrokerContext, waiting: list[_Wait], timeout_ms: int) -> None:
-    """Waits until all live replicas have deleted the records, so that no later leader has them."""
+    """Waits until all live replicas have deleted the records, so that no future leader has them."""
     deadline_ms = broker.waits.now_ms() + timeout_ms
     slice_ = Slice()
     for partition, replicated, answer in waiting:
         await slice_.give_way()
         while (error := partition.acknowledged(*replicated)) is None:
             left_ms = deadline_ms - broker.waits.now_ms()
-            if left_ms <= 0 or not await broker.waits.any([(partition, *replicated)], left_ms):
+            if left_ms <= 0 or not await broker.waits.any([(partition, *replicated)], left_ms, "DeleteRecords"):
                 error = partition.acknowledged(*replicated)
                 error = ErrorCode.REQUEST_TIMED_OUT if error is None else error
                 break

@@ -1,4 +1,4 @@
-"""DescribeCluster on a broker's listener: the brokers (KIP-700, KIP-919, KIP-1073)."""
+"""DescribeCluster on a broker's listener: returns the brokers (KIP-700, KIP-919, KIP-1073)."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ def handle(broker: BrokerContext, call: RequestContext, request: DescribeCluster
     response = DescribeClusterResponse(
         cluster_id=broker.cluster_id,
         endpoint_type=BROKERS,
-        # Clients send requests for the controller to any broker, which forwards them (KIP-590).
-        controller_id=view.any_alive_broker(broker.node_id),
+        controller_id=broker.controller_seen(view),
     )
     for broker_id, each in sorted(view.image.brokers.items()):
         where = view.endpoint(broker_id)
@@ -39,7 +38,8 @@ def handle(broker: BrokerContext, call: RequestContext, request: DescribeCluster
 
 
 def check_endpoint_type(asked: int, own: int) -> None:
-    """Raises MISMATCHED_ENDPOINT_TYPE for the other kind of listener, UNSUPPORTED_ENDPOINT_TYPE for an unknown kind."""
+    """Raises MISMATCHED_ENDPOINT_TYPE for the other kind of listener, and UNSUPPORTED_ENDPOINT_TYPE for an unknown
+    kind."""
     if asked == own:
         return
     if asked not in (BROKERS, CONTROLLERS):

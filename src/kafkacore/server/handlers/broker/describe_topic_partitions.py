@@ -1,4 +1,4 @@
-"""DescribeTopicPartitions: like Metadata, but page by page and with eligible leader replicas (KIP-966)."""
+"""DescribeTopicPartitions: returns what Metadata returns, but in pages and with eligible leader replicas (KIP-966)."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def handle(
                 response.topics.append(_absent(name))
             continue
         rows = [row for row in known.partition_rows if row >= 0]
-        # The cursor's topic may have been deleted meanwhile. Then the page begins with the first partition of the next
-        # topic.
+        # The cursor's topic may have been deleted in the meantime. Then the page starts with the first partition of the
+        # next topic.
         cursor = request.cursor
         start = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
         shown = rows[start : start + left]
@@ -69,14 +69,14 @@ def handle(
 
 
 def _from_cursor(request: DescribeTopicPartitionsRequest, names: Mapping[str, None]) -> Iterable[str]:
-    """The requested names from the cursor on. Raises INVALID_REQUEST."""
+    """Returns the requested names, starting at the cursor. Raises INVALID_REQUEST."""
     cursor = request.cursor
     if cursor is None:
         return names
     if cursor.topic_name not in names:
         raise error_for(
             ErrorCode.INVALID_REQUEST,
-            f"The cursor is at topic {cursor.topic_name}, which is not among the topics asked for.",
+            f"The cursor is at topic {cursor.topic_name}, which is not among the requested topics.",
         )
     _check_index(request)
     return (name for name in names if name >= cursor.topic_name)
@@ -91,7 +91,7 @@ def _check_index(request: DescribeTopicPartitionsRequest) -> None:
 
 
 def _first_names(image: MetadataImage, request: DescribeTopicPartitionsRequest, count: int) -> Work[list[str]]:
-    """The first `count` names of all topics from the cursor on, in order."""
+    """Returns the first `count` names of all topics, in order, starting at the cursor."""
     begin = "" if request.cursor is None else request.cursor.topic_name
     first: list[str] = []
     some: list[str] = []

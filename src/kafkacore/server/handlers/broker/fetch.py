@@ -1,12 +1,13 @@
-"""Fetch on the handler loop, for requests that the processors do not serve. It uses the same native reads and waits,
-but copies the records.
+"""Fetch on the handler loop, for requests that the processors do not serve. It uses the same native reads and waits as
+the processors, but copies the records.
 
-It grants no fetch session, and ends the session that a request names. A Fetch comes here when the request log is on,
-when a test injects faults or records requests, and in a simulated node. Such a client gets the answer once that its
-session is unknown, as after an eviction. From then on it names all of its partitions in each request, until a processor
-serves it again (KIP-227).
+This handler creates no fetch sessions, and closes the session that a request contains. A Fetch comes here if the
+request log is on, if a test injects faults or records requests, and in a simulated node. A client with a session gets
+one response which says that its session is unknown, as after an eviction. From then on, the client lists all its
+partitions in each request, until a processor serves it again (KIP-227).
 
-A follower reads to the log's end. The first read of its request notes its position; a repeated read does not.
+A follower can read up to the log end. The first read of its request records the follower's position; a repeated read
+does not.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Final
 
 from kafkacore._fast.log import partition_watch as watch
 from kafkacore._fast.log.partition_handle import PartitionHandle, ReadBytes
+from kafkacore._fast.log.traffic_counts import count_failed, count_sent
 from kafkacore.network.request import RequestContext
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import FetchRequest, FetchResponse
@@ -25,9 +27,9 @@ from kafkacore.server.context import BrokerContext
 from kafkacore.server.handlers.broker import leaders
 from kafkacore.server.replica_selector import selects_by_rack
 
-STORAGE_ERROR_SINCE: Final = 6  # from this version on clients know KAFKA_STORAGE_ERROR (KIP-112)
+STORAGE_ERROR_SINCE: Final = 6  # since this version, clients know KAFKA_STORAGE_ERROR (KIP-112)
 TOPIC_IDS_SINCE: Final = 13
-ANY_REPLICA_SINCE: Final = 11  # from this version on a follower may answer a client (KIP-392)
+ANY_REPLICA_SINCE: Final = 11  # since this version, a follower may answer a client (KIP-392)
 LEADERS_SINCE: Final = 16
 MOVED: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 READ_COMMITTED: Final = 1
@@ -45,8 +47,8 @@ Aborted = FetchResponse.AbortedTransaction
 
 
 class Part:
-    """One partition of the request and the result of its read. `exists` says whether the committed metadata has the
-    partition."""
+    """One partition of the request, and the result of its read. `exists` says whether the partition is in the committed
+    metadata."""
 
     __slots__ = ("asked", "end_offset", "error", "exists", "partition", "preferred", "read", "topic")
 
@@ -58,18 +60,19 @@ class Part:
         self.exists = exists
         self.read: ReadBytes | None = None
         self.end_offset = 0  # the log's end, just before the read
-        self.preferred = NO_REPLICA  # the replica that the client should read from instead of this one
+        self.preferred = NO_REPLICA  # the replica from which the client should read instead
 
     @property
     def fails(self) -> bool:
-        """Whether the client must act on the answer before it reads on."""
+        """Whether the client must handle the partition's error before it continues to read."""
         return self.error != ErrorCode.NONE or (self.read is not None and self.read.diverging_end_offset >= 0)
 
     @property
     def answers_at_once(self) -> bool:
-        """Whether the partition ends the wait. A partition that does not exist must not end it: otherwise a consumer of
-        several topics, one of them deleted, would fetch without a pause. A read of an older segment ends it, because
-        such a read never includes bytes of the next segment, however long it waits (DelayedFetch, case F)."""
+        """Whether the partition makes the response due immediately. A partition that does not exist must not do so:
+        otherwise a consumer of several topics, one of them deleted, would fetch without a pause. A read of an older
+        segment does so, because such a read never includes bytes of the next segment, however long it waits
+        (DelayedFetch, case F)."""
         moved_on = self.preferred != NO_REPLICA or (self.read is not None and self.read.in_older_segment)
         return self.exists and (self.fails or moved_on)
 
@@ -120,13 +123,14 @@ async def handle(broker: BrokerContext, call: RequestContext, request: FetchRequ
         left_ms = deadline_ms - broker.waits.now_ms()
         if left_ms <= 0 or not some_exist or at_once or size_bytes >= least_bytes:
             break
-        if not await broker.waits.any(_waits(asker, parts), left_ms):
-            deadline_ms = broker.waits.now_ms()  # the last read, because the time is over
+        if not await broker.waits.any(list(_waits(asker, parts)), left_ms, "Fetch"):
+            deadline_ms = broker.waits.now_ms()  # the time is over, so the next read is the last
+    await finish(_count(broker, asker, parts))
     return await finish(_answer(broker, call, parts, asker.committed))
 
 
 def _most_bytes(broker: BrokerContext, request: FetchRequest) -> int:
-    """The limit of the answer in bytes. Its first batch may be larger."""
+    """Returns the limit of the response in bytes. The first batch may be larger than the limit."""
     return min(request.max_bytes, broker.config.fetch_max_bytes)
 
 
@@ -149,12 +153,12 @@ def _parts(broker: BrokerContext, call: RequestContext, request: FetchRequest) -
             elif partition is None:
                 unknown_id = by_id and known is None
                 error = ErrorCode.UNKNOWN_TOPIC_ID if unknown_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            # If a partition is named twice, it keeps its first place and gets the last values, as in Kafka's linked
-            # map.
+            # If the request contains a partition twice, the partition keeps its first position and gets the last
+            # values, as in Kafka's linked map.
             if partition is not None and partition in named:
                 named[partition].asked = asked
                 continue
-            # Clients may read a deleted topic's partition to its end as long as its log is still here.
+            # While the log of a deleted topic's partition still exists on this broker, clients can read it to its end.
             parts.append(Part(topic, asked, partition, error, exists=exists or partition is not None))
             if partition is not None:
                 named[partition] = parts[-1]
@@ -162,7 +166,8 @@ def _parts(broker: BrokerContext, call: RequestContext, request: FetchRequest) -
 
 
 def _select_replicas(broker: BrokerContext, rack: str, parts: list[Part]) -> Work[None]:
-    """Sends a client to a follower in its rack, unless this broker is in it (RackAwareReplicaSelector)."""
+    """Redirects a client to a follower in the client's rack, unless this broker is in that rack
+    (RackAwareReplicaSelector)."""
     brokers = broker.image.brokers
     near = {broker_id for broker_id, each in brokers.items() if each.rack == rack and not each.fenced}
     if broker.node_id in near:
@@ -175,8 +180,8 @@ def _select_replicas(broker: BrokerContext, rack: str, parts: list[Part]) -> Wor
 
 
 def _read(broker: BrokerContext, request: FetchRequest, asker: Asker, parts: list[Part]) -> tuple[int, bool]:
-    """Reads at least one batch, and more as long as it fits. Returns the sum of bytes, and whether a partition makes
-    the answer due at once. Runs on a thread that may wait for the disk."""
+    """Reads at least one batch, and more batches while they fit. Returns the number of bytes, and whether a partition
+    makes the response due immediately. Blocks on the disk."""
     room, total = _most_bytes(broker, request), 0
     for part in parts:
         if part.partition is None or (part.error != ErrorCode.NONE and part.read is None):
@@ -210,6 +215,27 @@ def _waits(asker: Asker, parts: list[Part]) -> Iterator[tuple[PartitionHandle, i
         yield part.partition, kind, max(part.asked.fetch_offset, bound)
 
 
+def _count(broker: BrokerContext, asker: Asker, parts: list[Part]) -> Work[None]:
+    """Counts the returned bytes and the errors in the metrics of the topics."""
+    for part in parts:
+        yield
+        partition, read = part.partition, part.read
+        if partition is None:
+            continue
+        if read is None or part.error != ErrorCode.NONE:
+            count_failed(partition, part.error)
+        elif read.records and read.diverging_end_offset < 0:
+            count_sent(partition, len(read.records), asker.is_follower, _is_added(broker, partition, asker.broker_id))
+
+
+def _is_added(broker: BrokerContext, partition: PartitionHandle, broker_id: int) -> bool:
+    if not partition.adds_replicas:
+        return False
+    topic = broker.image.topic(partition.topic)
+    row = None if topic is None else broker.image.partition(topic, partition.index)
+    return row is not None and broker_id in row.adding
+
+
 def _answer(broker: BrokerContext, call: RequestContext, parts: list[Part], committed: bool) -> Work[FetchResponse]:
     response = FetchResponse()
     moved: set[int] = set()
@@ -221,7 +247,7 @@ def _answer(broker: BrokerContext, call: RequestContext, parts: list[Part], comm
             response.responses.append(Topic(topic=topic.topic, topic_id=topic.topic_id))
         answer = _partition(part, committed)
         if part.error == ErrorCode.KAFKA_STORAGE_ERROR and call.api_version < STORAGE_ERROR_SINCE:
-            # An older client would take KAFKA_STORAGE_ERROR for a final error.
+            # An older client would treat KAFKA_STORAGE_ERROR as a final error.
             answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
         if part.error in MOVED and part.partition is not None and call.api_version >= LEADERS_SINCE:
             leader = leaders.current_leader(broker, part.partition.topic, part.partition.index)

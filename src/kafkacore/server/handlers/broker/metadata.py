@@ -1,5 +1,5 @@
-"""Metadata: brokers, topics and the leaders of their partitions, from the committed image. A request may create
-topics."""
+"""Metadata: returns brokers, topics and the leaders of their partitions, from the committed image. A request can also
+create topics."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from kafkacore.metadata.partitions import Partition as PartitionImage
 from kafkacore.network.request import RequestContext
 from kafkacore.protocol.apis import ApiKey, response_header
 from kafkacore.protocol.errors import ErrorCode, error_for
+from kafkacore.protocol.made_ids import shown
 from kafkacore.protocol.messages import MetadataRequest, MetadataResponse
 from kafkacore.protocol.uuid import ZERO, Uuid
 from kafkacore.runtime.slices import Work, distinct
@@ -22,7 +23,7 @@ from kafkacore.server.dispatch import Cacheable
 from kafkacore.server.metadata_view import MetadataView
 from kafkacore.storage.names import INTERNAL_TOPICS, topic_name_problem
 
-TOPIC_IDS_SINCE: Final = 12  # in earlier versions a name is never null (KIP-516)
+TOPIC_IDS_SINCE: Final = 12  # earlier versions have no null names (KIP-516)
 LISTENER_NOT_FOUND_SINCE: Final = 6
 NO_LEADER: Final = -1
 NOT_ASKED_FOR: Final = -(1 << 31)
@@ -39,8 +40,10 @@ def handle(broker: BrokerContext, call: RequestContext, request: MetadataRequest
         return Cacheable((yield from _all_topics(broker, call, request, view, shape)), None)
     topics = yield from _wanted(broker, call, request, image, shape)
     response = _response(broker, request, view, topics)
-    # This request may create a missing topic, so an answer with an error is not cached.
-    if any(topic.error_code for topic in topics):
+    # This request may create a missing topic, so a response with an error is not cached. A response about a topic
+    # without an id is not cached either: when a topic changes, the cache finds the affected responses by the topic's
+    # id.
+    if any(topic.error_code or topic.topic_id == ZERO for topic in topics):
         return response
     return Cacheable(response, frozenset(topic.topic_id for topic in topics))
 
@@ -48,7 +51,8 @@ def handle(broker: BrokerContext, call: RequestContext, request: MetadataRequest
 def _all_topics(
     broker: BrokerContext, call: RequestContext, request: MetadataRequest, view: MetadataView, shape: _Shape
 ) -> Work[bytes]:
-    """Requests for all topics with the same listener and version get the same body, until something in it changes."""
+    """Returns the body of a response that lists all topics. Requests with the same listener and version share one body,
+    until its content changes."""
     operations = request.include_topic_authorized_operations, request.include_cluster_authorized_operations
     key = (call.listener, call.api_version, *operations)
     body = broker.whole_answers.get(key, view.image)
@@ -102,8 +106,7 @@ def _response(
             CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED_FOR
         ),
         cluster_id=broker.cluster_id,
-        # Clients send requests for the controller to any broker, which forwards them (KIP-590).
-        controller_id=view.any_alive_broker(broker.node_id),
+        controller_id=broker.controller_seen(view),
         topics=topics,
     )
 
@@ -114,7 +117,7 @@ def _check(topics: Sequence[MetadataRequest.MetadataRequestTopic], call: Request
     for topic in topics:
         yield
         if topic.name is None:
-            raise error_for(ErrorCode.INVALID_REQUEST, f"Metadata {call.api_version} needs a name for every topic.")
+            raise error_for(ErrorCode.INVALID_REQUEST, f"Metadata {call.api_version} requires a name for every topic.")
         if topic.topic_id != ZERO:
             raise error_for(ErrorCode.INVALID_REQUEST, f"Metadata {call.api_version} cannot ask by topic id.")
 
@@ -126,8 +129,8 @@ def _by_id(shape: _Shape, topic_id: Uuid, topic: TopicImage | None) -> Topic:
 
 
 def _absent(broker: BrokerContext, names: Sequence[str], *, create: bool) -> Work[list[Topic]]:
-    """The answers about topics that do not exist. After UNKNOWN_TOPIC_OR_PARTITION clients ask again; a topic that is
-    being created then exists."""
+    """Returns the results for topics that do not exist. After UNKNOWN_TOPIC_OR_PARTITION clients retry, and a topic
+    that is being created exists by then."""
     topics: list[Topic] = []
     legal: list[str] = []
     for name in names:
@@ -153,7 +156,7 @@ class _Shape:
             encoded = broker.partition_answers[key] = PartitionAnswers(*key)
         self._encoded = encoded
         self._alive = {each.broker_id for each, _ in view.alive_brokers()}
-        # Version 0 leaves out replicas that cannot be reached; later versions list them as offline.
+        # Version 0 leaves out replicas that cannot be reached. Later versions list them as offline.
         self._filter = call.api_version == 0
         self._no_listener = (
             ErrorCode.LISTENER_NOT_FOUND
@@ -164,7 +167,7 @@ class _Shape:
     def topic(self, topic: TopicImage) -> Topic:
         return Topic(
             name=topic.name,
-            topic_id=topic.topic_id,
+            topic_id=shown(topic.topic_id),
             is_internal=topic.name in INTERNAL_TOPICS,
             partitions=self._encoded.partitions(self._view.image, topic)
             or [self._partition(state) for state in self._view.partitions(topic)],

@@ -1,5 +1,5 @@
-"""OffsetCommit: stores how far a group has read. This handler refuses partitions that do not exist; the group's shard
-decides about the others."""
+"""OffsetCommit: stores the offsets up to which a group has read. This handler refuses partitions that do not exist. The
+group's shard decides about all others."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from kafkacore.metadata.image import MetadataImage
 from kafkacore.network.request import RequestContext
 from kafkacore.protocol import apis
 from kafkacore.protocol.errors import ErrorCode, KafkaError
+from kafkacore.protocol.made_ids import shown
 from kafkacore.protocol.uuid import Uuid
 from kafkacore.server.context import BrokerContext
 
@@ -42,7 +43,7 @@ def _find_topics(image: MetadataImage, commit: OffsetCommit, *, by_id: bool) -> 
             commit.refuse(number, ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         else:
             rows = found.partition_rows
-            commit.find(number, found.name, found.topic_id, rows, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            commit.find(number, found.name, shown(found.topic_id), rows, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 async def _later(call: RequestContext, commit: OffsetCommit, committed: Awaitable[OffsetCommit]) -> bytes:

@@ -1,5 +1,5 @@
-"""OffsetFetch: committed offsets of groups. From version 8 on a request may name many groups (KIP-709); each group's
-shard answers for it."""
+"""OffsetFetch: returns committed offsets of groups. From version 8 on, a request can contain many groups (KIP-709). The
+shard of each group answers for it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from kafkacore.coordinator.group.answers import fetch_error
 from kafkacore.metadata.image import MetadataImage
 from kafkacore.network.request import RequestContext
 from kafkacore.protocol.errors import ErrorCode, KafkaError
+from kafkacore.protocol.made_ids import shown
 from kafkacore.protocol.messages import Message, OffsetFetchRequest, OffsetFetchResponse
 from kafkacore.protocol.uuid import ZERO
 from kafkacore.runtime.slices import Slice, Work, finish, finish_now
@@ -19,7 +20,7 @@ from kafkacore.server.context import BrokerContext
 BATCHED_SINCE: Final = 8
 TOPIC_IDS_SINCE: Final = 10  # KIP-848
 NO_OFFSET: Final = -1
-BATCH: Final = 1_000  # limit of partitions about which a shard answers in one turn
+BATCH: Final = 1_000  # limit of partitions that a shard handles in one turn of the loop
 GROUPS_AT_ONCE: Final = 500
 
 AskedGroup = OffsetFetchRequest.OffsetFetchRequestGroup
@@ -40,7 +41,7 @@ def handle(broker: BrokerContext, call: RequestContext, request: OffsetFetchRequ
 
 
 def _size(broker: BrokerContext, group: AskedGroup) -> int:
-    """The number of offsets in the answer."""
+    """Returns the number of offsets in the response."""
     if group.topics is not None:
         return 1 + sum(len(topic.partition_indexes) for topic in group.topics)
     try:
@@ -81,8 +82,7 @@ def _fetch(
 
 
 def _take_out_unknown(image: MetadataImage, group: AskedGroup) -> list[Topics]:
-    """Gives the topics of the request their names. Removes topics with unknown ids, and returns the answers for
-    those."""
+    """Sets the names of the request's topics. Removes topics with unknown ids, and returns their results."""
     unknown, known = [], []
     for topic in group.topics or ():
         found = image.topic_by_id(topic.topic_id)
@@ -121,8 +121,8 @@ def _finished(
         for topic in answer.topics:
             if topic.topic_id == ZERO:
                 found = broker.image.topic(topic.name)
-                topic.topic_id = ZERO if found is None else found.topic_id
-        # Leaves out the offsets of deleted topics, because such a topic has no id.
+                topic.topic_id = ZERO if found is None else shown(found.topic_id)
+        # This leaves out the offsets of deleted topics, because such a topic has no id.
         answer.topics = [topic for topic in answer.topics if topic.topic_id != ZERO] + unknown
     return answer
 
@@ -133,7 +133,8 @@ def _finished(
 async def _in_batches(
     broker: BrokerContext, call: RequestContext, groups: Sequence[AskedGroup], require_stable: bool
 ) -> Message:
-    """Fetches the groups concurrently, so that a group that waits for its commits does not delay the others."""
+    """Fetches the offsets of the groups concurrently. So a group that waits for its commits does not delay the
+    others."""
     found: list[Group] = []
     slice_ = Slice()
     for start in range(0, len(groups), GROUPS_AT_ONCE):
@@ -171,8 +172,8 @@ async def _fetch_in_batches(
 
 
 async def _batches(broker: BrokerContext, group: AskedGroup) -> list[list[AskedTopic]]:
-    """The topics of a group, in parts for each of which the shard needs one turn. If the request names no topic, the
-    result is one empty part, because the shard must still check whether the member belongs to the group."""
+    """Splits the topics of a group into parts that the shard can handle in one turn each. If the request has no topics,
+    the result is one empty part, because the shard must still check whether the member belongs to the group."""
     topics = group.topics
     if topics is None:
         shard = broker.groups.shard_of(group.group_id)
@@ -198,7 +199,7 @@ async def _batches(broker: BrokerContext, group: AskedGroup) -> list[list[AskedT
 
 
 def _drop_absent(group: Group) -> None:
-    """Leaves out offsets that were removed after their partitions were listed."""
+    """Removes offsets that were deleted after their partitions were listed."""
     for topic in group.topics:
         topic.partitions = [each for each in topic.partitions if each.committed_offset >= 0 or each.error_code]
 

@@ -1,5 +1,5 @@
-"""Produce on the handler loop, for requests that the processors do not serve. It calls the same native append, so its
-checks and answers are the same."""
+"""Produce on the handler loop, for requests that the processors do not serve. It calls the same native append, so the
+checks and the responses are the same."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 NO_ACKS: Final = 0
 ALL_ACKS: Final = -1
-MESSAGES_SINCE: Final = 8  # from this version on the answer names the refused record and the reason (KIP-467)
+MESSAGES_SINCE: Final = 8  # since this version, a response contains the refused record and the reason (KIP-467)
 LEADERS_SINCE: Final = 10
 TOPIC_IDS_SINCE: Final = 13
 ADMIN_CLIENT_ID: Final = "__admin_client"  # a client with this name may write to Kafka's internal topics
@@ -38,7 +38,7 @@ LOG: Final = logging.getLogger("kafkacore.server")
 
 
 class Part:
-    """One partition of the request, its answer, and the offset that the answer waits for."""
+    """One partition of the request, its result, and the offset for which the result waits."""
 
     __slots__ = ("ack", "answer", "check", "data", "partition", "producer")
 
@@ -55,7 +55,7 @@ async def handle(broker: BrokerContext, call: RequestContext, request: ProduceRe
     response = ProduceResponse()
     parts = await finish(_parts(broker, call, request, response))
     slice_ = Slice()
-    # The batches are appended one after the other, because batches of one producer must not overtake each other.
+    # The batches are appended one after another, because the batches of one producer must stay in order.
     failed = None
     async with AsyncExitStack() as checks:
         if request.transactional_id is not None:
@@ -68,7 +68,8 @@ async def handle(broker: BrokerContext, call: RequestContext, request: ProduceRe
     if request.acks == NO_ACKS:
         errors = await finish(_errors(parts))
         if errors:
-            # The producer asked for no answer. A closed connection is the only sign of an error that it can get.
+            # The producer has asked for no response, so a closed connection is the only sign of an error that it can
+            # get.
             names = ", ".join(sorted(error.name for error in errors))
             raise ProtocolError(f"Produce with acks=0 of client {call.client_id!r} failed with {names}")
         return None
@@ -81,9 +82,9 @@ async def handle(broker: BrokerContext, call: RequestContext, request: ProduceRe
 def _parts(
     broker: BrokerContext, call: RequestContext, request: ProduceRequest, response: ProduceResponse
 ) -> Work[list[Part]]:
-    """Puts an answer for each partition into `response`. If a partition is named twice, its answer stands once, in the
-    first place, and only its last batch is appended, because Apache Kafka collects the batches of a request in a
-    map."""
+    """Puts a result for each partition into `response`. If the request contains a partition twice, the partition has
+    one result, at its first position, and only its last batch is appended. Apache Kafka does the same, because it
+    collects the batches of a request in a map."""
     parts: list[Part] = []
     named: dict[PartitionHandle, Part] = {}
     for topic in request.topic_data:
@@ -107,7 +108,7 @@ def _parts(
 def _find(
     broker: BrokerContext, call: RequestContext, acks: int, topic: AskedTopic, index: int
 ) -> tuple[PartitionHandle | None, ErrorCode]:
-    """Returns the partition, and the error that forbids an append to it."""
+    """Returns the partition, or the error that forbids an append to it."""
     if call.api_version >= TOPIC_IDS_SINCE:
         partition = broker.replicas.by_id(topic.topic_id, index)
     else:
@@ -123,18 +124,18 @@ def _find(
 
 
 async def _append(broker: BrokerContext, call: RequestContext, acks: int, part: Part) -> OSError | None:
-    """Appends one part. Returns the error code when the operating system refuses the append."""
+    """Appends one part. Returns the error if the operating system refuses the write."""
     answer, partition = part.answer, part.partition
     if partition is None or answer.error_code != ErrorCode.NONE:
         return None
     try:
-        # On another thread, because the append may wait until its log is created or rolled.
+        # This runs on another thread, because the append may block until its log is created or rolled.
         done = await _appended(broker, acks, part, partition)
-    except OSError as error:  # the producer must still get the answers for batches that are appended already
+    except OSError as error:  # the producer must still get the results of the batches that were appended
         answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
         return error
     if done is None:
-        answer.error_code, answer.error_message = ErrorCode.INVALID_TXN_STATE, "The transaction has ended meanwhile."
+        answer.error_code, answer.error_message = ErrorCode.INVALID_TXN_STATE, "The transaction has already ended."
         return None
     part.ack = done.ack
     answer.error_code = ErrorCode(done.error)
@@ -153,7 +154,7 @@ async def _append(broker: BrokerContext, call: RequestContext, acks: int, part: 
 
 
 async def _appended(broker: BrokerContext, acks: int, part: Part, partition: PartitionHandle) -> AppendResult | None:
-    """Appends the batch. Returns None when a marker has ended the batch's transaction since its check began."""
+    """Appends the batch. Returns None if a marker has ended the batch's transaction since its verification began."""
     run, records = asyncio.get_running_loop().run_in_executor, part.data.records or b""
     if part.check is None or part.producer is None:
         return await run(broker.blocking, partition.append, records, acks, False)
@@ -191,8 +192,7 @@ def _hint(broker: BrokerContext, call: RequestContext, partition: PartitionHandl
 
 
 async def acknowledged(broker: BrokerContext, call: RequestContext, parts: list[Part], timeout_ms: int) -> None:
-    """Waits until every in-sync replica has the records and any flush that is due is done, or until the time is
-    over."""
+    """Waits until every in-sync replica has the records and any flush that is due is done, or until the timeout."""
     deadline_ms = broker.waits.now_ms() + timeout_ms
     slice_ = Slice()
     for part in parts:
@@ -208,7 +208,7 @@ async def acknowledged(broker: BrokerContext, call: RequestContext, parts: list[
                     _hint(broker, call, partition, answer)
                 break
             left_ms = deadline_ms - broker.waits.now_ms()
-            is_late = left_ms <= 0 or not await broker.waits.any([(partition, *part.ack)], left_ms)
+            is_late = left_ms <= 0 or not await broker.waits.any([(partition, *part.ack)], left_ms, "Produce")
             if is_late and partition.acknowledged(*part.ack) is None:
                 answer.error_code = ErrorCode.REQUEST_TIMED_OUT
                 break

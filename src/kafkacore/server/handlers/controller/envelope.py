@@ -1,4 +1,4 @@
-"""Envelope: a client's request that a broker forwards, with the client's name and address (KIP-590)."""
+"""Envelope: contains a client's request that a broker forwards, with the client's principal and address (KIP-590)."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def handle(controller: ControllerContext, call: RequestContext, request: E
             forwarded=True,
         )
     except ValueError as error:
-        raise error_for(ErrorCode.INVALID_REQUEST, f"The envelope holds no request: {error}") from None
+        raise error_for(ErrorCode.INVALID_REQUEST, f"The envelope contains no valid request: {error}") from None
     if inner.api_key not in FORWARDABLE:
         raise error_for(
             ErrorCode.INVALID_REQUEST, f"{apis.api(inner.api_key).name} may not be forwarded in an envelope."
@@ -62,12 +62,12 @@ async def handle(controller: ControllerContext, call: RequestContext, request: E
         answer = await answer
     if isinstance(answer, CachedAnswer):
         answer = answer.frame
-    # A long answer comes in several parts.
+    # A long response is a list of several parts.
     return EnvelopeResponse(response_data=answer if answer is None or isinstance(answer, bytes) else b"".join(answer))
 
 
 def _principal(data: bytes | None) -> str:
-    """`User:alice`. Raises PRINCIPAL_DESERIALIZATION_FAILURE."""
+    """Returns a principal such as `User:alice`. Raises PRINCIPAL_DESERIALIZATION_FAILURE."""
     try:
         if data is None:
             raise ProtocolError("the request has no principal")

@@ -28,7 +28,7 @@ _MS_OF_A_MINUTE: Final = 60_000
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 _LISTENER_PREFIX: Final = "listener.name."
 _OF_EACH_LISTENER: Final = ("max.connections", "max.connection.creation.rate")  # KIP-402, KIP-612
-# Settings of a listener that one of its SASL mechanisms may have, as listener.name.X.MECHANISM.KEY.
+# Keys that a listener can have for one of its SASL mechanisms, as listener.name.X.MECHANISM.KEY.
 _OF_A_MECHANISM: Final = (
     "sasl.jaas.config",
     "sasl.login.callback.handler.class",
@@ -44,11 +44,11 @@ _SYNONYMS: Final = (
 
 
 class BrokerConfig(BrokerKeys):
-    """Every key as an attribute, parsed when it is first read; immutable.
+    """The configuration of a node. Every key is an attribute, which is parsed at its first access. Immutable.
 
-    The attributes of some keys are more than the parsed text: `listeners` is a tuple of endpoints, `log_retention_ms`
-    takes minutes and hours into account, and `metadata_log_dir` is the first log directory if the key is not set.
-    `value(name)` is the plain value of a key, `get(name)` its text.
+    The attributes of some keys differ from the parsed text. For example, `listeners` is a tuple of endpoints,
+    `log_retention_ms` also uses the keys for minutes and hours, and `metadata_log_dir` is the first log directory if
+    the key is not set. `value(name)` returns the plain value of a key, and `get(name)` its text.
 
     A node without `process.roles` but with `zookeeper.connect` is in ZooKeeper mode and has the defaults of Kafka 3.9.
     """
@@ -61,10 +61,11 @@ class BrokerConfig(BrokerKeys):
         dynamic_broker: Mapping[str, str] = _NOTHING,
         node_defaults: Mapping[str, str] = _NOTHING,
     ) -> None:
-        """`dynamic_default` and `dynamic_broker` hold the changes for all brokers and for this one (KIP-226).
+        """`dynamic_default` contains the dynamic settings of all brokers, and `dynamic_broker` those of this broker
+        (KIP-226).
 
-        `node_defaults` holds the defaults that depend on the machine, in place of those of the table.
-        Raises ConfigError for the first value that is not allowed, or that contradicts another one.
+        `node_defaults` contains the defaults that depend on the machine. They override those of the table. Raises
+        ConfigError for the first value that is not allowed or contradicts another value.
         """
         self.__dict__["static"] = MappingProxyType(_with_node_id_synonym(properties))
         self.__dict__["dynamic_default"] = MappingProxyType(dict(dynamic_default))
@@ -74,27 +75,29 @@ class BrokerConfig(BrokerKeys):
         self.__dict__["_values"] = {}
         self.__dict__["inherited"] = {}
         self.__dict__["keys"] = BROKER_3_9 if self.zookeeper_mode else BROKER
-        for source in (self.static, self.dynamic_default, self.dynamic_broker):  # the last one takes precedence
+        # A later source overrides an earlier one.
+        for source in (self.static, self.dynamic_default, self.dynamic_broker):
             for name, text in source.items():
                 key = self.key(name)
                 if key is not None:
                     self._values[name] = parse(key, text)
         relations.check(self)
 
-    # The constructor sets these in the instance; declared for type checkers.
+    # The constructor sets these attributes in the instance. They are declared here for type checkers.
     static: Mapping[str, str]
     dynamic_default: Mapping[str, str]
     dynamic_broker: Mapping[str, str]
     node_defaults: Mapping[str, str]
     zookeeper_mode: bool
     keys: Keys
-    inherited: dict[str, Value]  # by topic key, the value for topics that do not set it; TopicConfig fills it
+    # Maps each topic key to the value for topics that do not set the key. TopicConfig fills this dictionary.
+    inherited: dict[str, Value]
     _values: dict[str, Value]
 
     @classmethod
     def load(cls, path: str, overrides: Iterable[str] = ()) -> BrokerConfig:
-        """Reads a server.properties; the `key=value` texts take precedence. Logs keys that are unknown or without
-        effect.
+        """Reads a server.properties. The `key=value` texts in `overrides` take precedence. Logs the keys that are
+        unknown or have no effect.
 
         Raises ConfigError.
         """
@@ -108,7 +111,7 @@ class BrokerConfig(BrokerKeys):
     def with_dynamic(
         self, *, default: Mapping[str, str] | None = None, broker: Mapping[str, str] | None = None
     ) -> BrokerConfig:
-        """A copy with other dynamic values. Raises ConfigError."""
+        """Returns a copy with other dynamic settings. Raises ConfigError."""
         return BrokerConfig(
             self.static,
             dynamic_default=self.dynamic_default if default is None else default,
@@ -117,7 +120,7 @@ class BrokerConfig(BrokerKeys):
         )
 
     def with_node_defaults(self, defaults: Mapping[str, str]) -> BrokerConfig:
-        """A copy with defaults that depend on the machine. Raises ConfigError."""
+        """Returns a copy with defaults that depend on the machine. Raises ConfigError."""
         return BrokerConfig(
             self.static,
             dynamic_default=self.dynamic_default,
@@ -126,15 +129,15 @@ class BrokerConfig(BrokerKeys):
         )
 
     def key(self, name: str) -> Key | None:
-        """The row of a key, also for `listener.name.X.KEY`; None for an unknown key."""
+        """Returns the row of a key, also for `listener.name.X.KEY`. Returns None for an unknown key."""
         key = self.keys.get(name)
         if key is None and name.startswith(_LISTENER_PREFIX):
             return self.keys.get(_base_name(name))
         return key
 
     def get(self, name: str) -> str | None:
-        """The text that is set for `name`, a known key or not: the dynamic one of this broker, else that of all
-        brokers, else the static one."""
+        """Returns the text that is set for `name`, even if the key is unknown. The order of precedence is: dynamic
+        setting of this broker, dynamic setting of all brokers, setting in the file."""
         for source in (self.dynamic_broker, self.dynamic_default, self.static):
             if name in source:
                 return source[name]
@@ -144,7 +147,7 @@ class BrokerConfig(BrokerKeys):
         return self.get(name) is not None
 
     def value(self, name: str) -> Value:
-        """The value that is in force: the one that is set, parsed by the constructor, or the default."""
+        """Returns the value in effect: the value that is set, as the constructor parsed it, or the default."""
         if name in self._values:
             return self._values[name]
         key = self.key(name)
@@ -157,13 +160,13 @@ class BrokerConfig(BrokerKeys):
         return default(key) if text is None else parse(key, text)
 
     def notes(self) -> Iterator[str]:
-        """One line for each setting that is unknown, was removed from Kafka, or has no effect here."""
+        """Yields a line for each setting that is unknown, was removed from Kafka, or has no effect in kafkacore."""
         for name in self.static:
             yield from self.note(name)
         yield from relations.notes(self)
 
     def note(self, name: str) -> Iterator[str]:
-        """The line of one setting."""
+        """Yields the line about one setting, if there is one."""
         key = self.key(name)
         if key is None:
             yield self.keys.unknown(name)
@@ -184,12 +187,12 @@ class BrokerConfig(BrokerKeys):
 
     @cached_property
     def process_roles(self) -> frozenset[str]:
-        """`broker`, `controller`, both, or none in ZooKeeper mode."""
+        """The roles: `broker`, `controller`, both, or none in ZooKeeper mode."""
         return frozenset(self._list("process.roles"))
 
     @cached_property
     def log_dirs(self) -> tuple[str, ...]:
-        """log.dirs, or log.dir if log.dirs is not set."""
+        """The directories in log.dirs, or log.dir if log.dirs is not set."""
         given = self._list("log.dirs") if self.is_set("log.dirs") else self._list("log.dir")
         return tuple(path for path in dict.fromkeys(given) if path)
 
@@ -199,25 +202,26 @@ class BrokerConfig(BrokerKeys):
 
     @cached_property
     def metadata_log_segment_size_bytes(self) -> int:
-        """metadata.log.segment.bytes, or the internal key with which tests choose smaller segments than Kafka
-        allows."""
+        """The value of metadata.log.segment.bytes, or of the internal key with which tests set smaller segments than
+        Kafka allows."""
         internal = self.internal_metadata_log_segment_bytes
         return self.metadata_log_segment_bytes if internal is None else internal
 
     @cached_property
     def all_log_dirs(self) -> tuple[str, ...]:
-        """Every directory that a node formats, locks and loads: log.dirs and metadata.log.dir, each once."""
+        """Every directory that a node formats, locks and loads: those in log.dirs, and metadata.log.dir, without
+        duplicates."""
         return tuple(dict.fromkeys((*self.log_dirs, self.metadata_log_dir)))
 
     @cached_property
     def cordoned_log_dirs(self) -> tuple[str, ...]:
-        """The directories of log.dirs that take no new replicas (KIP-1066); `*` stands for all."""
+        """The directories in log.dirs that take no new replicas (KIP-1066). `*` stands for all of them."""
         given = self._list("cordoned.log.dirs")
         return self.log_dirs if "*" in given else given
 
     @cached_property
     def log_retention_ms(self) -> int:
-        """-1 means for ever."""
+        """The retention time in milliseconds. -1 means for ever."""
         ms = self._first_ms(
             ("log.retention.ms", 1), ("log.retention.minutes", _MS_OF_A_MINUTE), ("log.retention.hours", _MS_OF_AN_HOUR)
         )
@@ -253,13 +257,13 @@ class BrokerConfig(BrokerKeys):
 
     @cached_property
     def max_connections_per_ip_overrides(self) -> dict[str, int]:
-        """Connections allowed by host name or address."""
+        """The number of allowed connections by host name or address."""
         return parse_limits(str(self.value("max.connections.per.ip.overrides")))
 
     # -- listeners
 
     def of_listener(self, listener: str, name: str) -> int:
-        """The listener's own value (listener.name.X.KEY), or else the broker's."""
+        """Returns the listener's own value (listener.name.X.KEY), or else the broker's value."""
         own = _of_listener(listener, name)
         return self._int(own if self.is_set(own) else name)
 
@@ -268,14 +272,14 @@ class BrokerConfig(BrokerKeys):
 
     @cached_property
     def controller_listener_names(self) -> tuple[str, ...]:
-        """Names of the listeners of controllers; brokers connect to the first."""
+        """The names of the listeners of controllers. Brokers connect to the first one."""
         value = self.value("controller.listener.names")
         given = value if isinstance(value, tuple) else str(value or "").split(",")
         return tuple(name.strip() for name in given if name.strip())
 
     @cached_property
     def listener_security_protocol_map(self) -> dict[str, str]:
-        """Security protocol by listener name, with the entries that Kafka adds to the default for controller
+        """The security protocol by listener name. Includes the entries that Kafka adds to the default for controller
         listeners."""
         protocols = parse_protocol_map(str(self.value("listener.security.protocol.map")))
         if self.zookeeper_mode or self.is_set("listener.security.protocol.map"):
@@ -301,15 +305,15 @@ class BrokerConfig(BrokerKeys):
 
     @cached_property
     def data_plane_listeners(self) -> tuple[Endpoint, ...]:
-        """The listeners of clients and brokers: neither a controller's nor the control plane's."""
+        """The listeners for clients and brokers. Listeners of a controller or of the control plane are not included."""
         others = (*self.controller_listeners, self.control_plane_listener)
         return tuple(endpoint for endpoint in self.listeners if endpoint not in others)
 
     @cached_property
     def advertised_listeners(self) -> tuple[Endpoint, ...]:
-        """The endpoints that clients and brokers connect to; a host is None if `listeners` has the wildcard.
+        """The endpoints to which clients and brokers connect. A host is None if `listeners` has the wildcard address.
 
-        During a migration from ZooKeeper they include the control plane's listener (KAFKA-17788).
+        During a migration from ZooKeeper, the control plane's listener is included (KAFKA-17788).
         """
         migrating = self.zookeeper_mode and self.zookeeper_metadata_migration_enable
         kept = self.control_plane_listener if migrating else None
@@ -323,8 +327,8 @@ class BrokerConfig(BrokerKeys):
     def advertised_controller_listeners(self) -> tuple[Endpoint, ...]:
         """The endpoints that the controller registers (KIP-853), in the order of controller.listener.names.
 
-        They come from advertised.listeners, else from controller.quorum.voters (only the first name, and only if
-        `listeners` has the wildcard address), else from listeners.
+        An endpoint comes from advertised.listeners, or else from controller.quorum.voters, or else from listeners.
+        controller.quorum.voters only applies to the first name, and only if `listeners` has the wildcard address.
         """
         advertised = (
             {endpoint.listener: endpoint for endpoint in self._all_advertised}
@@ -348,13 +352,14 @@ class BrokerConfig(BrokerKeys):
 
     @cached_property
     def inter_broker_listener_name(self) -> str:
-        """inter.broker.listener.name, or security.inter.broker.protocol if the former is not set."""
+        """The value of inter.broker.listener.name, or that of security.inter.broker.protocol if the former is not
+        set."""
         if not self.is_set("inter.broker.listener.name"):
             return str(self.value("security.inter.broker.protocol"))
         name = str(self.value("inter.broker.listener.name")).upper()
         if self.is_set("security.inter.broker.protocol"):
             raise ConfigError(
-                "inter.broker.listener.name", name, "security.inter.broker.protocol is set too: set only one of them"
+                "inter.broker.listener.name", name, "security.inter.broker.protocol is also set: set only one of them"
             )
         if name not in self.listener_security_protocol_map:
             raise ConfigError("inter.broker.listener.name", name, "must be in listener.security.protocol.map")
@@ -376,7 +381,7 @@ class BrokerConfig(BrokerKeys):
     # -- DescribeConfigs
 
     def synonyms(self, name: str) -> list[Synonym]:
-        """The source from which `name` has its value, and the sources that this one overrides, in order of precedence
+        """Returns the source of the value of `name`, and the sources that this one overrides, in order of precedence
         (KIP-226)."""
         names = _synonym_names(name)
         key = self.key(name)
@@ -401,7 +406,7 @@ class BrokerConfig(BrokerKeys):
         return found
 
     def describe(self, name: str) -> Described:
-        """The entry of DescribeConfigs for `name`. An unknown key is shown without its value, as secrets are."""
+        """Returns the entry of DescribeConfigs for `name`. The value of an unknown key is hidden, as secrets are."""
         key = self.key(name)
         sensitive = key is None or key.type == "password"
         synonyms = self.synonyms(name)
@@ -410,7 +415,7 @@ class BrokerConfig(BrokerKeys):
             value=None if sensitive else render(self.value(name)),
             source=synonyms[0].source if synonyms else Source.DEFAULT_CONFIG,
             sensitive=sensitive,
-            # As in Kafka, only the exact name counts: a listener's own settings are shown as read-only although a
+            # As in Kafka, only the exact name counts. A listener's own settings are shown as read-only, although a
             # broker accepts changes of them.
             read_only=name not in self.keys or not self.keys[name].dynamic,
             type_id=TYPE_IDS[key.type] if key is not None else 0,
@@ -419,8 +424,8 @@ class BrokerConfig(BrokerKeys):
         )
 
     def described_names(self) -> list[str]:
-        """The names that DescribeConfigs of this broker shows: every key except internal ones, and every key that is
-        set."""
+        """Returns the names that DescribeConfigs of this broker shows: every key except internal ones, and every key
+        that is set."""
         absent = "4.3" if self.zookeeper_mode else "3.9"
         shown = dict.fromkeys(
             key.name for key in self.keys if not (key.internal or key.dynamic_only or key.generation == absent)
@@ -442,7 +447,7 @@ class BrokerConfig(BrokerKeys):
         return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else ()
 
     def _first_ms(self, *names: tuple[str, int]) -> int:
-        """The value of the first key that has one, in milliseconds."""
+        """Returns the value, in milliseconds, of the first of these keys that is set."""
         for name, ms in names:
             value = self.value(name)
             if isinstance(value, int):
@@ -470,7 +475,7 @@ def _of_no_listener(name: str) -> str:
 
 
 def _base_name(name: str) -> str:
-    """KEY of `listener.name.X.KEY` or of `listener.name.X.MECHANISM.KEY`."""
+    """Returns KEY of `listener.name.X.KEY` or of `listener.name.X.MECHANISM.KEY`."""
     _, _, base = name.removeprefix(_LISTENER_PREFIX).partition(".")
     return next((known for known in _OF_A_MECHANISM if base.endswith(known)), base)
 

@@ -1,7 +1,7 @@
 """Changes the configuration of a running broker (KIP-226).
 
-The change in a request is checked. Stored settings come from the metadata, which may hold anything, so unusable ones
-are ignored.
+A change in a request is checked. Stored settings come from the metadata, which may contain anything, so unusable
+settings are ignored.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kafkacore.config.values import HIDDEN, parse
 
 LOG: Final = logging.getLogger("kafkacore.config")
 
-# Only a listener can have these (listener.name.X.KEY).
+# Only a listener can have these keys (listener.name.X.KEY).
 _OF_A_LISTENER: Final = frozenset(
     "ssl." + name
     for name in (
@@ -31,18 +31,18 @@ _THREADS: Final = (
     "num.io.threads", "num.network.threads", "num.replica.fetchers", "num.recovery.threads.per.data.dir",
     "background.threads", "log.cleaner.threads",
 )  # fmt: skip
-# Apache Kafka opens and closes listeners at run time; our nodes keep the ones they started with.
+# Apache Kafka opens and closes listeners at run time. kafkacore's nodes keep the listeners with which they started.
 _OF_A_START: Final = ("listeners", "listener.security.protocol.map")
 
 
-# Apache Kafka changes these while a broker runs.
+# Apache Kafka can change these keys while a broker runs. kafkacore cannot.
 _AT_A_START: Final = {
     "num.network.threads": "the nodes of a process share its processors: set it in server.properties and restart",
 }
 
 
 class DynamicConfigError(ConfigError):
-    """A change that a running broker refuses; the message is Kafka's if it has one."""
+    """A change that a running broker refuses. The message is Kafka's, if Kafka has one."""
 
     def __init__(self, problem: str, names: Iterable[str]) -> None:
         super().__init__(", ".join(names), None, problem)
@@ -52,7 +52,7 @@ class DynamicConfigError(ConfigError):
 
 
 def check_change(config: BrokerConfig, values: Mapping[str, str], *, of_one: bool) -> BrokerConfig:
-    """The configuration with `values` as the dynamic settings of one broker (`of_one`) or as those of all brokers.
+    """Returns the configuration with `values` as the dynamic settings of one broker (`of_one`) or of all brokers.
 
     Raises ConfigError.
     """
@@ -70,6 +70,7 @@ def check_change(config: BrokerConfig, values: Mapping[str, str], *, of_one: boo
         )
     _check_start(config, values)
     _check_connections(config, values)
+    _check_sampled_log(config, values)
     made = config.with_dynamic(broker=values) if of_one else config.with_dynamic(default=values)
     _check_threads(config, made)
     return made
@@ -78,10 +79,10 @@ def check_change(config: BrokerConfig, values: Mapping[str, str], *, of_one: boo
 def adopted(
     config: BrokerConfig, default: Mapping[str, str], broker: Mapping[str, str], *, tell: bool = True
 ) -> BrokerConfig:
-    """The configuration with the stored settings for all brokers and for this one.
+    """Returns the configuration with the stored settings for all brokers and for this broker.
 
-    It never fails, because a broker cannot refuse metadata. An unusable setting is left out and logged, unless `tell`
-    is false; secrets are not logged. If the settings contradict each other, the former configuration stays.
+    Never fails, because a broker cannot refuse metadata. Leaves out an unusable setting and logs it, unless `tell` is
+    false. Never logs secrets. If the settings contradict each other, returns the former configuration.
     """
     usable_default = _usable(config, default, of_one=False, tell=tell)
     usable_broker = _usable(config, broker, of_one=True, tell=tell)
@@ -89,9 +90,11 @@ def adopted(
         return config
     try:
         made = config.with_dynamic(default=usable_default, broker=usable_broker)
-    except ValueError as error:  # any error of a parser: the node must start nevertheless
+    except ValueError as error:  # any error of a parser, because the node must start nevertheless
         if tell:
-            LOG.warning("the dynamic configuration is not applied, and the node keeps the one before: %s", error)
+            LOG.warning(
+                "the dynamic configuration is not applied, and the node keeps the former configuration: %s", error
+            )
         return config
     if tell:
         _tell(config, made)
@@ -136,14 +139,15 @@ def _problem(config: BrokerConfig, name: str, text: str, *, of_one: bool) -> str
             parse(key, text)
         _check_start(config, {name: text})
         _check_connections(config, {name: text})
+        _check_sampled_log(config, {name: text})
     except ValueError as error:
         return str(error)
     return None
 
 
 def _read_only(config: BrokerConfig, name: str) -> bool:
-    """Whether a running broker refuses changes of the key. Only the exact name counts: a listener's own settings can
-    change."""
+    """Returns whether a running broker refuses changes of the key. Only the exact name counts. The same key of a single
+    listener can change."""
     key = _known(config, name)
     return key is not None and not key.dynamic
 
@@ -161,7 +165,8 @@ def _per_broker(config: BrokerConfig, name: str) -> bool:
 
 
 def _known(config: BrokerConfig, name: str) -> Key | None:
-    """None for an unknown key and for a key of another release: Kafka stores keys that it does not know."""
+    """Returns the key, or None for an unknown key and for a key of another release. Kafka stores keys that it does not
+    know."""
     key = config.keys.get(name)
     absent = "4.3" if config.zookeeper_mode else "3.9"
     return None if key is None or key.generation == absent else key
@@ -189,6 +194,15 @@ def _check_connections(config: BrokerConfig, values: Mapping[str, str]) -> None:
         key = config.key(name)
         if key is not None and key.name in _OF_CONNECTIONS and int(text) <= 0:
             raise DynamicConfigError(f"Invalid {key.name} {text}", ())
+
+
+def _check_sampled_log(config: BrokerConfig, values: Mapping[str, str]) -> None:
+    name = "sampled.request.log.every"
+    if int(values.get(name, 0)) and not config.sampled_request_log_file:
+        raise DynamicConfigError(
+            "This broker has no file for sampled requests: set sampled.request.log.file and restart",
+            [name],
+        )
 
 
 def _check_threads(config: BrokerConfig, made: BrokerConfig) -> None:

@@ -15,7 +15,8 @@ _PROTOCOL_MAP: Final = "listener.security.protocol.map"
 
 
 class Endpoint(NamedTuple):
-    """`listener` is the name in capitals; `host` is None for every address of the machine."""
+    """One address of a listener. `listener` is its name in capitals. `host` is None for all addresses of the
+    machine."""
 
     listener: str
     security_protocol: str
@@ -30,10 +31,10 @@ class Endpoint(NamedTuple):
 def parse_endpoints(
     key: str, entries: Iterable[str], protocols: Mapping[str, str], *, distinct_ports: bool
 ) -> tuple[Endpoint, ...]:
-    """The endpoints of `listeners` or `advertised.listeners`. Raises ConfigError, which names `key`.
+    """Parses the endpoints of `listeners` or `advertised.listeners`. Raises ConfigError, which names `key`.
 
-    Names must be distinct. With `distinct_ports` ports other than 0 must be distinct too, except that one IPv4 and one
-    IPv6 address may share a port.
+    Names must be different. With `distinct_ports`, ports other than 0 must also be different, except that one IPv4 and
+    one IPv6 address may share a port.
     """
     made = tuple(_parse_endpoint(key, entry, protocols) for entry in entries)
     text = ",".join(map(str, made))
@@ -45,7 +46,7 @@ def parse_endpoints(
 
 
 def parse_protocol_map(text: str) -> dict[str, str]:
-    """listener.security.protocol.map: `NAME:PROTOCOL,...`, names in capitals. Raises ConfigError."""
+    """Parses listener.security.protocol.map: `NAME:PROTOCOL,...`, with names in capitals. Raises ConfigError."""
     protocols: dict[str, str] = {}
     for entry in text.split(",") if text else ():
         name, colon, protocol = entry.strip().rpartition(":")
@@ -65,7 +66,8 @@ def parse_protocol_map(text: str) -> dict[str, str]:
 def with_controller_listeners(
     protocols: dict[str, str], listeners: Collection[str], controller_names: Collection[str]
 ) -> dict[str, str]:
-    """The default map: controller listeners are PLAINTEXT, unless a listener is named after SSL or SASL (KIP-718)."""
+    """Returns the default map. Controller listeners get PLAINTEXT, unless any listener has the name of another security
+    protocol (KIP-718)."""
     names = {entry.partition(":")[0].upper() for entry in listeners} | set(controller_names)
     if names.intersection(SECURITY_PROTOCOLS[1:]):
         return protocols
@@ -99,13 +101,13 @@ def _check_ports(key: str, text: str, endpoints: Iterable[Endpoint]) -> None:
             raise ConfigError(
                 key,
                 text,
-                f"each listener must have a port of its own, but {port} is used twice; only one IPv4 and one IPv6 "
+                f"each listener must have its own port, but {port} is used twice; only one IPv4 and one IPv6 "
                 "address may share a port",
             )
 
 
 def _family(host: str | None) -> int:
-    """4 or 6 for an address, 0 for a name or the wildcard."""
+    """Returns 4 or 6 for an IP address, and 0 for a name or the wildcard address."""
     for number, family in ((4, socket.AF_INET), (6, socket.AF_INET6)):
         try:
             socket.inet_pton(family, host or "")

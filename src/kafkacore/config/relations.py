@@ -27,17 +27,18 @@ def check(config: BrokerConfig) -> None:
     _check_advertised(config)
     _check_control_plane(config)
     _check_connections(config)
+    _check_sampled_log(config)
     _check_sasl(config)
     _check_groups(config)
 
 
 def notes(config: BrokerConfig) -> Iterator[str]:
-    """Messages about settings that are allowed but hardly intended."""
+    """Yields messages about settings that are allowed, but probably not intended."""
     interval_ms, session_ms = config.broker_heartbeat_interval_ms, config.broker_session_timeout_ms
     if interval_ms * 2 > session_ms:
         yield (
             f"broker.heartbeat.interval.ms={interval_ms}: should be at most half of "
-            f"broker.session.timeout.ms={session_ms}, else one late heartbeat fences a broker that is alive"
+            f"broker.session.timeout.ms={session_ms}, otherwise one late heartbeat fences a broker that is alive"
         )
     if config.process_roles == {"broker"} and len(config.controller_listener_names) > 1:
         yield f"controller.listener.names: a broker uses only the first, {config.controller_listener_names[0]}"
@@ -105,7 +106,7 @@ def _check_cordoned(config: BrokerConfig) -> None:
 
 
 def _check_replication(config: BrokerConfig) -> None:
-    # Apache Kafka accepts 0, and divides by it when the first replica moves.
+    # Apache Kafka accepts 0, and divides by 0 when the first replica moves.
     if config.num_replica_alter_log_dirs_threads < 1:
         raise _refuse(config, "num.replica.alter.log.dirs.threads", "must be at least 1, or be left out")
     wait_ms = config.replica_fetch_wait_max_ms
@@ -116,7 +117,7 @@ def _check_replication(config: BrokerConfig) -> None:
         raise _refuse(
             config,
             "replica.fetch.wait.max.ms",
-            f"must be at most replica.lag.time.max.ms={limit}, else the ISR keeps changing",
+            f"must be at most replica.lag.time.max.ms={limit}, otherwise the ISR keeps changing",
         )
 
 
@@ -210,7 +211,8 @@ def _check_advertised(config: BrokerConfig) -> None:
 
 
 def _check_control_plane(config: BrokerConfig) -> None:
-    """KIP-291: the controller of ZooKeeper mode may have a listener of its own for its requests."""
+    """Checks the control plane's listener. The controller of ZooKeeper mode can have a separate listener for its
+    requests (KIP-291)."""
     key = "control.plane.listener.name"
     if not config.is_set(key):
         return
@@ -240,6 +242,11 @@ def _check_connections(config: BrokerConfig) -> None:
         raise _refuse(
             config, "connection.failed.authentication.delay.ms", f"must be less than connections.max.idle.ms={idle_ms}"
         )
+
+
+def _check_sampled_log(config: BrokerConfig) -> None:
+    if config.sampled_request_log_every and not config.sampled_request_log_file:
+        raise _refuse(config, "sampled.request.log.every", "must be 0 unless sampled.request.log.file names a file")
 
 
 def _check_sasl(config: BrokerConfig) -> None:

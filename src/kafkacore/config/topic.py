@@ -1,4 +1,4 @@
-"""The configuration of a topic: its own settings, and else its broker's."""
+"""The configuration of a topic. A setting that the topic does not have comes from the broker."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from kafkacore.config.sources import Described, Source, Synonym, described
 from kafkacore.config.values import Value, default, parse, render, stored
 
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
-_RETENTION_OF_BROKER: Final = -2  # the value of local.retention.* that stands for that of retention.*
+_RETENTION_OF_BROKER: Final = -2  # this value of local.retention.* means the value of retention.*
 
 
 class TopicConfig(TopicKeys):
-    """Every topic key as an attribute (`retention.ms` is `retention_ms`), resolved when it is first read; immutable.
+    """The configuration of a topic. Every topic key is an attribute (`retention.ms` becomes `retention_ms`), which is
+    resolved at its first access. Immutable.
 
-    A key that the topic does not set has the value of the broker's key of the same meaning, which may have another name
-    and unit. Without such a key it has its default.
+    A key that the topic does not set gets the value of the broker's key with the same meaning, which may have another
+    name and unit. If the broker has no such key, the topic's key gets its default.
     """
 
     broker: BrokerConfig
@@ -36,7 +37,8 @@ class TopicConfig(TopicKeys):
 
     @classmethod
     def validate(cls, broker: BrokerConfig, overrides: Mapping[str, str | None]) -> TopicConfig:
-        """The configuration of a request. Raises ConfigError (INVALID_CONFIG) as Kafka's LogConfig does."""
+        """Checks the settings in a request and returns their configuration. Raises ConfigError (INVALID_CONFIG), as
+        Kafka's LogConfig does."""
         given: dict[str, str] = {}
         keys = TOPIC_3_9 if broker.zookeeper_mode else TOPIC
         for name, text in overrides.items():
@@ -71,7 +73,8 @@ class TopicConfig(TopicKeys):
 
     @property
     def segment_size_bytes(self) -> int:
-        """segment.bytes, or internal.segment.bytes, with which tests choose smaller segments than Kafka allows."""
+        """The value of segment.bytes, or of internal.segment.bytes, with which tests set smaller segments than Kafka
+        allows."""
         internal = self.internal_segment_bytes
         return self.segment_bytes if internal is None else internal
 
@@ -80,7 +83,7 @@ class TopicConfig(TopicKeys):
         return "compact" in self.cleanup_policy
 
     def describe(self, name: str) -> Described:
-        """The entry of DescribeConfigs for `name`. An unknown key is shown without its value, as secrets are."""
+        """Returns the entry of DescribeConfigs for `name`. The value of an unknown key is hidden, as secrets are."""
         key = self.keys.get(name)
         value = render(self.value(name)) if key is not None else None
         synonyms: list[Synonym] = []
@@ -91,23 +94,24 @@ class TopicConfig(TopicKeys):
         return described(self.keys, name, value, synonyms)
 
     def notes(self) -> Iterator[str]:
-        """One line for each setting that is unknown, no longer allowed, or has no effect here."""
+        """Yields a line for each setting that is unknown, no longer allowed, or has no effect in kafkacore."""
         yield from notes(self.keys, self.overrides)
 
     def described_names(self) -> Iterator[str]:
-        """The names that DescribeConfigs shows: every key except internal ones, and every key that the topic sets."""
+        """Yields the names that DescribeConfigs shows: every key except internal ones, and every key that the topic
+        sets."""
         shown = dict.fromkeys(key.name for key in self.keys if _known(key, self.broker) and not key.internal)
         return iter(shown | dict.fromkeys(self.overrides))
 
 
 def notes(keys: Keys, values: Mapping[str, str]) -> Iterator[str]:
-    """One line for each value that is unknown, not allowed, or has no effect here."""
+    """Yields a line for each value that is unknown, not allowed, or has no effect in kafkacore."""
     for name in values:
         key = keys.get(name)
         if key is None:
             yield keys.unknown(name)
         elif (problem := stored(key, values)[1]) is not None:
-            yield f"{problem}; it is kept and not used"
+            yield f"{problem}; it is kept, but not used"
         elif not key.honoured:
             yield f"{name}: valid, but has no effect here: {keys.reason(name)}"
 
@@ -142,8 +146,8 @@ def _check_remote_storage(config: TopicConfig) -> None:
 
 
 def _check_local_retention(unit: str, local: int, whole: int, *, frozen: bool) -> None:
-    """Checks local against total retention. When `frozen`, nothing more is copied to the remote tier, so both must be
-    equal."""
+    """Checks local retention against total retention. If `frozen`, nothing more is copied to the remote tier, so both
+    must be equal."""
     if local == _RETENTION_OF_BROKER:
         return
     if whole != -1 and not 0 <= local <= whole:

@@ -1,13 +1,17 @@
-"""Parses the text of a value, and renders it again, as Kafka's ConfigDef does.
+"""Parses the text of values and formats values as text, as Kafka's ConfigDef does.
 
-The checks of the tables are words, separated by blanks; a value must satisfy them all:
+The checks in the tables are words, separated by blanks. A value must satisfy all of them:
 
-LOW..HIGH a number in this range; a missing end is no limit; `or:N` also allows the number N in:A,B one of these words;
-ci: ignores the case nonempty a text or list that is not empty distinct a list without empty entries; duplicates are
-dropped release a Kafka release or metadata version, as 3.9 or 3.9-IV0 voters entries `id@host:port`
-(controller.quorum.voters) addresses entries `host:port` (controller.quorum.bootstrap.servers) limits entries
-`host:count` (max.connections.per.ip.overrides) replicas `partition:broker` entries, or `*` (KIP-73) reset where a share
-group begins: latest, earliest, or by_duration:PnDTnHnMn.nS (KIP-932)
+LOW..HIGH  a number in this range; a missing end means no limit; `or:N` also allows the number N
+in:A,B     one of these words; `ci:` ignores the case
+nonempty   a text or list that is not empty
+distinct   a list without empty entries; duplicates are dropped
+release    a Kafka release or metadata version, such as 3.9 or 3.9-IV0
+voters     entries `id@host:port` (controller.quorum.voters)
+addresses  entries `host:port` (controller.quorum.bootstrap.servers)
+limits     entries `host:count` (max.connections.per.ip.overrides)
+replicas   `partition:broker` entries, or `*` (KIP-73)
+reset      where a share group begins: latest, earliest, or by_duration:PnDTnHnMn.nS (KIP-932)
 """
 
 from __future__ import annotations
@@ -33,7 +37,7 @@ _NOUNS: Final = {
     "list": "a comma-separated list",
     "class": "a class name",
 }
-# These parsers raise AddressError, whose message is more precise than that of a check.
+# The AddressError of these parsers is more precise than the message of a failed check.
 _PARSERS: Final[Mapping[str, Callable[[str], object]]] = {
     "voters": parse_voter,
     "addresses": parse_address,
@@ -43,7 +47,7 @@ _BITS: Final = {"short": 16, "int": 32, "long": 64}
 
 
 class Password:
-    """A secret: `value` is the text, which neither `str` nor `repr` shows."""
+    """A secret. `value` is its text, which neither `str` nor `repr` shows."""
 
     __slots__ = ("value",)
 
@@ -64,9 +68,9 @@ Value: TypeAlias = bool | int | float | str | tuple[str, ...] | Password | None
 
 
 def parse(key: Key, text: str) -> Value:
-    """The typed value of `text`: bool, int, float, str, tuple of str, or Password.
+    """Returns the typed value of `text`: bool, int, float, str, tuple of str, or Password.
 
-    Raises ConfigError, which names the key, the value and what is allowed.
+    Raises ConfigError, which names the key, the value and the allowed values.
     """
     trimmed = text.strip(BLANKS)
     shown = HIDDEN if key.type == "password" else text
@@ -87,9 +91,9 @@ def parse(key: Key, text: str) -> Value:
 
 
 def stored(key: Key, values: Mapping[str, str]) -> tuple[Value, ConfigError | None]:
-    """The typed value of a stored setting and None, or None and the error.
+    """Returns the typed value of a stored setting and None, or else None and the error.
 
-    Releases allow different values, and a broker cannot refuse metadata.
+    Releases allow different values, but a broker cannot refuse metadata.
     """
     try:
         return parse(key, values[key.name]), None
@@ -97,16 +101,16 @@ def stored(key: Key, values: Mapping[str, str]) -> tuple[Value, ConfigError | No
         return None, error
 
 
-@cache  # all configurations of a process read the same defaults
+@cache  # all configurations in a process read the same defaults
 def default(key: Key) -> Value:
-    """The typed default; None if Kafka's is null. Raises ConfigError if Kafka demands a value."""
+    """Returns the typed default, or None if it is Kafka's null. Raises ConfigError if Kafka demands a value."""
     if key.required:
         raise ConfigError(key.name, None, f"it has no default and must be {allowed(key)}")
     return None if key.default is None else _typed(key, key.default)
 
 
 def allowed(key: Key) -> str:
-    """The allowed values in words: `an int of at least 1`."""
+    """Describes the allowed values in words, such as `an int of at least 1`."""
     choices = next((check.partition(":")[2] for check in key.check.split() if check[:3] in ("in:", "ci:")), "")
     noun = _NOUNS.get(key.type, "one" if choices else "a text")
     words = [_words(check, key.type) for check in key.check.split()]
@@ -116,7 +120,8 @@ def allowed(key: Key) -> str:
 
 
 def render(value: Value) -> str | None:
-    """The text that Kafka shows: lists joined by commas, doubles as Java writes them, None for null."""
+    """Returns the text that Kafka shows for a value: list elements joined by commas, doubles in Java's format, None for
+    null."""
     match value:
         case bool():
             return "true" if value else "false"
@@ -132,12 +137,13 @@ def render(value: Value) -> str | None:
 
 
 def java_double(value: float) -> str:
-    """Double.toString: plain from 10^-3 up to 10^7, else with an exponent without a plus or leading zeros."""
+    """Formats a number as Double.toString does: without an exponent from 10^-3 up to 10^7, and otherwise with an
+    exponent that has no plus and no leading zeros."""
     if not math.isfinite(value):
         return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[str(value)]
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return repr(value)
-    # The fewest digits that give the same number; 17 digits always do.
+    # The fewest digits that represent the same number. 17 digits are always enough.
     rounded = (f"{value:.{count}e}" for count in range(1, 17))
     digits, _, exponent = next(text for text in rounded if float(text) == value).partition("e")
     return f"{digits}E{int(exponent)}"
@@ -178,7 +184,7 @@ def _integer(text: str, bits: int) -> int:
 
 def _double(text: str) -> float:
     bare = text.strip("+-")
-    # float() accepts underscores, and several spellings of NaN and Infinity; Java accepts one of each.
+    # float() accepts underscores, and several spellings of NaN and Infinity. Java accepts only one spelling of each.
     if "_" in text or (bare.lower() in ("inf", "nan", "infinity") and bare not in ("NaN", "Infinity")):
         raise ValueError
     return float(text[:-1] if text[-1:] in ("f", "F", "d", "D") and text[:-1] else text)
@@ -213,7 +219,7 @@ def _satisfies(check: str, value: Value, checks: list[str]) -> bool:
 
 
 def _is_release(text: str) -> bool:
-    """A release from 0.8.0 to 3.9, perhaps with the number of an intermediate version."""
+    """Returns whether the text is a release from 0.8.0 to 3.9. The number of an intermediate version may follow."""
     numbers, dash, tail = text.partition("-IV")
     parts = numbers.split(".")
     if (dash and not tail.isdigit()) or not 2 <= len(parts) <= 4 or not all(part.isdigit() for part in parts):
@@ -228,7 +234,7 @@ def _is_replica(entry: str) -> bool:
 
 
 def _is_by_duration(text: str) -> bool:
-    """`by_duration:` and an ISO 8601 duration that is not negative."""
+    """Returns whether the text is `by_duration:` and an ISO 8601 duration that is not negative."""
     word, _, duration = text.partition(":")
     time = r"(T(?=\d)(\d+H)?(\d+M)?(\d+(\.\d{0,9})?S)?)?"
     return word == "by_duration" and re.fullmatch(rf"P(?=\d|T)(\d+D)?{time}", duration, re.IGNORECASE) is not None
@@ -244,7 +250,7 @@ def _words(check: str, type_name: str) -> str:
     return {
         "nonempty": "and not empty" if type_name == "list" else "that is not empty",
         "distinct": "without empty entries",
-        "release": "naming a Kafka release from 0.8.0 to 3.9, as 3.9 or 3.9-IV0",
+        "release": "naming a Kafka release from 0.8.0 to 3.9, such as 3.9 or 3.9-IV0",
         "replicas": "of partition:broker entries, or *",
         "reset": "that is latest, earliest or by_duration:PnDTnHnMn.nS",
         "voters": "of id@host:port entries",

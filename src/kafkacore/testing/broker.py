@@ -33,21 +33,23 @@ from kafkacore.tools import dev
 T = TypeVar("T")
 Topics = Iterable[str] | Mapping[str, int]
 
-# Files here use no disk. On a machine without this directory they lie with the other temporary files.
+# Files in this directory use no disk. On a machine without this directory, the files are in the usual temporary
+# directory.
 MEMORY_DIRECTORY: Final = "/dev/shm"  # noqa: S108 - directories with random names are made in it
 DIRECTORY_PREFIX: Final = "kafkacore-testing-"
 _CALL_SECONDS: Final = 60.0
 _LOOK_SECONDS: Final = 0.002
-# The garbage collector's generation with the objects of one test's broker; collecting it takes half a ms.
+# The garbage collector's generation that contains the objects of one test's broker. Collecting it takes half a
+# millisecond.
 _YOUNG: Final = 1
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 # These values suit tests better than Kafka's defaults. A test that wants a default sets the key.
 CONFIGS: Final = MappingProxyType(
     {
         "metrics.port": "-1",
-        # The first member of a group does not wait for others, as in Apache Kafka's own test setups.
+        # The first member of a group does not wait for other members, as in Apache Kafka's own test setups.
         "group.initial.rebalance.delay.ms": "0",
-        # When a test moves the clock by an hour, its clients must not count as idle for an hour.
+        # When a test moves the clock by an hour, the clients must not count as idle for an hour.
         "connections.max.idle.ms": "2147483647",
         "num.network.threads": "1",
         "num.io.threads": "2",
@@ -55,23 +57,25 @@ CONFIGS: Final = MappingProxyType(
 )
 
 
-# The end of the process removes the files of brokers that are still open.
+# Brokers that are still open. Their files are removed at the end of the process.
 _open: Final[set[Broker]] = set()
 
 
 class BrokerClosed(RuntimeError):
-    """The broker is closed: create another one."""
+    """The broker is closed or stopped. A test must create another broker, or start this one."""
 
 
 class Broker:
-    """Serves on a free port of 127.0.0.1 from its construction on. `close` removes all its files, threads and sockets.
+    """A broker that listens on a free port of 127.0.0.1 as soon as it is constructed. `close` removes all its files,
+    threads and sockets.
 
-    It creates `topics`: names, or partitions by name. `configs` are keys of server.properties. `time` is "running" or
-    "frozen"; a frozen clock begins at `start_ms` (by default the real time). `record` keeps the requests of clients
-    from the start (see `requests`). `directory` stays when the broker ends. Without it the broker uses a temporary
+    The broker creates `topics`, which is a list of names, or a mapping from each name to its number of partitions.
+    `configs` sets keys of server.properties. `time` is "running" or "frozen". A frozen clock starts at `start_ms` (by
+    default the current time). With `record`, the broker records the requests of clients from the start (see
+    `requests`). The broker keeps its files in `directory`, also after `close`. Without `directory`, it uses a temporary
     directory, in memory if the machine has /dev/shm.
 
-    Raises OSError, and ConfigError for a value or topic that Kafka refuses. Warns about keys without effect.
+    Raises OSError, and ConfigError for a value or topic that Kafka refuses. Warns about keys that have no effect.
     """
 
     def __init__(
@@ -134,7 +138,8 @@ class Broker:
         self._intercept()
 
     def stop(self) -> None:
-        """Shuts the broker down cleanly; `start` starts it again. Request faults stay, disk faults end.
+        """Shuts the broker down cleanly. `start` starts it again. Faults of requests remain, and faults of the disk
+        end.
 
         Idempotent.
         """
@@ -143,7 +148,7 @@ class Broker:
             return
         try:
             self._leave(node)
-        finally:  # after any error, even an interrupt: nothing else could stop the node later
+        finally:  # after any error, even an interrupt, because nothing else could stop the node later
             try:
                 node.stop()
             finally:
@@ -151,34 +156,34 @@ class Broker:
                     fault.end()
 
     def _leave(self, node: Node) -> None:
-        """Detaches the parts of this broker from the node."""
+        """Disconnects the parts of this broker from the node."""
         client, self._client = self._client, None
         self.clock.attach(None)
         if client is not None:
             node.broker.plane.loop.run(client.close(), _CALL_SECONDS)
 
     def restart(self) -> None:
-        """Stops and starts the broker. Clients lose their connections and find it again."""
+        """Stops and starts the broker. Clients lose their connections, and can connect again at the same address."""
         self.stop()
         self.start()
 
     def close(self) -> None:
-        """Ends the broker and removes its files. Idempotent."""
+        """Stops the broker and removes its files. Idempotent."""
         try:
             self.stop()
         finally:
             self._closing.close()
-            _open.discard(self)  # until now the end of the process would have removed its files
-            # The parts of a node refer to each other. This collection frees their deleted files, which still take
-            # memory, and their eventfds at once.
+            _open.discard(self)  # before this line, the end of the process would still remove the broker's files
+            # The parts of a node refer to each other. This collection immediately frees their eventfds, and the memory
+            # of their deleted files.
             gc.collect(_YOUNG)
 
     async def aclose(self) -> None:
-        """Runs `close` on another thread, so that the caller's loop goes on."""
+        """Runs `close` on another thread, so that the caller's loop can continue."""
         await asyncio.get_running_loop().run_in_executor(None, self.close)
 
     def reset(self) -> None:
-        """Ends every fault and forgets the recorded requests, so that the next test starts afresh."""
+        """Ends every fault and drops the recorded requests, so that the next test starts without them."""
         for fault in [*self._faults, *self._disk_faults]:
             fault.end()
         self.requests.clear()
@@ -206,7 +211,7 @@ class Broker:
         for note in found:
             warnings.warn(note, stacklevel=3)
 
-    # --- where and what ---
+    # --- address and topics ---
 
     @property
     def bootstrap(self) -> str:
@@ -221,21 +226,21 @@ class Broker:
     def node(self) -> Node:
         """The node itself. Raises BrokerClosed."""
         if self._node is None:
-            raise BrokerClosed(f"the broker of {self.bootstrap} does not run: it was stopped or closed")
+            raise BrokerClosed(f"the broker of {self.bootstrap} is not running: it was stopped or closed")
         return self._node
 
     @property
     def failure(self) -> BaseException | None:
-        """The error that ended the node, for example the failure of its last disk."""
+        """The error that stopped the node, for example the failure of its last disk."""
         return self.node.fault
 
     @property
     def topics(self) -> dict[str, int]:
-        """Partitions by topic name."""
+        """The number of partitions of each topic, by topic name."""
         return {topic.name: len(topic.partition_rows) for topic in self.node.broker.context.image.topics()}
 
     def create_topic(self, name: str, partitions: int = 1, *, configs: Mapping[str, object] = _NOTHING) -> str:
-        """Creates a topic, waits until it is served, and returns its name. Raises KafkaError."""
+        """Creates a topic, waits until the broker serves it, and returns its name. Raises KafkaError."""
         told = self.node.create_topics([(name, partitions)], {key: as_text(value) for key, value in configs.items()})
         for _, error, message in told:
             if error:
@@ -243,8 +248,8 @@ class Broker:
         return name
 
     def create_topics(self, topics: Topics) -> None:
-        """Creates several topics: names, or partitions by name. Raises KafkaError for the first topic that is
-        refused."""
+        """Creates several topics. `topics` is a list of names, or a mapping from each name to its number of partitions.
+        Raises KafkaError for the first topic that the broker refuses."""
         wanted = list(topics.items()) if isinstance(topics, Mapping) else [(name, 1) for name in topics]
         if not wanted:
             return
@@ -253,7 +258,7 @@ class Broker:
                 raise error_for(ErrorCode(error), f"{name}: {message or ErrorCode(error).message}")
 
     def log(self, topic: str, partition: int = 0) -> Log:
-        """The log of a partition. Raises UnknownName for a partition that does not exist."""
+        """Returns the log of a partition. Raises UnknownName if the partition does not exist."""
         handle = self.node.broker.replicas.by_name(topic, partition)
         if handle is None:
             if topic in self.topics:
@@ -263,7 +268,7 @@ class Broker:
 
     @property
     def groups(self) -> Groups:
-        """Consumer groups by their id, as their coordinator sees them."""
+        """The consumer groups by their id, as their coordinator sees them."""
         return Groups(self.node)
 
     # --- a small client ---
@@ -288,8 +293,8 @@ class Broker:
     def consume(
         self, topic: str, count: int = 1, *, partition: int = 0, offset: int = 0, timeout_seconds: float = 5.0
     ) -> list[LogRecord]:
-        """Reads `count` records over the wire, and waits for them. Raises TimeoutError if fewer arrive; KafkaError,
-        ConnectionError."""
+        """Reads `count` records over the wire. Waits for records that do not exist yet. Raises TimeoutError if fewer
+        records arrive in time, and KafkaError, ConnectionError."""
         return self._run(self._own_client().consume(topic, partition, offset, count, timeout_seconds))
 
     def _own_client(self) -> Client:
@@ -302,7 +307,7 @@ class Broker:
             coroutine.close()
         return self.node.broker.plane.loop.run(coroutine, _CALL_SECONDS)
 
-    # --- what goes wrong ---
+    # --- faults ---
 
     def refuse(
         self,
@@ -313,8 +318,8 @@ class Broker:
         topic: str | None = None,
         client_id: str | None = None,
     ) -> Fault:
-        """Answers requests for `api` with `error`, named as in Kafka, and does nothing else. With `topic` it refuses
-        only that topic. It does so `times` times, or until the fault ends. Raises UnknownName."""
+        """Answers requests for `api` with `error` (Kafka's name) instead of handling them. With `topic`, refuses only
+        that topic. The fault ends after `times` requests, or when the test ends it. Raises UnknownName."""
         code = error_named(error)
         what = f"refuse {api_named(api).message} with {code.name}"
         return self._order(api, what, error=code, times=times, topic=topic, client_id=client_id)
@@ -343,7 +348,8 @@ class Broker:
         topic: str | None = None,
         client_id: str | None = None,
     ) -> Fault:
-        """Closes the connection of a request for `api`, "before" or "after" it is handled. Raises UnknownName."""
+        """Closes the connection of a request for `api`, "before" or "after" the broker handles the request. Raises
+        UnknownName."""
         if when not in {"before", "after"}:
             raise ValueError(f"`when` must be 'before' or 'after', not {when!r}")
         what = f"drop {api_named(api).message} {when} its work"
@@ -358,23 +364,23 @@ class Broker:
         topic: str | None = None,
         client_id: str | None = None,
     ) -> Fault:
-        """Handles requests for `api`, sends only the first `bytes` of each answer (four of them are its size), and
-        closes the connection. Raises UnknownName."""
+        """Handles requests for `api`, but sends only the first `bytes` of each response, and then closes the
+        connection. The first four bytes of a response are its size. Raises UnknownName."""
         if bytes < 0:
             raise ValueError(f"`bytes` must be 0 or more, not {bytes}")
         what = f"tear {api_named(api).message} after {bytes} bytes"
         return self._order(api, what, torn_bytes=bytes, times=times, topic=topic, client_id=client_id)
 
     def fill_disk(self, *, free_bytes: int = 0) -> Fault:
-        """Lets the disk of the logs take `free_bytes` more bytes; then writes fail with ENOSPC. As in Apache Kafka, a
-        directory whose write has failed stays offline until a restart, even if there is room again."""
+        """Lets the disk of the logs accept `free_bytes` more bytes. After that, writes fail with ENOSPC. As in Apache
+        Kafka, a directory with a failed write stays offline until a restart, even if the disk has space again."""
         if free_bytes < 0:
             raise ValueError(f"`free_bytes` must be 0 or more, not {free_bytes}")
         return self._order_disk(f"fill the disk up to {free_bytes} free bytes", (), free_bytes)
 
     def fail_disk(self, *operations: str) -> Fault:
-        """Fails disk operations of the logs with EIO: all of them, or those that are named (read, write, sync, names).
-        A directory that hits the error stays offline until a restart. Raises ValueError."""
+        """Makes disk operations of the logs fail with EIO: all operations, or only the named kinds (read, write, sync,
+        names). A directory in which an operation has failed stays offline until a restart. Raises ValueError."""
         for each in operations:
             if each not in FAULT_KINDS:
                 raise ValueError(unknown("operation of a disk", each, FAULT_KINDS))
@@ -386,7 +392,7 @@ class Broker:
 
     def _order(self, api: str | int, what: str, **how: Any) -> Fault:
         fault = RequestFault(what, api_named(api), on_end=self._ended, **how)
-        _ = self.node  # raises BrokerClosed: a closed broker has no faults
+        _ = self.node  # raises BrokerClosed, because a closed broker has no faults
         self._faults = [*(each for each in self._faults if not each.is_over), fault]
         self._intercept()
         return fault
@@ -408,7 +414,7 @@ class Broker:
         return fault
 
     def _disk_ended(self, fault: Fault) -> None:
-        """Ends the fault's effects on the disk, except effects that another fault has too."""
+        """Removes the fault's effects from the disk, except those that another fault also has."""
         self._disk_faults = [each for each in self._disk_faults if each is not fault]
         for kind in FAULT_KINDS:
             self._disk.fail(kind, errno.EIO if any(kind in each.kinds for each in self._disk_faults) else 0)
@@ -416,7 +422,7 @@ class Broker:
             self._disk.limit(None)
 
     def _intercept(self) -> None:
-        """Installs the interception of requests while a fault or a recording needs it, and removes it after."""
+        """Intercepts requests while a fault or a recording needs this."""
         if self._node is None:
             return
         faults, broker = self._faults, self.node.broker
@@ -434,7 +440,7 @@ class Broker:
 
 
 class DiskFault(Fault):
-    """A fault of the disk; its hits are the failed operations. Without `kinds` the disk is full."""
+    """A fault of the disk. Its hits are the failed operations. Without `kinds`, the fault is a full disk."""
 
     def __init__(self, what: str, disk: FaultDisk, kinds: tuple[str, ...], on_end: Callable[[Fault], None]) -> None:
         super().__init__(what, None, on_end=on_end)
@@ -455,7 +461,7 @@ class DiskFault(Fault):
 
 
 async def _let_go(fault: RequestFault) -> None:
-    """Wakes the requests that wait because of the fault. Runs on the loop."""
+    """Wakes the requests that wait because of this fault. Runs on the loop."""
     for end in fault.waiting[:]:
         end()
 
@@ -466,6 +472,6 @@ def _now_ms() -> int:
 
 @atexit.register
 def _tidy_up() -> None:
-    """Removes the files of open brokers. The process ends, and can no longer start threads for a clean stop."""
+    """Removes the files of open brokers. The process is ending, so it cannot start threads for a clean stop."""
     for broker in tuple(_open):
         broker._closing.close()

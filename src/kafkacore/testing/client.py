@@ -1,4 +1,4 @@
-"""Sends the few requests of a test that has no client of its own: produces one record, consumes some."""
+"""Sends the few requests that a test without its own client needs: produces one record, or consumes some records."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from kafkacore.testing.logs import LogRecord
 from kafkacore.testing.lookup import as_bytes, as_text
 
 CLIENT_ID: Final = "kafkacore.testing"
-# The last versions that name topics; later versions use topic ids.
+# The last versions in which requests name topics. Later versions use topic ids.
 _PRODUCE: Final = 12
 _FETCH: Final = 12
 _ALL_ACKS: Final = -1
 _TIMEOUT_MS: Final = 30_000
 _LOOK_MS: Final = 500
-_SERVED_SECONDS: Final = 0.005  # between checks whether a new topic is served
+_SERVED_SECONDS: Final = 0.005  # between two checks whether a new topic is available
 _MAX_BYTES: Final = 16 << 20
 
 
 class Asked(Protocol):
-    """A connection to a node; `network.client.NodeClient` is one."""
+    """A connection to a node, such as `network.client.NodeClient`."""
 
     async def request(self, request: Message, version: int | None = None) -> Any: ...
 
@@ -33,21 +33,21 @@ class Asked(Protocol):
 
 
 class Client:
-    """A client of one broker. Use and close it on one loop."""
+    """A client of one broker. Use and close it on the same loop."""
 
     def __init__(self, node: Asked) -> None:
         self._node = node
 
     @classmethod
     def of(cls, host: str, port: int) -> Client:
-        """A client with a connection of its own."""
+        """Returns a client with its own connection."""
         return cls(NodeClient(host, port, CLIENT_ID))
 
     async def close(self) -> None:
         await self._node.close()
 
     async def create_topic(self, name: str, partitions: int, configs: Mapping[str, object]) -> None:
-        """Creates a topic and waits until it is served. Raises KafkaError."""
+        """Creates a topic and waits until the broker serves it. Raises KafkaError."""
         given = [
             CreateTopicsRequest.CreatableTopicConfig(name=key, value=as_text(value)) for key, value in configs.items()
         ]
@@ -99,7 +99,7 @@ class Client:
                     found += records
         except TimeoutError:
             raise TimeoutError(
-                f"{len(found)} of {count} records of {topic}-{partition} from offset {offset} came within "
+                f"{len(found)} of {count} records of {topic}-{partition} from offset {offset} arrived within "
                 f"{timeout_seconds:g} s"
             ) from None
         return found[:count]
@@ -129,5 +129,5 @@ class Client:
 
 
 def _error(code: int, place: str, message: str | None = None) -> KafkaError:
-    """An error whose message also names the topic or partition."""
+    """Returns an error whose message also names the topic or partition."""
     return error_for(code, f"{place}: {message or ErrorCode(code).message}")

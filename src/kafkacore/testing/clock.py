@@ -1,4 +1,4 @@
-"""The clock of a broker, which a test moves."""
+"""The clock of a broker, which a test can move."""
 
 from __future__ import annotations
 
@@ -8,20 +8,22 @@ from kafkacore._fast.world.environment import ManualClock, RunningClock
 from kafkacore.server.node import Node
 
 _NS_OF_A_SECOND: Final = 1_000_000_000
-_MAX_STEPS: Final = 10_000  # due events at which one `advance` stops one by one; it passes all later ones in one step
+# `advance` stops at each of the first due events, up to this number, and then passes all later ones in one step.
+_MAX_STEPS: Final = 10_000
 CATCH_UP_SECONDS: Final = 30.0
 
 
 class ClockBehind(Exception):
-    """Some events that became due when the clock moved have not happened within the limit. The message names them."""
+    """When a test moved the clock, some events that became due did not happen within the time limit. The message names
+    them."""
 
 
 class BrokerClock:
     """The broker's time for records, for retention, and for everything that clients wait for.
 
-    It runs with the real clock, ahead of it by the time that the test has added; or it is frozen, and only the test
-    moves it. The quorum and the sessions of brokers follow it too. No heartbeat can arrive in time that a test skips,
-    so a controller does not count that time as silence, and fences no broker for it. Loops wait in real time.
+    A running clock is the real clock plus the time that the test has added. A frozen clock moves only when the test
+    moves it. The quorum and the sessions of brokers use this clock too. No heartbeat can arrive during skipped time, so
+    a controller does not count this time and does not fence a broker because of it. Loops wait in real time.
     """
 
     def __init__(self, *, frozen: bool, start_ms: int) -> None:
@@ -30,12 +32,12 @@ class BrokerClock:
         self._node: Node | None = None
 
     def attach(self, node: Node | None) -> None:
-        """Connects the timers of a node to this clock; pass None when the node has ended."""
+        """Connects the timers of a node to this clock. Pass None when the node has ended."""
         self._node = node
 
     @property
     def now_ms(self) -> int:
-        """Milliseconds since 1970."""
+        """The present time in milliseconds since 1970."""
         return self.manual.wall_ms()
 
     def advance(
@@ -44,7 +46,7 @@ class BrokerClock:
         """Moves the clock forward. On return, everything that became due has happened, in order: retention, the expiry
         of producers and group members, the deadlines of waiting requests.
 
-        Raises ClockBehind if that takes longer than 30 s, ValueError for a negative time.
+        Raises ClockBehind if this takes longer than 30 s, and ValueError for a negative time.
         """
         total = ((days * 24 + hours) * 60 + minutes) * 60 + seconds + milliseconds / 1000
         if not total >= 0:
@@ -61,11 +63,11 @@ class BrokerClock:
             late = ["timers of the broker's loop"]
         if late:
             raise ClockBehind(
-                f"{CATCH_UP_SECONDS:.0f} s after the clock was moved these are still late: {', '.join(late)}"
+                f"{CATCH_UP_SECONDS:.0f} s after the clock was moved, these are still late: {', '.join(late)}"
             )
 
     def _step(self, node: Node, left_ns: int) -> int:
-        """Moves to the next moment at which the broker has something to do. Returns the time that is left."""
+        """Moves to the next time at which the broker has something to do. Returns the remaining time."""
         for _ in range(_MAX_STEPS):
             due_ns = node.run_timers(CATCH_UP_SECONDS)
             if due_ns is None:

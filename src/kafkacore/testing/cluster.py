@@ -24,7 +24,7 @@ MOST_SLOW_MS: Final = 1_000
 
 
 class ClusterNode:
-    """One node of a cluster: its id and roles, its life, and its view of the cluster."""
+    """One node of a cluster: its id and roles, methods to start and stop it, and its view of the cluster."""
 
     def __init__(self, cluster: Cluster, backend: ClusterBackend, node_id: int) -> None:
         self.cluster, self.node_id = cluster, node_id
@@ -32,17 +32,17 @@ class ClusterNode:
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """ "broker", "controller" or both."""
+        """The roles of the node: "broker", "controller" or both."""
         return self._backend.roles[self.node_id]
 
     @property
     def bootstrap(self) -> str:
-        """`host:port` of the broker, for clients. Raises ValueError when no client outside can reach it."""
+        """`host:port` of the broker, for clients. Raises ValueError if the node has no socket."""
         return self._backend.bootstrap(self.node_id)
 
     @property
     def state(self) -> str:
-        """off, starting, running, paused, stopping or failed."""
+        """The state of the node: off, starting, running, paused, stopping or failed."""
         return self._backend.state(self.node_id)
 
     @property
@@ -51,7 +51,7 @@ class ClusterNode:
 
     @property
     def server(self) -> Node:
-        """The node itself. Raises RuntimeError while it does not run."""
+        """The node itself. Raises RuntimeError if it is not running."""
         server = self._backend.server(self.node_id)
         if server is None:
             raise RuntimeError(f"node {self.node_id} is {self.state}")
@@ -64,14 +64,14 @@ class ClusterNode:
 
     @property
     def is_active_controller(self) -> bool:
-        """Whether this node believes that it is the active controller, however old that belief is."""
+        """Returns whether this node regards itself as the active controller. It may be mistaken."""
         server = self._backend.server(self.node_id)
         controller = None if server is None else server.controller_server
         return self.is_running and controller is not None and controller.quorum.active
 
     @property
     def image(self) -> MetadataImage:
-        """The committed metadata that this node has applied. Raises RuntimeError while it does not run."""
+        """The committed metadata that this node has applied. Raises RuntimeError if it is not running."""
         server = self.server
         if "broker" in self.roles:
             return server.broker.context.image
@@ -80,11 +80,11 @@ class ClusterNode:
 
     @property
     def topics(self) -> dict[str, int]:
-        """Partitions by topic name, as this node knows them."""
+        """The number of partitions of each topic, by topic name, as this node knows them."""
         return {topic.name: len(topic.partition_rows) for topic in self.image.topics()}
 
     def kill(self) -> None:
-        """Ends the node as SIGKILL does: it notifies no other node, and its next start recovers its logs."""
+        """Ends the node as SIGKILL does. The node notifies no other node, and recovers its logs at its next start."""
         self._backend.kill(self.node_id)
 
     def stop(self) -> None:
@@ -102,15 +102,16 @@ class ClusterNode:
         self.start()
 
     def pause(self) -> None:
-        """Pauses the node, as SIGSTOP does: it keeps its connections and does nothing. Only in a simulated cluster."""
+        """Pauses the node, as SIGSTOP does: the node keeps its connections and does nothing. Possible only in a
+        simulated cluster."""
         self._backend.pause(self.node_id)
 
     def resume(self) -> None:
-        """Continues the node, as SIGCONT does."""
+        """Resumes the node, as SIGCONT does."""
         self._backend.resume(self.node_id)
 
     def ask(self, request: Any, version: int | None = None, limit_s: float = LIMIT_S) -> Any:
-        """The node's answer to any request of `kafkacore.protocol.messages`. Raises OSError, TimeoutError,
+        """Sends any request of `kafkacore.protocol.messages` and returns the response. Raises OSError, TimeoutError,
         KafkaError."""
         return self._backend.ask(self.node_id, request, version, limit_s)
 
@@ -126,19 +127,19 @@ class Controllers:
 
     @property
     def active(self) -> ClusterNode:
-        """The active controller, in the newest epoch; waits for one. Raises TimeoutError."""
+        """Waits for an active controller and returns the one with the newest epoch. Raises TimeoutError."""
         found: ClusterNode = self._cluster.wait_until(lambda: self.current, "an active controller")
         return found
 
     @property
     def current(self) -> ClusterNode | None:
-        """The active controller of the newest epoch, if there is one now."""
+        """The active controller with the newest epoch, or None if there is no active controller now."""
         found = [node for node in self if node.is_active_controller]
         return max(found, key=lambda node: node.server.replica.raft.epoch, default=None)  # type: ignore[union-attr]
 
     @property
     def standbys(self) -> list[ClusterNode]:
-        """The running controllers that are not the active one."""
+        """The running controllers that are not active."""
         active = self.active
         return [node for node in self if node.is_running and node is not active]
 
@@ -150,15 +151,16 @@ class Controllers:
 
 
 class Cluster:
-    """`Cluster(controllers=3, brokers=3)`: nodes with one role each. `Cluster(nodes=3)`: nodes with both roles.
-    `Cluster()` is one node. Node ids count from 1: nodes with both roles, then controllers, then brokers.
+    """`Cluster(controllers=3, brokers=3)` has nodes with one role each. `Cluster(nodes=3)` has nodes with both roles.
+    `Cluster()` has one node. Node ids count from 1: first the nodes with both roles, then controllers, then brokers.
 
-    Without a `seed` the nodes have sockets and files, and time is real. With a seed the cluster is simulated: one
-    thread, virtual time, and the same run for the same seed. The clients of a simulated cluster are `produce`,
-    `consume` and `ask`.
+    Without a `seed`, the nodes have sockets and files, and time is real. With a seed, the cluster is simulated on one
+    thread and in virtual time, and the same seed gives the same run. The only clients of a simulated cluster are
+    `produce`, `consume` and `ask`.
 
-    `topics` are names, or partitions by name. `configs` are keys of every node, `of_node` keys of one.
-    `static` voters stand in the configuration (kraft.version 0); otherwise the metadata log holds the voters (KIP-853).
+    `topics` is a list of names, or a mapping from each name to its number of partitions. `configs` sets configuration
+    keys on every node. `of_node` maps a node id to the keys of that node alone. With `static`, the configuration lists
+    the voters (kraft.version 0). Otherwise the metadata log holds them (KIP-853).
 
     Raises ValueError, OSError, and ConfigError for a value or topic that Kafka refuses.
     """
@@ -187,7 +189,9 @@ class Cluster:
         given = {key: as_text(value) for key, value in configs.items()}
         of_each = {node_id: {key: as_text(value) for key, value in keys.items()} for node_id, keys in of_node.items()}
         if unknown := of_each.keys() - by_id.keys():
-            raise ValueError(f"of_node names nodes that do not exist: {sorted(unknown)}; there are 1 to {len(by_id)}")
+            raise ValueError(
+                f"of_node names nodes that do not exist: {sorted(unknown)}; the nodes are 1 to {len(by_id)}"
+            )
         self._backend = _backend(by_id, given, of_each, static=static, seed=seed)
         self.nodes = {node_id: ClusterNode(self, self._backend, node_id) for node_id in by_id}
         self.controller = Controllers(self)
@@ -221,7 +225,7 @@ class Cluster:
 
     @property
     def reachable(self) -> list[ClusterNode]:
-        """The running nodes whose links with the active controller are not cut."""
+        """The running nodes that the active controller can reach."""
         active = self.controller.active.node_id
         passes = self._backend.passes
         return [
@@ -231,28 +235,28 @@ class Cluster:
     # --- faults ---
 
     def cut(self, source: int | Iterable[int], target: int | Iterable[int]) -> None:
-        """Cuts the link between two nodes in one direction, or the links between two groups of nodes in both:
-        `cut([1], [2, 3])`. Messages wait until `heal`, and nodes notice nothing."""
+        """Cuts the link between two nodes in one direction, or the links between two groups of nodes in both
+        directions: `cut([1], [2, 3])`. Messages wait until `heal`, and the nodes are not notified."""
         if isinstance(source, int) and isinstance(target, int):
             self._backend.cut(self[source].node_id, self[target].node_id)
         else:
             self.partition(*([each] if isinstance(each, int) else each for each in (source, target)))
 
     def partition(self, *groups: Iterable[int]) -> None:
-        """Cuts every link between nodes of different groups, in both directions. Clients reach every node."""
+        """Cuts every link between nodes of different groups, in both directions. Clients can still reach every node."""
         for one, other in permutations(map(tuple, groups), 2):
             for source, target in product(one, other):
                 self.cut(source, target)
 
     def slow_disk(self, node_id: int, ms: float) -> None:
-        """Lets every disk operation on the node's logs take this much longer, up to a second; 0 ends that. `heal`
-        leaves it as it is, and so does a restart of the node."""
+        """Makes every disk operation on the node's logs take `ms` longer, up to a second. 0 ends the delay. Neither
+        `heal` nor a restart of the node ends it."""
         if not 0 <= ms < MOST_SLOW_MS:
-            raise ValueError(f"a disk operation takes from 0 to below {MOST_SLOW_MS} ms longer, not {ms}")
+            raise ValueError(f"a disk operation can be slowed by 0 to below {MOST_SLOW_MS} ms, not by {ms}")
         self._backend.slow_disk(self[node_id].node_id, ms)
 
     def heal(self) -> None:
-        """Mends every link."""
+        """Restores every link."""
         self._backend.heal()
 
     # --- waits ---
@@ -265,8 +269,8 @@ class Cluster:
         return found
 
     def wait_until_ready(self, limit_s: float = LIMIT_S) -> None:
-        """Waits until there is an active controller, every running node has its metadata, and every running broker may
-        serve clients."""
+        """Waits until there is an active controller, every running node has the active controller's metadata, and every
+        running broker is unfenced."""
         self.wait_until(self._is_ready, "every node ready", limit_s)
 
     def _is_ready(self) -> bool:
@@ -284,7 +288,7 @@ class Cluster:
         )
 
     def run_for(self, seconds: float) -> None:
-        """Lets time pass: virtual time in a simulated cluster."""
+        """Lets time pass. In a simulated cluster, this is virtual time."""
         self._backend.run_for(seconds)
 
     def describe(self) -> str:
@@ -306,8 +310,8 @@ class Cluster:
         configs: Mapping[str, object] = _NOTHING,
         limit_s: float = LIMIT_S,
     ) -> str:
-        """Creates a topic, waits until every running node that the active controller can reach knows it, and returns
-        its name. Raises KafkaError, TimeoutError."""
+        """Creates a topic. Waits until all running nodes that the active controller can reach know the topic, and
+        returns the topic's name. Raises KafkaError, TimeoutError."""
         keys = [
             CreateTopicsRequest.CreatableTopicConfig(name=key, value=as_text(each)) for key, each in configs.items()
         ]
@@ -328,12 +332,13 @@ class Cluster:
         return name
 
     def create_topics(self, topics: Topics) -> None:
-        """Creates several topics: names, or partitions by name."""
+        """Creates several topics. `topics` is a list of names, or a mapping from each name to its number of
+        partitions."""
         for name, partitions in topics.items() if isinstance(topics, Mapping) else ((name, 1) for name in topics):
             self.create_topic(name, partitions)
 
     def leader(self, topic: str, partition: int = 0) -> ClusterNode:
-        """The node that leads a partition; waits for one that runs. Raises TimeoutError."""
+        """Waits until a running node leads the partition, and returns this node. Raises TimeoutError."""
         found: ClusterNode = self.wait_until(lambda: self._leader(topic, partition), f"a leader of {topic}-{partition}")
         return found
 
@@ -363,8 +368,8 @@ class Cluster:
     def consume(
         self, topic: str, count: int = 1, *, partition: int = 0, offset: int = 0, timeout_seconds: float = 5.0
     ) -> list[LogRecord]:
-        """Reads `count` records from the partition's leader, and waits for them. Raises TimeoutError if fewer arrive;
-        KafkaError, OSError."""
+        """Reads `count` records from the partition's leader. Waits for records that do not exist yet. Raises
+        TimeoutError if fewer records arrive in time, and KafkaError, OSError."""
         leader = self.leader(topic, partition)
         return self._backend.run(
             leader.node_id,
@@ -372,10 +377,10 @@ class Cluster:
             timeout_seconds + LIMIT_S,
         )
 
-    # --- the end ---
+    # --- closing ---
 
     def close(self) -> None:
-        """Ends every node, and removes their files. Idempotent."""
+        """Stops all nodes and removes their files. Idempotent."""
         self._backend.close()
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""Faults that a test orders: their kind, the requests that they hit, and how often."""
+"""Faults that a test creates: their kinds, the requests that they affect, and how often they have happened."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from kafkacore.protocol import apis
 from kafkacore.protocol.apis import Api, ApiKey
 from kafkacore.protocol.errors import ErrorCode, ProtocolError
 
-# The APIs that can be refused by topic, with the field of the topics in the request and in the answer.
+# The APIs that a fault can refuse by topic. Each value names the field of the topics in the request and in the
+# response.
 TOPIC_LISTS: Final = {
     ApiKey.PRODUCE: ("topic_data", "responses"),
     ApiKey.FETCH: ("topics", "responses"),
@@ -27,7 +28,7 @@ TOPIC_LISTS: Final = {
 
 
 class Fault:
-    """A fault that happens until it has happened `times` times, or until `end` or the end of its `with` block."""
+    """A fault. It ends when it has happened `times` times, when `end` is called, or at the end of its `with` block."""
 
     def __init__(
         self,
@@ -39,9 +40,12 @@ class Fault:
         client_id: str | None = None,
         on_end: Callable[[Fault], None] = lambda fault: None,
     ) -> None:
-        """Raises ValueError if `times` is less than one, and for a topic if requests of the API have none."""
+        """Raises ValueError if `times` is less than one, or if `topic` is given for an API whose requests have no
+        topics."""
         if times is not None and times < 1:
-            raise ValueError(f"`times` is {times}, but a fault happens at least once; leave `times` out for always")
+            raise ValueError(
+                f"`times` is {times}, but a fault happens at least once; leave `times` out to make it happen always"
+            )
         if topic is not None and api is not None and api.key not in TOPIC_LISTS:
             able = ", ".join(apis.api(key).message for key in TOPIC_LISTS)
             raise ValueError(f"{api.message} cannot fail by topic; leave `topic` out, or use one of: {able}")
@@ -57,12 +61,13 @@ class Fault:
 
     @property
     def hits(self) -> int:
-        """The number of times it has happened."""
+        """The number of times that the fault has happened."""
         return self._hits
 
     @property
     def is_ended(self) -> bool:
-        """Whether `end` was called; False if it merely happened `times` times."""
+        """Returns whether `end` was called. Returns False for a fault that is only over because it has happened `times`
+        times."""
         return self._ended
 
     @property
@@ -79,7 +84,7 @@ class Fault:
         self._on_end(self)
 
     def wait_for_hits(self, count: int = 1, timeout_seconds: float = 5.0) -> None:
-        """Waits until it has happened `count` times. Raises TimeoutError."""
+        """Waits until the fault has happened `count` times. Raises TimeoutError."""
         until = time.monotonic() + timeout_seconds
         with self._changed:
             while self._hits < count:
@@ -89,7 +94,7 @@ class Fault:
                 self._changed.wait(left)
 
     def take(self) -> bool:
-        """Counts one more hit; False if the fault is over."""
+        """Counts one more hit. Returns False if the fault has ended."""
         with self._changed:
             if self.is_over:
                 return False
@@ -123,22 +128,25 @@ class RequestFault(Fault):
         torn_bytes: int | None = None,
         **limits: Any,
     ) -> None:
-        """`waits_seconds` delays the request by the broker's clock. `error` replaces the answer of the handlers.
-        `drops` closes the connection "before" or "after" handling. Only `torn_bytes` of the answer are sent."""
+        """`waits_seconds` delays the request by the broker's clock. `error` replaces the handlers' response. `drops`
+        closes the connection "before" or "after" the request is handled. If `torn_bytes` is set, only this number of
+        bytes of the response is sent."""
         super().__init__(what, api, **limits)
         self.waits_seconds = waits_seconds
         self.error = error
         self.drops = drops
         self.torn_bytes = torn_bytes
-        self.waiting: list[Callable[[], None]] = []  # wake requests that wait for its end; used on the loop
+        # These wake the requests that wait for the end of the fault; only the loop uses this list.
+        self.waiting: list[Callable[[], None]] = []
 
     @property
     def decides(self) -> bool:
-        """Whether this fault excludes others from the same request. A delay does not: delays add up."""
+        """Returns whether this fault excludes other faults for the same request. A delay does not, because delays add
+        up."""
         return not self.waits_seconds
 
     def fits(self, call: RequestContext, topics: Callable[[], list[str]]) -> bool:
-        """Whether it applies to this request, by its client and its `topics`."""
+        """Returns whether the fault applies to this request, because of its client and its `topics`."""
         if self.is_over or (self.api is not None and self.api.key != call.api_key):
             return False
         if self.client_id is not None and self.client_id != call.client_id:
@@ -147,7 +155,8 @@ class RequestFault(Fault):
 
 
 def named_topics(request: Any, name_of: Callable[[Any], str | None]) -> list[str]:
-    """The topics of a request of TOPIC_LISTS; `name_of` maps topic ids to names. No names stand for all topics."""
+    """Returns the topics of a request for an API in TOPIC_LISTS. `name_of` maps topic ids to names. An empty result
+    means all topics."""
     field, _ = TOPIC_LISTS[request.API_KEY]
     return [name for each in getattr(request, field) or () if (name := topic_name(each, name_of))]
 
@@ -159,4 +168,4 @@ def topic_name(entry: Any, name_of: Callable[[Any], str | None]) -> str | None:
 
 
 class Dropped(ProtocolError):
-    """Closes the connection, because a test ordered it."""
+    """The connection is closed because a test created a fault."""

@@ -1,4 +1,4 @@
-"""Stands between clients and handlers while a test records requests or has ordered faults, and only then."""
+"""Intercepts requests between clients and handlers, but only while a test records requests or has active faults."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kafkacore.server.broker import BrokerServer
 from kafkacore.testing.faults import TOPIC_LISTS, Dropped, RequestFault, named_topics, topic_name
 from kafkacore.testing.recorder import RecordedRequest, Requests
 
-# Processors answer these APIs by themselves. A gate sends the requests that a test wants to see to Python.
+# The processors answer these APIs without Python. A gate sends those requests to Python that a test needs to see.
 _HOT: Final = (
     ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.LIST_OFFSETS, ApiKey.HEARTBEAT, ApiKey.SYNC_GROUP, ApiKey.METADATA,
 )  # fmt: skip
@@ -29,7 +29,8 @@ _OF_SESSIONS: Final = frozenset({
 
 
 def gate(faults: list[RequestFault], *, all_of_it: bool) -> GatePolicy | None:
-    """The gate of the hot APIs: sends all requests to Python, or those that faults hit; None sends none."""
+    """Returns the gate for these APIs. It sends all requests to Python, or only those that faults affect. None means
+    that no requests go to Python."""
     if all_of_it:
         return GatePolicy("punt")
     wanted = [each for each in faults if each.api is None or each.api.key in _HOT]
@@ -41,7 +42,7 @@ def gate(faults: list[RequestFault], *, all_of_it: bool) -> GatePolicy | None:
 
 
 class Interception:
-    """Answers in place of the handlers. Belongs to the loop of the broker's plane."""
+    """Answers requests in place of the handlers. Use this object only on the loop of the broker's plane."""
 
     def __init__(self, broker: BrokerServer, requests: Requests, faults: list[RequestFault]) -> None:
         self._broker = broker
@@ -57,7 +58,7 @@ class Interception:
         met = self._met(call, body)
         if not met and not self._requests.is_recording:
             return self._handlers(call, body)
-        frame = bytes(body)  # the memory of the frame is returned with the answer
+        frame = bytes(body)  # a copy, because the memory of the frame is released with the answer
         entry = None
         if self._requests.is_recording:
             entry = self._requests.begin(call, frame, self._broker.plane.native.environment.wall_ms())
@@ -65,7 +66,7 @@ class Interception:
         return self._answered(call, frame, met, entry)
 
     def _met(self, call: RequestContext, body: memoryview) -> list[RequestFault]:
-        """The faults that apply to this request: every delay, and the first of the others."""
+        """Returns the faults that apply to this request: all delays, and the first of the other faults."""
         met: list[RequestFault] = []
         found: list[str] | None = None
 
@@ -106,16 +107,16 @@ class Interception:
         if fault is None:
             return await self._handled(call, frame)
         if fault.drops == "before":
-            raise Dropped(f"{call.client_id!r} is dropped before its request is handled, as a test ordered")
+            raise Dropped(f"{call.client_id!r} is disconnected before its request is handled, as a test ordered")
         if fault.error is not None:
             return await self._refused(call, frame, fault.error, fault.topic)
         answer = await self._handled(call, frame)
         if fault.torn_bytes is not None and answer is not None:
             return Torn(answer, fault.torn_bytes)
-        raise Dropped(f"{call.client_id!r} is dropped instead of an answer, as a test ordered")
+        raise Dropped(f"{call.client_id!r} is disconnected instead of getting an answer, as a test ordered")
 
     async def _pass(self, fault: RequestFault) -> None:
-        """Waits until the delay is over by the broker's clock, or the fault ends."""
+        """Waits until the delay has passed by the broker's clock, or the fault ends."""
         over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def end() -> None:
@@ -133,7 +134,7 @@ class Interception:
     # --- answers ---
 
     async def _handled(self, call: RequestContext, frame: bytes) -> bytes | None:
-        """The complete answer of the handlers."""
+        """Returns the complete answer of the handlers."""
         response: Any = self._handlers(call, memoryview(frame))
         if isinstance(response, Awaitable):
             response = await response
@@ -150,7 +151,7 @@ class Interception:
     async def _refused(self, call: RequestContext, frame: bytes, error: ErrorCode, topic: str | None) -> bytes | None:
         request = _request(call, frame)
         if call.api_key == ApiKey.PRODUCE and request.acks == _NO_ACKS:
-            # A producer without acknowledgements notices an error only by the closed connection.
+            # A producer with acks=0 notices an error only when its connection is closed.
             raise Dropped(
                 f"Produce with acks=0 of client {call.client_id!r} failed with {error.name}, as a test ordered"
             )
@@ -168,7 +169,7 @@ class Interception:
             return refused
         setattr(request, asked, others)
         if call.api_key == ApiKey.FETCH:
-            request.max_wait_ms = 0  # the refusal must not wait for the other topics
+            request.max_wait_ms = 0  # the refusal must not wait for records of other topics
         served = await self._handled(call, request.encode(call.api_version))
         if served is None:
             return None
@@ -179,7 +180,8 @@ class Interception:
     async def _refused_metadata(
         self, call: RequestContext, frame: bytes, error: ErrorCode, topic: str | None
     ) -> bytes | None:
-        """Sets the error of each refused topic. The answer still lists the brokers, or no client could go on."""
+        """Sets the error of each refused topic. The response still lists the brokers, because clients could not
+        continue without them."""
         served = await self._handled(call, frame)
         if served is None:
             return None
@@ -193,7 +195,7 @@ class Interception:
     def _error(self, call: RequestContext, request: Any, error: ErrorCode) -> bytes:
         told = f"{error.message} (as a test ordered)"
         version = call.api_version
-        # Leaders report an error of a Fetch at each partition, and only one of its session at the top.
+        # A leader reports an error of a Fetch in each partition, but reports a session error at the top level.
         at_items = error not in _OF_SESSIONS and bool(getattr(request, "topics", ()))
         response = error_response(request, version, error, told, at_items=at_items)
         if call.api_key == ApiKey.API_VERSIONS and error == ErrorCode.UNSUPPORTED_VERSION:
@@ -206,7 +208,8 @@ class Interception:
 
 
 def _request(call: RequestContext, body: bytes | memoryview) -> Any:
-    """Decodes the request. Raises ProtocolError for malformed bytes, which closes the connection as without a test."""
+    """Decodes the request. Raises ProtocolError for malformed bytes. This closes the connection, as it would without a
+    test."""
     return apis.request_class(call.api_key).decode_prefix(body, call.api_version)[0]
 
 

@@ -1,4 +1,4 @@
-"""Looks up the APIs and errors that a test names, and suggests similar names for an unknown one."""
+"""Looks up the APIs and errors that a test names. For an unknown name, suggests similar names."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kafkacore.protocol import apis
 from kafkacore.protocol.apis import Api
 from kafkacore.protocol.errors import ErrorCode
 
-_LISTED: Final = 12  # names that a message lists
+_LISTED: Final = 12  # the greatest number of names in a message
 
 
 class UnknownName(ValueError):
@@ -18,11 +18,11 @@ class UnknownName(ValueError):
 
 
 def api_named(name: str | int) -> Api:
-    """The API named `"Produce"`, `"PRODUCE"` or 0. Raises UnknownName."""
+    """Returns the API with this name or key: `"Produce"`, `"PRODUCE"` or 0. Raises UnknownName."""
     known = apis.current_apis()
     if isinstance(name, int):
         if name not in known:
-            raise UnknownName(f"no API has the key {name}; Produce is 0, Fetch is 1")
+            raise UnknownName(f"no API has the key {name}; for example, Produce is 0 and Fetch is 1")
         return known[name]
     plain = _plain(name)
     for api in known.values():
@@ -32,7 +32,8 @@ def api_named(name: str | int) -> Api:
 
 
 def error_named(error: str | int) -> ErrorCode:
-    """The error named `"NOT_ENOUGH_REPLICAS"` or 19, or an ErrorCode. Raises UnknownName, also for NONE."""
+    """Returns the error with this name or code, or this ErrorCode: `"NOT_ENOUGH_REPLICAS"` or 19. Raises UnknownName,
+    also for NONE."""
     if isinstance(error, str):
         for code in ErrorCode.all():
             if code.name == error.upper() and code:
@@ -41,14 +42,14 @@ def error_named(error: str | int) -> ErrorCode:
     try:
         code = ErrorCode(error)
     except ValueError:
-        raise UnknownName(f"{error} is no error code of Kafka's") from None
+        raise UnknownName(f"{error} is not an error code of Kafka's") from None
     if not code:
-        raise UnknownName("NONE is no error to refuse with")
+        raise UnknownName("a request cannot be refused with NONE")
     return code
 
 
 def unknown(kind: str, name: str, names: Iterable[str]) -> str:
-    """The message about an unknown name."""
+    """Returns the message about an unknown name."""
     by_plain = {_plain(each): each for each in names}
     close = [by_plain[each] for each in get_close_matches(_plain(name), by_plain, n=3, cutoff=0.6)]
     if close:
@@ -59,7 +60,7 @@ def unknown(kind: str, name: str, names: Iterable[str]) -> str:
 
 
 def as_text(value: object) -> str:
-    """The text for a server.properties: True is true."""
+    """Returns a value as text for server.properties. For example, True becomes true."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -1,6 +1,7 @@
-"""The pytest plugin: fixtures `kafka`, `kafka_topic`, `kafka_broker`, the marker `kafka`, reports for failed tests.
+"""The pytest plugin. It provides the fixtures `kafka`, `kafka_topic` and `kafka_broker`, the marker `kafka`, and
+reports for failed tests.
 
-It imports no compiled and no heavy module before a fixture is used, because every pytest run in an environment with
+The plugin imports no compiled or large module before a fixture is used, because every pytest run in an environment with
 kafkacore loads this module.
 """
 
@@ -29,17 +30,18 @@ _BROKER_WORDS: Final = frozenset({"configs", "topics", "time", "start_ms", "reco
 _TOPIC_WORDS: Final = frozenset({"partitions", "topic_configs"})
 _WORKER_KEY: Final = "kafkacore_bootstrap"  # a key in the input of pytest-xdist's workers
 _OF_ALL: Final = (
-    "kafkacore_of_all_workers"  # marks the report of a worker whose test failed with the broker of the whole run
+    # Marks the report of a test that failed in a worker and used the broker of the whole run.
+    "kafkacore_of_all_workers"
 )
 _NAMES: Final = itertools.count(1)
 _REQUESTS_SHOWN: Final = 20
 
-# Frames of these packages do not help the reader of a traceback: they lie above the test, or between the test and the
-# error.
+# Frames of these packages do not help the reader of a traceback. They are above the test's frame, or between this frame
+# and the error.
 _WITHIN: Final = frozenset({"kafkacore", "asyncio", "concurrent", "contextlib", "threading"})
 _PYTEST: Final = frozenset({"_pytest", "pluggy"})
 
-_shared = pytest.StashKey["Broker"]()  # the broker of the whole run, in pytest-xdist's controller
+_shared = pytest.StashKey["Broker"]()  # the broker of the whole run, in the controlling process of pytest-xdist
 _session = pytest.StashKey["Broker | RemoteBroker"]()
 _lines = pytest.StashKey["LogLines"]()
 
@@ -50,18 +52,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--kafka-per-run",
         action="store_true",
         default=None,
-        help="with pytest-xdist: one broker behind the `kafka` fixture of all workers, instead of one for each",
+        help="with pytest-xdist: the `kafka` fixtures of all workers share one broker, instead of one for each worker",
     )
     parser.addini("kafka_per_run", "the same as --kafka-per-run", type="bool", default=False)
-    parser.addini("kafka_record", "brokers record their requests, to show the last ones", type="bool", default=True)
+    parser.addini(
+        "kafka_record",
+        "brokers record their requests, so that reports of failed tests show the last ones",
+        type="bool",
+        default=True,
+    )
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
-    """Keeps pytest from rewriting the asserts of kafkacore. It does so for every package with a plugin, but no test
-    needs explanations of kafkacore's own asserts, and the import would take several times as long. Nodes import on
-    threads, and two threads cannot parse at the same time in CPython 3.11 (gh-106905). pytest has no public way to
-    switch it off."""
+    """Keeps pytest from rewriting the asserts of kafkacore. pytest rewrites the asserts of every package with a plugin,
+    but no test needs explanations of kafkacore's own asserts, and the import would take several times as long. In
+    addition, nodes import modules on threads, and in CPython 3.11 two threads cannot parse at the same time
+    (gh-106905). pytest has no public option to turn the rewriting off."""
     hook = early_config.pluginmanager.rewrite_hook
     getattr(hook, "_must_rewrite", set()).discard("kafkacore")
     getattr(hook, "_marked_for_rewrite_cache", {}).clear()
@@ -80,7 +87,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """Called before pytest-xdist starts a worker."""
+    """Gives a worker the address of the shared broker. pytest-xdist calls this before it starts the worker."""
     config = node.config
     if not _per_run(config):
         return
@@ -90,7 +97,7 @@ def pytest_configure_node(node: Any) -> None:
         with contextlib.ExitStack() as stack:
             stack.enter_context(_log_lines(config))
             config.stash[_shared] = Broker(record=config.getini("kafka_record"))
-            stack.pop_all()  # kept until pytest ends
+            stack.pop_all()  # keeps the broker open until pytest ends
     node.workerinput[_WORKER_KEY] = config.stash[_shared].bootstrap
 
 
@@ -99,11 +106,11 @@ def pytest_configure_node(node: Any) -> None:
 
 @pytest.fixture(scope="session")
 def kafka(request: pytest.FixtureRequest) -> Iterator[Broker | RemoteBroker]:
-    """One broker for all tests of this process: `kafka.bootstrap`. A test's faults end with the test; its topics and
-    changes of the clock stay.
+    """Provides one broker for all tests in this process. Clients connect to `kafka.bootstrap`. A test's faults end with
+    the test. Its topics and the state of the clock remain.
 
-    With pytest-xdist each worker has its own broker. With --kafka-per-run all workers share one of the controlling
-    process.
+    With pytest-xdist, each worker has its own broker. With --kafka-per-run, all workers share one broker in the
+    controlling process.
     """
     config = request.config
     bootstrap = getattr(config, "workerinput", {}).get(_WORKER_KEY)
@@ -123,7 +130,7 @@ def kafka(request: pytest.FixtureRequest) -> Iterator[Broker | RemoteBroker]:
 
 @pytest.fixture
 def kafka_broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
-    """A broker for this test alone, with the arguments of its `kafka` marker."""
+    """Provides a broker that only this test uses, with the arguments of the test's `kafka` marker."""
     from kafkacore.testing.broker import Broker
 
     words = {"record": request.config.getini("kafka_record"), **_marked(request.node, _BROKER_WORDS)}
@@ -133,7 +140,8 @@ def kafka_broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
 
 @pytest.fixture
 def kafka_topic(request: pytest.FixtureRequest) -> str:
-    """The name of a topic for this test alone, created on its `kafka_broker` if it uses one, else on `kafka`."""
+    """Provides the name of a new topic for this test. The topic is on the test's `kafka_broker` if the test uses that
+    fixture, and otherwise on `kafka`."""
     own = "kafka_broker" in request.fixturenames
     broker = request.getfixturevalue("kafka_broker" if own else "kafka")
     plain = "".join(letter if letter.isalnum() else "-" for letter in request.node.name)
@@ -146,12 +154,15 @@ def kafka_topic(request: pytest.FixtureRequest) -> str:
 
 
 def _marked(item: pytest.Item, wanted: frozenset[str]) -> dict[str, Any]:
-    """The arguments of the markers; the nearest takes precedence. Raises UsageError for an unknown argument."""
+    """Returns the arguments of the markers. The nearest marker takes precedence. Raises UsageError for an unknown
+    argument."""
     found: dict[str, Any] = {}
     for marker in item.iter_markers("kafka"):
         wrong = [*map(repr, marker.args), *(set(marker.kwargs) - _BROKER_WORDS - _TOPIC_WORDS)]
         if wrong:
-            raise pytest.UsageError(f"{item.nodeid}: the marker kafka does not take {', '.join(wrong)}; it is {MARKER}")
+            raise pytest.UsageError(
+                f"{item.nodeid}: the marker kafka does not accept {', '.join(wrong)}; its form is {MARKER}"
+            )
         found = {**marker.kwargs, **found}
     if not wanted & _BROKER_WORDS and "kafka_broker" not in getattr(item, "fixturenames", ()):
         lost = sorted(found.keys() & _BROKER_WORDS)
@@ -199,8 +210,8 @@ def pytest_runtest_makereport(
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Adds the last requests to the report of a failed test that used the broker of the whole run. Only
-    pytest-xdist's controller has them."""
+    """Adds the last requests to the report of a failed test that used the shared broker of the run. Only the
+    controlling process of pytest-xdist has these requests."""
     worker = getattr(report, "node", None)
     if worker is not None and getattr(report, _OF_ALL, False) and _shared in worker.config.stash:
         _show_requests(report, worker.config.stash[_shared], "kafka, of all workers")
@@ -220,8 +231,8 @@ def _show_lines(report: pytest.TestReport, config: pytest.Config) -> None:
 
 
 def _tell_where_the_test_called(failure: pytest.ExceptionInfo[BaseException]) -> None:
-    """Cuts the kit's own frames from an error that kafkacore raised on purpose, so that it points to the line of the
-    test. Other errors keep all their frames, because they may be ours."""
+    """Removes the kit's own frames from an error that kafkacore raised on purpose, so that the traceback ends at the
+    test's line. Other errors keep all their frames, because they may be bugs in kafkacore."""
     wanted = TimeoutError, ValueError, pytest.UsageError
     if not (type(failure.value).__module__.startswith("kafkacore.") or isinstance(failure.value, wanted)):
         return
@@ -230,14 +241,14 @@ def _tell_where_the_test_called(failure: pytest.ExceptionInfo[BaseException]) ->
         if _root(at) not in _WITHIN:
             asked = at
         at = at.tb_next
-    if asked.tb_next is not None and _root(asked) in _PYTEST:  # called from one of our fixtures
+    if asked.tb_next is not None and _root(asked) in _PYTEST:  # one of kafkacore's fixtures made the call
         asked = asked.tb_next
     if asked.tb_next is not None and "kafkacore" in (_root(asked), _root(asked.tb_next)):
         asked.tb_next = None
 
 
 def _root(entry: TracebackType) -> str:
-    """The package of the code of a frame."""
+    """Returns the package that contains the code of a frame."""
     return str(entry.tb_frame.f_globals.get("__name__", "")).partition(".")[0]
 
 

@@ -1,4 +1,4 @@
-"""A cluster with sockets and files in this process. Its nodes share the process's threads."""
+"""A cluster with sockets and files in this process. Its nodes share the threads of the process."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ HOST: Final = "127.0.0.1"
 MEMORY_DIRECTORY: Final = "/dev/shm"  # noqa: S108 - directories with random names are made in it
 DIRECTORY_PREFIX: Final = "kafkacore-cluster-"
 _LOOK_S: Final = 0.002
-# A test waits for elections and sessions. Six nodes share one process, and perhaps two cores.
+# A test waits for elections and sessions, so these times are short. But six nodes share one process, and possibly two
+# cores.
 CONFIGS: Final = {
     "metrics.port": "-1",
     "group.initial.rebalance.delay.ms": "0",
@@ -48,7 +49,7 @@ class LinkedWorld(World):
 
     def __init__(self, node_id: int, links: Links, disk: FaultDisk) -> None:
         super().__init__(disk.environment())
-        self.own_threads = False  # its clock is the real one, so it shares the threads of the process
+        self.own_threads = False  # this world uses the real clock, so it can share the threads of the process
         self._node_id, self._links = node_id, links
 
     async def connect(self, factory: Callable[[], asyncio.Protocol], host: str, port: int) -> Any:
@@ -59,7 +60,7 @@ class LinkedWorld(World):
 
 
 class RealNode:
-    """A node: its configuration, and its starts and stops."""
+    """A node with sockets and files: its configuration, and methods to start and stop it."""
 
     def __init__(self, config: BrokerConfig, links: Links) -> None:
         self.config, self.links = config, links
@@ -102,7 +103,7 @@ class RealNode:
 
 
 class RealCluster:
-    """The ClusterBackend of real nodes."""
+    """The ClusterBackend for nodes with sockets and files."""
 
     def __init__(
         self,
@@ -161,7 +162,7 @@ class RealCluster:
 
     def bootstrap(self, node_id: int) -> str:
         if "broker" not in self.roles[node_id]:
-            raise ValueError(f"node {node_id} is no broker")
+            raise ValueError(f"node {node_id} is not a broker")
         return "{}:{}".format(*self._addresses[node_id, "broker"])
 
     def state(self, node_id: int) -> str:
@@ -174,7 +175,8 @@ class RealCluster:
         return self.nodes[node_id].failure
 
     def start(self, node_ids: list[int]) -> None:
-        # A broker's start waits for the controllers, and a controller's start may wait for other controllers.
+        # A broker's start waits for the controllers, and a controller's start may wait for other controllers, so all
+        # nodes start at the same time.
         with ThreadPoolExecutor(len(node_ids), "kc-testing-start") as threads:
             list(threads.map(lambda node_id: self.nodes[node_id].start(), node_ids))
 
@@ -246,8 +248,8 @@ class RealCluster:
         self.links.mend()
         try:
             with ThreadPoolExecutor(max(len(self.nodes), 1), "kc-testing-stop") as threads:
-                # Killing is enough: the files of a cluster that ends are not needed, and no other node has to take
-                # over.
+                # The nodes can be killed, because the files of a closing cluster are not needed, and no other node has
+                # to take over.
                 list(threads.map(lambda node: node.kill(), self.nodes.values()))
         finally:
             for client in self._clients.values():
@@ -257,8 +259,8 @@ class RealCluster:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that were free a moment ago. A node that starts again needs the same port, so the system must not choose
-    it."""
+    """Returns ports that were free a moment ago. They are outside the range from which the operating system chooses,
+    because a restarted node needs its old port."""
     sockets = [socket.socket() for _ in range(count)]
     try:
         for each in sockets:

@@ -1,4 +1,4 @@
-"""Records the last requests of a broker's clients, for assertions and for the report of a failed test."""
+"""Records the last requests of a broker's clients, for assertions and for reports of failed tests."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from kafkacore.protocol.response_errors import error_codes
 from kafkacore.testing.lookup import api_named
 
 MAX_REQUESTS: Final = 1_000
-MAX_BYTES: Final = 64 << 20  # of bodies and answers together
+MAX_BYTES: Final = 64 << 20  # the limit for all bodies and answers together
 _UNSUPPORTED_VERSION: Final = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
-_SHOWN: Final = 20  # requests that a message lists
+_SHOWN: Final = 20  # the number of requests that a message lists
 
 
 class NothingRecorded(RuntimeError):
-    """A test reads the requests of a broker that does not record them."""
+    """A test asks for the requests of a broker that does not record them."""
 
 
 class RequestNotSeen(AssertionError):
-    """The expected request did not arrive in time. The message shows the requests that did."""
+    """The expected request did not arrive in time. The message shows the requests that arrived."""
 
 
 class RecordedRequest:
@@ -44,8 +44,8 @@ class RecordedRequest:
         self.correlation_id = call.correlation_id
         self.received_ms = received_ms  # by the broker's clock
         self.answered = False
-        self.took_ms: float | None = None  # until the answer was ready, in real time
-        self.fault: str | None = None  # the fault that a test had ordered for it
+        self.took_ms: float | None = None  # the real time until the answer was ready
+        self.fault: str | None = None  # the fault that a test has ordered for this request
         self._frame = frame
         self._answer: bytes | None = None
         self._began = time.perf_counter()
@@ -61,28 +61,29 @@ class RecordedRequest:
 
     @cached_property
     def body(self) -> Any:
-        """The decoded request: fields as in Kafka's message definitions, in snake case. Raises ProtocolError."""
+        """The decoded request. Its fields have the names of Kafka's message definitions, in snake case. Raises
+        ProtocolError."""
         return apis.request_class(self.api_key).decode_prefix(self._frame, self.version)[0]
 
     @property
     def response(self) -> Any:
-        """The decoded answer; None if there is no answer (yet). Raises ProtocolError."""
+        """The decoded response, or None if there is no response yet. Raises ProtocolError."""
         if self._answer is None:
             return None
         header = len(apis.response_header(self.api_key, self.version, self.correlation_id))
         version = self.version
         if self.api_key == ApiKey.API_VERSIONS and self._answer[header : header + 2] == _UNSUPPORTED_VERSION:
-            version = 0  # every client can read it (KIP-511)
+            version = 0  # every client can read this version (KIP-511)
         return apis.response_class(self.api_key).decode_prefix(memoryview(self._answer)[header:], version)[0]
 
     @property
     def error(self) -> str | None:
-        """The first error in the answer, by Kafka's name."""
+        """The first error in the response, by Kafka's name."""
         return next(iter(self.errors), None)
 
     @property
     def errors(self) -> list[str]:
-        """Every error in the answer, by Kafka's name, each once."""
+        """All errors in the response, by Kafka's names, without duplicates."""
         try:
             codes = dict.fromkeys(() if self.response is None else error_codes(self.response, self.version))
         except ProtocolError:
@@ -91,7 +92,7 @@ class RecordedRequest:
 
     @property
     def topics(self) -> list[str]:
-        """The topics that the request names, without those that it gives by id."""
+        """The topics that the request names. Topics given by id are left out."""
         try:
             return list(dict.fromkeys(_topic_names(self.body)))
         except ProtocolError:
@@ -111,7 +112,8 @@ class RecordedRequest:
 
 
 class Requests:
-    """The last requests of a broker, oldest first: at most 1,000 and 64 MiB. Any thread may read them."""
+    """The last requests of a broker, oldest first. Keeps at most 1,000 requests and 64 MiB. Can be read on any
+    thread."""
 
     def __init__(self, on_change: Callable[[], None]) -> None:
         self._on_change = on_change
@@ -122,7 +124,7 @@ class Requests:
         self._changes = 0
         self._users = 0
 
-    # --- what the broker does ---
+    # --- called by the broker ---
 
     @property
     def is_recording(self) -> bool:
@@ -152,16 +154,17 @@ class Requests:
         while len(self._kept) > MAX_REQUESTS or (self._bytes > MAX_BYTES and len(self._kept) > 1):
             self._bytes -= self._kept.popleft().size_bytes
 
-    # --- what a test does ---
+    # --- called by a test ---
 
     def start(self) -> None:
-        """Starts recording. From here on Python answers every request, which slows fast clients down."""
+        """Starts recording. From now on Python answers every request, which slows down fast clients."""
         self._users += 1
         if self._users == 1:
             self._on_change()
 
     def stop(self) -> None:
-        """Ends the recording of one `start`; the recorded requests stay."""
+        """Undoes one call of `start`. Recording ends when every `start` has been undone. Requests recorded so far are
+        kept."""
         if self._users:
             self._users -= 1
             if not self._users:
@@ -177,7 +180,7 @@ class Requests:
             self.stop()
 
     def clear(self) -> None:
-        """Forgets the recorded requests."""
+        """Drops the recorded requests."""
         with self._changed:
             self._kept.clear()
             self._bytes = 0
@@ -190,7 +193,7 @@ class Requests:
         topic: str | None = None,
         where: Callable[[RecordedRequest], bool] | None = None,
     ) -> list[RecordedRequest]:
-        """The requests for an API, oldest first. Raises UnknownName, NothingRecorded."""
+        """Returns the matching requests for an API, oldest first. Raises UnknownName, NothingRecorded."""
         wanted = api_named(api).key
         return [
             each
@@ -212,17 +215,18 @@ class Requests:
         topic: str | None = None,
         where: Callable[[RecordedRequest], bool] | None = None,
     ) -> RecordedRequest:
-        """Waits for the `count`th matching request (with `answered`: for its answer), and returns it.
+        """Waits until `count` matching requests have arrived, and returns the last of them. With `answered`, also waits
+        for its response.
 
-        Raises RequestNotSeen, which shows the other requests; UnknownName, NothingRecorded.
+        Raises UnknownName, NothingRecorded, and RequestNotSeen, which shows the other requests.
         """
         name = api_named(api).message
         until = time.monotonic() + timeout_seconds
         while True:
             with self._changed:
                 seen = self._changes
-            # This does not hold the lock: `where` may send the broker a request, whose recording would wait for the
-            # lock.
+            # The lock is not held here, because `where` may send a request to the broker, and the recording of this
+            # request would wait for the lock.
             found = self.of(api, client_id=client_id, topic=topic, where=where)
             if answered:
                 found = [each for each in found if each.answered]
@@ -235,7 +239,7 @@ class Requests:
             for label, value in (("client", client_id), ("topic", topic)):
                 what += f" of {label} {value!r}" if value is not None else ""
             what += " that fits `where`" if where is not None else ""
-            raise RequestNotSeen(f"{what} came within {timeout_seconds:g} s. {self._seen()}")
+            raise RequestNotSeen(f"{what} arrived within {timeout_seconds:g} s. {self._seen()}")
 
     def _changed_since(self, seen: int, until: float) -> bool:
         with self._changed:
@@ -246,16 +250,16 @@ class Requests:
         return True
 
     def show(self, last: int = _SHOWN) -> str:
-        """The last requests, one line each."""
+        """Returns the last requests, one on each line."""
         with self._changed:
             return "\n".join(repr(each) for each in list(self._kept)[-last:])
 
     def _seen(self) -> str:
         if not self._kept:
-            return "No request came at all."
+            return "No request arrived at all."
         counts = Counter(each.api for each in self._kept)
         told = ", ".join(f"{count} {name}" for name, count in counts.most_common())
-        return f"These requests came: {told}. The last ones:\n{self.show()}"
+        return f"These requests arrived: {told}. The last ones:\n{self.show()}"
 
     def _all(self) -> list[RecordedRequest]:
         with self._changed:

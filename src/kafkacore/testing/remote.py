@@ -1,4 +1,4 @@
-"""A broker in another process, which the tests of pytest-xdist's workers share."""
+"""A broker in another process, which the tests of all pytest-xdist workers share."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class RemoteBroker:
-    """The topics and records of a broker in another process, as a client reaches them. Faults, the clock and inspection
-    need a broker in this process."""
+    """A broker in another process, with the operations that a client has: creating topics, writing and reading records.
+    Faults, the clock and inspection need a broker in this process."""
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
@@ -31,21 +31,21 @@ class RemoteBroker:
         return name
 
     def produce(self, topic: str, value: bytes | str | None, **options: Any) -> int:
-        """Same as Broker.produce."""
+        """Does the same as Broker.produce."""
         options = {"timestamp_ms": time.time_ns() // 1_000_000, **options}
         return self._loop.run(self._client.produce(topic, value, **options), _CALL_SECONDS)
 
     def consume(
         self, topic: str, count: int = 1, *, partition: int = 0, offset: int = 0, timeout_seconds: float = 5.0
     ) -> list[LogRecord]:
-        """Same as Broker.consume."""
+        """Does the same as Broker.consume."""
         return self._loop.run(self._client.consume(topic, partition, offset, count, timeout_seconds), _CALL_SECONDS)
 
     def reset(self) -> None:
-        """Does nothing: a test cannot order faults here."""
+        """Does nothing, because this broker has no faults."""
 
     def close(self) -> None:
-        """Ends the connection and the thread. Idempotent."""
+        """Closes the connection and stops the thread. Idempotent."""
         if self._loop.loop.is_closed():
             return
         self._loop.run(self._client.close(), _CALL_SECONDS)
@@ -54,7 +54,7 @@ class RemoteBroker:
     def __getattr__(self, name: str) -> NoReturn:
         raise AttributeError(
             f"{name}: one broker serves the whole run (--kafka-per-run), and it is not in this process; "
-            "a test that needs faults, the clock or views must use the fixture kafka_broker"
+            "a test that needs faults, the clock or inspection must use the fixture kafka_broker"
         )
 
     def __enter__(self) -> Self:

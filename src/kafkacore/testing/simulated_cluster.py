@@ -1,4 +1,4 @@
-"""A cluster in the simulated world: time passes while the test waits, and the seed decides everything."""
+"""A cluster in the simulated world. Virtual time passes while the test waits, and the seed decides everything."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MS_OF_A_S: Final = 1000
 
 
 class SimulatedBackend:
-    """The ClusterBackend of simulated nodes."""
+    """The ClusterBackend for simulated nodes."""
 
     def __init__(
         self,
@@ -42,8 +42,8 @@ class SimulatedBackend:
 
     def bootstrap(self, node_id: int) -> str:
         raise ValueError(
-            f"node {node_id} is simulated and has no socket: use produce, consume and ask of the cluster, or leave "
-            "the seed out"
+            f"node {node_id} is simulated and has no socket: use the cluster's methods produce, consume and ask, "
+            "or leave the seed out"
         )
 
     def state(self, node_id: int) -> str:
@@ -118,7 +118,7 @@ class SimulatedBackend:
 
 
 class _OneNode:
-    """The requests of a simulated client to one node."""
+    """Sends the requests of a simulated client to one node."""
 
     def __init__(self, client: SimulatedClient, node_id: int) -> None:
         self._client, self._node_id = client, node_id
@@ -127,4 +127,4 @@ class _OneNode:
         return await self._client.send(self._node_id, request, version=version)
 
     async def close(self) -> None:
-        """Does nothing: the cluster closes its clients."""
+        """Does nothing, because the cluster closes its clients."""

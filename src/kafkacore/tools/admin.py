@@ -1,7 +1,8 @@
-"""The connection of the commands to a live cluster: its options, and one request with its answer.
+"""Connects commands to a live cluster: the options for its address, and requests with their responses.
 
-A command names brokers or controllers of the cluster (KIP-919). A broker forwards requests that the controller decides;
-among controllers the active one gets the request.
+A command connects to brokers or controllers of the cluster (KIP-919). A broker forwards a request to the active
+controller if the controller has to decide about it. With the address of a controller, the command finds the active
+controller.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ T = TypeVar("T")
 
 
 class AdminError(Exception):
-    """The reason why the command failed, in one line for its user."""
+    """A command failed. The message is one line for the user."""
 
 
 def add_endpoints(parser: argparse.ArgumentParser, *short: str) -> None:
-    """The options that say where the cluster is; `short` are their short forms."""
+    """Adds the options for the cluster's address. `short` contains their short forms."""
     brokers, controllers = short or ("", "")
     group = parser.add_mutually_exclusive_group(required=True)
     group.add_argument(
@@ -46,12 +47,12 @@ def add_endpoints(parser: argparse.ArgumentParser, *short: str) -> None:
     group.add_argument(
         *filter(None, ("--bootstrap-controller", controllers)),
         metavar="HOST:PORT,...",
-        help="controllers of the cluster; any of them, the active one is found",
+        help="controllers of the cluster; the command finds the active one",
     )
 
 
 def run_admin(arguments: argparse.Namespace, story: Callable[[Admin], Coroutine[Any, Any, T]]) -> T:
-    """Runs `story` with the cluster that the arguments name. Raises AdminError."""
+    """Runs `story` with the cluster from the arguments. Raises AdminError."""
     brokers = getattr(arguments, "bootstrap_server", None)
     kind = BROKERS if brokers else CONTROLLERS
     bootstrap = bootstrap_addresses(brokers or arguments.bootstrap_controller)
@@ -75,7 +76,7 @@ def bootstrap_addresses(text: str) -> list[Address]:
 
 
 class Admin:
-    """One cluster. `kind` is BROKERS or CONTROLLERS, as KIP-919's endpoint types."""
+    """A connection to one cluster. `kind` is BROKERS or CONTROLLERS, the endpoint types of KIP-919."""
 
     def __init__(self, bootstrap: list[Address], kind: int) -> None:
         self.kind = kind
@@ -87,13 +88,15 @@ class Admin:
             await client.close()
 
     async def ask(self, request: Any) -> Any:
-        """The answer of any node. The caller checks its error code. Raises AdminError."""
+        """Sends a request to any node and returns the response. The caller must check the error code. Raises
+        AdminError."""
         return await self._until(lambda: self._ask_any(request))
 
     async def ask_controller(self, request: Any, error_of: Callable[[Any], int]) -> Any:
-        """The active controller's answer: a broker forwards the request. Raises AdminError.
+        """Sends a request to the active controller, directly or through a broker, and returns the response. Raises
+        AdminError.
 
-        `error_of` returns the error of an answer that may say that another node is the active controller.
+        `error_of` returns the error code of a response. NOT_CONTROLLER makes this method try again.
         """
 
         async def attempt() -> Any:
@@ -103,14 +106,14 @@ class Admin:
         return await self._until(attempt)
 
     async def ask_broker(self, broker_id: int, request: Any) -> Any:
-        """The answer of one broker, because only that broker changes its own settings. None while it is not alive.
-        Raises AdminError."""
+        """Sends a request to one broker, for changes that only this broker can make. Returns the response, or None if
+        the broker is not alive. Raises AdminError."""
         brokers = (await self.describe_cluster()).brokers
         address = next((Address(each.host, each.port) for each in brokers if each.broker_id == broker_id), None)
         return None if address is None else await self._until(lambda: self._client(address).request(request))
 
     async def describe_cluster(self, *, include_fenced: bool = False) -> Any:
-        """The DescribeCluster answer about nodes of this kind. Raises AdminError."""
+        """Returns the response to a DescribeCluster request about nodes of this kind. Raises AdminError."""
         request = apis.request_class(ApiKey.DESCRIBE_CLUSTER)(
             endpoint_type=self.kind, include_fenced_brokers=include_fenced
         )
@@ -135,7 +138,7 @@ class Admin:
         raise ConnectionError("; ".join(failed))
 
     async def _until(self, attempt: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-        """Repeats the attempt until it returns an answer, for as long as Kafka's tools would wait."""
+        """Repeats the attempt until it returns a response. Gives up after the time that Kafka's tools would wait."""
         why = "no active controller was found"
         try:
             async with asyncio.timeout(LIMIT_S):
@@ -159,6 +162,6 @@ class Admin:
 
 
 def check(code: int, message: str | None) -> None:
-    """Raises AdminError for an error code other than 0."""
+    """Raises AdminError if the error code is not 0."""
     if code:
         raise AdminError(message or str(error_for(code)))

@@ -16,14 +16,14 @@ DESCRIPTION: Final = "Shows a cluster's id and the endpoints of its nodes, and u
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, summary in (
-        ("cluster-id", "the id of the cluster"),
-        ("list-endpoints", "brokers, or controllers, with their addresses"),
-        ("unregister", "remove a broker that is gone for good"),
+        ("cluster-id", "show the id of the cluster"),
+        ("list-endpoints", "show the brokers or the controllers, with their addresses"),
+        ("unregister", "unregister a broker that will not return"),
     ):
         command = commands.add_parser(name, help=summary)
         add_endpoints(command, "-b", "-C")
         if name == "list-endpoints":
-            command.add_argument("--include-fenced-brokers", action="store_true", help="also brokers that are fenced")
+            command.add_argument("--include-fenced-brokers", action="store_true", help="also show fenced brokers")
         elif name == "unregister":
             command.add_argument("--id", "-i", type=int, required=True, metavar="ID", help="the broker's node.id")
 

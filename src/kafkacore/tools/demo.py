@@ -1,5 +1,5 @@
-"""`kafkacore demo`: real clients write and read a real text while the node gets SIGKILL; then a cluster loses a leader
-and all its controllers, and gets a broker of Apache Kafka."""
+"""`kafkacore demo`: real clients write and read a text while SIGKILL ends the node. Then a cluster loses a leader, and
+later all controllers. At the end, Apache Kafka takes the place of a broker."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ from kafkacore.tools.demo_parts import (
 )
 
 DESCRIPTION: Final = (
-    "Feeds a node with a real text by real clients, kills it in mid-produce, and shows what survived. "
-    "Then kills a leader and all controllers of a cluster, and gives a broker's place to Apache Kafka if that is there."
+    "Lets real clients write a real text to a node, kills the node while they write, and shows what survived. "
+    "Then kills a leader and all controllers of a cluster, and replaces a broker by Apache Kafka if that is installed."
 )
 PARTITIONS: Final = 3
 LATENCY_SAMPLES: Final = 1000
 AIOKAFKA_SHARE: Final = 10
 GROUP_SHARE: Final = 10
 MEMBERS: Final = 3
-UNDER_WAY: Final = 999  # lines just before SIGKILL; the writer does not check for acknowledgements within so few
+UNDER_WAY: Final = 999  # lines just before SIGKILL; within so few lines the writer does not check for acknowledgements
 SESSION_MS: Final = 2_000
 NEEDS_CLIENTS: Final = "the demo needs confluent-kafka and aiokafka: pip install 'kafkacore[test]'"
 
@@ -55,7 +55,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Returns 0 if every sent record was found again. Otherwise prints which one was not, and returns 1."""
+    """Runs the demo. Returns 0 if every sent record was found again. Otherwise prints the missing record, and returns
+    1."""
     try:
         import aiokafka  # noqa: F401
         import confluent_kafka  # noqa: F401
@@ -83,11 +84,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def tell(node: DemoNode, text: list[bytes]) -> None:
-    """The first act: one node. Each chapter is a function."""
+    """Shows the first part of the demo, with one node. Each function that it calls is one step."""
     size_mb = sum(map(len, text)) / 1e6
     say(f"{len(text):,} lines of Python's standard library, {size_mb:.1f} MB, through real clients.")
     took_s = node.start()
-    heading("A node, broker and controller, with nothing configured")
+    heading("One node, broker and controller, without any configuration")
     say(f"ready in {took_s * 1000:.0f} ms, counted from the start of its process: {node.bootstrap}, pid {node.pid}")
     bulk(node.bootstrap, text)
     asyncio.run(aiokafka_reads_and_writes(node.bootstrap, text[: len(text) // AIOKAFKA_SHARE or 1]))
@@ -97,23 +98,24 @@ def tell(node: DemoNode, text: list[bytes]) -> None:
 
 
 def say_where_to_go() -> None:
-    """Prints commands that work when typed here."""
+    """Prints commands that the user can enter in the current directory."""
     heading("Where to go next")
     kafkacore = "kafkacore" if shutil.which("kafkacore") else sys.argv[0]
     steps = {
-        f"{kafkacore} dev --topic mine:3": "a node to try your own client on; it says where it listens",
-        f"{kafkacore} storage format --help": "a node that stays: format a directory, then `kafkacore start`",
+        f"{kafkacore} dev --topic mine:3": "runs a node for your own clients, and prints its address",
+        f"{kafkacore} storage format --help": "for a permanent node: format a directory, then `kafkacore start`",
     }
     if (Path(__file__).parents[3] / "Makefile").exists():  # a checkout, not an installed wheel
-        steps["docs/testing.md, examples/"] = "a broker in the process of your own tests, and programs to copy"
-        steps["make test"] = "the same as here, against Apache Kafka's own clients and tools"
+        steps["docs/testing.md, examples/"] = "a broker inside your own tests, and programs to copy"
+        steps["make test"] = "similar checks with Apache Kafka's own clients and tools"
     width = max(map(len, steps)) + 3
     for step, what in steps.items():
         say(f"{step:<{width}}{what}")
 
 
 def read_text(count: int) -> list[bytes]:
-    """`count` non-empty lines of the standard library's sources; starts over if there are fewer."""
+    """Returns `count` non-empty lines of the standard library's sources. Starts again from the first line if there are
+    too few."""
     sources = sorted(Path(sysconfig.get_path("stdlib")).rglob("*.py"))
     lines = (line for path in sources if "site-packages" not in path.parts for line in _lines(path))
     text = list(itertools.islice(lines, count))
@@ -127,7 +129,7 @@ def _lines(path: Path) -> Iterator[bytes]:
 
 
 def bulk(bootstrap: str, text: list[bytes]) -> None:
-    """confluent-kafka writes the whole text, compressed, and reads it back in order."""
+    """Lets confluent-kafka write the whole text, compressed, and read it back in order."""
     import confluent_kafka
 
     heading(f"confluent-kafka {confluent_kafka.version()} writes and reads all of it")
@@ -143,7 +145,7 @@ def bulk(bootstrap: str, text: list[bytes]) -> None:
 
 
 async def aiokafka_reads_and_writes(bootstrap: str, text: list[bytes]) -> None:
-    """An independent client writes and reads a part of the text."""
+    """Lets an independent client write and read a part of the text."""
     import aiokafka
 
     heading(f"aiokafka {aiokafka.__version__} does the same with {len(text):,} records")
@@ -162,19 +164,19 @@ async def aiokafka_reads_and_writes(bootstrap: str, text: list[bytes]) -> None:
         while len(found) < len(text):
             batches = await consumer.getmany(timeout_ms=int(PATIENCE_S * 1000))
             if not batches:
-                raise DemoFailedError(f"aiokafka got {len(found):,} of {len(text):,} records and then nothing")
+                raise DemoFailedError(f"aiokafka received {len(found):,} of {len(text):,} records, and then no more")
             found += [record.value for records in batches.values() for record in records]
     check_same(found, text)
     report("read back", text, time.perf_counter() - began)
 
 
 def latency(bootstrap: str) -> None:
-    """Times one record at a time, until it is acknowledged and until a waiting consumer has it."""
+    """Measures single records: the time until the record is acknowledged, and until a waiting consumer receives it."""
     from confluent_kafka import Consumer, Producer, TopicPartition
 
     heading(f"One record at a time, {LATENCY_SAMPLES:,} times")
     create_topic(bootstrap, "latency", 1)
-    # These settings keep librdkafka from delaying small sends and reports: the demo measures the node.
+    # These settings keep librdkafka from delaying small sends and delivery reports, so that the demo measures the node.
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0, "socket.nagle.disable": True})
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "demo", "enable.auto.commit": False})
     consumer.assign([TopicPartition("latency", 0, 0)])
@@ -189,13 +191,14 @@ def latency(bootstrap: str) -> None:
             raise DemoFailedError(f"a record did not reach the consumer within {PATIENCE_S:.0f} s")
         arrived.append(time.perf_counter() - began)
     consumer.close()
-    for what, samples in (("acknowledged", acknowledged), ("at a waiting consumer", arrived)):
+    for what, samples in (("acknowledged", acknowledged), ("received by a waiting consumer", arrived)):
         cuts = statistics.quantiles(samples, n=100)
         say(f"{what:<44}half within {cuts[49] * 1000:.2f} ms, 99 of 100 within {cuts[98] * 1000:.2f} ms")
 
 
 def share_and_take_over(bootstrap: str, text: list[bytes]) -> None:
-    """Three members of a group read a topic together. One is killed, and the others take over its partition."""
+    """Lets three members of a group read a topic together. Kills one of them, and waits until the others have taken
+    over its partition."""
     heading(f"{MEMBERS} members of a group share {PARTITIONS} partitions, and one of them dies")
     create_topic(bootstrap, "shared", PARTITIONS)
     writer = Writer(bootstrap, "shared", PARTITIONS, {})
@@ -206,32 +209,33 @@ def share_and_take_over(bootstrap: str, text: list[bytes]) -> None:
         wait_for(
             lambda: sorted(each.partitions for each in members) == [[n] for n in range(PARTITIONS)], "a share each"
         )
-        say(f"each has one partition, {time.perf_counter() - began:.1f} s after the first came")
+        say(f"each has one partition, {time.perf_counter() - began:.1f} s after the first member started")
         writer.write(text[:third])
         wait_for(lambda: committed(members) == third, f"{third:,} records read by the group")
-        say(f"together they have read {third:,} records and committed how far they are")
+        say(f"together they have read {third:,} records and committed their offsets")
         victim = members.pop()
         victim.kill()
         began = time.perf_counter()
         writer.write(text[third:])
         wait_for(lambda: sum(len(each.partitions) for each in members) == PARTITIONS, "partitions taken over")
         say(
-            f"pid {victim.pid} was killed; {time.perf_counter() - began:.1f} s later the others have its partition, too"
+            f"pid {victim.pid} was killed; {time.perf_counter() - began:.1f} s later the others have taken over its "
+            "partition"
         )
         wait_for(lambda: committed([victim, *members]) == len(text), "everything read")
-        say(f"all {len(text):,} records are read, none of them missed")
+        say(f"all {len(text):,} records have been read, and none was missed")
     finally:
         for member in members:
             member.kill()
 
 
 def committed(members: list[Member]) -> int:
-    """The number of records that the group has committed in all partitions, through any member."""
+    """Returns the number of records that the group has committed in all partitions. Asks any member."""
     return sum(max(each.committed.get(str(partition), 0) for each in members) for partition in range(PARTITIONS))
 
 
 class Member:
-    """A consumer in a process of its own, which prints its partitions and the offsets that it has committed."""
+    """A consumer in its own process. The process prints its partitions and its committed offsets."""
 
     def __init__(self, bootstrap: str, topic: str, group: str) -> None:
         command = [sys.executable, "-c", MEMBER, bootstrap, topic, group, str(SESSION_MS)]
@@ -256,8 +260,8 @@ class Member:
         self._process.stdout.close()
 
 
-# The program of a member. If a rebalance comes between reading and committing, the next owner of the partition reads
-# the records again.
+# The program of a member. If a rebalance happens after a read and before its commit, the next owner of the partition
+# reads the same records again.
 MEMBER: Final = """
 import json, sys
 from confluent_kafka import Consumer, KafkaException
@@ -285,8 +289,8 @@ while True:
 
 
 def kill_and_recover(node: DemoNode, text: list[bytes]) -> None:
-    """Kills the node at a third of the text, starts it on the same directory, and counts the records."""
-    heading("SIGKILL in mid-produce")
+    """Kills the node after a third of the text, restarts it with the same directory, and counts the records."""
+    heading("SIGKILL while a client produces")
     create_topic(node.bootstrap, "survivor", 1)
     writer = Writer(node.bootstrap, "survivor", 1, {"enable.idempotence": True, "linger.ms": 0})
     third = len(text) // 3
@@ -296,8 +300,8 @@ def kill_and_recover(node: DemoNode, text: list[bytes]) -> None:
     writer.write(text[third:middle], flush=False)
     node.kill()
     before, under_way = len(writer.acknowledged), middle - len(writer.acknowledged)
-    say(f"killed with {before:,} records acknowledged and {under_way:,} under way")
-    say(f"started again on the same files, ready in {node.start() * 1000:.0f} ms; the producer just goes on")
+    say(f"killed with {before:,} records acknowledged and {under_way:,} in flight")
+    say(f"started again with the same files, ready in {node.start() * 1000:.0f} ms; the producer continues")
     writer.write(text[middle:])
     found = read(node.bootstrap, "survivor", 0, len(text))
     lost = [n for offset, n in writer.acknowledged.items() if found[offset] != text[n]]

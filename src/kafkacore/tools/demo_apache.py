@@ -1,4 +1,4 @@
-"""The third act of the demo: a broker of Apache Kafka takes the place of one of ours, on the same directory."""
+"""The third part of the demo: a broker of Apache Kafka takes the place of a kafkacore broker, on the same directory."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from typing import Final, NamedTuple
 
 from kafkacore.tools.demo_parts import PATIENCE_S, DemoFailedError
 
-ROOT: Final = Path(__file__).parents[3]  # of a checkout
-LEAST_RELEASE: Final = (4, 3)  # an older one does not know the metadata.version of a new cluster of ours
-START_LIMIT_S: Final = 90.0  # five seconds on a quiet machine
+ROOT: Final = Path(__file__).parents[3]  # the root of a checkout
+LEAST_RELEASE: Final = (4, 3)  # older releases do not know the metadata.version of a new kafkacore cluster
+START_LIMIT_S: Final = 90.0  # the start takes five seconds on a quiet machine
 LOG_LINES: Final = 20
 LISTENERS: Final = {
     "controller.listener.names": "CONTROLLER",
     "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
 }
 MISSING: Final = (
-    "not shown here: a broker of Apache Kafka takes the place of one of these. It needs Java 17 and Apache Kafka 4.3: "
+    "not shown here: a broker of Apache Kafka takes the place of one of these brokers. This needs Java 17 and "
+    "Apache Kafka 4.3: "
     "`make peers` fetches the jars, or KAFKA_HOME names an installation"
 )
 
@@ -32,7 +33,8 @@ class Installation(NamedTuple):
 
 
 def find() -> Installation | None:
-    """The newest Apache Kafka that can join the demo's cluster; None without such a release or without Java."""
+    """Returns the newest Apache Kafka that can join the demo's cluster. Returns None if no such release or no Java is
+    installed."""
     if shutil.which("java") is None:
         return None
     found = [
@@ -48,12 +50,12 @@ def find() -> Installation | None:
 def _places() -> Iterator[Path]:
     if home := os.environ.get("KAFKA_HOME"):
         yield Path(home) / "libs"
-    # The class archive beside the jars knows them by their real path.
+    # The class archive beside the jars refers to the jars by their real paths.
     yield from (path.resolve() for path in (ROOT / ".peers").glob("kafka-*") if path.is_dir())
 
 
 class ApacheBroker:
-    """A process of Apache Kafka on a directory that is formatted already."""
+    """A process of Apache Kafka that uses an already formatted directory."""
 
     def __init__(self, installed: Installation, directory: Path, settings: Mapping[str, str]) -> None:
         self.installed = installed
@@ -65,12 +67,12 @@ class ApacheBroker:
 
     def launch(self) -> None:
         jars = self.installed.jars
-        # With a class archive, which `make peers` writes, it starts in half the time.
+        # With the class archive that `make peers` writes, the process starts in half the time.
         command = [
             "java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f"-XX:SharedArchiveFile={jars}.jsa",
             "-Xshare:auto", "-Xlog:disable", "-cp", _class_path(jars), "kafka.Kafka", str(self._properties),
         ]  # fmt: skip
-        if shutil.which("setpriv") is not None:  # it ends with the demo
+        if shutil.which("setpriv") is not None:  # so that the process ends with the demo
             command = ["setpriv", "--pdeathsig", "KILL", "--", *command]
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
@@ -81,11 +83,12 @@ class ApacheBroker:
         return self._process.pid
 
     def lives(self) -> bool:
-        """Raises DemoFailedError with the end of its log if the process has ended."""
+        """Returns whether the process runs and is ready. If the process has ended, raises DemoFailedError with the end
+        of its log."""
         assert self._process is not None
         if self._process.poll() is not None:
             end = "\n".join(self._log.read_text(errors="replace").splitlines()[-LOG_LINES:])
-            raise DemoFailedError(f"Apache Kafka ended with {self._process.returncode}:\n{end}")
+            raise DemoFailedError(f"Apache Kafka ended with exit code {self._process.returncode}:\n{end}")
         return True
 
     def kill(self) -> None:
@@ -95,7 +98,8 @@ class ApacheBroker:
 
 
 def _class_path(jars: Path) -> str:
-    """As the class archive knows it: the jars, and in a checkout also its log configuration and helpers."""
+    """Returns the class path in the form that the class archive expects: the jars, and in a checkout also the demo's
+    log configuration and helpers."""
     if not jars.with_name(f"{jars.name}.jsa").exists():
         return f"{jars}/*"
     return f"{jars}/*:{ROOT / 'ci' / 'peers'}:{ROOT / '.peers' / 'java'}"

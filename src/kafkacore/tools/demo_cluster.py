@@ -1,5 +1,5 @@
-"""The second and third act of the demo: three brokers and three controllers as processes. Under load, a leader and
-later every controller get SIGKILL. Then Apache Kafka takes the place of a broker."""
+"""The second and third part of the demo, with three brokers and three controllers, each in its own process. Under load,
+SIGKILL ends a leader, and later every controller. Then Apache Kafka takes the place of a broker."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import random
 import socket
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, Final, Self
 
 from kafkacore._fast.base.uuid import Uuid
@@ -32,25 +33,28 @@ PARTITIONS: Final = 3
 REPLICAS: Final = 3
 CONTROLLERS: Final = (1, 2, 3)
 BROKERS: Final = (101, 102, 103)
-REPLACED: Final = 103  # by Apache Kafka
+REPLACED: Final = 103  # the broker that Apache Kafka replaces
 SESSION_MS: Final = 2_000
-ROUND: Final = 24  # lines between two pauses: a steady load that is not the largest possible
+ROUND: Final = 24  # the number of lines between two pauses, which keep the load steady and below the maximum
 PAUSE_S: Final = 0.002
-QUEUED: Final = 1_000_000  # room in the producer's queue: more lines than it gets during a stall of PATIENCE_S
-MORE: Final = 3000  # when each partition has taken so many records, data flows
-# Below the ephemeral ports, so that no connection takes one while its broker is down.
+QUEUED: Final = 1_000_000  # the capacity of the producer's queue: more lines than arrive during a stall of PATIENCE_S
+MORE: Final = 3000  # when each partition has accepted this number of records, data flows
+# These ports are below the ephemeral ports, so that no outgoing connection takes a broker's port while the broker is
+# down.
 PORTS: Final = range(16_384, 32_768)
+_NO_SETTINGS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 def show_cluster(directory: Path, text: list[bytes]) -> None:
-    """Raises DemoFailedError if an acknowledged record is lost or stands twice, or if data does not flow."""
+    """Shows the second and third part of the demo. Raises DemoFailedError if an acknowledged record is lost or
+    duplicated, or if clients cannot write and read."""
     heading("A cluster: three brokers and three controllers, six processes")
     cluster = DemoCluster(directory)
     try:
         say(f"ready in {cluster.start():.1f} s; each of {PARTITIONS} partitions has {REPLICAS} replicas")
         create_topic(cluster.bootstrap, TOPIC, PARTITIONS, REPLICAS, {"min.insync.replicas": "2"})
         with Stream(cluster.bootstrap, text) as stream:
-            say("an idempotent producer with acks=all writes to all of them, from here to the end")
+            say("an idempotent producer with acks=all writes to all of them until the end of this demo")
             kill_leader(cluster, stream)
             kill_controllers(cluster, stream)
             replace_broker(cluster, stream)
@@ -72,13 +76,13 @@ def kill_leader(cluster: DemoCluster, stream: Stream) -> None:
     node.kill()
     wait_for(lambda: stream.leader(0) not in {victim, -1}, "another leader")
     stream.wait_progress()
-    say(f"broker {victim}, pid {node.pid}, is killed; another replica leads, and the producer goes on")
+    say(f"broker {victim}, pid {node.pid}, was killed; another replica leads, and the producer continues")
     say(f"longest stall: {stream.longest_stall_s():.2f} s; its session of {SESSION_MS / 1000:.0f} s had to end first")
     took_s = node.start()
     began = time.perf_counter()
     wait_for(stream.all_in_sync, "all replicas in sync")
     took_s += time.perf_counter() - began
-    say(f"broker {victim} is back: it has caught up, and is in sync {took_s:.1f} s after its start")
+    say(f"broker {victim} is back: it has caught up, and was in sync {took_s:.1f} s after its start")
 
 
 def kill_controllers(cluster: DemoCluster, stream: Stream) -> None:
@@ -88,12 +92,13 @@ def kill_controllers(cluster: DemoCluster, stream: Stream) -> None:
     before = stream.count()
     stream.forget_stalls()
     stream.wait_progress()
-    say(f"{stream.count() - before:,} records were acknowledged since then; no broker needed a controller")
+    say(f"{stream.count() - before:,} records have been acknowledged since then; no broker needed a controller")
     say(f"longest stall: {stream.longest_stall_s():.2f} s")
 
 
 def replace_broker(cluster: DemoCluster, stream: Stream) -> None:
-    """Apache Kafka goes on with the id and the directory of a broker of ours, where it and Java are there."""
+    """Lets Apache Kafka take over the id and the directory of a kafkacore broker. Skips this part if Apache Kafka or
+    Java is not installed."""
     installed = demo_apache.find()
     if installed is None:
         heading(demo_apache.MISSING)
@@ -103,7 +108,7 @@ def replace_broker(cluster: DemoCluster, stream: Stream) -> None:
         node.launch()
     for node in cluster.controllers.values():
         node.wait_ready()
-    say("the controllers are back: they let brokers go and come")
+    say("the controllers are back, so brokers can leave and join again")
     replaced = cluster.brokers[REPLACED]
     stream.forget_stalls()
     replaced.stop()
@@ -112,26 +117,27 @@ def replace_broker(cluster: DemoCluster, stream: Stream) -> None:
     theirs.launch()
     wait_for(lambda: theirs.lives() and stream.all_in_sync(), "all replicas in sync", demo_apache.START_LIMIT_S)
     took_s = time.perf_counter() - began
-    say(f"broker {REPLACED} has left; Apache Kafka, pid {theirs.pid}, goes on with its id and its directory")
-    say(f"it is in sync {took_s:.1f} s after its start; longest stall meanwhile: {stream.longest_stall_s():.2f} s")
+    say(f"broker {REPLACED} has left; Apache Kafka, pid {theirs.pid}, continues with its id and its directory")
+    say(f"it was in sync {took_s:.1f} s after its start; longest stall meanwhile: {stream.longest_stall_s():.2f} s")
     partition = stream.prefer(REPLACED)
     before = stream.acknowledged(partition)
     stream.wait_progress()
     taken = stream.acknowledged(partition) - before
-    say(f"it leads partition {partition} and has taken {taken:,} records since then; the others follow it")
+    say(f"it leads partition {partition} and has accepted {taken:,} records since then; the other brokers follow it")
 
 
 class DemoCluster:
-    """Controllers that vote, and brokers; each of them is a process with a directory of its own."""
+    """The controllers and brokers of the demo. Each is a process with its own directory."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, settings: Mapping[str, str] = _NO_SETTINGS) -> None:
         ids = (*CONTROLLERS, *BROKERS)
-        addresses = dict(zip(ids, (f"{dev.HOST}:{port}" for port in _free_ports(len(ids))), strict=True))
+        addresses = dict(zip(ids, (f"{dev.HOST}:{port}" for port in free_ports(len(ids))), strict=True))
         shared = {
             "controller.quorum.bootstrap.servers": ",".join(addresses[each] for each in CONTROLLERS),
             "broker.session.timeout.ms": str(SESSION_MS),
             "broker.heartbeat.interval.ms": "250",
             "metrics.port": "-1",
+            **settings,
         }
 
         def node(node_id: int, role: str, listener: str) -> DemoNode:
@@ -145,7 +151,8 @@ class DemoCluster:
         self._voters = ",".join(f"{each}@{addresses[each]}:{Uuid.random()}" for each in CONTROLLERS)
 
     def start(self) -> float:
-        """Formats the directories and starts all processes at once. Returns the seconds until the last was ready."""
+        """Formats the directories and starts all processes at the same time. Returns the time in seconds until the last
+        process was ready."""
         began = time.perf_counter()
         cluster_id = str(Uuid.random())
         for node_id, node in self._nodes():
@@ -164,8 +171,15 @@ class DemoCluster:
             node.wait_ready()
         return time.perf_counter() - began
 
+    def stop(self) -> None:
+        """Stops the brokers first, because they need the controllers to stop cleanly. Then stops the controllers."""
+        for nodes in (self.brokers, self.controllers):
+            for node in nodes.values():
+                node.stop()
+
     def kill(self) -> None:
-        """Ends the processes that still run. Without controllers a broker would wait for permission to stop."""
+        """Kills the processes that still run. Without controllers no clean stop is possible, because a broker would
+        wait for their permission."""
         for _, node in self._nodes():
             node.kill()
         if self.apache is not None:
@@ -176,18 +190,18 @@ class DemoCluster:
 
 
 class Stream:
-    """Writes lines to every partition in turn on a thread: `with Stream(bootstrap, text) as stream`.
+    """A thread that writes lines to every partition in turn: `with Stream(bootstrap, text) as stream`.
 
-    At the end it waits until all of them are acknowledged, and raises DemoFailedError if one was refused. `sent` has
-    the lines by partition.
+    At the end of the block, waits until all lines are acknowledged. Raises DemoFailedError if a line was refused.
+    `sent` contains the lines by partition.
     """
 
-    def __init__(self, bootstrap: str, text: list[bytes]) -> None:
+    def __init__(self, bootstrap: str, text: list[bytes], topic: str = TOPIC, pause_s: float = PAUSE_S) -> None:
         from confluent_kafka import Consumer, Producer
         from confluent_kafka.admin import AdminClient
 
         self.sent: list[list[bytes]] = [[] for _ in range(PARTITIONS)]
-        self._text = text
+        self.topic, self._text, self._pause_s = topic, text, pause_s
         client: dict[str, str | int | float | bool] = {
             "bootstrap.servers": bootstrap,
             "reconnect.backoff.max.ms": 100,
@@ -220,11 +234,11 @@ class Stream:
             raise DemoFailedError(f"{left:,} records were not acknowledged, others were refused: {self._refused[:1]}")
 
     def count(self) -> int:
-        """The number of acknowledged records."""
+        """Returns the number of acknowledged records."""
         return sum(self._acknowledged)
 
     def wait_progress(self) -> None:
-        """Waits until every partition has taken MORE records from now on."""
+        """Waits until every partition has accepted MORE further records."""
         enough = [count + MORE for count in self._acknowledged]
         wait_for(
             lambda: all(count >= goal for count, goal in zip(self._acknowledged, enough, strict=True)),
@@ -235,23 +249,23 @@ class Stream:
         self._longest_s = 0.0
 
     def longest_stall_s(self) -> float:
-        """The longest time in which one partition acknowledged nothing."""
+        """Returns the longest time during which a partition acknowledged no record."""
         return self._longest_s
 
     def leader(self, partition: int) -> int:
-        """The id of the broker that leads the partition; -1 while it has no leader."""
+        """Returns the id of the broker that leads the partition, or -1 while the partition has no leader."""
         return int(self._partitions()[partition].leader)
 
     def acknowledged(self, partition: int) -> int:
         return self._acknowledged[partition]
 
     def prefer(self, broker: int) -> int:
-        """Makes the broker the leader of the partition that prefers it, and returns that partition."""
+        """Moves the leadership of a partition to its preferred leader `broker`. Returns the partition."""
         from confluent_kafka import ElectionType, TopicPartition
 
         [partition] = [index for index, each in self._partitions().items() if each.replicas[0] == broker]
-        self._admin.elect_leaders(ElectionType.PREFERRED, [TopicPartition(TOPIC, partition)]).result(PATIENCE_S)
-        wait_for(lambda: self.leader(partition) == broker, f"broker {broker} as the leader of {TOPIC}-{partition}")
+        self._admin.elect_leaders(ElectionType.PREFERRED, [TopicPartition(self.topic, partition)]).result(PATIENCE_S)
+        wait_for(lambda: self.leader(partition) == broker, f"broker {broker} as the leader of {self.topic}-{partition}")
         return partition
 
     def all_in_sync(self) -> bool:
@@ -260,20 +274,20 @@ class Stream:
     def end_offset(self, partition: int) -> int:
         from confluent_kafka import TopicPartition
 
-        return int(self._reader.get_watermark_offsets(TopicPartition(TOPIC, partition), PATIENCE_S)[1])
+        return int(self._reader.get_watermark_offsets(TopicPartition(self.topic, partition), PATIENCE_S)[1])
 
     def _partitions(self) -> dict[int, Any]:
-        known: dict[int, Any] = self._admin.list_topics(TOPIC, timeout=PATIENCE_S).topics[TOPIC].partitions
+        known: dict[int, Any] = self._admin.list_topics(self.topic, timeout=PATIENCE_S).topics[self.topic].partitions
         return known
 
     def _run(self) -> None:
         for number, line in enumerate(itertools.cycle(self._text)):
             partition = number % PARTITIONS
-            self._producer.produce(TOPIC, line, partition=partition, on_delivery=self._delivered)
+            self._producer.produce(self.topic, line, partition=partition, on_delivery=self._delivered)
             self.sent[partition].append(line)
             if number % ROUND == 0:
                 self._producer.poll(0)
-                if self._ends.wait(PAUSE_S):
+                if self._ends.wait(self._pause_s):
                     return
 
     def _delivered(self, error: Any, message: Any) -> None:
@@ -286,8 +300,8 @@ class Stream:
         self._acknowledged[partition] += 1
 
 
-def _free_ports(count: int) -> list[int]:
-    """Ports of this host without a listener."""
+def free_ports(count: int) -> list[int]:
+    """Returns ports of this host on which nothing listens."""
     found: list[int] = []
     for port in random.sample(PORTS, len(PORTS)):
         with socket.socket() as probe:

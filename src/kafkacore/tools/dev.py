@@ -1,7 +1,7 @@
-"""`kafkacore dev`: a node without any configuration, on a free port, removed when it ends.
+"""`kafkacore dev`: runs a node on a free port without any configuration, and removes the node's files at the end.
 
-With `--json` it prints one line with the node's addresses, for programs. If the directory holds a node already, that
-node continues.
+With `--json`, prints one line with the node's addresses, for programs. If the directory already contains the data of a
+node, this node continues.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME:PARTITIONS",
-        help="create a topic unless it exists (NAME alone: with one partition); repeatable",
+        help="create a topic unless it exists (NAME alone means one partition); repeatable",
     )
     parser.add_argument("--port", type=int, default=0, metavar="N", help="the port for clients (default: a free one)")
     parser.add_argument(
@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
     topics = [parse_topic(text) for text in arguments.topic]
     if not 0 <= arguments.port <= MAX_PORT:
         raise ConfigError("--port", arguments.port, f"must be from 0 to {MAX_PORT}; 0 chooses a free one")
-    # Opened before the start, so that a parent that ends meanwhile is noticed too.
+    # The descriptor is opened before the start, so that the node also notices a parent that ends during the start.
     parent = os.pidfd_open(os.getppid()) if arguments.with_parent else -1
     with contextlib.ExitStack() as stack:
         directory = arguments.dir
@@ -85,7 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def parse_topic(text: str) -> tuple[str, int]:
-    """NAME:PARTITIONS, or a name alone for one partition. Raises ConfigError."""
+    """Parses NAME:PARTITIONS, or a name alone for one partition. Raises ConfigError."""
     name, colon, count = text.rpartition(":")
     if not colon:
         name, count = text, "1"
@@ -95,7 +95,7 @@ def parse_topic(text: str) -> tuple[str, int]:
 
 
 def configuration(directory: str, port: int, overrides: list[str]) -> BrokerConfig:
-    """One node that is broker, controller and the whole quorum. Raises ConfigError."""
+    """Returns the configuration of one node that is broker, controller and the only voter. Raises ConfigError."""
     properties = {
         "process.roles": "broker,controller",
         "node.id": str(NODE_ID),
@@ -104,7 +104,8 @@ def configuration(directory: str, port: int, overrides: list[str]) -> BrokerConf
         "controller.quorum.bootstrap.servers": f"{HOST}:0",
         "log.dirs": directory,
         "offsets.topic.replication.factor": "1",
-        # The value in Apache Kafka's own server.properties, so that a newcomer's first group does not wait for members.
+        # This is the value in Apache Kafka's own server.properties. With it, a new user's first group does not wait for
+        # more members.
         "group.initial.rebalance.delay.ms": "0",
         "transaction.state.log.replication.factor": "1",
         "transaction.state.log.min.isr": "1",
@@ -116,7 +117,7 @@ def configuration(directory: str, port: int, overrides: list[str]) -> BrokerConf
 
 
 def prepare(config: BrokerConfig) -> None:
-    """Formats the directories that are not formatted yet. Raises LogDirectoryError, OSError and ConfigError."""
+    """Formats the unformatted directories. Raises LogDirectoryError, OSError and ConfigError."""
     known = meta_properties.read(config.metadata_log_dir)
     if known is not None and all(meta_properties.read(each) is not None for each in config.all_log_dirs):
         return
@@ -129,7 +130,7 @@ def prepare(config: BrokerConfig) -> None:
 
 
 def create_topics(node: Node, topics: list[tuple[str, int]]) -> None:
-    """Creates the topics that do not exist yet. Raises ConfigError for one that the controller refuses."""
+    """Creates those topics that do not exist yet. Raises ConfigError if the controller refuses a topic."""
     if not topics:
         return
     for name, error_code, message in node.create_topics(topics):

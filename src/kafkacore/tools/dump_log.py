@@ -17,7 +17,7 @@ from kafkacore.inspection.segments import RecordOptions
 
 DESCRIPTION: Final = (
     "Prints the files of a log: segments, snapshots of the metadata log, indexes, producer snapshots. "
-    "A directory stands for the logs in it."
+    "For a directory, all logs in it are printed."
 )
 _DECODERS: Final = {
     "cluster-metadata": "__cluster_metadata, the log of a KRaft cluster",
@@ -26,17 +26,17 @@ _DECODERS: Final = {
     "share-group-state": "__share_group_state",
 }
 _NO_LIMIT: Final = -1
-_INT_MAX: Final = (1 << 31) - 1  # kafka-dump-log has no limit then
+_INT_MAX: Final = (1 << 31) - 1  # the value of kafka-dump-log for no limit
 _CLASSES: Final = ("StringDecoder", "IntegerDecoder", "LongDecoder")
 _PACKAGE: Final = "org.apache.kafka.tools.api"
 _KEY_CLASS, _VALUE_CLASS = "--key-decoder-class", "--value-decoder-class"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("paths", nargs="*", metavar="FILE", help="a file or directory of a log")
-    parser.add_argument("--files", default="", metavar="FILE,FILE", help="the same, separated by commas")
-    parser.add_argument("--deep-iteration", action="store_true", help="print a line for each record too")
-    parser.add_argument("--print-data-log", action="store_true", help="print keys and values of records too")
+    parser.add_argument("paths", nargs="*", metavar="FILE", help="a file of a log, or a log's directory")
+    parser.add_argument("--files", default="", metavar="FILE,FILE", help="the same as FILE, separated by commas")
+    parser.add_argument("--deep-iteration", action="store_true", help="also print a line for each record")
+    parser.add_argument("--print-data-log", action="store_true", help="also print keys and values of records")
     parser.add_argument("--skip-record-metadata", action="store_true", help="print only keys and values of records")
     decoders = parser.add_mutually_exclusive_group()
     for name, topic in _DECODERS.items():
@@ -68,21 +68,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--verify",
         action="store_true",
-        help="print only problems: of checksums, offsets, leader epochs, indexes; with --deep-iteration of records",
+        help="print only problems of checksums, offsets, leader epochs and indexes; with --deep-iteration, also of "
+        "records",
     )
     parser.add_argument(
         "--compacted",
         action="store_true",
         help="with --verify: every log may lack offsets (without it, the cleaner's checkpoint and the metadata log in "
-        "the directory around a log decide)",
+        "the log directory decide)",
     )
     parser.add_argument(
-        "-o", "--output", choices=("text", "json"), default="text", help="json prints one object a line"
+        "-o", "--output", choices=("text", "json"), default="text", help="json prints one object per line"
     )
 
 
 class _NotHere(argparse.Action):
-    """An option of kafka-dump-log that is refused with its reason."""
+    """An option of kafka-dump-log that kafkacore refuses, with the reason."""
 
     def __init__(self, option_strings: Sequence[str], dest: str, **settings: Any) -> None:
         super().__init__(option_strings, dest, nargs=0, **settings)
@@ -167,7 +168,7 @@ def _options(arguments: argparse.Namespace) -> DumpOptions:
 
 
 def _decoder(arguments: argparse.Namespace) -> Decoder | None:
-    """None if records are shown as text."""
+    """Returns the decoder for the chosen format, or None if records are shown as text."""
     text = _decoder_class(_CLASSES[0])
     classes = (arguments.key_decoder_class or text, arguments.value_decoder_class or text)
     if arguments.decoder is None and classes == (text, text):

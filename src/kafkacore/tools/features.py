@@ -22,7 +22,7 @@ from kafkacore.protocol.features import (
 )
 from kafkacore.tools.admin import Admin, AdminError, add_endpoints, check, run_admin
 
-DESCRIPTION: Final = "Describes the features that a cluster has agreed to use, and changes their levels."
+DESCRIPTION: Final = "Describes the features of a cluster, and changes their levels."
 LEVEL_MAX: Final = 0x7FFF
 TIMEOUT_MS: Final = 60_000
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
@@ -31,29 +31,29 @@ UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_endpoints(parser)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    commands.add_parser("describe", help="supported and finalized levels of every feature")
+    commands.add_parser("describe", help="show the supported and finalized levels of every feature")
     for name, summary in (("upgrade", "raise levels"), ("downgrade", "lower levels")):
         command = commands.add_parser(name, help=summary)
         to = command.add_mutually_exclusive_group(required=True)
         to.add_argument("--feature", action="append", metavar="NAME=LEVEL", help="may be given several times")
-        to.add_argument("--metadata", metavar="VERSION", help="a metadata.version by name, as 4.0-IV1")
-        to.add_argument("--release-version", metavar="VERSION", help="all levels that this release has by default")
+        to.add_argument("--metadata", metavar="VERSION", help="the name of a metadata.version, for example 4.0-IV1")
+        to.add_argument("--release-version", metavar="VERSION", help="all default levels of this release")
         _add_common(command, unsafe=name == "downgrade")
     disable = commands.add_parser("disable", help="set features to level 0")
     disable.add_argument("--feature", action="append", required=True, metavar="NAME", help="may be given several times")
     _add_common(disable, unsafe=True)
-    mapping = commands.add_parser("version-mapping", help="the default levels of a release")
+    mapping = commands.add_parser("version-mapping", help="show the default levels of a release")
     mapping.add_argument("--release-version", metavar="VERSION", help="default: the latest")
-    needs = commands.add_parser("feature-dependencies", help="the levels that others need to have")
+    needs = commands.add_parser("feature-dependencies", help="show which levels a feature requires of other features")
     needs.add_argument(
         "--feature", action="append", required=True, metavar="NAME=LEVEL", help="may be given several times"
     )
 
 
 def _add_common(command: argparse.ArgumentParser, *, unsafe: bool) -> None:
-    command.add_argument("--dry-run", action="store_true", help="ask whether it can be done, and do not do it")
+    command.add_argument("--dry-run", action="store_true", help="only ask whether the change is possible")
     if unsafe:
-        command.add_argument("--unsafe", action="store_true", help="also where metadata would be lost")
+        command.add_argument("--unsafe", action="store_true", help="also if metadata would be lost")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -96,7 +96,7 @@ async def _describe(admin: Admin) -> list[str]:
 
 
 def _level(name: str, level: int) -> str:
-    """A metadata.version is shown by its name if the name is known, any other level as a number."""
+    """Returns a metadata.version by its name if the name is known, and any other level as a number."""
     if name == METADATA_VERSION:
         try:
             return metadata_version(level).name
@@ -122,7 +122,8 @@ def _update(arguments: argparse.Namespace) -> None:
 
 
 def _failures(levels: dict[str, int], answer: Any) -> dict[str, str]:
-    """The reason for each feature that failed. An error of the whole request is the reason for every feature."""
+    """Returns the reason for each feature whose change failed. An error of the whole request applies to every
+    feature."""
     if answer.error_code:
         why = answer.error_message or str(error_for(answer.error_code))
         return dict.fromkeys(levels, why)
@@ -172,7 +173,7 @@ def _parse(text: str) -> tuple[str, int]:
     except ValueError:
         number = -1
     if not equals or not 0 <= number <= LEVEL_MAX:
-        raise AdminError(f"--feature {text!r} must be NAME=LEVEL, as kraft.version=1")
+        raise AdminError(f"--feature {text!r} must be NAME=LEVEL, for example kraft.version=1")
     return name.strip(), number
 
 
@@ -184,7 +185,7 @@ def _parse_release(text: str) -> MetadataVersion:
 
 
 def _mapping(version: MetadataVersion) -> dict[str, int]:
-    """The levels of a cluster that Apache Kafka's tool upgrades to `version`, in its order."""
+    """Returns the feature levels to which Apache Kafka's tool upgrades a cluster for `version`, in the tool's order."""
     return default_levels(version) | {KRAFT_VERSION: FEATURES[KRAFT_VERSION].highest}
 
 

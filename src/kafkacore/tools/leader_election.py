@@ -11,7 +11,9 @@ from kafkacore.protocol.messages import ElectLeadersRequest
 from kafkacore.tools.admin import Admin, AdminError, add_endpoints, check, run_admin
 from kafkacore.tools.reassignment import PartitionId, read_file, text_of
 
-DESCRIPTION: Final = "Elects the preferred leaders of partitions, or unclean ones where no in-sync replica is alive."
+DESCRIPTION: Final = (
+    "Elects the preferred leaders of partitions, or elects out-of-sync replicas if no in-sync replica is alive."
+)
 TYPES: Final = {"PREFERRED": 0, "UNCLEAN": 1}
 TIMEOUT_MS: Final = 15_000
 
@@ -24,14 +26,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--topic", metavar="NAME", help="the topic of --partition")
     where.add_argument("--path-to-json-file", metavar="FILE", help='{"partitions": [{"topic": "t", "partition": 0}]}')
-    where.add_argument("--all-topic-partitions", action="store_true", help="every partition that needs one")
+    where.add_argument("--all-topic-partitions", action="store_true", help="every partition that needs an election")
     parser.add_argument("--partition", type=int, metavar="INDEX", help="the partition of --topic")
 
 
 def run(arguments: argparse.Namespace) -> int:
     try:
         if (arguments.topic is None) != (arguments.partition is None):
-            raise AdminError("--topic and --partition need each other")
+            raise AdminError("--topic and --partition must be given together")
         return _report(arguments.election_type, run_admin(arguments, lambda admin: _elect(admin, arguments)))
     except AdminError as error:
         print(f"kafkacore: {error}", file=sys.stderr)
@@ -48,7 +50,7 @@ async def _elect(admin: Admin, arguments: argparse.Namespace) -> Any:
 
 
 def _partitions(arguments: argparse.Namespace) -> list[Any] | None:
-    """The partitions that the arguments name; None stands for all of them."""
+    """Returns the partitions that the arguments name. None means all partitions."""
     if arguments.all_topic_partitions:
         return None
     asked = [(arguments.topic, arguments.partition)] if arguments.topic else _from_file(arguments.path_to_json_file)
@@ -71,7 +73,7 @@ def _from_file(path: str) -> list[PartitionId]:
 
 
 def _report(kind: str, answer: Any) -> int:
-    """Prints the results as Kafka's tool does; returns the exit code."""
+    """Prints the results in the form of Kafka's tool. Returns the exit code."""
     elected, led, failed = [], [], {}
     for topic in answer.replica_election_results:
         for each in topic.partition_result:

@@ -1,4 +1,4 @@
-"""`kafkacore COMMAND`: reads the command line and runs the module of the command."""
+"""`kafkacore COMMAND`: parses the command line and runs the module of the command."""
 
 from __future__ import annotations
 
@@ -15,20 +15,21 @@ from kafkacore.config import ConfigError
 from kafkacore.storage.errors import LogDirectoryError, reason
 
 # The module of a command has DESCRIPTION, add_arguments(parser) and run(arguments) -> exit code. Only the module of the
-# given command is imported, because the demo needs clients that a service may not have.
+# given command is imported, because the demo needs clients that a service may not have installed.
 COMMANDS: Final = {
     "start": "run a node with a server.properties",
     "dev": "run a temporary node without any configuration",
-    "demo": "show a node and a cluster at work, with real clients and SIGKILL in the middle",
+    "demo": "show a node and a cluster with real clients, before and after SIGKILL",
     "storage": "format log directories, or show what is in them",
     "dump-log": "print segments, indexes and snapshots, or verify them",
     "metadata-quorum": "describe the quorum of controllers, or change its voters",
-    "metadata-shell": "look into the metadata of a cluster, live, in files, and at an offset",
+    "metadata-shell": "show the metadata of a cluster, live or from files, also at an earlier offset",
     "features": "describe the features of a cluster, or change their levels",
     "simulate": "run clusters in a simulated world from a seed, and check them",
     "reassign-partitions": "move partitions between brokers",
-    "leader-election": "elect preferred leaders, or unclean ones",
-    "replica-verification": "compare the replicas of partitions, live or in directories",
+    "leader-election": "elect preferred leaders, or hold unclean elections",
+    "replica-verification": "compare the replicas of partitions, on a live cluster or in directories",
+    "spark": "analyse a cluster's files with Spark",
     "cluster": "show a cluster's id and endpoints, or unregister a broker",
 }
 INTERRUPTED: Final = 130
@@ -37,13 +38,13 @@ INTERRUPTED: Final = 130
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code.
 
-    An error that the user can correct is one line on stderr and exit code 1. Raises SystemExit as argparse does: with 0
-    after --help and --version, with 2 for a command line that it refuses.
+    For an error that the user can correct, prints one line on stderr and returns 1. Like argparse, raises SystemExit
+    with 0 after --help and --version, and with 2 for an invalid command line.
     """
     given = list(sys.argv[1:] if argv is None else argv)
     parser = argparse.ArgumentParser(prog="kafkacore", description="An Apache Kafka node: broker and controller.")
     parser.add_argument("--version", action="version", version=f"kafkacore {__version__}")
-    # With `prog`, argparse formats no usage line to find the name of a command, and imports nothing to format it.
+    # With `prog`, argparse need not format a usage line to find the name of a command, so it imports nothing for that.
     commands = parser.add_subparsers(required=True, metavar="COMMAND", prog="kafkacore")
     for name, summary in COMMANDS.items():
         command = commands.add_parser(name, help=summary)
@@ -63,8 +64,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _import(name: str, *, own_process: bool) -> ModuleType:
-    """Imports a command's module. If the command has the process to itself, the garbage collector is off meanwhile and
-    ignores the modules later: they live as long as the process, and looking at them takes a tenth of a start."""
+    """Imports a command's module. If no other code runs in the process, the garbage collector is off during the import
+    and ignores the modules later. Modules live as long as the process, and scanning them takes a tenth of the start."""
     if not own_process:
         return import_module(name)
     gc.disable()

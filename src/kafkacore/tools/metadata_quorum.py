@@ -31,15 +31,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     describe = commands.add_parser("describe", help="describe the quorum")
     form = describe.add_mutually_exclusive_group(required=True)
-    form.add_argument("--status", action="store_true", help="a summary: leader, epoch, lag, voters and observers")
-    form.add_argument("--replication", action="store_true", help="how far each voter and observer has fetched")
-    describe.add_argument("--human-readable", action="store_true", help="with --replication: times as 'N ms ago'")
+    form.add_argument("--status", action="store_true", help="show a summary: leader, epoch, lag, voters and observers")
+    form.add_argument("--replication", action="store_true", help="show how far each voter and observer has fetched")
+    describe.add_argument("--human-readable", action="store_true", help="with --replication: show times as 'N ms ago'")
     adding = commands.add_parser("add-controller", help="make a running controller a voter")
-    adding.add_argument("--dry-run", action="store_true", help="print what would be done")
+    adding.add_argument("--dry-run", action="store_true", help="only print what would be done")
     removing = commands.add_parser("remove-controller", help="make a voter an observer")
     removing.add_argument("--controller-id", "-i", type=int, required=True, metavar="ID", help="its node.id")
     removing.add_argument("--controller-directory-id", "-d", required=True, metavar="UUID", help="its directory id")
-    removing.add_argument("--dry-run", action="store_true", help="print what would be done")
+    removing.add_argument("--dry-run", action="store_true", help="only print what would be done")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -145,18 +145,19 @@ def _replication(partition: Any, human_readable: bool) -> list[list[str]]:
 
 
 def _table(header: tuple[str, ...], rows: list[list[str]]) -> list[str]:
-    """Columns as wide as their widest cell, each followed by a tab, as Kafka's tools print tables."""
+    """Returns the lines of a table. Columns are as wide as their widest cell, and a tab follows each cell, as in
+    Kafka's tools."""
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
     return ["".join(f"{cell:<{width}}\t" for cell, width in zip(row, widths, strict=True)) for row in (header, *rows)]
 
 
 def _add_controller(arguments: argparse.Namespace) -> None:
-    """Adds the controller of this machine: its configuration and its log directory identify it."""
+    """Adds the controller of this machine. The controller's configuration and its log directory identify it."""
     if not arguments.command_config:
         raise AdminError("add-controller needs --command-config FILE, the server.properties of the new controller")
     config = BrokerConfig.load(arguments.command_config)
     if "controller" not in config.process_roles:
-        raise AdminError(f"{arguments.command_config}: process.roles has no 'controller'")
+        raise AdminError(f"{arguments.command_config}: process.roles does not contain 'controller'")
     properties = meta_properties.read(config.metadata_log_dir)
     if properties is None or properties.directory_id is None:
         raise AdminError(f"{config.metadata_log_dir} is not formatted: run kafkacore storage format first")
@@ -187,7 +188,7 @@ def _remove_controller(arguments: argparse.Namespace) -> None:
         raise AdminError(f"--controller-directory-id {arguments.controller_directory_id!r}: {error}") from None
     what = f"KRaft controller {arguments.controller_id} with directory id {directory_id}"
     if arguments.dry_run:
-        print(f"DRY RUN of removing  {what}")  # two spaces, as Kafka prints
+        print(f"DRY RUN of removing  {what}")  # with two spaces, as in Kafka
         return
     request = apis.request_class(ApiKey.REMOVE_RAFT_VOTER)(
         cluster_id=None, voter_id=arguments.controller_id, voter_directory_id=directory_id

@@ -1,4 +1,5 @@
-"""`kafkacore metadata-shell`: looks into the metadata of a cluster, as kafka-metadata-shell does, and at any offset."""
+"""`kafkacore metadata-shell`: shows the metadata of a cluster, as kafka-metadata-shell does. It can also show the
+metadata at an earlier offset."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from kafkacore.tools.admin import LIMIT_S, Admin, AdminError, bootstrap_addresse
 
 DESCRIPTION: Final = (
     "Shows the metadata of a cluster as a tree of files, as kafka-metadata-shell does. It reads a snapshot, the "
-    "metadata log of a node (also of a running one: it takes no lock), or a live quorum."
+    "metadata log of a node (it takes no lock, so the node may be running), or a live quorum."
 )
 
 
@@ -29,21 +30,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--snapshot", "-s", metavar="FILE", help="a snapshot (.checkpoint) or a segment (.log)")
     source.add_argument(
-        "--directory", "-d", metavar="DIR", help="a log directory, or the __cluster_metadata-0 in it; no lock is taken"
+        "--directory",
+        "-d",
+        metavar="DIR",
+        help="a log directory, or the __cluster_metadata-0 in one; the command takes no lock",
     )
     source.add_argument(
-        "--bootstrap-controller", metavar="HOST:PORT,...", help="controllers of a live quorum, followed as an observer"
+        "--bootstrap-controller",
+        metavar="HOST:PORT,...",
+        help="controllers of a live quorum; the command follows them as an observer",
     )
     parser.add_argument(
-        "--at-offset", type=int, metavar="N", help="the state after the record at offset N, while it can be reached"
+        "--at-offset",
+        type=int,
+        metavar="N",
+        help="show the state after the record at offset N, if it can still be reached",
     )
     parser.add_argument(
-        "-o", "--output", choices=("text", "json"), default="text", help="json prints one object a line"
+        "-o", "--output", choices=("text", "json"), default="text", help="json prints one object per line"
     )
     shown = ", ".join(each.name for each in COMMANDS.values() if not each.interactive_only)
     parser.add_argument(
         "command", nargs=argparse.REMAINDER, metavar="COMMAND",
-        help=f"one of {shown}, with its operands; without it, commands are read from the terminal or from stdin",
+        help=f"one of {shown}, with its operands; without a command, commands are read from the terminal or from stdin",
     )  # fmt: skip
 
 
@@ -77,7 +86,7 @@ def _run(arguments: argparse.Namespace, report: Report, stack: ExitStack) -> int
 
 
 def _source(arguments: argparse.Namespace, stack: ExitStack) -> tuple[Callable[[], MetadataImage], Findings]:
-    """A function that returns the present image, and the findings about the files."""
+    """Returns a function that returns the current image, and the findings about the files."""
     if arguments.bootstrap_controller is None:
         image, findings = files.load(arguments.snapshot or arguments.directory, arguments.at_offset)
         return lambda: image, findings
@@ -89,7 +98,8 @@ def _source(arguments: argparse.Namespace, stack: ExitStack) -> tuple[Callable[[
     findings = Findings()
     if arguments.at_offset is not None and observer.image.offset < arguments.at_offset:
         findings.remarks.append(
-            f"offset {arguments.at_offset} is inside a batch, which counts as one: the state shown is at offset "
+            f"offset {arguments.at_offset} is inside a batch, which counts as one: the state shown is at "
+            "offset "
             f"{observer.image.offset}"
         )
     return lambda: observer.image, findings

@@ -35,9 +35,10 @@ from kafkacore.tools.replica_moves import Directories, ReplicaId
 DESCRIPTION: Final = "Moves partitions between brokers and log directories, and sets the throttles of such moves."
 TIMEOUT_MS: Final = 30_000
 NO_THROTTLE: Final = -1
-DIRECTORIES_PATIENCE_S: Final = 5.0  # for a broker that hangs; the plan for a rollback shows "any" in its place
+# The time for a broker that does not answer; then the plan for a rollback shows "any" for its directories.
+DIRECTORIES_PATIENCE_S: Final = 5.0
 UNKNOWN_TOPIC_OR_PARTITION: Final = 3
-# Types of ConfigResource, and operations of IncrementalAlterConfigs.
+# Types of ConfigResource, and operations of IncrementalAlterConfigs
 TOPIC, BROKER = 2, 4
 SET, DELETE = 0, 1
 LEADERS, FOLLOWERS = "leader.replication.throttled.replicas", "follower.replication.throttled.replicas"
@@ -57,27 +58,35 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_endpoints(parser)
     actions = parser.add_mutually_exclusive_group(required=True)
     for name, summary in (
-        ("generate", "propose a plan for topics over brokers; nothing is executed"),
-        ("execute", "begin the plan of --reassignment-json-file"),
-        ("verify", "show how far the plan is; when all is done, remove the throttles"),
-        ("cancel", "cancel the plan where it is under way"),
-        ("list", "list all reassignments that are under way"),
+        ("generate", "propose a plan that spreads topics over brokers; execute nothing"),
+        ("execute", "start the plan in --reassignment-json-file"),
+        ("verify", "show the progress of the plan; when the plan is complete, remove the throttles"),
+        ("cancel", "cancel the reassignments of the plan that are in progress"),
+        ("list", "list all reassignments that are in progress"),
     ):
         actions.add_argument(f"--{name}", dest="action", action="store_const", const=name, help=summary)
     parser.add_argument("--reassignment-json-file", metavar="FILE", help="the plan of --execute, --verify, --cancel")
     parser.add_argument("--topics-to-move-json-file", metavar="FILE", help="the topics of --generate")
     parser.add_argument("--broker-list", metavar="ID,...", help="the brokers of --generate")
     parser.add_argument("--disable-rack-aware", action="store_true", help="--generate ignores racks")
-    parser.add_argument("--throttle", type=int, default=NO_THROTTLE, metavar="BYTES", help="a second, between brokers")
+    parser.add_argument(
+        "--throttle", type=int, default=NO_THROTTLE, metavar="BYTES", help="bytes per second between brokers"
+    )
     parser.add_argument(
         "--replica-alter-log-dirs-throttle", type=int, default=NO_THROTTLE, metavar="BYTES",
-        help="a second, between the log directories of a broker",
+        help="bytes per second between the log directories of a broker",
     )  # fmt: skip
     parser.add_argument(
-        "--timeout", type=int, default=10_000, metavar="MS", help="for moves of log directories to begin"
+        "--timeout",
+        type=int,
+        default=10_000,
+        metavar="MS",
+        help="time limit for the start of moves between log directories",
     )
-    parser.add_argument("--additional", action="store_true", help="--execute although other moves are under way")
-    parser.add_argument("--preserve-throttles", action="store_true", help="--verify and --cancel remove no throttle")
+    parser.add_argument("--additional", action="store_true", help="--execute although other moves are in progress")
+    parser.add_argument(
+        "--preserve-throttles", action="store_true", help="--verify and --cancel do not remove throttles"
+    )
 
 
 NEEDS: Final = {
@@ -105,20 +114,20 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 class Reassignments:
-    """The requests of this command. Each raises AdminError."""
+    """Sends the requests of this command. Each method raises AdminError."""
 
     def __init__(self, admin: Admin) -> None:
         self.admin = admin
 
     async def under_way(self) -> dict[PartitionId, Any]:
-        """The reassignments by partition, as the controller lists them."""
+        """Returns the reassignments in progress by partition, as the controller lists them."""
         request = ListPartitionReassignmentsRequest(timeout_ms=TIMEOUT_MS, topics=None)
         answer = await self.admin.ask_controller(request, lambda answer: int(answer.error_code))
         check(answer.error_code, answer.error_message)
         return {(topic.name, each.partition_index): each for topic in answer.topics for each in topic.partitions}
 
     async def alter(self, target: dict[PartitionId, list[int] | None]) -> dict[PartitionId, str]:
-        """Alters the replicas of partitions; None cancels a reassignment. Returns the controller's error for each
+        """Changes the replicas of partitions. None cancels a reassignment. Returns the controller's error for each
         partition that it refused."""
         made = AlterPartitionReassignmentsRequest
         topics: dict[str, list[Any]] = {}
@@ -138,7 +147,7 @@ class Reassignments:
         }
 
     async def replicas(self, topics: Iterable[str]) -> Plan:
-        """The replicas of the topics that exist."""
+        """Returns the replicas of those topics that exist."""
         asked = [MetadataRequest.MetadataRequestTopic(name=name) for name in sorted(set(topics))]
         answer = await self.admin.ask(MetadataRequest(topics=asked, allow_auto_topic_creation=False))
         found: Plan = {}
@@ -149,16 +158,16 @@ class Reassignments:
         return found
 
     async def configure_topic(self, name: str, settings: Mapping[str, str | None]) -> None:
-        """Sets settings of a topic, or with None deletes them."""
+        """Changes settings of a topic. The value None deletes a setting."""
         answer = await self.admin.ask(_change(TOPIC, name, settings))
         check(answer.responses[0].error_code, answer.responses[0].error_message)
 
     async def configure_broker(self, broker_id: int, settings: Mapping[str, str | None]) -> None:
-        """Sets settings of a broker, or with None deletes them. A broker that is not alive keeps its settings, and a
-        line says so."""
+        """Changes settings of a broker. The value None deletes a setting. If the broker is not alive, prints a line
+        about this and changes nothing."""
         answer = await self.admin.ask_broker(broker_id, _change(BROKER, str(broker_id), settings))
         if answer is None:
-            print(f"kafkacore: broker {broker_id} is not alive: its throttles stay as they are", file=sys.stderr)
+            print(f"kafkacore: broker {broker_id} is not alive: its throttles stay unchanged", file=sys.stderr)
             return
         check(answer.responses[0].error_code, answer.responses[0].error_message)
 
@@ -309,8 +318,8 @@ async def _cancel(moves: Reassignments, arguments: argparse.Namespace) -> None:
 
 
 async def _clear_throttles(moves: Reassignments, plan: Plan) -> None:
-    """Clears the throttles of every broker, because it is no longer known which brokers were sources of an earlier
-    plan."""
+    """Clears the throttles of every broker, because the brokers that sent replicas for an earlier plan are no longer
+    known."""
     brokers = {node.broker_id for node in (await moves.admin.describe_cluster()).brokers}
     brokers.update(each for replicas in plan.values() for each in replicas)
     print(f"Clearing broker-level throttles on broker{_s(brokers)} {_ids(sorted(brokers))}")

@@ -1,6 +1,6 @@
 """Plans of reassignments: the JSON files of kafka-reassign-partitions.sh, and the throttles that a plan needs (KIP-73).
 
-A partition is `(topic, index)`, a plan has the replicas of each partition in the order of its file.
+A partition is `(topic, index)`. A plan maps each partition to its replicas, in the order of the file.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _NOWHERE: Final[Mapping[ReplicaId, Place]] = {}
 
 
 class Move(NamedTuple):
-    """The brokers that have a partition's records, and those that will get them."""
+    """A move of a partition: the brokers that already have its records, and those that will get them."""
 
     sources: frozenset[int]
     destinations: frozenset[int]
 
 
 class Throttles(NamedTuple):
-    """The values of `*.replication.throttled.replicas` by topic, and the brokers that take part."""
+    """The values of `*.replication.throttled.replicas` by topic, and the brokers that take part in the moves."""
 
     leaders: dict[str, str]
     followers: dict[str, str]
@@ -36,7 +36,7 @@ class Throttles(NamedTuple):
 
 
 def read_file(path: str) -> Any:
-    """Raises AdminError, and OSError."""
+    """Reads a JSON file. Raises AdminError, and OSError."""
     with open(path, encoding="utf-8") as file:
         try:
             return json.load(file)
@@ -93,7 +93,7 @@ def read_brokers(text: str) -> list[int]:
     try:
         brokers = [int(each) for each in text.split(",")]
     except ValueError:
-        raise AdminError(f"--broker-list {text!r} must be broker ids with commas between them") from None
+        raise AdminError(f"--broker-list {text!r} must be broker ids, separated by commas") from None
     if repeated := _repeated(brokers):
         raise AdminError(f"Broker list contains duplicate entries: [{', '.join(map(str, repeated))}]")
     return brokers
@@ -118,8 +118,8 @@ def _directory(places: Mapping[ReplicaId, Place], replica: ReplicaId) -> str:
 
 
 def throttles_of(under_way: Mapping[PartitionId, Move], plan: Plan, current: Plan) -> Throttles:
-    """The throttles for the moves under way and for the moves of the plan. A partition that moves already keeps its
-    sources."""
+    """Returns the throttles for the moves in progress and for the moves of the plan. A partition that is already moving
+    keeps its source brokers."""
     moves = dict(under_way)
     for partition, replicas in plan.items():
         sources = moves[partition].sources if partition in moves else frozenset(current[partition])
@@ -148,7 +148,7 @@ def _joined(values: Mapping[str, set[str]]) -> dict[str, str]:
 
 def _versioned(parsed: Any, path: str) -> dict[str, Any]:
     if not isinstance(parsed, dict):
-        raise AdminError(f"{path} must hold a JSON object")
+        raise AdminError(f"{path} must contain a JSON object")
     if parsed.get("version", VERSION) != VERSION:
         raise AdminError(f"Not supported version field value {parsed['version']}")
     return parsed

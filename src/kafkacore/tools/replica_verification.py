@@ -1,7 +1,8 @@
 """`kafkacore replica-verification`: compares the replicas of partitions, batch by batch below the high watermark.
 
-On a live cluster it reads each partition from each of its replicas, as kafka-replica-verification.sh does, but only
-once, unless --report-interval-ms asks for more. When the brokers are stopped, it reads their log directories.
+On a live cluster, the command reads each partition from all its replicas, as kafka-replica-verification.sh does. It
+compares only once, unless --report-interval-ms is given. If the brokers are stopped, the command reads their log
+directories.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ from kafkacore.protocol.messages import FetchRequest, MetadataRequest
 from kafkacore.storage.errors import LogDirectoryError
 from kafkacore.tools.admin import CLIENT_ID, Admin, AdminError, check, run_admin
 
-DESCRIPTION: Final = "Compares the replicas of partitions, live or in the log directories of stopped brokers."
+DESCRIPTION: Final = (
+    "Compares the replicas of partitions, on a live cluster or in the log directories of stopped brokers."
+)
 FETCH_VERSION: Final = 12  # the last version of Fetch that names topics
 FETCH_BYTES: Final = 1 << 20
 EARLIEST: Final = 0
@@ -35,9 +38,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     where.add_argument(
         "--directories", nargs="+", metavar="DIR", help="log directories of stopped brokers, one for each broker"
     )
-    parser.add_argument("--topics-include", default=".*", metavar="REGEX", help="the topics to compare (all)")
-    parser.add_argument("--fetch-size", type=int, default=FETCH_BYTES, metavar="BYTES", help="of each Fetch")
-    parser.add_argument("--max-wait-ms", type=int, default=1000, metavar="MS", help="of each Fetch")
+    parser.add_argument("--topics-include", default=".*", metavar="REGEX", help="the topics to compare (default: all)")
+    parser.add_argument("--fetch-size", type=int, default=FETCH_BYTES, metavar="BYTES", help="the limit of each Fetch")
+    parser.add_argument("--max-wait-ms", type=int, default=1000, metavar="MS", help="the longest wait of each Fetch")
     parser.add_argument(
         "--report-interval-ms", type=int, default=0, metavar="MS", help="compare again after this time (0: once)"
     )
@@ -47,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         wanted = re.compile(arguments.topics_include)
     except re.error as error:
-        problem = f"--topics-include {arguments.topics_include!r} is no regular expression: {error}"
+        problem = f"--topics-include {arguments.topics_include!r} is not a regular expression: {error}"
         print(f"kafkacore: {problem}", file=sys.stderr)
         return 1
     try:
@@ -69,7 +72,7 @@ def _compared(arguments: argparse.Namespace, wanted: re.Pattern[str]) -> Iterabl
 
 
 def _report(compared: Iterable[Compared]) -> bool:
-    """Prints each difference, and Kafka's line about the lag. Returns False if something differs."""
+    """Prints each difference, and Kafka's line about the lag. Returns False if any replicas differ."""
     count, sound, worst = 0, True, None
     for each in compared:
         count += 1
@@ -79,7 +82,7 @@ def _report(compared: Iterable[Compared]) -> bool:
         if worst is None or each.lag > worst.lag:
             worst = each
     if worst is None:
-        print(f"{_now()}: no partition has two replicas here")
+        print(f"{_now()}: no partition has two replicas in these directories")
     else:
         where = f"{worst.topic}-{worst.partition} at offset {worst.end} among {count} partitions"
         print(f"{_now()}: max lag is {worst.lag} for partition {where}")
@@ -116,7 +119,7 @@ async def _compare_live(admin: Admin, arguments: argparse.Namespace, wanted: re.
 async def _compare_partition(
     topic: str, partition: Any, nodes: Mapping[int, NodeClient], arguments: argparse.Namespace
 ) -> Compared:
-    """Reads all replicas up to the least high watermark. Keeps a digest for each batch."""
+    """Reads all replicas up to the lowest high watermark, and compares a digest of each batch."""
     place = topic, int(partition.partition_index)
     missing = [each for each in partition.replica_nodes if each not in nodes]
     if missing:
@@ -149,14 +152,14 @@ async def _digests(
             offset = batch.next_offset
         if offset == before:
             raise ConnectionError(
-                f"{node.host}:{node.port} serves no batch of {place[0]}-{place[1]} at offset {offset}"
+                f"{node.host}:{node.port} returns no batch of {place[0]}-{place[1]} at offset {offset}"
             )
     return found
 
 
 async def _fetch(node: NodeClient, place: tuple[str, int], offset: int, arguments: argparse.Namespace) -> Any:
-    """Fetches one partition as a consumer does; an offset below the log's start is moved to the start. Raises
-    OSError."""
+    """Fetches one partition as a consumer does. Raises an offset below the log start offset to the log start offset.
+    Raises OSError."""
     topic, index = place
     for _ in range(2):
         asked = FetchRequest.FetchPartition(

@@ -1,4 +1,4 @@
-"""`kafkacore simulate`: runs clusters from a seed while faults happen, and checks them from outside."""
+"""`kafkacore simulate`: runs clusters from a seed while faults happen, and checks the clusters from outside."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from kafkacore.simulation.planted import BUGS, BY_NAME, planted
 from kafkacore.simulation.trial import QUORUM, SEED_BITS, STEPS, Verdict, seeds_from, try_seed
 
 DESCRIPTION: Final = (
-    "Runs a cluster in a simulated world, decided by a seed: messages are lost, late and repeated, links are cut, "
-    "nodes are killed, paused and lose power, clocks are wrong. Reports that all is well, or which invariant was "
-    "broken."
+    "Runs a cluster in a simulated world. A seed decides which messages are lost, late or repeated, which links are "
+    "cut, which nodes are killed, paused or lose power, and which clocks are wrong. Reports that all is well, or which "
+    "invariant was broken."
 )
 BAR_WIDTH: Final = 30
 COVERAGE_EVENTS: Final = (
@@ -32,11 +32,15 @@ COVERAGE_EVENTS: Final = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, help="decides everything (default: a new one, which is printed)")
-    parser.add_argument("--steps", type=int, default=STEPS, help=f"how many faults begin (default {STEPS})")
+    parser.add_argument("--steps", type=int, default=STEPS, help=f"the number of faults (default {STEPS})")
     parser.add_argument("--nodes", default=QUORUM, metavar="SPEC", help=f"the cluster (default {QUORUM})")
     parser.add_argument("--trace", metavar="FILE", help="write every event to this file")
-    parser.add_argument("--runs", type=int, default=1, help="how many seeds to run, drawn from --seed when above 1")
-    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="for --runs (default: one a core)")
+    parser.add_argument(
+        "--runs", type=int, default=1, help="the number of seeds to run; more than one are drawn from --seed"
+    )
+    parser.add_argument(
+        "--processes", type=int, default=os.cpu_count() or 1, help="processes for --runs (default: one per core)"
+    )
     parser.add_argument("--plant", choices=sorted(BY_NAME), metavar="BUG", help="plant a bug, see below")
     parser.epilog = "Bugs to plant: " + ", ".join(bug.name for bug in BUGS)
 
@@ -83,7 +87,7 @@ def _run_many(seed: int, arguments: argparse.Namespace) -> int:
         print(verdict.line())
     print("\n".join(_table(coverage)))
     print(
-        f"{arguments.runs} seeds from {seed}: {len(bad)} bad; {events} events in {virtual_ms / 3_600_000:.1f} hours "
+        f"{arguments.runs} seeds from {seed}: {len(bad)} failed; {events} events in {virtual_ms / 3_600_000:.1f} hours "
         f"of the clusters' time"
     )
     return 1 if bad else 0
@@ -112,7 +116,8 @@ def _show(done: int, total: int, bad: int, passed_s: float) -> None:
 
 
 def _table(coverage: Counter[tuple[str, str]]) -> list[str]:
-    """A table of kinds of fault and kinds of event: how often each event was seen while each fault lasted."""
+    """Returns a table with a row for each kind of fault and a column for each kind of event: how often the event
+    occurred while such a fault was active."""
     kinds = sorted({fault for fault, _ in coverage})
     events = [each for each in COVERAGE_EVENTS if any(coverage[kind, each] for kind in kinds)]
     width = max(map(len, kinds), default=0)

@@ -13,16 +13,17 @@ from kafkacore.inspection.codecs import describe_codecs
 from kafkacore.inspection.directories import describe_directories
 from kafkacore.storage.format import FormatError, FormatOptions, format_directories
 
-DESCRIPTION: Final = "Formats the log directories of a node, or shows the cluster and the node that they belong to."
+DESCRIPTION: Final = "Formats the log directories of a node, or shows to which cluster and node they belong."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(dest="storage_command", required=True, metavar="COMMAND")
     info = commands.add_parser(
         "info",
-        help="show what the log directories belong to, and their problems (for the logs in them: dump-log --verify)",
-        description="Shows what the log directories belong to, and their problems; the exit code is 1 if there is a "
-        "problem. `kafkacore dump-log --verify` checks the logs themselves.",
+        help="show the cluster and node of the log directories, and their problems (dump-log --verify checks their "
+        "logs)",
+        description="Shows to which cluster and node the log directories belong, and their problems. The exit code "
+        "is 1 if there is a problem. `kafkacore dump-log --verify` checks the logs themselves.",
     )
     _add_config(info)
     formatting = commands.add_parser(
@@ -33,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     _add_config(formatting)
     _add_format_arguments(formatting)
-    commands.add_parser("random-uuid", help="print a random UUID, as for a cluster id")
+    commands.add_parser("random-uuid", help="print a random UUID, for example for a cluster id")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -58,10 +59,10 @@ def _add_format_arguments(parser: argparse.ArgumentParser) -> None:
         "--cluster-id", "-t", required=True, metavar="ID", help="the ID of the cluster, the same on all its nodes"
     )
     parser.add_argument(
-        "--ignore-formatted", "-g", action="store_true", help="skip directories that are formatted already"
+        "--ignore-formatted", "-g", action="store_true", help="skip directories that are already formatted"
     )
     parser.add_argument(
-        "--release-version", "-r", metavar="VERSION", help="the first metadata.version, 3.9 to 4.3 (default: 4.3)"
+        "--release-version", "-r", metavar="VERSION", help="the initial metadata.version, 3.9 to 4.3 (default: 4.3)"
     )
     parser.add_argument(
         "--feature",
@@ -69,7 +70,7 @@ def _add_format_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=LEVEL",
-        help="the first level of a feature; repeatable",
+        help="the initial level of a feature; repeatable",
     )
     parser.add_argument(
         "--add-scram",
@@ -77,11 +78,11 @@ def _add_format_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="CREDENTIAL",
-        help="a first user: 'SCRAM-SHA-256=[name=alice,password=alice-secret]', or "
+        help="an initial user: 'SCRAM-SHA-256=[name=alice,password=alice-secret]', or "
         '\'SCRAM-SHA-512=[name=alice,iterations=8192,salt="N3E=",saltedpassword="YCE="]\'',
     )
     voters = parser.add_mutually_exclusive_group()
-    voters.add_argument("--standalone", "-s", action="store_true", help="this controller is the whole quorum")
+    voters.add_argument("--standalone", "-s", action="store_true", help="this controller is the only voter")
     voters.add_argument(
         "--no-initial-controllers", "-N", action="store_true", help="the quorum is formatted elsewhere or later"
     )
@@ -89,7 +90,7 @@ def _add_format_arguments(parser: argparse.ArgumentParser) -> None:
         "--initial-controllers",
         "-I",
         metavar="VOTERS",
-        help="the quorum: ID@HOST:PORT:DIRECTORY-ID entries separated by commas, the same on all nodes",
+        help="the voters: ID@HOST:PORT:DIRECTORY-ID entries separated by commas, the same on all nodes",
     )
 
 
@@ -123,7 +124,7 @@ def _format(arguments: argparse.Namespace) -> int:
 
 
 def _features(texts: list[str]) -> dict[str, int]:
-    """Levels by feature. Raises FormatError for a text that is not NAME=LEVEL."""
+    """Parses the levels by feature. Raises FormatError for a text that is not NAME=LEVEL."""
     levels: dict[str, int] = {}
     for text in texts:
         name, equals, level = text.partition("=")

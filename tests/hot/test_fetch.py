@@ -1,4 +1,5 @@
-"""Fetch on the hot path: returned records, waiting, sessions, memory."""
+"""Fetch requests on the hot path (native code without Python): the returned records, waits, fetch sessions and
+memory."""
 
 import errno
 import os
@@ -34,7 +35,7 @@ def offsets(records):
 
 @pytest.fixture
 def filled(data_plane, client, batch):
-    """Three batches of two records in each of three partitions."""
+    """Writes three batches with two records each to each of three partitions."""
     for _ in range(3):
         client.produce(data_plane.produce_request(batch(2), batch(2), batch(2)))
     return client
@@ -92,7 +93,7 @@ def test_parked_fetch_keeps_its_deadline_when_the_wall_clock_jumps(open_plane, b
     client, other = plane.client(), plane.client()
     for step_ms in (3_600_000, -7_200_000):
         client.send(plane.fetch_request({0: 0}, max_wait_ms=5_000), 12)
-        other.fetch(plane.fetch_request({0: 0}))  # this answer shows that the first Fetch waits
+        other.fetch(plane.fetch_request({0: 0}))  # the answer to this Fetch shows that the first Fetch waits
         clock.step_wall_ms(step_ms)
         other.fetch(plane.fetch_request({0: 0}))
         client.socket.settimeout(0.1)
@@ -132,12 +133,13 @@ def test_parked_fetch_reports_an_error_when_its_partition_is_deleted(data_plane,
 
 @pytest.fixture
 def frozen(open_plane):
-    """A plane whose clock stands still, so that no deadline ends the wait of a Fetch."""
+    """Returns a data plane whose clock stands still. So no Fetch times out while it waits."""
     return open_plane(clock=ManualClock(NOW_MS))
 
 
 def waits(client, plane):
-    """Whether the Fetch of `client` is parked: the processor ended a whole turn and sent no answer."""
+    """Returns whether the client's Fetch is waiting. This is the case if the processor has gone through its whole loop
+    once without sending an answer."""
     turns = plane.processor.look()
     while plane.processor.turns < turns:
         pass
@@ -170,7 +172,8 @@ def test_fetch_waits_for_known_partitions_when_it_also_names_an_unknown_one(froz
 
 @pytest.mark.parametrize("version", [12, 17])
 def test_session_waits_for_known_partitions_when_it_also_holds_an_unknown_one(frozen, batch, version):
-    """Otherwise a client whose session holds a partition of a deleted topic fetches in a tight loop."""
+    """A Fetch in such a session must wait. Otherwise, a client whose session contains a partition of a deleted topic
+    would fetch in a tight loop."""
     client = frozen.client()
     first = client.fetch(frozen.fetch_request({0: 0, 8: 0}, version, session_epoch=0), version)
     client.send(
@@ -195,7 +198,7 @@ def test_fetch_answers_at_once_when_a_known_partition_fails(frozen):
 
 @pytest.mark.parametrize(("version", "error"), [(4, 6), (5, 6), (6, 56), (12, 56)])
 def test_fetch_reports_an_offline_directory_with_the_error_of_its_version(data_plane, filled, version, error):
-    """Clients of version 5 and older take KAFKA_STORAGE_ERROR for a final error (KIP-112)."""
+    """Clients that use version 5 or older treat KAFKA_STORAGE_ERROR as a fatal error (KIP-112)."""
     data_plane.directory.fail(errno.EIO)
     found = parts(filled.fetch(data_plane.fetch_request({0: 0}, version, max_wait_ms=60_000), version))
     assert (found[0].error_code, found[0].records) == (error, b"")
@@ -209,7 +212,8 @@ def test_fetch_answers_at_once_when_min_bytes_exceed_max_bytes(frozen, batch):
 
 
 def test_fetch_answers_at_once_when_it_reads_an_older_segment(open_plane, batch):
-    """Apache Kafka's DelayedFetch, case F: a consumer that is behind does not wait for min_bytes at a segment's end."""
+    """Apache Kafka's DelayedFetch, case F: if a consumer's offset is in an older segment, its Fetch does not wait for
+    min_bytes."""
     plane = open_plane(clock=ManualClock(NOW_MS), segment_bytes=500)
     client = plane.client()
     for _ in range(4):
@@ -264,7 +268,7 @@ def test_io_pool_reads_records_that_are_not_in_the_page_cache(data_plane, filled
 
 @pytest.fixture(params=[12, 17])
 def session(request, data_plane, filled):
-    """(version, session id) of a session over all partitions at their ends."""
+    """Returns (version, session id) of a session with all partitions, each fetched at its end."""
     version = request.param
     first = data_plane.fetch_request({0: 6, 1: 6, 2: 6}, version, session_epoch=0)
     answer = filled.fetch(first, version)
@@ -327,7 +331,8 @@ def test_session_names_an_error_until_it_is_over(data_plane, filled, session):
 
 
 def test_session_reports_a_deleted_topic_as_unknown_partition_when_it_has_seen_the_topic_id(data_plane, client):
-    """Only a session that has seen the id knows that a topic had it (FetchSession.maybeResolveUnknownName)."""
+    """A session remembers which topic had an id, even after the topic is deleted
+    (FetchSession.maybeResolveUnknownName). Requests without this session cannot know it."""
     session_id = client.fetch(data_plane.fetch_request({0: 0}, 17, session_epoch=0), 17).session_id
     publish_table(data_plane.plane, Table())
     fresh = data_plane.fetch_request({0: 0}, 17, session_epoch=0)
@@ -341,7 +346,8 @@ def test_session_reports_a_deleted_topic_as_unknown_partition_when_it_has_seen_t
 
 
 def test_session_names_partitions_again_when_an_ordered_error_is_over(data_plane, filled, session):
-    """The high watermarks have not changed; the only change is that the error is over (FetchSession)."""
+    """The answer contains the partition because its error has ended, although its high watermark has not changed
+    (FetchSession)."""
     version, session_id = session
     data_plane.plane.publish_gate(GatePolicy(rules=[{"action": "error", "api_key": 1, "error": 6, "times": 1}]))
     errors = []
@@ -369,7 +375,7 @@ def test_session_ends_when_it_outgrows_the_memory_of_an_answer(data_plane, clien
 
 
 def dense_fetch(count, max_wait_ms):
-    """A Fetch, version 11, of partition 0 and of `count` that do not exist."""
+    """Returns a Fetch in version 11 for partition 0 and for `count` partitions that do not exist."""
     partitions = b"".join(struct.pack(">iiqqi", index, -1, 0, -1, 1) for index in (0, *range(1000, 1000 + count)))
     return (
         struct.pack(">hhih", 1, 11, 7, -1)
@@ -382,7 +388,7 @@ def dense_fetch(count, max_wait_ms):
 def until(condition):
     deadline = time.monotonic() + WAIT_SECONDS
     while not condition():
-        assert time.monotonic() < deadline, "it did not happen"
+        assert time.monotonic() < deadline, "the condition did not become true in time"
 
 
 def any_is_answered(clients):
@@ -400,10 +406,12 @@ def test_parked_fetch_releases_the_frame_that_its_client_has_padded(data_plane):
 
 
 def test_small_fetch_waits_when_large_ones_fill_the_share_of_parked_requests(data_plane, batch):
-    """Large Fetches of one client must not make every other consumer fetch without a pause."""
+    """One client sends large Fetches. All other consumers must still be able to wait for records. Otherwise they would
+    fetch without a pause."""
     counters = data_plane.plane.counters
     large, count = [], 30_000
-    while count >= 100:  # smaller and smaller ones, until less than 64 KiB of the share is left
+    # Each request is smaller than the one before, until less than 64 KiB of the client's memory share is left.
+    while count >= 100:
         before = counters()["memory_parked_bytes"]
         large.append(data_plane.client())
         large[-1].send_frame(dense_fetch(count, 60_000))
@@ -428,8 +436,8 @@ def test_fetch_answers_at_once_when_parked_requests_fill_their_share_of_memory(d
         clients.append(data_plane.client())
         clients[-1].send_frame(dense_fetch(count, 60_000))
         until(lambda before=before: counters()["memory_parked_bytes"] > before)
-        assert counters()["memory_parked_bytes"] - before > 200 * count  # what it keeps in memory
-    for _ in range(3):  # these find no room and do not wait
+        assert counters()["memory_parked_bytes"] - before > 200 * count  # the memory that the waiting requests occupy
+    for _ in range(3):  # there is no memory left for these requests to wait, so they are answered immediately
         last = data_plane.client()
         last.send_frame(dense_fetch(count, 60_000))
         clients.append(last)
@@ -444,7 +452,8 @@ def test_fetch_answers_at_once_when_parked_requests_fill_their_share_of_memory(d
 
 @pytest.mark.parametrize("version", [12, 17])
 def test_fetch_answers_a_partition_once_when_it_is_named_twice(data_plane, filled, version):
-    """Apache Kafka collects the partitions of a request in a map: the last offset counts."""
+    """Apache Kafka collects the partitions of a request in a map. So if a request contains a partition twice, only the
+    last offset counts."""
     request = data_plane.fetch_request({0: 0, 1: 0}, version)
     again = data_plane.fetch_request({0: 4}, version)
     request.topics.append(again.topics[0])
@@ -454,7 +463,7 @@ def test_fetch_answers_a_partition_once_when_it_is_named_twice(data_plane, fille
 
 
 def test_consumers_read_each_record_once_while_producers_write(data_plane, batch):
-    """Six connections at once; consumers read every record once, in order."""
+    """Six connections work at the same time. Each consumer reads every record once, in order."""
     total, seen, errors = 400, {0: [], 1: [], 2: []}, []
 
     def write(partition):

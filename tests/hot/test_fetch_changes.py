@@ -1,4 +1,5 @@
-"""Fetch sessions look only at what changed: nothing is forgotten, nobody waits for ever, and nobody starves."""
+"""When a processor serves a Fetch in a session, it checks only the partitions that have changed. It must not miss a
+change, and every partition must eventually get its turn."""
 
 import random
 
@@ -25,7 +26,8 @@ def clock():
 
 @pytest.fixture
 def plane(open_plane, clock):
-    """Node 1 leads; brokers 2 and 3 follow, and both are in the ISR."""
+    """Returns a data plane whose node 1 leads the partitions. Brokers 2 and 3 are followers, and both are in the
+    ISR."""
     return replicated(open_plane(partitions=PARTITIONS, clock=clock, segment_bytes=2000))
 
 
@@ -39,15 +41,16 @@ def replicated(plane):
 
 
 class Session:
-    """A fetch session of broker 2, or with `broker_id` -1 of a consumer. It remembers what a session is to remember."""
+    """The client's side of a fetch session of broker 2, or of a consumer if `broker_id` is -1. It remembers all that a
+    client must remember about its session."""
 
     def __init__(self, plane, indexes, broker_id=2, isolation_level=0, **fields):
         self.plane, self.broker_id, self.isolation_level = plane, broker_id, isolation_level
         self.client = plane.client()
         self.offsets = dict.fromkeys(indexes, 0)
         self.epochs = {index: plane.partitions[index].leader_epoch for index in indexes}
-        self.told = {}  # by index: high watermark and log start
-        self.changed = set()  # what the next request names
+        self.told = {}  # by partition index: the high watermark and the log start offset that the client last received
+        self.changed = set()  # the partitions that the next request must contain
         self.session_id = self.epoch = 0
         self.changed.update(indexes)
         self.named = self.take(self.fetch(**fields))
@@ -92,7 +95,8 @@ class Session:
         return parts
 
     def expected(self, **fields):
-        """Parts with news, found by a full Fetch of the same partitions, without a session, that looks at them all."""
+        """Returns the changes that the next answer in the session should contain. Computes them from a full Fetch
+        without a session, which checks all partitions."""
         request = self.request(self.offsets, 0, -1, **fields)
         answer = self.plane.clients[-1].fetch(request, VERSION)
         found = {}
@@ -104,7 +108,7 @@ class Session:
         return found
 
     def go_on(self, parts):
-        """Does with an answer as a follower or a consumer does."""
+        """Processes an answer as a follower or a consumer does."""
         for index, part in parts.items():
             partition = self.plane.partitions[index]
             if part.error_code in (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH):
@@ -127,7 +131,7 @@ def shown(parts):
 
 
 class Workload:
-    """Random changes of partitions and of their roles, by the methods that the node calls."""
+    """Random changes of partitions and of their roles, made with the methods that the node calls."""
 
     def __init__(self, plane, source, batch):
         self.plane, self.source, self.batch = plane, source, batch
@@ -231,7 +235,7 @@ def test_waiting_session_is_answered_when_a_partition_is_deleted(plane):
     assert {index: part.error_code for index, part in session.receive().items()} == {
         2: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     }
-    assert list(session.fetch()) == [2], "an error is named again, as by Apache Kafka"
+    assert list(session.fetch()) == [2], "as in Apache Kafka, every answer must repeat an error"
 
 
 def test_waiting_session_brings_a_high_watermark_that_moved_meanwhile(plane, clock, batch):
@@ -241,7 +245,7 @@ def test_waiting_session_brings_a_high_watermark_that_moved_meanwhile(plane, clo
     session.changed.add(1)
     session.fetch()
     session.send(max_wait_ms=1_000)
-    plane.client().fetch(plane.fetch_request({0: 0}))  # the processor has parked the Fetch above
+    plane.client().fetch(plane.fetch_request({0: 0}))  # its answer shows that the earlier Fetch is already waiting
     assert plane.partitions[1].followed(3, 1, 33) == 0
     assert plane.partitions[1].high_watermark == 1
     clock.advance_ms(1_001)
@@ -334,7 +338,7 @@ def test_session_without_requests_keeps_no_deleted_partition_alive(plane):
 
 @pytest.fixture
 def throttled(open_plane, clock):
-    """1,000 bytes per second to replicas outside the ISR, of partition 0."""
+    """Throttles partition 0 to 1,000 bytes per second for replicas that are outside the ISR."""
     plane = replicated(open_plane(partitions=2, clock=clock, leader_quota=ReplicationQuota(11, 1000, 1000)))
     plane.partitions[0].throttled = BY_LEADER
     return plane
@@ -350,9 +354,9 @@ def test_throttled_replica_outside_the_isr_waits_until_the_quota_allows(throttle
     for partition in throttled.partitions:
         partition.append(batch(20), acks=1)
     session = Session(throttled, range(2))
-    assert all(part.records for part in session.named.values()), "the first bytes of the window pass"
+    assert all(part.records for part in session.named.values()), "the first bytes of a window must pass"
     found = session.fetch()
-    assert list(found) == [1], "the partition that is not throttled goes on"
+    assert list(found) == [1], "only the unthrottled partition may continue"
     assert found[1].records
     session.offsets[1] = throttled.partitions[1].end_offset
     session.changed.add(1)

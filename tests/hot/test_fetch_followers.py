@@ -1,4 +1,5 @@
-"""Fetch by followers on the hot path: positions, waits, sessions, and the producers that wait for them."""
+"""Fetches of followers on the hot path: the followers' positions, waits, sessions, and the producers that wait for the
+followers."""
 
 import pytest
 
@@ -43,7 +44,7 @@ def test_high_watermark_moves_when_a_follower_fetches_from_the_end(replicated, b
     client.produce(replicated.produce_request(batch(3), acks=1))
     part = parts(client.fetch(follower_request(replicated, {0: 0}, version), version))[0]
     assert (part.error_code, part.high_watermark, part.log_start_offset) == (0, 0, 0)
-    assert len(part.records) > 0, "a follower reads beyond the high watermark"
+    assert len(part.records) > 0, "a follower must be able to read beyond the high watermark"
     part = parts(client.fetch(follower_request(replicated, {0: 3}, version), version))[0]
     assert (part.error_code, part.high_watermark, part.records or b"") == (0, 3, b"")
     assert replicated.partitions[0].high_watermark == 3
@@ -114,7 +115,7 @@ def test_follower_learns_of_divergence_when_its_last_epoch_ended_earlier(replica
     request.topics[0].partitions[0].last_fetched_epoch = 1
     part = parts(client.fetch(request, BY_ID))[0]
     assert (part.diverging_epoch.epoch, part.diverging_epoch.end_offset) == (1, 2)
-    assert [each.end_offset for each in partition.followers()] == [-1], "what diverges counts for nothing"
+    assert [each.end_offset for each in partition.followers()] == [-1], "a diverging offset must not count"
 
 
 def test_producer_is_refused_when_the_isr_is_too_small(replicated, batch):

@@ -1,4 +1,4 @@
-"""Produce on the hot path, from a socket to the segment and back."""
+"""Produce on the hot path, from the socket to the segment and back."""
 
 import gc
 import time
@@ -12,7 +12,7 @@ from kafkacore._fast.record.batch import Batches, RecordBatchBuilder
 from kafkacore.protocol import messages as m
 
 INVALID_RECORD, CORRUPT_MESSAGE = 87, 2
-NOW_MS = 1_700_000_000_000  # the timestamp of the sent batches
+NOW_MS = 1_700_000_000_000  # the timestamp of the batches in requests
 
 
 def parts(answer):
@@ -24,7 +24,7 @@ def only(answer):
 
 
 def test_large_requests_are_stored_whole_whatever_their_alignment(data_plane, client, batch):
-    """Every batch is stored whole, aligned or not, whatever the connection sent before."""
+    """Every batch is stored whole, whether it is aligned or not, and whatever the connection has sent before."""
     sent = [batch(1, size) for size in (20_001, 70_013, 5, 300_007, 1, 1_000_003, 20_002)]
     for one in sent:
         assert only(client.produce(data_plane.produce_request(one))).error_code == 0
@@ -46,7 +46,8 @@ def test_produce_appends_and_acknowledges_a_batch_in_every_version(data_plane, c
 def test_produce_reports_log_append_time_when_the_append_waited_for_a_segment(open_plane, batch):
     plane = open_plane(log_append_time=True, segment_bytes=500)
     client = plane.client()
-    # The first waits until its log is open, a later one for each roll; both are validated again.
+    # The first Produce waits until its log is open, and a later one waits for each roll. After the wait, the processor
+    # validates the request again.
     answers = [only(client.produce(plane.produce_request(batch(2)))) for _ in range(6)]
     assert [each.error_code for each in answers] == [0] * 6
     assert all(each.log_append_time_ms > NOW_MS for each in answers)
@@ -192,11 +193,11 @@ def test_handler_gets_a_transactional_produce(data_plane, client, batch):
 def until(condition):
     deadline = time.monotonic() + 60
     while not condition():
-        assert time.monotonic() < deadline, "it did not happen"
+        assert time.monotonic() < deadline, "the condition did not become true in time"
 
 
 def test_produce_appends_only_the_last_batch_when_a_partition_is_named_twice(data_plane, client, batch):
-    """Apache Kafka collects the batches of a request in a map, and answers each partition once."""
+    """Apache Kafka collects the batches of a request in a map, and answers once for each partition."""
     request = data_plane.produce_request(batch(1), batch(2), batch(3))
     request.topic_data.append(data_plane.produce_request(batch(5), batch(6)).topic_data[0])
     request.topic_data[0].partition_data.append(request.topic_data[0].partition_data[2])
@@ -212,7 +213,8 @@ def bomb(inflated_bytes):
 
 
 def test_produce_gives_up_its_turn_when_its_batches_inflate_to_many_bytes(open_plane, batch):
-    """100 small batches that inflate to 800 MB: another connection is served meanwhile, in bounded turns."""
+    """The 100 small batches of this Produce inflate to 800 MB. Meanwhile the processor must serve another connection,
+    and must handle the request in short steps."""
     count = 100
     plane = open_plane(partitions=count)
     attacker, other = plane.client(), plane.client()
@@ -227,7 +229,8 @@ def test_produce_gives_up_its_turn_when_its_batches_inflate_to_many_bytes(open_p
     answer = attacker.receive(m.ProduceResponse, 12)[1]
     assert [part.error_code for part in parts(answer)] == [0] * count
     assert [partition.end_offset for partition in plane.partitions] == [2] * count
-    # A turn continues the request at most twice: from its connection, and by its own wake-up.
+    # In one pass of its loop, a processor continues the request at most twice: once when it serves the connection, and
+    # once because the request woke it.
     assert (plane.processor.turns - turns) // 2 >= count // 2
 
 

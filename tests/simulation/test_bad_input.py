@@ -1,5 +1,5 @@
-"""Whole nodes with a wrong id, a wiped, damaged or full disk, or a clock that jumps: each of them says what to do, the
-other nodes continue, and no committed record is lost."""
+"""Whole nodes with a wrong id, a wiped, damaged or full disk, or a clock that jumps. Each of these nodes says what to
+do, the other nodes continue, and no committed record is lost."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DAY_MS = 86_400_000
 
 
 def change_identity(node: SimulatedNode, **changes: object) -> MetaProperties:
-    """Returns what the file held before."""
+    """Changes the node's meta.properties. Returns the former content."""
     if node.disk.is_dead:
         node.disk.restart(SEED & 0xFFFF)
     found = meta_properties.read(DIRECTORY, node.disk)
@@ -34,7 +34,7 @@ def change_identity(node: SimulatedNode, **changes: object) -> MetaProperties:
 
 
 def failed(cluster: SimulatedCluster, node: SimulatedNode) -> str:
-    """The message with which the node ended."""
+    """Waits until the node fails. Returns its error message."""
     cluster.run_until(lambda: node.state is State.FAILED, 30, f"the end of {node.name}")
     assert node.error is not None
     return str(node.error)
@@ -76,11 +76,12 @@ def test_node_waits_when_one_controller_refuses_its_cluster_and_the_other_is_off
         commit(cluster, "1000")
 
 
-def test_directory_of_another_node_is_refused() -> None:
-    with SimulatedCluster(SEED, controllers=3) as cluster:
-        change_identity(cluster[3], node_id=2)
+@pytest.mark.parametrize(("node_id", "owner"), [(3, 2), (4, 5)], ids=["controller", "broker"])
+def test_directory_of_another_node_is_refused(node_id: int, owner: int) -> None:
+    with SimulatedCluster(SEED, controllers=3, brokers=2) as cluster:
+        change_identity(cluster[node_id], node_id=owner)
         cluster.start()
-        told = failed(cluster, cluster[3])
+        told = failed(cluster, cluster[node_id])
         assert "meta.properties" in told and "node.id" in told
         commit(cluster, "1000")
 
@@ -116,7 +117,7 @@ def test_voter_gets_everything_again_when_its_metadata_log_is_gone(static: bool)
 
 
 def with_three_commits(cluster: SimulatedCluster) -> SimulatedNode:
-    """Returns a standby that has all three commits."""
+    """Starts the cluster and commits three changes. Returns a standby controller that has all of them."""
     cluster.start()
     for value in ("1000", "2000", "3000"):
         commit(cluster, value)
@@ -131,7 +132,7 @@ def metadata_segment(node: SimulatedNode) -> str:
 
 
 def damage_a_third_of_the_way(node: SimulatedNode) -> bytes:
-    """Returns what the file held before."""
+    """Damages a byte at a third of the length of the metadata log. Returns the damaged content."""
     if node.disk.is_dead:
         node.disk.restart(SEED & 0xFFFF)
     path = metadata_segment(node)
@@ -164,12 +165,12 @@ def test_voter_refuses_to_start_when_committed_records_are_damaged(static: bool)
 def test_voter_gets_the_end_of_its_log_again_when_a_crash_may_have_torn_it(caplog: pytest.LogCaptureFixture) -> None:
     with SimulatedCluster(SEED, controllers=3) as cluster:
         damaged = with_three_commits(cluster)
-        damaged.kill()  # no mark says how much of this young log was committed
+        damaged.kill()  # the log is young, so no file says how much of it was committed
         end = damage_a_third_of_the_way(damaged).rindex(b"3000")
         damaged.start()
         commit(cluster, "4000")
         wait_for_everyone(cluster, "4000")
-        assert f"{METADATA}: " in caplog.text and "bytes that no whole batch covers were cut off" in caplog.text
+        assert f"{METADATA}: " in caplog.text and "bytes that belong to no whole batch were cut off" in caplog.text
         path = metadata_segment(damaged)
         assert damaged.disk.read(path)[:end] == elected(cluster).disk.read(path)[:end]
 
@@ -180,10 +181,11 @@ def test_another_controller_leads_when_the_disk_of_the_active_one_is_full() -> N
         commit(cluster, "1000")
         full = elected(cluster)
         full.disk.fail("write", errno.ENOSPC)
-        # The seed decides whether the node answers before it ends.
+        # The seed decides whether the node still answers before it shuts down.
         with contextlib.suppress(Disconnected):
             answer = cluster.ask(full.node_id, alter_cluster("2000"), 5).responses[0]
-            assert answer.error_code == ErrorCode.UNKNOWN_SERVER_ERROR  # as Apache Kafka's controller answers
+            # Apache Kafka's controller returns the same error.
+            assert answer.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
         told = failed(cluster, full)
         assert f"{DIRECTORY} has failed: No space left on device; put that right, and start the node again" in told
         commit(cluster, "2000")

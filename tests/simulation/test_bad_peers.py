@@ -1,5 +1,5 @@
-"""Whole nodes beside a node with the same id, a peer whose answers are garbage, or a snapshot that never arrives whole:
-each node says what to do or continues, and no committed record is lost."""
+"""Whole nodes in a cluster with a second node of the same id, with a peer that sends garbage, or with a snapshot that
+never arrives complete. Each node says what to do or continues, and no committed record is lost."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from kafkacore.storage.format import FormatOptions, format_directories
 from seeds import SEED
 from simulated_clusters import commit, elected, is_in_every_image
 
-# Each batch is larger than that: every change makes a snapshot, and no log is kept below it.
+# Each batch is larger than this limit. So every change makes a snapshot, and no node keeps the log below it.
 SNAPSHOTS = {
     "metadata.log.max.record.bytes.between.snapshots": "1",
     "metadata.max.retention.bytes": "1",
-    "controller.quorum.fetch.snapshot.max.bytes": "150",  # so that one takes many requests
+    "controller.quorum.fetch.snapshot.max.bytes": "150",  # a download takes many requests
 }
 
 
@@ -38,7 +38,7 @@ def standby_of(cluster: SimulatedCluster) -> SimulatedNode:
 def test_second_broker_with_the_id_of_a_running_one_ends_and_the_first_stays() -> None:
     with SimulatedCluster(SEED, controllers=1, brokers=2, of_node={3: {"node.id": "2"}}) as cluster:
         first, second = cluster[2], cluster[3]
-        second.name = "node-3"  # a second machine, whose node has the same id
+        second.name = "node-3"  # another machine, whose node has the same id
         cluster.start([cluster[1], first])
         cluster.run_until(lambda: first.state is State.RUNNING, 60, "the first broker")
         image = cluster[1].controller_image
@@ -47,7 +47,7 @@ def test_second_broker_with_the_id_of_a_running_one_ends_and_the_first_stays() -
         second.start()
         cluster.run_until(lambda: second.state is State.FAILED, 120, "the end of the second broker")
         told = str(second.error)
-        assert "DUPLICATE_BROKER_REGISTRATION, another node with this node.id runs: stop that one" in told
+        assert "DUPLICATE_BROKER_REGISTRATION. Another node with this node.id is running. Stop it" in told
         image = cluster[1].controller_image
         assert image is not None
         assert first.state is State.RUNNING and image.brokers[2].epoch == epoch and image.is_active(2)
@@ -78,7 +78,8 @@ def of_another_request(data: bytes, random: Random) -> bytes:
 def spoil_answers(
     monkeypatch: pytest.MonkeyPatch, is_spoilt: Callable[[End, bytes], bool], spoil: Callable[[bytes], bytes]
 ) -> list[int]:
-    """From now on the answers of controllers arrive damaged where `is_spoilt`. Returns the sizes of those."""
+    """From now on, damages the answers of the controllers for which `is_spoilt` is true. Returns a list of the sizes of
+    the damaged answers."""
     receive, damaged = End.receive, []
 
     def received(end: End, data: bytes) -> None:
@@ -114,7 +115,8 @@ def test_nodes_outlive_a_controller_that_answers_garbage(
 
 
 def far_behind(cluster: SimulatedCluster) -> SimulatedNode:
-    """A standby that begins to download a snapshot, because nobody has the log from its end on."""
+    """Returns a standby that begins to download a snapshot, because the log of every other node begins above the end of
+    its log."""
     cluster.start()
     commit(cluster, "1")
     behind = standby_of(cluster)
@@ -130,7 +132,7 @@ def far_behind(cluster: SimulatedCluster) -> SimulatedNode:
 
 
 def downloads(node: SimulatedNode) -> int:
-    """How many bytes of a snapshot it has so far."""
+    """Returns how many bytes of a snapshot the node has downloaded so far."""
     role = None if node.raft is None else node.raft.role
     return role.download_position if isinstance(role, Follower) and role.download is not None else 0
 
@@ -139,7 +141,7 @@ def has_loaded(cluster: SimulatedCluster, node: SimulatedNode, text: str) -> Non
     commit(cluster, text)
     wait_for_everyone(cluster, text)
     assert node.raft is not None
-    assert node.raft.log.start_offset > 0, "it has the records from a snapshot"
+    assert node.raft.log.start_offset > 0, "the node must have received the records in a snapshot"
 
 
 @pytest.mark.parametrize("end", ["leader", "follower"])
@@ -204,7 +206,7 @@ def test_snapshot_arrives_when_parts_of_it_come_damaged(
 
 
 def twin_of(cluster: SimulatedCluster, number: int) -> SimulatedNode:
-    """Another controller with the same id, on a machine of its own with an empty disk."""
+    """Returns another controller with the same id, on a separate machine with an empty disk."""
     name = f"twin-of-{number}"
     config = BrokerConfig(
         {
@@ -228,7 +230,8 @@ def twin_of(cluster: SimulatedCluster, number: int) -> SimulatedNode:
 
 
 def test_each_epoch_has_one_leader_when_two_controllers_have_one_id() -> None:
-    """The directory id tells the voter and its twin apart (KIP-853): the twin follows, and neither votes nor leads."""
+    """The directory id distinguishes the voter from its twin (KIP-853). So the twin only follows: it neither votes nor
+    leads."""
     with SimulatedCluster(SEED, controllers=3) as cluster:
         cluster.start()
         commit(cluster, "1000")

@@ -1,5 +1,5 @@
-"""Replicas on failing, emptied and diverged disks, or behind a long pause: the other replicas continue, and no record
-that all of them acknowledged is lost."""
+"""Replicas whose disk fails, is emptied, or has diverging records, and replicas that were paused for long. The other
+replicas continue, and no record that all of them have acknowledged is lost."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ LOG = f"{DIRECTORY}/orders-0"
 
 @pytest.fixture
 def new() -> Iterator[Callable[..., Cluster]]:
-    """Makes simulated clusters with one controller, whose partition orders-0 has a replica on each broker."""
+    """Returns a function that makes a simulated cluster with one controller. Its partition orders-0 has a replica on
+    each broker."""
     made: list[Cluster] = []
 
     def make(brokers: int, **configs: Any) -> Cluster:
@@ -48,7 +49,7 @@ def others(cluster: Cluster, *nodes: ClusterNode) -> list[ClusterNode]:
 
 
 def log_of(node: ClusterNode) -> tuple[int, int, bytes]:
-    """High watermark, end offset and bytes of the replica on this node."""
+    """Returns the high watermark, the end offset and the bytes of the replica on this node."""
     replica = node.server.broker.replicas.by_name("orders", 0)
     assert replica is not None
     return replica.high_watermark, replica.end_offset, disk_of(node).read(f"{LOG}/{0:020d}.log")
@@ -132,7 +133,7 @@ def test_partition_waits_for_a_replica_of_its_isr_when_all_are_gone(new: Callabl
     cluster.wait_until(lambda: row(cluster, "orders").leader == -1, "a partition without a leader")
     second.start()
     cluster.run_for(5)
-    assert row(cluster, "orders").leader == -1, "the replica that has not all records does not lead"
+    assert row(cluster, "orders").leader == -1, "a replica that lacks records must not lead"
     assert append(second, "orders", "refused") == ErrorCode.NOT_LEADER_OR_FOLLOWER
     first.start()
     wait_for_isr(cluster, "orders", *cluster.brokers)

@@ -1,25 +1,36 @@
-"""Whole nodes in the simulated world: they elect, decide and survive, and a seed repeats the run."""
+"""Whole nodes in the simulated world. They elect a controller, commit changes and survive faults, and a seed repeats
+the run."""
 
 from __future__ import annotations
 
+import asyncio
 import os
+from unittest import mock
 
 import pytest
 
+from kafkacore.protocol.messages import DescribeQuorumRequest
+from kafkacore.raft.file_log import FileLog
 from kafkacore.simulation.cluster import SimulatedCluster, SimulationTimeout, running
 from kafkacore.simulation.node import State
 from seeds import SEED
 from simulated_clusters import commit, elected, is_in_every_image, told_with_other_orders_of_sets
 
-# Two interpreters whose sets have different orders run this, and print the hash of the trace.
+# Two interpreters with different hash seeds, and so different orders of sets, run this program and print the hash of
+# the trace.
 STORY = """
 from test_cluster import story
 print(story({seed}))
 """
 
+TOPIC = DescribeQuorumRequest.TopicData(
+    topic_name="__cluster_metadata", partitions=[DescribeQuorumRequest.PartitionData(partition_index=0)]
+)
+QUORUM = DescribeQuorumRequest(topics=[TOPIC])
+
 
 def story(seed: int) -> str:
-    """Faults of every kind, and the hash of the trace."""
+    """Runs a cluster with faults of every kind. Returns the hash of the trace."""
     with SimulatedCluster(seed, controllers=3) as cluster:
         cluster.start()
         commit(cluster, "1000")
@@ -55,6 +66,42 @@ def test_three_voters_commit_and_another_one_leads_when_the_active_controller_is
         commit(cluster, "172800000")
         first.start()
         cluster.run_until(lambda: is_in_every_image(cluster, "172800000"), 30, "the commit in every image")
+
+
+def test_active_controller_answers_while_a_slow_disk_begins_segments() -> None:
+    begin_s = 0.5
+    with SimulatedCluster(SEED, controllers=3, configs={"internal.metadata.log.segment.bytes": "2000"}) as cluster:
+        cluster.start()
+        active = elected(cluster)
+        assert active.machine is not None
+        # The duration of work on other threads, such as the begin of a segment.
+        active.machine.work_random = lambda least_s, most_s: begin_s
+        client = cluster.client("watcher")
+        waited_on: list[str] = []
+        committed_s: list[float] = []
+        answered_s: list[float] = []
+
+        async def ask_on() -> None:
+            while True:
+                asked_s = cluster.now_s
+                await client.send(active.node_id, QUORUM)
+                answered_s.append(cluster.now_s - asked_s)
+
+        def begin_segment(log: FileLog) -> None:
+            waited_on.append(repr(asyncio.get_running_loop()))
+            right(log)
+
+        right = FileLog.begin_segment
+        asking = client.start(ask_on())
+        with mock.patch.object(FileLog, "begin_segment", begin_segment):
+            for number in range(30):
+                asked_s = cluster.now_s
+                commit(cluster, str(86_400_000 + number))
+                committed_s.append(cluster.now_s - asked_s)
+        assert not asking.done() and active.is_active_controller
+        assert len(waited_on) > 2 and all(loop.endswith("/work>") for loop in waited_on)
+        assert max(committed_s) > begin_s, "no change has waited for a segment"
+        assert max(answered_s) < begin_s / 2, "requests must not wait for a segment"
 
 
 def test_cluster_elects_nobody_when_the_majority_is_off() -> None:

@@ -1,8 +1,10 @@
-"""Brokers in the simulated world: they register, serve records on their simulated disks, and lose only unsynced
+"""Brokers in the simulated world. They register, serve records on their simulated disks, and lose nothing but unsynced
 records."""
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import os
 from typing import Any
 
@@ -13,8 +15,11 @@ from kafkacore.protocol import messages as m
 from kafkacore.protocol.errors import ErrorCode, KafkaError
 from kafkacore.simulation.client import SimulatedClient
 from kafkacore.simulation.cluster import SimulatedCluster, running
+from kafkacore.simulation.judge import Judge
+from kafkacore.simulation.loop import SimulatedLoopThread
 from kafkacore.simulation.machine import WALL_MS
 from kafkacore.simulation.node import State
+from kafkacore.simulation.watch import Watcher
 from seeds import SEED
 from simulated_clusters import told_with_other_orders_of_sets
 
@@ -25,14 +30,15 @@ print(story({seed}))
 
 
 def batch(number: int) -> bytes:
-    """One record. Its time is the beginning of the simulated world, so it is the same in each run."""
+    """Returns a batch with one record. Its timestamp is the beginning of the simulated world, so it is the same in each
+    run."""
     builder = RecordBatchBuilder()
     builder.append(timestamp=WALL_MS, key=None, value=b"record %d" % number)
     return builder.build()
 
 
 async def ask(client: SimulatedClient, node_id: int, request: Any, version: int) -> Any:
-    """The answer of a broker; repeats the request while the broker is away."""
+    """Returns the answer of a broker. Repeats the request while the broker is unavailable."""
     while True:
         try:
             return await client.send(node_id, request, version=version, timeout_ms=2_000)
@@ -41,7 +47,7 @@ async def ask(client: SimulatedClient, node_id: int, request: Any, version: int)
 
 
 async def create(client: SimulatedClient, node_id: int, topic: str, **configs: str) -> int:
-    """The leader of the topic's partition."""
+    """Creates a topic with one partition. Returns the partition's leader."""
     settings = [
         m.CreateTopicsRequest.CreatableTopicConfig(name=key.replace("_", "."), value=text)
         for key, text in configs.items()
@@ -72,8 +78,8 @@ async def produce(client: SimulatedClient, node_id: int, topic: str, first: int)
 
 
 async def fetch(client: SimulatedClient, node_id: int, topic: str, max_wait_ms: int = 0, least: int = 1) -> list[bytes]:
-    """The values of that many records or more. A leader that has just started serves them once its high watermark is
-    known."""
+    """Waits until the leader serves `least` values or more. Returns the values. A leader that has just started serves
+    them when it knows its high watermark."""
     part = m.FetchRequest.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
     request = m.FetchRequest(
         replica_id=-1, max_wait_ms=max_wait_ms, min_bytes=1 if max_wait_ms else 0, max_bytes=1 << 20,
@@ -88,7 +94,8 @@ async def fetch(client: SimulatedClient, node_id: int, topic: str, max_wait_ms: 
 
 
 async def commit_offset(client: SimulatedClient, group: str, offset: int) -> int:
-    """Commits and fetches a group's offset at its coordinator, wherever that is."""
+    """Commits an offset of a group and fetches it again. Sends both requests to the group's coordinator, on whichever
+    broker that is."""
     part = m.OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
     topics = [m.OffsetCommitRequest.OffsetCommitRequestTopic(name="t", partitions=[part])]
     wanted = [m.OffsetFetchRequest.OffsetFetchRequestTopic(name="t", partition_indexes=[0])]
@@ -113,7 +120,7 @@ def started(seed: int) -> SimulatedCluster:
 
 
 def story(seed: int) -> str:
-    """Records, offsets and faults of brokers, and the hash of the trace."""
+    """Runs a cluster with records, committed offsets and faults of brokers. Returns the hash of the trace."""
     with started(seed) as cluster:
         client = cluster.client()
         leader = cluster.run(client, create(client, 4, "t", flush_messages="1"))
@@ -125,7 +132,7 @@ def story(seed: int) -> str:
         cluster.start()
         assert len(cluster.run(client, fetch(client, leader, "t", least=3))) == 3
         other = cluster[4 if leader != 4 else 5]
-        other.stop()  # an orderly end cancels tasks and closes connections, in an order that the seed repeats
+        other.stop()  # an orderly stop cancels tasks and closes connections, in an order that depends only on the seed
         cluster.run_until(lambda: other.state is State.OFF, 60, "the end of a broker")
         other.start()
         active = cluster.active_controller
@@ -171,7 +178,7 @@ def test_broker_is_fenced_when_it_stands_still_and_serves_again_when_it_goes_on(
 
         cluster[5].pause()
         cluster.run_until(is_fenced, 30, "the fencing of broker 5")
-        assert cluster.now_s > 9  # broker.session.timeout.ms
+        assert cluster.now_s > 9  # longer than broker.session.timeout.ms
         cluster[5].resume()
         cluster.run_until(lambda: not is_fenced(), 30, "the end of the fencing of broker 5")
 
@@ -208,6 +215,54 @@ def test_node_that_dies_before_its_first_turn_leaves_no_coroutine_behind() -> No
         cluster.start()
         cluster[1].kill()
         assert cluster[1].state is State.OFF
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning", "error::pytest.PytestUnraisableExceptionWarning")
+def test_node_that_dies_leaves_no_coroutine_behind_when_one_loop_has_submitted_it_to_another() -> None:
+    with SimulatedCluster(SEED, controllers=1) as cluster:
+        cluster.start()
+        machine = cluster.new_machine("a")
+        first, second = machine.loop("first"), machine.loop("second")
+
+        async def work() -> None:
+            raise AssertionError("a machine that is off must not run anything")
+
+        async def ask() -> None:
+            asked = work()
+            await asyncio.wrap_future(SimulatedLoopThread(first).submit(asked), loop=second)
+            del asked
+
+        second.create_task(ask())
+        first_turn = cluster.schedule.turns + 1
+        cluster.run_until(lambda: cluster.schedule.turns >= first_turn, 1)
+        machine.kill()
+        gc.collect()
+
+
+def test_stalled_connection_brings_a_former_life_to_the_controller_which_refuses_it() -> None:
+    configs = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}
+    with SimulatedCluster(SEED, controllers=1, brokers=1, configs=configs) as cluster:
+        cluster.start()
+        cluster.run_until(lambda: running(cluster), 60, "a running cluster")
+        (broker,) = cluster.brokers
+        (controller,) = cluster.controllers
+        told: list[str] = []
+        judge = Judge()
+        Watcher(cluster, judge)
+        image = controller.controller_image
+        assert image is not None
+        former = image.brokers[broker.node_id].epoch
+        go_on = cluster.network.stall(broker.name)
+        cluster.run_for(1.0)
+        broker.kill()
+        broker.start()
+        judge.on_event = told.append
+        cluster.run_until(lambda: any("accepted=True" in line for line in told), 60, "a heartbeat of the next life")
+        assert not any(f"epoch={former}," in line for line in told)
+        go_on()
+        cluster.run_until(lambda: any(f"epoch={former}," in line for line in told), 10, "the late heartbeat")
+        (late,) = [line for line in told if f"epoch={former}," in line]
+        assert "accepted=False" in late
 
 
 @pytest.mark.parametrize("combined", [1, 3])

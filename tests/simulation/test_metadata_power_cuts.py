@@ -1,4 +1,4 @@
-"""The metadata log, its snapshots and the vote on a disk whose power goes out under every single operation."""
+"""The metadata log, its snapshots and the vote, on a disk whose power fails at each single operation."""
 
 from __future__ import annotations
 
@@ -15,18 +15,19 @@ from kafkacore.raft.voters import VoterHistory, VoterSet
 from kafkacore.storage import quorum_state
 from kafkacore.storage.names import metadata_directory
 from kafkacore.storage.quorum_state import QuorumState
+from metadata_files import append
 
 DIRECTORY = "/m"
-RECORDS = 2  # per batch
+RECORDS = 2  # records in each batch
 
 
 class Promised:
-    """The promises of the replica: a vote, committed records, a snapshot that replaces the records below it."""
+    """The promises of the replica: a vote, committed records, and a snapshot that replaces the records below it."""
 
     def __init__(self) -> None:
         self.epoch = 0
         self.end_offset = 0
-        self.values: dict[int, bytes] = {}  # of the last run that wrote at the offset
+        self.values: dict[int, bytes] = {}  # by offset: the value that was written last
         self.snapshots: list[OffsetAndEpoch] = []
 
 
@@ -48,12 +49,12 @@ class Replica:
             self.promised.values.update(enumerate(values, offset))
             data = data_batch(values, offset, epoch, 1000)
             assert data is not None
-            self.log.append(data)
+            append(self.log, data)
         self.log.flush()
         self.promised.end_offset = self.log.end_offset
 
     def receive_snapshot(self, offset: int, epoch: int) -> None:
-        """Receives a snapshot, like a follower that is far behind."""
+        """Receives a snapshot, as a follower that is far behind does."""
         self.promised.values.update((each, b"received") for each in range(self.log.end_offset, offset))
         self.snapshot(offset, epoch)
         self.log.begin_at_snapshot(OffsetAndEpoch(offset, epoch))
@@ -70,7 +71,7 @@ class Replica:
         self.promised.snapshots.append(made)
 
     def clean(self) -> None:
-        """The same as Snapshotter.clean."""
+        """Deletes old snapshots and the log below the oldest one, as Snapshotter.clean does."""
         first, second = self.log.snapshots()[:2]
         self.log.trim(second.offset)
         self.promised.snapshots.remove(first)
@@ -90,7 +91,7 @@ def run(disk: SimulatedDisk, promised: Promised) -> None:
         replica.snapshot(8, 1)
         replica.append(1, 5)
         replica.vote(3)
-        # A batch of another leader; it removes the uncommitted records of the last one.
+        # A batch of another leader, which replaces the uncommitted records of the previous leader.
         promised.end_offset = 20
         replica.log.truncate(20)
         replica.append(3, 6)
@@ -117,7 +118,7 @@ def check(disk: SimulatedDisk, promised: Promised) -> None:
     for each in kept:
         found = [record.value for batch in snapshots.read_batches(log, each) for record in batch]
         assert found == [promised.values[offset] for offset in range(each.offset)]
-    # A snapshot has the records that the log no longer holds, and no later record is missing.
+    # The snapshot contains all records below the log start, and no later record is missing.
     assert log.start_offset <= (kept[-1].offset if kept else 0)
     offset = log.start_offset
     while offset < promised.end_offset:

@@ -1,4 +1,4 @@
-"""Voters that come and go (KIP-853), in whole quorums from a seed."""
+"""Voters that are added and removed (KIP-853), in whole quorums with random faults from a seed."""
 
 from __future__ import annotations
 
@@ -47,7 +47,8 @@ def voter_ids(world: World) -> set[int]:
 
 
 def change(world: World, ask: object, node_id: int) -> None:
-    """Asks until the change is committed: a leader refuses while the new voter lags or another change is under way."""
+    """Repeats the request until the change is committed. The leader refuses it while the new voter lags or another
+    change is in progress."""
     for _ in range(100):
         client = ask(world, node_id)
         world.run_until(world.now + 10_000, lambda client=client: client.response is not None)
@@ -62,7 +63,7 @@ def test_quorum_of_one_grows_to_three_and_shrinks_to_another_one(seed: int) -> N
     world = dynamic_world(seed, 1, 2)
     quiet(world)
     assert world.run_until(30_000, lambda: world.leader() is not None)
-    # No voter has fetched from the leader for longer than the check of its quorum allows.
+    # By then, no voter has fetched from the leader for longer than the leader's check of its quorum allows.
     world.run_until(world.now + 60_000)
     epoch = world.leader().raft.epoch
     for node_id in (1, 2):
@@ -117,7 +118,7 @@ def test_quorum_keeps_what_it_committed_while_voters_come_and_go(seed: int) -> N
     assert world.run_until(world.now + 120_000, everybody_has_it), (
         f"no progress with seed {seed}: {[(n.raft.role, n.raft.high_watermark) for n in world.nodes]}"
     )
-    assert answered > 0, f"no voter came or went with seed {seed}"
+    assert answered > 0, f"no voter was added or removed with seed {seed}"
 
 
 def test_leader_refuses_changes_that_cannot_be_made() -> None:
@@ -331,7 +332,7 @@ def test_voter_with_a_wiped_disk_neither_votes_nor_leads(seed: int) -> None:
     votes = []
     carry = world.carry
     world.carry = lambda node, output: votes.append((node, output)) or carry(node, output)
-    assert not world.run_until(world.now + 60_000, lambda: world.leader() is not None), "two voters of three are gone"
+    assert not world.run_until(world.now + 60_000, lambda: world.leader() is not None), "two of three voters are gone"
     assert not any(
         isinstance(output, Send) and output.request.NAME == "VoteRequest" for node, output in votes if node is wiped
     )

@@ -1,7 +1,7 @@
-"""The simulator: new seeds and those that once failed pass, the same seed repeats a run, and planted bugs are found.
+"""The simulator itself. New seeds pass, and so do seeds that once failed. The same seed repeats a run.
 
-`make test` runs a part of the seeds: KAFKACORE_SIMULATED_SEEDS of each kind of cluster, and KAFKACORE_HUNTS random
-searches for each planted bug. An hour on both cores is `make simulate`.
+`make test` runs only a part of the seeds: KAFKACORE_SIMULATED_SEEDS for quorums, and KAFKACORE_SIMULATED_CLUSTERS for
+whole nodes. `make simulate` runs for an hour on both cores.
 """
 
 from __future__ import annotations
@@ -11,19 +11,16 @@ import subprocess
 import sys
 from itertools import islice
 from pathlib import Path
-from random import Random
 
 import pytest
 
-from kafkacore.simulation.planted import BUGS, HUNTED, PlantedBug, planted
-from kafkacore.simulation.trial import QUORUM, STEPS, hunt, seeds_from, try_seed
+from kafkacore.simulation.planted import BUGS, planted
+from kafkacore.simulation.trial import seeds_from, try_seed
 from kafkacore.tools.main import main
 from seeds import SEED
 
 QUORUMS = ("quorum:3+1", "quorum:1", "quorum:2", "quorum:5+1")
 SEEDS = int(os.environ.get("KAFKACORE_SIMULATED_SEEDS", "100"))
-HUNTS = int(os.environ.get("KAFKACORE_HUNTS", "1"))
-HUNT_CPU_S = 60.0
 CLUSTERS = ("3c3b", "3c2b", "3", "1c1b", "3c")
 CLUSTER_SEEDS = int(os.environ.get("KAFKACORE_SIMULATED_CLUSTERS", "8"))
 CLUSTER_STEPS = 20
@@ -43,18 +40,6 @@ def test_quorum_breaks_no_invariant_when_faults_happen(nodes: str) -> None:
         verdict = try_seed(seed, nodes=nodes)
         assert verdict.problem is None, verdict.line()
         assert verdict.seen["RecordAcknowledged"], f"seed {seed} committed nothing"
-
-
-@pytest.mark.timeout(600)  # 60 s of CPU, on a machine that does other things too
-@pytest.mark.parametrize("bug", HUNTED, ids=lambda bug: bug.name)
-def test_planted_bug_is_found_when_seeds_are_random(bug: PlantedBug) -> None:
-    for seed in islice(seeds_from(Random(f"{bug.name} {SEED}").getrandbits(32)), HUNTS):
-        steps = STEPS if bug.nodes == QUORUM else CLUSTER_STEPS
-        found = hunt(bug, seed, HUNT_CPU_S, bug.nodes, steps)
-        assert found is not None, f"the search from seed {seed} did not find {bug.name}: {bug.breaks}"
-        # The same run without the bug finds nothing.
-        verdict = try_seed(found.seed, found.steps, found.nodes)
-        assert verdict.problem is None, verdict.line()
 
 
 @pytest.mark.parametrize("nodes", CLUSTERS)

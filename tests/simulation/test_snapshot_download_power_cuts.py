@@ -1,4 +1,4 @@
-"""A follower that takes a snapshot from its leader, on a disk whose power goes out under every single operation."""
+"""A follower downloads a snapshot from its leader, on a disk whose power fails at each single operation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ PART_BYTES = 150
 OLD_EPOCH, NEW_EPOCH = 3, 4
 OLD = [b"%d of the old leader " % each * 8 for each in range(20)]
 AHEAD = OffsetAndEpoch(60, NEW_EPOCH)
-LATER_EPOCH = OffsetAndEpoch(5, NEW_EPOCH)  # the log ends above it, with records that the new leader never had
+# The follower's log ends above this, with records that the new leader never had.
+LATER_EPOCH = OffsetAndEpoch(5, NEW_EPOCH)
 
 
 def committed(offset: int) -> bytes:
@@ -29,7 +30,7 @@ def committed(offset: int) -> bytes:
 
 
 class Run:
-    """One life of the follower. The leader has `snapshot_id`, and one record behind it."""
+    """A run of the follower. The leader has the snapshot `snapshot_id`, and one record after it."""
 
     def __init__(self, disk: SimulatedDisk, snapshot_id: OffsetAndEpoch) -> None:
         self.snapshot_id = snapshot_id
@@ -50,7 +51,7 @@ class Run:
         replica.settle()
 
     def follow_the_new_leader(self) -> None:
-        """Runs until the follower has the leader's log and knows that all of it is committed."""
+        """Runs until the follower has the same log as the leader, and knows that all of it is committed."""
         replica = Replica(1, 2, 3, log=self.log)
         replica.raft.replica.become_follower(NEW_EPOCH, 2, ("n2", 9093))
         snapshot_id = self.snapshot_id
@@ -74,10 +75,11 @@ class Run:
                 offered = FetchResponse.SnapshotId(end_offset=snapshot_id.offset, epoch=snapshot_id.epoch)
                 values = {"records": b"", "snapshot_id": offered}
             replica.answer(**values, high_watermark=snapshot_id.offset + 1)
-        raise AssertionError("the follower never gets there")
+        raise AssertionError("the follower never reaches the leader's high watermark")
 
     def check_start(self) -> None:
-        """Checks that either the log is unchanged or the snapshot has replaced it, and nothing in between."""
+        """Checks that the follower finds one of two states after a restart: either the log is unchanged, or the
+        snapshot has replaced it."""
         log = self.log
         if self.snapshot_id not in log.snapshots():
             assert log.start_offset == 0

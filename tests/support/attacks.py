@@ -1,5 +1,5 @@
-"""Requests that Kafka's protocol allows and that are as large as a client can make them, and an honest client that
-measures how long it waits while the broker serves them."""
+"""The largest requests that Kafka's protocol allows, and an honest client that measures how long the broker makes it
+wait while the broker serves such requests."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ UNKNOWN_TAG = 10_000
 
 
 class Question(NamedTuple):
-    """A request and the version that it is sent in."""
+    """A request and the API version in which a client sends it."""
 
     request: Any
     version: int
@@ -43,7 +43,7 @@ class Question(NamedTuple):
         return struct.pack(">i", len(encoded)) + encoded
 
     def decode(self, payload: bytes) -> Any:
-        """The response that follows a correlation id."""
+        """Decodes a response, given without its correlation id."""
         key = self.request.API_KEY
         kind = getattr(messages, type(self.request).__name__.removesuffix("Request") + "Response")
         return kind.decode(payload[len(apis.response_header(key, self.version, 1)) - 4 :], self.version)
@@ -65,7 +65,7 @@ class Line:
         self.socket.sendall(frames)
 
     def receive(self) -> bytes:
-        """The next response without its correlation id."""
+        """Returns the next response without its correlation id."""
         return receive(self.socket)[1]
 
     def close(self) -> None:
@@ -81,8 +81,9 @@ class Line:
 
 
 def attack(address: str, question: Question, honest: HonestClient | None = None) -> Any:
-    """The answer to one request, on a connection of its own. `honest` checks its waits between the encoding and the
-    decoding, which keep its threads from running."""
+    """Sends one request on a separate connection, and returns the response. Encoding and decoding block the threads of
+    the `honest` client, so `honest` checks its waits after the request is encoded and before the response is
+    decoded."""
     frame = question.frame()
     if honest is not None:
         honest.forget()
@@ -95,16 +96,17 @@ def attack(address: str, question: Question, honest: HonestClient | None = None)
 
 
 class HonestClient:
-    """Asks small questions, each over and over on a connection and a thread of its own, and measures the waits.
+    """Repeats small requests and measures how long each of them waits. Each kind of request has its own connection and
+    thread.
 
-    The attacker's thread only sends bytes made before and receives bytes decoded after, so that all these threads
-    hardly disturb each other.
+    The thread that attacks the broker only sends bytes that were encoded earlier, and decodes the received bytes later.
+    So it hardly disturbs the threads of this client.
     """
 
     BASELINE_ROUNDS = 60
     PAUSE_S = 0.004
     LEAST_BOUND_S = 0.25
-    BASELINES = 20  # a wait may be this many times the baseline's 99th percentile
+    BASELINES = 20  # the longest allowed wait, as a multiple of the 99th percentile of the baseline
 
     def __init__(self, address: str, pid: int, questions: Mapping[str, Question]) -> None:
         self.pid = pid
@@ -122,7 +124,7 @@ class HonestClient:
         return self
 
     def go_on(self, rounds: int) -> None:
-        """Waits until each question was answered so many more times."""
+        """Waits until the broker has answered each kind of request `rounds` more times."""
         goals = [(asker, len(asker.waits_s) + rounds) for asker in self.askers]
 
         def done() -> bool:
@@ -131,7 +133,7 @@ class HonestClient:
                     raise asker.failure
             return all(len(asker.waits_s) >= goal for asker, goal in goals)
 
-        wait_until(done, ANSWER_TIMEOUT_S, f"{rounds} answers to an honest client")
+        wait_until(done, ANSWER_TIMEOUT_S, f"{rounds} more answers to each request of an honest client")
 
     def forget(self) -> None:
         for asker in self.askers:
@@ -139,18 +141,19 @@ class HonestClient:
         self.before = processor_times(self.pid)
 
     def crowding(self) -> float:
-        """By which factor the node's threads were slower since `forget` because they waited for a processor; 1 when
-        they never waited."""
+        """Returns the factor by which waiting for a processor slowed down the node's threads since `forget`; 1 if they
+        never waited."""
         ran, waited = (now - before for now, before in zip(processor_times(self.pid), self.before, strict=True))
         return 1 + waited / max(ran, 1)
 
     def worst_s(self) -> dict[str, float]:
-        """The longest wait for each question, the one under way among them."""
+        """Returns the longest wait of each kind of request, including the request in flight."""
         self.go_on(2)
         return {asker.name: max(asker.waits_s) for asker in self.askers}
 
     def check(self) -> None:
-        """Fails when a question waited longer than its bound, which is for a node that shares no processor."""
+        """Fails if any request waited longer than its bound. The bound assumes that the node never shares its
+        processor, so the check multiplies it by `crowding`."""
         worst_s, crowding = self.worst_s(), self.crowding()
         slow = [
             f"{name}: {worst_s[name] * 1000:.0f} ms, more than {crowding:.1f} * {bound_s * 1000:.0f} ms"
@@ -170,7 +173,7 @@ class HonestClient:
 
 
 class Asker:
-    """One question of an honest client."""
+    """A thread of an honest client that repeats one kind of request."""
 
     def __init__(self, name: str, line: Line, frame: bytes) -> None:
         self.name, self.line, self.frame = name, line, frame
@@ -191,11 +194,11 @@ class Asker:
 
 
 def processor_times(pid: int) -> tuple[int, int]:
-    """How many nanoseconds the threads of a process ran, and how many they waited for a processor although they could
-    run."""
+    """Returns how many nanoseconds the threads of a process have run, and how many nanoseconds they could have run but
+    waited for a processor."""
     ran = waited = 0
     for task in Path(f"/proc/{pid}/task").iterdir():
-        with contextlib.suppress(FileNotFoundError):  # the thread has ended meanwhile
+        with contextlib.suppress(FileNotFoundError):  # the thread has ended since `iterdir` found it
             one = (task / "schedstat").read_text().split()
             ran, waited = ran + int(one[0]), waited + int(one[1])
     return ran, waited
@@ -206,7 +209,7 @@ def percentile(values: Iterable[float], share: float) -> float:
     return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
 
 
-# --- what an honest client asks ---
+# --- requests of an honest client ---
 
 
 def batch(value: bytes = b"v", codec: str = "none", producer_id: int = NO_PRODUCER) -> bytes:
@@ -217,7 +220,7 @@ def batch(value: bytes = b"v", codec: str = "none", producer_id: int = NO_PRODUC
 
 
 def produce(topic: str, batches: Iterable[tuple[int, bytes]]) -> Question:
-    """Each batch for a partition of the topic."""
+    """Returns a Produce request that writes each batch to a different partition of the topic."""
     data = [ProduceRequest.PartitionProduceData(index=index, records=records) for index, records in batches]
     return Question(
         ProduceRequest(
@@ -242,13 +245,13 @@ def find_coordinators(keys: Iterable[str]) -> Question:
 
 
 def try_topic(name: str) -> Question:
-    """A topic that the controller checks and does not make."""
+    """Returns a CreateTopics request that asks the controller to validate a topic without creating it."""
     topic = CreateTopicsRequest.CreatableTopic(name=name, num_partitions=1, replication_factor=1)
     return Question(CreateTopicsRequest(topics=[topic], timeout_ms=30_000, validate_only=True), 7)
 
 
 def fetch(topics: Mapping[str, Iterable[int]], max_wait_ms: int) -> Question:
-    """A Fetch outside any session, from the first offset."""
+    """Returns a Fetch request outside any session, which reads from the first offset."""
     asked = [
         FetchRequest.FetchTopic(
             topic=name,
@@ -262,9 +265,10 @@ def fetch(topics: Mapping[str, Iterable[int]], max_wait_ms: int) -> Question:
 
 
 def padded(question: Question, size_bytes: int) -> bytes:
-    """The question's frame with an unknown tagged field at its end, which readers skip (KIP-482)."""
+    """Returns the frame of the request with an unknown tagged field at its end. Receivers skip such a field
+    (KIP-482)."""
     payload = question.frame()[4:]
-    assert payload.endswith(b"\0"), "the message ends without tagged fields"
+    assert payload.endswith(b"\0"), "the message must end with an empty list of tagged fields"
     tagged = b"\1" + unsigned_varint(UNKNOWN_TAG) + unsigned_varint(size_bytes) + bytes(size_bytes)
     payload = payload[:-1] + tagged
     return struct.pack(">i", len(payload)) + payload

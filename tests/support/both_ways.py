@@ -1,4 +1,5 @@
-"""One broker whose gate sends requests to a processor or to a handler, so that a test can compare both answers."""
+"""A broker whose gate can send requests either to a native processor or to a Python handler, so that a test can compare
+the two responses."""
 
 from __future__ import annotations
 
@@ -13,10 +14,10 @@ from lone_broker import Started
 
 
 class Both:
-    """One broker, one connection, and a count of the requests that reached a handler."""
+    """A broker, a connection to it, and a count of the requests that reached a Python handler."""
 
     def __init__(self, path: Path, listener: str = "PLAINTEXT", **overrides: str) -> None:
-        """`listener` is the one to which requests are sent."""
+        """Connects to the listener with the name `listener`."""
         self.started = Started(path, **overrides)
         self.handled = 0
         plane: Any = self.started.broker.plane
@@ -37,7 +38,7 @@ class Both:
         got = b""
         while len(got) < size:
             part = self.socket.recv(size - len(got))
-            assert part, "the broker closed"
+            assert part, "the broker closed the connection"
             got += part
         return got
 
@@ -53,7 +54,7 @@ class Both:
         self.started.loop.run(publish(), 5)
 
     def both(self, request: Any, version: int) -> tuple[bytes, bool]:
-        """The answer, and whether it came from a processor."""
+        """Returns the response, and whether a native processor made it."""
         self.gate(None)
         before = self.handled
         native = self.ask(request, version)

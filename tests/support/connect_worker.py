@@ -1,4 +1,4 @@
-"""A worker of Kafka Connect 4.3 in distributed mode, driven by its REST interface."""
+"""A Kafka Connect 4.3 worker in distributed mode. Tests control it through its REST interface."""
 
 import json
 import urllib.error
@@ -13,7 +13,7 @@ CONFLICT = 409
 
 
 class Worker:
-    """`replicas` is the replication factor of the worker's own topics."""
+    """A worker process. `replicas` is the replication factor of the worker's internal topics."""
 
     def __init__(self, bootstrap, name, directory, replicas=1):
         need_jars(RELEASE)
@@ -31,10 +31,10 @@ class Worker:
         file.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
         command = [*java(RELEASE, "256m"), "org.apache.kafka.connect.cli.ConnectDistributed", str(file)]
         self.child = Child(["setpriv", "--pdeathsig", "KILL", "--", *command], directory / f"worker-{port}.log")
-        self.child.wait_ready(self.in_group, START_S, "a worker that takes connectors")
+        self.child.wait_ready(self.in_group, START_S, "a worker that accepts connectors")
 
     def ask(self, method, path, body=None):
-        """Repeats the request while the worker answers that it is busy with its group."""
+        """Sends a request, and repeats it as long as the worker answers that its group is rebalancing."""
         answers = wait_until(lambda: self.try_to_ask(method, path, body), PATIENCE_S, f"an answer to {method} {path}")
         return answers[0]
 
@@ -50,7 +50,8 @@ class Worker:
             return []
 
     def in_group(self):
-        """Whether the worker has joined its group and read its configuration; its interface answers earlier."""
+        """Returns whether the worker has joined its group and read its configuration. Its REST interface opens earlier
+        than that."""
         try:
             return bool(self.try_to_ask("GET", "/connectors", None))
         except OSError:

@@ -1,4 +1,5 @@
-"""A node's lanes to controllers that a test plays, and the way to the active one over them."""
+"""A stub of a node's connections to the controllers. It records each request to the active controller and returns the
+answers that a test provides."""
 
 from __future__ import annotations
 
@@ -21,8 +22,8 @@ Address = tuple[str, int]
 
 
 class Links:
-    """The replica and every lane of it. A request is answered with the next of `answers`; without one it waits until
-    its connection ends."""
+    """A stub of the replica and of all its lanes (groups of connections to the controllers). Each request gets the next
+    item of `answers`. When no item is left, a request waits until the test ends its connection."""
 
     def __init__(self, answers: Iterable[Any] = ()) -> None:
         self.answers = list(answers)
@@ -73,7 +74,7 @@ class Links:
         self.ended.append((host, port))
         for where, future in self._waiting:
             if where == (host, port) and not future.done():
-                future.set_exception(Disconnected("its connection was ended"))
+                future.set_exception(Disconnected("the test ended the connection"))
 
     async def until_sent(self, count: int) -> None:
         async with asyncio.timeout(10):

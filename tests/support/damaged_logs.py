@@ -1,6 +1,5 @@
-"""The rows of docs/recovery.md: damage to a log directory by crashes, disks and people, each as a change to a sound
-directory. `base` is the log directory, `log` the partition's (t-0).
-"""
+"""The cases of docs/recovery.md: crashes, disks and people damage a log directory. Each `Row` changes a sound
+directory. In the functions, `base` is the log directory, and `log` is the directory of the partition t-0."""
 
 import os
 import struct
@@ -28,10 +27,11 @@ SETTINGS = LogSettings(segment_bytes=SEGMENT_BYTES, index_interval_bytes=200)
 
 @dataclass(frozen=True)
 class Row:
-    """`damage(base, log)` changes the files. The mark of a clean shutdown exists unless `clean` is False. `records`
-    gives raw segments by base offset, for another log than the usual one. After the start the log ends at `end` (None:
-    at the last whole batch before the damage), and no file matches `gone`. `differs` names the fields that Apache Kafka
-    answers differently, and `why` the reason."""
+    """One kind of damage. `damage(base, log)` changes the files. The directory has the mark of a clean shutdown unless
+    `clean` is False. `records` gives the raw segments by base offset if the row does not use the usual log. `end` is
+    the end offset of the log after the start (None means the end of the last whole batch before the damage). After the
+    start, no file matches `gone`. `differs` names the fields for which Apache Kafka gives another answer, and `why`
+    gives the reason."""
 
     name: str
     damage: object
@@ -63,8 +63,8 @@ def marker(base_offset, now_ms, producer_id, kind, epoch):
 
 
 def batches(now_ms):
-    """40 offsets in two epochs: plain batches, an idempotent producer, a committed, an aborted and an open
-    transaction."""
+    """Returns batches for 40 offsets in two leader epochs: batches without a producer, batches of an idempotent
+    producer, and batches of a committed, an aborted and an open transaction."""
     found, offset = [], 0
     for turn in range(5):
         epoch = 0 if turn < 2 else 3
@@ -87,7 +87,7 @@ def batches(now_ms):
 
 
 def build(base, now_ms, records=None):
-    """Makes the sound log and shuts it cleanly. Returns the base offsets of its segments."""
+    """Makes the undamaged log and shuts it down cleanly. Returns the base offsets of its segments."""
     base.mkdir(parents=True)
     manager = LogManager(Environment(), [str(base)], lambda topic: SETTINGS)
     manager.load()
@@ -101,7 +101,7 @@ def build(base, now_ms, records=None):
 
 
 def prepare(base, now_ms, row):
-    """Makes the damaged directory. Returns the base offsets of the sound one."""
+    """Makes the damaged directory of a row. Returns the base offsets of the segments before the damage."""
     bases = build(base, now_ms)
     log = base / "t-0"
     if row.records:
@@ -146,7 +146,7 @@ def removes(pattern):
 
 
 def last(suffix, change):
-    """Damage that applies `change(bytes)` to the last file with the suffix."""
+    """Returns a damage function that applies `change(bytes)` to the last file with the suffix."""
 
     def damage(base, log):
         path = max(log.glob(f"*.{suffix}"))
@@ -173,7 +173,8 @@ def each(*damages):
 
 
 def unsynced(*damages):
-    """The damage, without a recovery checkpoint, as after a crash before the first one."""
+    """Returns a damage function that also removes the recovery checkpoint, as if the crash came before the first
+    checkpoint."""
 
     def damage(base, log):
         (base / checkpoints.RECOVERY_POINT).unlink()
@@ -189,7 +190,8 @@ def flipped(data, at=-1):
 
 
 def compacted(base, log):
-    """A compaction stopped after it joined the first two segments and renamed the result to `.swap`."""
+    """Leaves the files of a compaction that was interrupted after it had merged the first two segments and renamed the
+    result to `.swap`."""
     first, second = offsets(log)[:2]
     scratch = base.with_name(f"{base.name}-compacted")
     (scratch / "t-0").mkdir(parents=True)
@@ -216,7 +218,7 @@ def empty_last(base, log):
 
 
 def overlapping(base, log):
-    """A segment that ends behind the beginning of the next one."""
+    """Makes the first segment contain the records of the second one too, so that the two segments overlap."""
     first, second = offsets(log)[:2]
     (log / name(first, "log")).write_bytes(
         (log / name(first, "log")).read_bytes() + (log / name(second, "log")).read_bytes()
@@ -233,12 +235,14 @@ def nothing(base, log):
 
 
 def long_ago(base, log):
-    """A look-up by time uses the time of the file for a segment without timestamps."""
+    """Makes the first segment's file old. A lookup by time uses a segment file's modification time if the segment has
+    no timestamps."""
     os.utime(log / name(0, "log"), (1, 1))
 
 
 def with_gaps(base_offset, now_ms, deltas, last_delta, producer_id=-1):
-    """A batch after compaction: some of its records, or none for an idempotent producer's last batch."""
+    """Returns a batch as compaction leaves it: with the records at `deltas`, or empty if it is the last batch of an
+    idempotent producer."""
     fields = {"producer_id": producer_id, "producer_epoch": 0, "base_sequence": base_offset} if producer_id >= 0 else {}
     builder = RecordBatchBuilder(base_offset=base_offset, partition_leader_epoch=3, **fields)
     for delta in deltas or [0]:
@@ -260,7 +264,8 @@ def cleaned_records(now_ms):
 
 
 def old_messages(magic, codec, offset, now_ms):
-    """Three records; compressed ones have a wrapper with the offset of the last (KIP-31)."""
+    """Returns three messages of magic 0 or 1. If they are compressed, the wrapper message has the offset of the last
+    one (KIP-31)."""
     builder = LegacyRecordBatchBuilder(magic, codec, 1 << 16)
     for i in range(3):
         at = i if codec and magic else offset + i
@@ -272,14 +277,14 @@ def old_messages(magic, codec, offset, now_ms):
 
 
 def old_records(now_ms):
-    codecs = (0, 1, 2, 0)  # lz4 came with magic 1
+    codecs = (0, 1, 2, 0)  # magic 0 does not support lz4
     first = b"".join(old_messages(0, codec, 3 * at, now_ms) for at, codec in enumerate(codecs))
     second = b"".join(old_messages(1, codec, 12 + 3 * codec, now_ms) for codec in range(4))
     return {0: first, 12: second, 24: batch(24, now_ms, count=16)}
 
 
 EPOCHS_AHEAD = "0\n4\n0 0\n3 16\n5 41\n9 77\n"
-OFFLINE = "its directory goes offline there; here the checkpoint says nothing, and all is checked"
+OFFLINE = "Apache Kafka takes the directory offline; our node ignores the checkpoint and checks the whole log"
 
 ROWS = [
     Row("nothing amiss", nothing),
@@ -305,7 +310,7 @@ ROWS = [
         "a segment without `.timeindex`",
         removes("*.timeindex"),
         differs=frozenset({"times"}),
-        why="an empty one is made there, and most look-ups by time find nothing",
+        why="Apache Kafka makes an empty one, and most lookups by time find nothing",
     ),
     Row("no `.txnindex`, after a crash", unsynced(removes("*.txnindex")), clean=False),
     Row("an index with a partial last entry", last("index", lambda data: data + b"\x00" * 3)),
@@ -313,7 +318,7 @@ ROWS = [
         "a time index with a partial last entry",
         last("timeindex", lambda data: data[:-5]),
         differs=frozenset({"times"}),
-        why="the greatest timestamp is forgotten there",
+        why="Apache Kafka loses the largest timestamp",
     ),
     Row(
         "indexes that end with preallocated zeros, after a crash",
@@ -326,7 +331,7 @@ ROWS = [
         "a transaction index cut short",
         middle("txnindex", lambda data: data[:-3]),
         differs=frozenset({"aborted"}),
-        why="the transaction that it was cut in counts as committed there",
+        why="Apache Kafka takes the transaction at the cut for a committed one",
     ),
     Row("a torn last batch, after a crash", last("log", lambda data: data[:-20]), clean=False, end=38),
     Row("zeros behind the last batch, after a crash", last("log", lambda data: data + bytes(4096)), clean=False),
@@ -367,14 +372,14 @@ ROWS = [
         "a log start within a batch",
         lambda base, log: checkpoint(base, checkpoints.LOG_START_OFFSET, 9),
         differs=frozenset({"times"}),
-        why="a look-up by time ends there with the first segment that is old enough, here with a record",
+        why="Apache Kafka's lookup by time ends with the first segment that is old enough; ours finds a record",
     ),
     Row(
         "a log start beyond the end of the log",
         lambda base, log: checkpoint(base, checkpoints.LOG_START_OFFSET, 900),
         end=900,
         differs=frozenset({"segments"}),
-        why="an empty segment is made there at once, here with the first append",
+        why="Apache Kafka makes an empty segment at once, our node at the first append",
     ),
     Row(
         "`leader-epoch-checkpoint` beyond the end of the log",
@@ -418,7 +423,7 @@ ROWS = [
         clean=False,
         records=cleaned_records,
         differs=frozenset({"times"}),
-        why="a look-up by time ends there with the segment whose emptied batch is old enough, here with a record",
+        why="Apache Kafka's lookup by time ends with a segment whose empty batch is old enough; ours finds a record",
     ),
     Row("messages of magic 0 and 1, compressed ones too, after a crash", long_ago, clean=False, records=old_records),
     Row("`.tmp` of a file that was about to be replaced", writes(f"{checkpoints.LEADER_EPOCH}.tmp")),
@@ -435,7 +440,7 @@ ROWS = [
 
 
 def described(base, now_ms):
-    """The contents of each log of the directory as a client sees them, in the format of LogJudge.java."""
+    """Describes what clients see in each log of the directory, in the format of LogJudge.java."""
     manager = LogManager(Environment(), [str(base)], lambda topic: SETTINGS)
     manager.load()
     found = [describe(handle, now_ms) for handle in manager]

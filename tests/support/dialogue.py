@@ -1,4 +1,4 @@
-"""One connection to a broker for tests that send messages and get decoded responses."""
+"""One connection to a broker, for tests that send requests as message objects and get decoded responses."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from kafkacore._fast.record.batch import Batches
 from kafkacore.protocol import apis
 from kafkacore.protocol import messages as m
 from kafkacore.protocol.errors import ErrorCode
-from processes import wait_until
+from processes import PATIENCE, wait_until
 from wire import receive
 
 
 class Dialogue:
-    """Raises ConnectionError if the broker closes the connection, TimeoutError if it does not answer."""
+    """A connection to a broker. Its methods raise ConnectionError if the broker closes the connection, and TimeoutError
+    if the broker does not answer in time."""
 
     def __init__(self, address: str, timeout_s: float = 20.0) -> None:
         host, port = address.rsplit(":", 1)
-        self._connection = socket.create_connection((host, int(port)), timeout=timeout_s)
+        self._connection = socket.create_connection((host, int(port)), timeout=timeout_s * PATIENCE)
 
     def __enter__(self) -> Self:
         return self
@@ -29,8 +30,9 @@ class Dialogue:
         self._connection.close()
 
     def hang_up(self) -> None:
-        """Closes the connection, from any thread; a call that waits for an answer raises ConnectionError."""
-        with contextlib.suppress(OSError):  # the broker closed it first
+        """Closes the connection. Any thread may call this. A call that waits for a response then raises
+        ConnectionError."""
+        with contextlib.suppress(OSError):  # the broker has already closed the connection
             self._connection.shutdown(socket.SHUT_RDWR)
 
     def ask(self, request: Any, version: int) -> Any:
@@ -43,7 +45,7 @@ class Dialogue:
     # --- frequent requests ---
 
     def create(self, topic: str, partitions: int = 1, **configs: str) -> m.Message:
-        """The result of one topic. Raises AssertionError if the topic was not created."""
+        """Creates a topic and returns its result. Raises AssertionError if the topic was not created."""
         asked = m.CreateTopicsRequest.CreatableTopic(
             name=topic, num_partitions=partitions, replication_factor=1,
             configs=[
@@ -60,12 +62,12 @@ class Dialogue:
         assert gone.error_code == 0, (topic, gone.error_code)
 
     def topics(self) -> dict[str, tuple[Any, int]]:
-        """Id and number of partitions by name."""
+        """Returns the id and the number of partitions of each topic, by topic name."""
         found = self.ask(m.MetadataRequest(topics=None), 12).topics
         return {each.name: (each.topic_id, len(each.partitions)) for each in found}
 
     def produce(self, topic: str, records: bytes, partition: int = 0, acks: int = -1) -> tuple[int, int]:
-        """Error and base offset."""
+        """Sends a Produce request. Returns the error code and the base offset."""
         part = m.ProduceRequest.PartitionProduceData(index=partition, records=records)
         data = [m.ProduceRequest.TopicProduceData(name=topic, partition_data=[part])]
         answer = self.ask(m.ProduceRequest(acks=acks, timeout_ms=10_000, topic_data=data), 9)
@@ -79,7 +81,7 @@ class Dialogue:
         return told
 
     def delete_records(self, topic: str, offset: int, partition: int = 0) -> tuple[int, int]:
-        """Error and low watermark."""
+        """Sends a DeleteRecords request. Returns the error code and the low watermark."""
         request = m.DeleteRecordsRequest
         part = request.DeleteRecordsPartition(partition_index=partition, offset=offset)
         asked = request(topics=[request.DeleteRecordsTopic(name=topic, partitions=[part])], timeout_ms=10_000)
@@ -87,8 +89,9 @@ class Dialogue:
         return told.error_code, told.low_watermark
 
     def offset(self, topic: str, timestamp: int, partition: int = 0) -> int:
-        """The offset for -1 (latest) or -2 (earliest); raises AssertionError for an error. A new leader may have to be
-        asked again: it reports the end of its log once its high watermark is there (KIP-207)."""
+        """Returns the offset for the timestamp -1 (latest) or -2 (earliest). Repeats the request while the answer is
+        OFFSET_NOT_AVAILABLE, which a new leader returns until its high watermark has reached its epoch (KIP-207).
+        Raises AssertionError for any other error."""
         request = m.ListOffsetsRequest
         part = request.ListOffsetsPartition(partition_index=partition, timestamp=timestamp, current_leader_epoch=-1)
         asked = request(replica_id=-1, topics=[request.ListOffsetsTopic(name=topic, partitions=[part])])
@@ -105,7 +108,7 @@ class Dialogue:
         return found
 
     def fetch(self, topic: str, offset: int, partition: int = 0, max_bytes: int = 1 << 20) -> tuple[int, bytes]:
-        """Error and bytes."""
+        """Sends a Fetch request. Returns the error code and the bytes of the records."""
         request = m.FetchRequest
         part = request.FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=max_bytes)
         asked = request(
@@ -116,13 +119,14 @@ class Dialogue:
         return told.error_code, told.records or b""
 
     def records(self, topic: str, partition: int = 0) -> list[tuple[int, bytes]]:
-        """Every (offset, value) from the log's start to its end. Checks the checksum of each batch."""
+        """Returns (offset, value) of every record from the log's start to its end. Asserts that the checksum of each
+        batch is correct."""
         offset, end = self.offset(topic, -2, partition), self.offset(topic, -1, partition)
         found: list[tuple[int, bytes]] = []
         while offset < end:
             error, data = self.fetch(topic, offset, partition)
             assert error == 0, (topic, offset, error)
-            assert data, (topic, offset, end, "nothing below the end")
+            assert data, (topic, offset, end, "no records below the end of the log")
             for batch in Batches(data):
                 assert batch.crc_ok, (topic, batch.base_offset)
                 found += [(record.offset, record.value or b"") for record in batch if record.offset >= offset]

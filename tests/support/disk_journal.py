@@ -1,9 +1,9 @@
-"""Reads the journal that disk_journal.c writes of a process's file operations, and computes which files a power cut at
-any moment would leave.
+"""Reads the journal in which disk_journal.c records a process's file operations, and computes which files a power cut
+at any moment would leave.
 
-Content is durable as far as a finished sync covers it. Each later write or truncation may be kept, lost, or torn into
-sectors, independently of the others. A name is durable once its directory was synced; a directory keeps later changes
-of names up to some moment, and each directory has its own moment.
+A finished sync makes the earlier content of a file durable. The disk may keep, lose or tear into sectors each later
+write or truncation, independently of the others. A name is durable once the process has synced its directory. A
+directory keeps the later changes of names up to some moment, and that moment differs from directory to directory.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SECTOR_BYTES = 512
 
 
 def build(into: Path) -> Path:
-    """Builds the library to preload. Raises CalledProcessError with the compiler's output."""
+    """Builds the library that tests preload. Raises CalledProcessError with the compiler's output."""
     library = into / "disk_journal.so"
     command = [
         "gcc",
@@ -39,21 +39,23 @@ def build(into: Path) -> Path:
         "-ldl",
         "-pthread",
     ]
-    # The compiler must not run with a sanitizer's runtime that is preloaded into the tests.
+    # Tests may run with a preloaded sanitizer runtime, but the compiler must not.
     plain = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
     subprocess.run(command, check=True, capture_output=True, text=True, env=plain)
     return library
 
 
 def environment(library: Path, journal: Path, root: Path, fail: int = -1) -> dict[str, str]:
-    """The environment of the recorded process. `root` must exist. The sync with the number `fail`, from 0, fails."""
+    """Returns the environment variables for the recorded process. `root` must exist. `fail` is the number, counted from
+    0, of the sync that the library lets fail."""
     preload = " ".join(filter(None, (os.environ.get("LD_PRELOAD"), str(library))))
     watched = {"LD_PRELOAD": preload, "KAFKACORE_JOURNAL": str(journal), "KAFKACORE_JOURNAL_ROOT": str(root)}
     return watched if fail < 0 else watched | {"KAFKACORE_JOURNAL_FAIL": str(fail)}
 
 
 def kill(process: subprocess.Popen[bytes], journal: Path, timeout_s: float = 20.0) -> None:
-    """Sends SIGKILL with the next file operation of the process. Raises TimeoutExpired if there is none."""
+    """Sends SIGKILL at the next file operation of the process. Raises TimeoutExpired if no such operation comes in
+    time."""
     order = journal.with_name(f"{journal.name}.kill")
     order.touch()
     process.wait(timeout_s)
@@ -61,7 +63,7 @@ def kill(process: subprocess.Popen[bytes], journal: Path, timeout_s: float = 20.
 
 
 class Operation(NamedTuple):
-    """`end` is the size of the journal with this operation; observers use it as a clock."""
+    """A file operation. `end` is the size of the journal including this operation. Tests use that size as a clock."""
 
     kind: int
     path: str
@@ -74,7 +76,7 @@ class Operation(NamedTuple):
 
 
 def read(journal: Path) -> list[Operation]:
-    """The operations of a journal. Ignores one that a SIGKILL tore at the end."""
+    """Returns the operations of a journal. Ignores an incomplete operation at the end, which SIGKILL can leave."""
     raw = journal.read_bytes()
     at, operations = 0, []
     while at + HEAD.size <= len(raw):
@@ -93,7 +95,8 @@ def read(journal: Path) -> list[Operation]:
 
 
 class Change(NamedTuple):
-    """A change of a file's content: `data` at `offset`, or a truncation to `offset`, by operation `number`."""
+    """A change of a file's content by operation `number`: writes `data` at `offset`, or truncates the file to `offset`
+    if `data` is None."""
 
     number: int
     offset: int
@@ -101,7 +104,7 @@ class Change(NamedTuple):
 
 
 class Node:
-    """A file, or a directory with its nodes: the visible state and the durable one."""
+    """A file, or a directory with its entries. A node has a visible state and a durable state."""
 
     def __init__(self, *, directory: bool) -> None:
         self.directory = directory
@@ -116,12 +119,13 @@ class Node:
         apply_change(self.now, offset, data)
 
     def rename(self, number: int, names: dict[str, Node | None]) -> None:
-        """Changes names together, each to a node or to nothing."""
+        """Changes several names in one step. Afterwards each name refers to the given node, or to nothing if the node
+        is None."""
         self.name_changes.append((number, names))
         apply_names(self.names, names)
 
     def sync(self, before: int) -> None:
-        """Makes everything before operation `number` durable."""
+        """Makes every change by an operation before number `before` durable."""
         while self.changes and self.changes[0].number < before:
             _, offset, data = self.changes.pop(0)
             apply_change(self.durable, offset, data)
@@ -129,7 +133,8 @@ class Node:
             apply_names(self.durable_names, self.name_changes.pop(0)[1])
 
     def forget(self, before: int) -> None:
-        """Called when a sync failed: the pages are clean now, and no later sync writes them."""
+        """Drops the changes before `before`, after a sync that failed: the kernel has marked the pages clean, so no
+        later sync writes them."""
         self.changes = [change for change in self.changes if change.number >= before]
 
 
@@ -151,7 +156,7 @@ def apply_names(names: dict[str, Node], change: dict[str, Node | None]) -> None:
 
 
 class Disk:
-    """The files below a root after the operations so far."""
+    """The files below a root, after the operations applied so far."""
 
     def __init__(self) -> None:
         self.root = Node(directory=True)
@@ -183,7 +188,7 @@ class Disk:
             node = self.by_inode[one.inode]
             node.sync(began) if one.kind == SYNC_END else node.forget(began)
         else:
-            raise ValueError(f"{one.path} left the directory that is watched")
+            raise ValueError(f"{one.path} left the recorded directory")
 
     def _place(self, path: str) -> tuple[Node, str]:
         directory, name = os.path.split(os.path.relpath(path, self.path))
@@ -196,11 +201,12 @@ class Disk:
         parent, name = self._place(one.path)
         other, new_name = self._place(one.other)
         if other is not parent:
-            raise ValueError(f"{one.path} -> {one.other}: from one directory to another, which takes two syncs")
+            raise ValueError(f"{one.path} -> {one.other}: a rename across directories needs two syncs")
         parent.rename(self.number, {name: None, new_name: parent.names[name]})
 
     def files(self) -> dict[str, bytes]:
-        """The files that a killed process leaves, which is all of them, by path below the root."""
+        """Returns the content of the files that remain when the process is killed, by path below the root. A kill loses
+        no file."""
         return {path: bytes(node.now) for path, node in walk(self.root) if not node.directory}
 
 
@@ -211,11 +217,12 @@ def walk(node: Node, path: str = "") -> Iterator[tuple[str, Node]]:
 
 
 class Cut:
-    """One power cut. A seed decides how much of the unsynced changes the disk keeps."""
+    """A power cut. Its seed decides how many of the unsynced changes the disk keeps."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
-        # Nothing, everything or a part; names and contents separately, because file systems order them differently.
+        # The disk keeps none, all or some of the changes. Names and contents are decided separately, because file
+        # systems order them differently.
         self.names, self.contents = self._random.choices(("none", "all", "some"), (1, 1, 2), k=2)
 
     def leave(self, disk: Disk, into: Path) -> None:

@@ -1,4 +1,5 @@
-"""A leader of some partitions as a follower's requests meet it: real logs, and answers made in Python."""
+"""A leader of some partitions, as its follower sees it. The leader has real logs, and Python code makes its
+responses."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from typing import Any
 from kafkacore._fast.base.uuid import Uuid
 from kafkacore._fast.follow.handle import FetcherHandle
 from kafkacore._fast.log.partition_handle import PartitionHandle
+from kafkacore._fast.log.replication_quota import ReplicationQuota
 from kafkacore._fast.log.settings import LogSettings
 from kafkacore._fast.record.batch import Batches, RecordBatchBuilder
 from kafkacore._fast.wait.io import LogDirectory
@@ -33,7 +35,7 @@ def batch(value: bytes = b"v", count: int = 2, **fields: int) -> bytes:
 
 
 def values(log: PartitionHandle) -> list[tuple[int, int, bytes | None]]:
-    """Offset, epoch and value of each record."""
+    """Returns the offset, the leader epoch and the value of each record."""
     found = []
     at = log.log_start_offset
     while records := log.read(at).records:
@@ -44,8 +46,8 @@ def values(log: PartitionHandle) -> list[tuple[int, int, bytes | None]]:
 
 
 class Leader:
-    """Answers Fetch and ListOffsets. `errors` has error codes for partitions, `change` may change an answer before it
-    is sent, and `seen` has the requests."""
+    """The leader. It answers Fetch and ListOffsets. `errors` maps partitions to the error codes that they return.
+    `change` may change a response before it is sent. `seen` holds all requests."""
 
     def __init__(self) -> None:
         self.logs: dict[Key, PartitionHandle] = {}
@@ -76,17 +78,26 @@ class Leader:
         elif (request.session_id, bool(self.session)) != (self.session_id, True):
             return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         for topic in request.topics:
-            self.session |= {(topic.topic_id, each.partition): each for each in topic.partitions}
+            self.session |= {self._key(topic, each.partition): each for each in topic.partitions}
         for topic in request.forgotten_topics_data:
             for index in topic.partitions:
-                del self.session[topic.topic_id, index]
+                del self.session[self._key(topic, index)]
         return FetchResponse(
             session_id=self.session_id,
             responses=[
-                FetchResponse.FetchableTopicResponse(topic_id=key[0], partitions=[self._partition(key, asked)])
+                FetchResponse.FetchableTopicResponse(
+                    topic=self.logs[key].topic if key in self.logs else "",
+                    topic_id=key[0],
+                    partitions=[self._partition(key, asked)],
+                )
                 for key, asked in self.session.items()
             ],
         )
+
+    def _key(self, topic: Any, index: int) -> Key:
+        """Returns the partition's key. Requests up to version 12 identify topics by name instead of by id."""
+        named = [key for key, log in self.logs.items() if (log.topic, log.index) == (topic.topic, index)]
+        return named[0] if named else (topic.topic_id, index)
 
     def _error(self, key: Key, epoch: int) -> ErrorCode:
         if key not in self.logs:
@@ -128,7 +139,7 @@ class Leader:
 
 
 class Replicas:
-    """A leader, a follower with a fetcher, and the logs of both."""
+    """A leader, a follower with its fetcher, and the logs of both nodes."""
 
     def __init__(
         self,
@@ -137,16 +148,20 @@ class Replicas:
         backoff_ms: int = 1000,
         max_bytes: int = 1 << 20,
         environment: Environment | None = None,
+        quota: ReplicationQuota | None = None,
         **settings: int,
     ) -> None:
         self.environment = environment or Environment(ManualClock(NOW))
         self.settings = LogSettings(**settings)
+        self.quota = quota
         for name in ("leader", "follower"):
             (path / name).mkdir()
         self._theirs = LogDirectory(self.environment, str(path / "leader"))
         self._ours = LogDirectory(self.environment, str(path / "follower"))
         self.leader = Leader()
-        self.fetcher = FetcherHandle(self.environment, FOLLOWER, backoff_ms=backoff_ms, max_bytes=max_bytes)
+        self.fetcher = FetcherHandle(
+            self.environment, FOLLOWER, backoff_ms=backoff_ms, max_bytes=max_bytes, quota=quota
+        )
         self.fetcher.connected(18, 11, 77)
         self.now_ms = 0
         self.topic_id = Uuid.random()
@@ -155,7 +170,7 @@ class Replicas:
         return PartitionHandle(self._ours if ours else self._theirs, "orders", index, self.topic_id, self.settings)
 
     def pair(self, index: int = 0, epoch: int = 5) -> tuple[PartitionHandle, PartitionHandle]:
-        """The leader's log, and ours, which follows."""
+        """Returns the leader's log of a partition, and our log, which follows the leader."""
         theirs, ours = self.log(index, ours=False), self.log(index, ours=True)
         self.leader.lead(theirs, epoch)
         self.follow(ours, epoch)
@@ -166,19 +181,19 @@ class Replicas:
         self.fetcher.follow(ours, epoch)
 
     def step(self) -> bool:
-        """One request and its answer, if there is one to send."""
+        """Exchanges one request and its response, if the fetcher has a request to send. Returns whether it had one."""
         asked = self.fetcher.ask()
         if asked is not None:
             self.fetcher.absorb(self.leader.answer(*asked))
         return asked is not None
 
     def deliver(self) -> None:
-        """Waits for a report of an I/O thread."""
-        assert select.select([self.fetcher], [], [], LIMIT_S)[0], "nothing was reported"
+        """Waits until an I/O thread reports that its work is done, and delivers the report to the fetcher."""
+        assert select.select([self.fetcher], [], [], LIMIT_S)[0], "no I/O thread reported anything"
         self.fetcher.deliver()
 
     def until(self, *states: tuple[PartitionHandle, str]) -> None:
-        """Waits for reports until each partition has its state."""
+        """Delivers reports until each partition is in the given state."""
         while any(self.fetcher.state(log) != state for log, state in states):
             self.deliver()
 
@@ -191,10 +206,10 @@ class Replicas:
         raise AssertionError([(theirs.end_offset, ours.end_offset) for theirs, ours in pairs])
 
     def close(self) -> None:
-        """Ends the jobs of the logs."""
+        """Waits until the logs' I/O jobs have ended."""
         self._theirs.close()
         self._ours.close()
-        vars(self).clear()  # pytest keeps the object itself for longer
+        vars(self).clear()  # pytest keeps a reference to the object itself for longer
 
     def pass_time(self, ms: int) -> int:
         self.now_ms += ms

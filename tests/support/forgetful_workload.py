@@ -1,6 +1,5 @@
-"""The workload for tests of a disk that loses writes: it makes a node write every kind of file, records the answers
-with their times, and checks what must survive.
-"""
+"""The workload for tests with a disk that loses writes. It makes a node write every kind of file, records when the node
+answered what, and checks which data must survive a power cut."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ from kafkacore._fast.record.batch import RecordBatchBuilder
 from kafkacore.protocol.uuid import Uuid
 from processes import wait_until
 
-# Small files, so that a short run creates, seals, snapshots, checkpoints and deletes many.
+# The files are small, so that even a short run creates, seals, snapshots, checkpoints and deletes many of them.
 OVERRIDES = [
     "internal.metadata.log.segment.bytes=3000",
     "metadata.log.max.record.bytes.between.snapshots=2500",
@@ -30,12 +29,12 @@ SEGMENTS = {"internal_segment_bytes": "2500", "index_interval_bytes": "0", "rete
 RECORDS_A_BATCH = 2
 ALL = 1 << 62
 PATIENCE_S = 5.0
-# The present time, because the node forgets a producer that was silent for a day.
+# The records have the present time, because the node forgets a producer that has been silent for a day.
 FIRST_TIMESTAMP_MS = time.time_ns() // 1_000_000
 
 
 def value(topic: str, offset: int) -> bytes:
-    """The value of the record at this offset; it is the same in each run."""
+    """Returns the value of the record at this offset, which is the same in each run."""
     return b"%s:%d:" % (topic.encode(), offset) + bytes([65 + offset % 26]) * (offset * 37 % 500)
 
 
@@ -56,26 +55,27 @@ class Sent(NamedTuple):
 
 
 class Known:
-    """The knowledge of the node's client at a moment: the promises it got, and its requests without an answer."""
+    """A client's knowledge at some moment: which requests the node has acknowledged, and which are still unanswered."""
 
     def __init__(self) -> None:
         self.topics: dict[str, Uuid] = {}
         self.leaving: set[str] = set()
         self.gone: set[Uuid] = set()
-        self.promised: dict[str, int] = {}  # by topic: all records below this offset survive
-        self.written: dict[str, int] = {}  # acknowledged, without a promise to survive power loss
-        self.cut_below: dict[str, int] = {}  # the offset of DeleteRecords requests
-        self.producer_id = -1  # the greatest that the node gave
+        self.promised: dict[str, int] = {}  # by topic: all records below this offset must survive
+        self.written: dict[str, int] = {}  # by topic: the end of acknowledged records that may be lost with the power
+        self.cut_below: dict[str, int] = {}  # by topic: the offset of the DeleteRecords requests
+        self.producer_id = -1  # the highest producer id that the node has assigned
         self.last: dict[str, Sent] = {}
         self.quorum_epoch = -1
-        self.properties: bytes | None = None  # meta.properties without its comments
+        self.properties: bytes | None = None  # the content of meta.properties without comments
 
 
 Fact = Callable[[Known], None]
 
 
 class Workload:
-    """`clock` returns the size of the journal; `facts` are changes of knowledge with their times, in order."""
+    """Sends the requests of the workload. `clock` returns the size of the journal. `facts` holds what the client has
+    learned and when, in order."""
 
     def __init__(self, clock: Callable[[], int]) -> None:
         self.clock = clock
@@ -136,7 +136,7 @@ class Workload:
         assert told == (0, offset), told
 
     def stopped_in_order(self) -> None:
-        """Records that everything acknowledged is on disk now."""
+        """Notes that the node has stopped in order, so that everything acknowledged is on disk."""
         ends = dict(self.ends)
         self.know(lambda known: known.promised.update(ends))
 
@@ -161,33 +161,34 @@ def check_topics(node: Dialogue, known: Known) -> None:
     found = {name: topic_id for name, (topic_id, _) in node.topics().items()}
     for name, topic_id in known.topics.items():
         if name not in known.leaving:
-            assert found.get(name) == topic_id, f"topic {name} was answered and is {found.get(name)}, not {topic_id}"
-    assert not known.gone.intersection(found.values()), "a topic that was deleted is there again"
+            assert found.get(name) == topic_id, f"topic {name} has id {found.get(name)} instead of {topic_id}"
+    assert not known.gone.intersection(found.values()), "a deleted topic exists again"
 
 
 def check_records(node: Dialogue, topic: str, known: Known) -> int:
-    """Checks that records are whole, in order and without a gap, and that no promised one is missing. Returns the log's
-    end."""
+    """Checks that the records are whole, in order and without a gap, and that no record is missing that must survive.
+    Returns the end offset of the log."""
     least = known.promised.get(topic, 0)
-    with contextlib.suppress(TimeoutError):  # recovered records become visible once they are synced
+    with contextlib.suppress(TimeoutError):  # a node shows recovered records only after it has synced them
         wait_until(lambda: node.offset(topic, -1) >= least, PATIENCE_S)
     end = node.offset(topic, -1)
-    assert end >= least, f"{topic} ends at {end}, and all below {least} was promised"
+    assert end >= least, f"{topic} ends at {end}, but all records below {least} must survive"
     found = node.records(topic)
     start = found[0][0] if found else end
     assert start <= known.cut_below.get(topic, 0), f"{topic} begins at {start}"
     assert [offset for offset, _ in found] == list(range(start, end)), f"{topic} has a gap from {start} to {end}"
     wrong = [offset for offset, content in found if content != value(topic, offset)]
-    assert not wrong, f"{topic} has other records at {wrong[:5]}"
+    assert not wrong, f"{topic} has wrong records at {wrong[:5]}"
     return end
 
 
 def check_goes_on(node: Dialogue, topic: str, end: int, known: Known) -> None:
-    """Checks that the next record follows the last one, and that a producer's retry gets its first offset again."""
+    """Checks that the next append gets the offset `end`, and that a batch which a producer repeats gets its first
+    offset again."""
     last = known.last.get(topic)
     if last is not None and last.offset >= known.cut_below.get(topic, 0):
         again = node.produce(topic, batch(topic, last.offset, last.producer_id, last.sequence))
-        assert again == (0, last.offset), f"{topic}: a repeated batch, at {last.offset} before, is at {again}"
+        assert again == (0, last.offset), f"{topic}: a batch at {last.offset} was repeated, and the answer is {again}"
     assert node.produce(topic, batch(topic, end)) == (0, end)
 
 
@@ -196,4 +197,4 @@ def check(node: Dialogue, known: Known) -> None:
     for topic in node.topics():
         check_goes_on(node, topic, check_records(node, topic, known), known)
     given = node.producer_id()
-    assert given > known.producer_id, f"producer id {given} was given before, up to {known.producer_id}"
+    assert given > known.producer_id, f"producer id {given} is not above {known.producer_id}"

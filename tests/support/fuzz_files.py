@@ -1,7 +1,7 @@
-"""Fuzz targets that are files: a whole log directory, the files that dump-log reads, the metadata log and its
+"""Fuzz targets whose input describes files: a whole log directory, a file for dump-log, or the metadata log and its
 snapshots.
 
-Each target takes any bytes and raises only if the code is wrong.
+Each target accepts any bytes, and raises an exception only if the code under test is wrong.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ TO_THE_END: Final = 3
 UNREADABLE: Final = (CorruptBatchError, InvalidRecordError, CodecError)
 
 # --- a log directory -----------------------------------------------------------------------------------------------
-# The input: a byte of flags, then files. A file is its index in FILES, its base offset, two bytes of size, and its
-# bytes.
+# The input is a byte of flags, and then a list of files. A file consists of its index in FILES, its base offset, two
+# bytes of size, and its content.
 
 CLEAN: Final = 1
 RECOVERY_POINT: Final = "recovery-point-offset-checkpoint"
@@ -86,7 +86,7 @@ def joined(flags: int, entries: list[Entry]) -> bytes:
 
 
 def repaired_directory(data: bytearray) -> bytes:
-    """The input with correct lengths, and with correct checksums of batches."""
+    """Returns the input with correct lengths and checksums in all batches."""
     entries = [
         each._replace(data=resealed(each.data)) if FILES[each.kind].startswith("{}.log") else each
         for each in parted(bytes(data))
@@ -95,8 +95,8 @@ def repaired_directory(data: bytearray) -> bytes:
 
 
 def load_directory(data: bytes) -> None:
-    """Checks that the log serves whole sound batches as written, from the front of each segment, also after a
-    restart."""
+    """Loads the directory. Checks that the log serves only whole, valid batches, just as the input has them, and that
+    the same is true after a restart."""
     disk = SimulatedDisk()
     disk.make_directories(LOG)
     for entry in parted(data):
@@ -117,14 +117,14 @@ def load_directory(data: bytes) -> None:
     _check_served(disk, handle, given)
     end = _bounds(handle)
     manager.close()
-    # An orderly stop keeps all records, and a crash right after it loses none.
+    # The log is the same after an orderly stop, and after a crash that immediately follows an orderly stop.
     for crash in (False, True):
         if crash:
             disk.unlink(f"{ROOT}/{clean_shutdown.NAME}")
         again = _load(disk)
-        assert again is not None, "what was loaded cannot be loaded again"
+        assert again is not None, "a log that was loaded once cannot be loaded again"
         manager, handle = again
-        assert _bounds(handle) == end, f"{_bounds(handle)} is left of {end}, crash: {crash}"
+        assert _bounds(handle) == end, f"{_bounds(handle)} remains of the log {end}, crash: {crash}"
         if crash:
             _append(handle)
         manager.close()
@@ -147,7 +147,7 @@ def _load(disk: SimulatedDisk) -> tuple[LogManager, PartitionHandle] | None:
         for directory in manager.native_directories:
             directory.close()
         return None
-    assert not failures, "bytes have taken the directory offline"
+    assert not failures, "the content of files took the directory offline"
     handle = manager.get("t", 0)
     assert handle is not None
     return manager, handle
@@ -163,20 +163,20 @@ def _check_served(disk: SimulatedDisk, handle: PartitionHandle, given: dict[str,
         name = f"{segment.base_offset:020}.log"
         kept[name] = disk.read(f"{LOG}/{name}")[: segment.size_bytes]
         whole = given.get(f"{name}.swap", b""), given.get(name, b"")
-        assert any(each.startswith(kept[name]) for each in whole), f"{name} is not the front of what it was"
+        assert any(each.startswith(kept[name]) for each in whole), f"{name} is not a prefix of the given file"
     offset = handle.log_start_offset
     while offset < handle.end_offset:
         found = handle.read(offset, 1 << 20, TO_THE_END)
-        assert found.error == 0, f"error {found.error} at {offset}"
-        assert found.records, f"nothing at {offset}, before the end at {handle.end_offset}"
-        assert any(found.records in each for each in kept.values()), f"what is served at {offset} was not written"
+        assert found.error == 0, f"error {found.error} for the read at {offset}"
+        assert found.records, f"no records at {offset}, below the log end offset {handle.end_offset}"
+        assert any(found.records in each for each in kept.values()), f"the records served at {offset} are in no file"
         for batch in Batches(found.records):
             assert batch.crc_ok
             offset = max(offset, batch.next_offset)
 
 
 def _read_through(handle: PartitionHandle) -> None:
-    """Reads the whole log. A trusted part may be damaged, so an error is allowed."""
+    """Reads the whole log. Ignores errors, because the part that recovery trusts without reading it may be damaged."""
     offset = handle.log_start_offset
     while offset < handle.end_offset:
         found = handle.read(offset, 1 << 20, TO_THE_END)
@@ -190,8 +190,8 @@ def _read_through(handle: PartitionHandle) -> None:
 
 
 def _append(handle: PartitionHandle) -> None:
-    """Checks that an append continues at the log's end."""
-    if handle.end_offset > 1 << 40:  # an offset may be too far from its segment's base offset
+    """Checks that the next append gets the offset at the log's end."""
+    if handle.end_offset > 1 << 40:  # the offset may be too far above its segment's base offset
         return
     before = handle.end_offset
     builder = RecordBatchBuilder()
@@ -211,7 +211,8 @@ def _batch(base_offset: int, epoch: int = 0, count: int = 2, codec: str = "none"
 
 
 def _kept_directory() -> dict[str, bytes]:
-    """The files of an orderly stop: two epochs, transactions and several segments."""
+    """Returns the files that an orderly stop leaves. They contain two leader epochs, transactions and several
+    segments."""
     disk = SimulatedDisk()
     disk.make_directories(ROOT)
     settings = SETTINGS
@@ -242,7 +243,7 @@ def directory_seeds() -> list[bytes]:
 
 
 # --- dump-log ------------------------------------------------------------------------------------------------------
-# The input: a byte of options, a byte for the name, then the content of the file.
+# The input is a byte of options, a byte that chooses the file name, and then the content of the file.
 
 NAMES: Final = (
     "00000000000000000000.log", "00000000000000000000.index", "00000000000000000000.timeindex",
@@ -273,7 +274,7 @@ def _scratch() -> Path:
 
 
 def dump_file(data: bytes) -> None:
-    """Checks that dump-log raises only errors that its report handles, and that all readers read a sound segment to its
+    """Checks that dump-log raises only errors that its report handles, and that all readers read a valid segment to the
     end."""
     if len(data) < 2:
         return
@@ -338,7 +339,7 @@ NEWEST: Final = METADATA_VERSIONS[-1]
 
 
 def replay_metadata(data: bytes) -> None:
-    """Checks that an image of metadata batches equals the image of its own snapshot."""
+    """Checks that an image made from batches of the metadata log equals the image made from its own snapshot."""
     image: MetadataImage = EMPTY_IMAGE
     history = VoterHistory(VoterSet())
     try:
@@ -368,7 +369,7 @@ def _check_snapshot(image: MetadataImage) -> None:
 
 
 def _metadata_log() -> list[list[Message]]:
-    """Every record type once, in a valid sequence of batches."""
+    """Returns batches that contain each record type once, in a valid order."""
 
     def made(kind: str, **fields: Any) -> Any:
         return message_class(kind)(**fields)
@@ -396,7 +397,7 @@ def _metadata_log() -> list[list[Message]]:
         [made("AbortTransactionRecord", reason="why")],
         [
             made(RECORD_TYPES[key])
-            for key in (10, 11, 14, 18, 21)  # tokens, SCRAM, quotas, ACLs, ZooKeeper's migration
+            for key in (10, 11, 14, 18, 21)  # delegation tokens, SCRAM, quotas, ACLs, migration from ZooKeeper
         ],
         [made("RemoveTopicRecord", topic_id=topic), made("FenceBrokerRecord", id=1, epoch=5)],
         [made("UnregisterBrokerRecord", broker_id=1, broker_epoch=5)],

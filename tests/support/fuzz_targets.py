@@ -1,4 +1,4 @@
-"""Fuzz targets. Each target takes any bytes and raises only if the code is wrong."""
+"""Fuzz targets. Each target accepts any bytes, and raises an exception only if the code under test is wrong."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 import fuzz_files
-from broken_batches import NOW, sealed, sound_batches
+from broken_batches import NOW, resealed, sealed, sound_batches
 from kafkacore._fast.base.errors import ProtocolError
 from kafkacore._fast.codec.compression import Codec, CodecError
+from kafkacore._fast.columns.batch_columns import BatchColumns
+from kafkacore._fast.columns.record_columns import COLUMNS, RecordColumns
+from kafkacore._fast.columns.record_columns import live as live_columns
 from kafkacore._fast.hot.offset_commit import OffsetCommit
 from kafkacore._fast.hot.offset_rows import TopicOffsets
 from kafkacore._fast.log.partition_handle import PartitionHandle
@@ -37,7 +40,7 @@ TO_THE_END: Final = 3
 
 
 class Target(NamedTuple):
-    """`seeds` are sound inputs; `repair` corrects the length and checksum of a broken one."""
+    """A fuzz target. `seeds` are valid inputs. `repair` corrects the lengths and checksums of a broken input."""
 
     run: Callable[[bytes], None]
     seeds: Callable[[], list[bytes]]
@@ -64,7 +67,7 @@ def walk_records(data: bytes) -> None:
             for record in batch:
                 _ = record.key, record.value, record.headers, record.offset
                 count += 1
-            assert batch.record_count in (-1, count), "a batch has another count than it says"
+            assert batch.record_count in (-1, count), "a batch's record count differs from its header"
     except (CorruptBatchError, InvalidRecordError, CodecError):
         pass
 
@@ -73,6 +76,42 @@ def validate_records(data: bytes) -> None:
     for validator in VALIDATORS:
         validator.accept(data, NOW, 100)
     follow(data, 3)
+
+
+def decode_columns(data: bytes) -> None:
+    """Checks that the rows of the columns lie within the requested offsets and sizes, and that all memory is released.
+    The last byte of the input chooses the offsets, the sizes and the aborted transactions."""
+    choice = data[-1] if data else 0
+    before, start, most = live_columns(), choice % 3, 1 + choice % 7
+    columns = RecordColumns(
+        COLUMNS, "t", 0, max_rows=most, max_bytes=1 << 10 + choice % 8, max_inflated_bytes=LIMIT_BYTES,
+        check_crcs=choice % 5 > 0,
+    )  # fmt: skip
+    try:
+        after = columns.feed(data, start, 1 << 40, [(7, 0), (9, choice)] if choice % 2 else None)
+        assert after >= start, "the next offset is below the start"
+        while (rows := columns.take(last=True)) is not None:
+            assert 0 < len(rows) <= most, "an Arrow batch is larger than the limit"
+            assert rows.first_offset >= start, "a row lies before the start"
+            rows.__arrow_c_array__()
+    except (CorruptBatchError, InvalidRecordError):
+        pass
+    headers = BatchColumns("t-0/0.log", most)
+    used = headers.feed(data, 0)
+    if (rows := headers.take()) is not None:
+        assert 0 < len(rows) <= most, "an Arrow batch is larger than the limit"
+        rows.__arrow_c_array__()
+    assert used <= len(data), "a header extends beyond the input"
+    del columns, headers, rows
+    assert live_columns() == before, "the memory of columns was not released"
+
+
+def column_seeds() -> list[bytes]:
+    return [each + bytes([number % 256]) for number, each in enumerate(sound_batches() + log_seeds())]
+
+
+def repaired_columns(data: bytearray) -> bytes:
+    return resealed(data[:-1]) + data[-1:]
 
 
 def repaired(data: bytearray) -> bytes:
@@ -85,7 +124,8 @@ LOG_SETTINGS: Final = LogSettings(segment_bytes=1 << 20, index_interval_bytes=10
 
 
 def load_log(data: bytes) -> None:
-    """Loads the bytes as a segment after a crash. Checks that recovery keeps only whole batches in sequence."""
+    """Loads the bytes as a segment, as after a crash. Checks that recovery keeps only whole batches with ascending
+    offsets."""
     disk = SimulatedDisk()
     disk.make_directories("/d/t-0")
     disk.write("/d/t-0/00000000000000000000.log", data)
@@ -95,7 +135,7 @@ def load_log(data: bytes) -> None:
     offset = handle.log_start_offset
     while offset < handle.end_offset:
         found = handle.read(offset, 1 << 20, TO_THE_END)
-        assert found.error == 0, f"error {found.error} at {offset}"
+        assert found.error == 0, f"error {found.error} for the read at {offset}"
         for batch in Batches(found.records):
             assert batch.crc_ok
             assert batch.base_offset <= offset
@@ -120,7 +160,7 @@ KEYS: Final = {value for name, value in vars(apis.ApiKey).items() if name.isuppe
 NAMES: Final = [f"{apis.api(key).message}{kind}" for key in sorted(KEYS) for kind in KINDS] + [
     *RECORD_TYPES.values(), "LeaderChangeMessage", "SnapshotHeaderRecord", "SnapshotFooterRecord", "VotersRecord",
 ]  # fmt: skip
-# The oldest and the newest version of each message.
+# Each message, in its oldest and in its newest version.
 MESSAGES: Final[list[tuple[Any, int]]] = [
     (made, version)
     for made in map(message_class, NAMES)
@@ -130,7 +170,8 @@ MESSAGES: Final[list[tuple[Any, int]]] = [
 
 
 def decode_message(data: bytes) -> None:
-    """The first two bytes choose message and version. Checks that a decoded message decodes again after encoding."""
+    """Checks that a decoded message is the same after it has been encoded and decoded again. The first two bytes choose
+    the message and its version."""
     if len(data) < 2:
         return
     made, version = MESSAGES[int.from_bytes(data[:2]) % len(MESSAGES)]
@@ -139,7 +180,7 @@ def decode_message(data: bytes) -> None:
     except (ProtocolError, ValueError):
         return
     again = made.decode(message.encode(version), version)
-    assert again == message or "nan" in repr(message), f"{made.NAME} {version} is not what it was"
+    assert again == message or "nan" in repr(message), f"{made.NAME} {version} changed when it was encoded and decoded"
 
 
 def message_seeds() -> list[bytes]:
@@ -147,7 +188,7 @@ def message_seeds() -> list[bytes]:
     for number, (made, version) in enumerate(MESSAGES):
         try:
             found.append(number.to_bytes(2) + made().encode(version))
-        except (ProtocolError, ValueError):  # a default that this version cannot express
+        except (ProtocolError, ValueError):  # this version cannot express a default value
             continue
     return found
 
@@ -158,8 +199,8 @@ PARTITION_ROWS: Final = array("i", range(100))
 
 
 def commit_offsets(data: bytes) -> None:
-    """The first byte is the version. Checks that C structs and objects agree on the request, and makes records, an
-    answer and rows from it."""
+    """Checks that the C structs and the message object give the same result for an OffsetCommit request. The first byte
+    chooses the version. Makes records, a response and rows of committed offsets from the request."""
     if not data:
         return
     version = 2 + data[0] % 9
@@ -170,9 +211,9 @@ def commit_offsets(data: bytes) -> None:
     try:
         commit = OffsetCommit(data[1:], version)
     except ProtocolError:
-        assert message is None, f"OffsetCommit {version} is refused by one of two"
+        assert message is None, f"OffsetCommit {version} is refused by the C structs but not by the class"
         return
-    assert message is not None, f"OffsetCommit {version} is refused by one of two"
+    assert message is not None, f"OffsetCommit {version} is refused by the class but not by the C structs"
     rows = TopicOffsets()
     for number, topic in enumerate(message.topics):
         commit.find(number, topic.name, topic.topic_id, PARTITION_ROWS, 3)
@@ -180,9 +221,9 @@ def commit_offsets(data: bytes) -> None:
     builder = RecordBatchBuilder()
     if builder.append_all(NOW, commit):
         written = [(each.key, each.value) for batch in Batches(builder.build()) for each in batch]
-        assert written == list(commit), "a batch has other records than the commit"
+        assert written == list(commit), "the batch and the commit have different records"
     for number in range(len(commit.names)):
-        rows.take(commit, number)
+        rows.take(commit, number, 0)
     answer = OffsetCommitResponse.decode(commit.response(b""), version)
     assert [len(topic.partitions) for topic in answer.topics] == [len(topic.partitions) for topic in message.topics]
 
@@ -201,12 +242,12 @@ HOT_MESSAGES: Final = [
     (name, version) for name, each in BINDINGS.items() for version in range(each.lowest, each.highest + 1)
 ]
 ARENA_BYTES: Final = 16 << 20
-VIEW_NS: Final = 1_000_000_000  # no input of the fuzzer may take longer; the machine may be busy
+VIEW_NS: Final = 1_000_000_000  # the longest time for an input, generous because the machine may be busy
 
 
 def view_message(data: bytes) -> None:
-    """The first two bytes choose message and version. Checks that the C structs of a view and the message's class agree
-    on the bytes, and that a view takes bounded time."""
+    """Checks that the C structs of a view accept the same bytes as the message's class, and that a view takes bounded
+    time. The first two bytes choose the message and its version."""
     if len(data) < 2:
         return
     name, version = HOT_MESSAGES[int.from_bytes(data[:2]) % len(HOT_MESSAGES)]
@@ -222,19 +263,19 @@ def view_message(data: bytes) -> None:
     except ProtocolError as error:
         refusal = str(error)
     if refusal:
-        # A view does not look into text.
+        # A view accepts text that is not valid UTF-8.
         assert written is None or "not UTF-8" in refusal, f"{name} {version}: only the view accepts it ({refusal})"
         return
     assert written is not None, f"{name} {version}: only the class accepts it"
-    # A view drops tagged fields that its version does not know; the class keeps them.
+    # A view drops tagged fields that this version does not define, but the class keeps them.
     assert message_class(name).decode(written, version).encode(version) == written, (
-        f"{name} {version}: written otherwise"
+        f"{name} {version}: the view and the class write different bytes"
     )
     assert len(written) <= len(message.encode(version)), f"{name} {version}: the view writes more than the class"
 
 
 def view_seeds() -> list[bytes]:
-    """Defaults of every message, and requests that name one partition, or one topic, very often."""
+    """Returns the defaults of every message, and requests that repeat one partition or one topic very often."""
     seeds = [
         number.to_bytes(2) + message_class(name)().encode(version)
         for number, (name, version) in enumerate(HOT_MESSAGES)
@@ -252,6 +293,7 @@ def view_seeds() -> list[bytes]:
 
 TARGETS: Final = {
     "records": Target(walk_records, sound_batches, repaired),
+    "columns": Target(decode_columns, column_seeds, repaired_columns),
     "validator": Target(validate_records, sound_batches, repaired),
     "log": Target(load_log, log_seeds, repaired),
     "directory": Target(fuzz_files.load_directory, fuzz_files.directory_seeds, fuzz_files.repaired_directory),

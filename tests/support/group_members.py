@@ -1,4 +1,4 @@
-"""Group members for tests: one class per client library, all with the same interface."""
+"""Group members for tests. There is one class for each client library, and all classes have the same interface."""
 
 import asyncio
 import json
@@ -18,7 +18,7 @@ KAFKAJS = PEERS / "kafkajs" / "node_modules" / "kafkajs"
 
 
 class ConfluentMember:
-    """librdkafka; `strategy` range or cooperative-sticky."""
+    """A member that uses librdkafka. `strategy` is range or cooperative-sticky."""
 
     def __init__(self, broker, group, topic, strategy="range", instance=None, session_ms=6000):
         from confluent_kafka import Consumer
@@ -54,7 +54,7 @@ class ConfluentMember:
 
 
 class KafkaPythonMember:
-    """kafka-python; `strategy` range, sticky or cooperative-sticky."""
+    """A member that uses kafka-python. `strategy` is range, sticky or cooperative-sticky."""
 
     def __init__(self, broker, group, topic, strategy="range"):
         from kafka import KafkaConsumer
@@ -67,8 +67,9 @@ class KafkaPythonMember:
             enable_auto_commit=False, session_timeout_ms=6000, heartbeat_interval_ms=HEARTBEAT_MS,
             partition_assignment_strategy=[assignor],
         )  # fmt: skip
-        # A leader that learns of the topic while it assigns never assigns anything. So it must know the topic before.
-        wait_until(lambda: self.consumer.partitions_for_topic(topic), PATIENCE_S, f"{topic} to be known")
+        # If a group leader learns about the topic only during the assignment, it assigns no partition, and it never
+        # tries again. So the leader must know the topic before it joins.
+        wait_until(lambda: self.consumer.partitions_for_topic(topic), PATIENCE_S, f"metadata of {topic} in the client")
         self.values = []
 
     def poll(self):
@@ -89,7 +90,7 @@ class KafkaPythonMember:
 
 
 class AioKafkaMember:
-    """aiokafka on a loop of its own, on a thread of its own; `strategy` range, roundrobin or sticky."""
+    """A member that uses aiokafka on a separate event loop and thread. `strategy` is range, roundrobin or sticky."""
 
     def __init__(self, broker, group, topic, strategy="range"):
         from aiokafka import AIOKafkaConsumer
@@ -107,7 +108,7 @@ class AioKafkaMember:
                 enable_auto_commit=False, session_timeout_ms=6000, heartbeat_interval_ms=HEARTBEAT_MS,
                 partition_assignment_strategy=[assignor],
             )  # fmt: skip
-            # It returns once the group has its assignment; other clients must poll for that.
+            # `start` returns when the group has its assignment. For that, the other members must poll meanwhile.
             return consumer, asyncio.ensure_future(consumer.start())
 
         self.consumer, self.started = self.run(start())
@@ -140,7 +141,8 @@ class AioKafkaMember:
 
 
 class KafkaJsMember:
-    """kafkajs, with its one assignor (round robin), as a process: see kafkajs_member.mjs."""
+    """A member that uses kafkajs in a process of its own (kafkajs_member.mjs). It supports only the round robin
+    assignor."""
 
     def __init__(self, broker, group, topic, session_ms=6000):
         need(
@@ -158,7 +160,7 @@ class KafkaJsMember:
         if not readable:
             return
         chunk = os.read(self.process.stdout.fileno(), 1 << 16)
-        assert chunk, f"kafkajs ended with {self.process.wait(PATIENCE_S)}"
+        assert chunk, f"the kafkajs process exited with {self.process.wait(PATIENCE_S)}"
         *lines, self.told = (self.told + chunk).split(b"\n")
         for event in map(json.loads, lines):
             if "value" in event:
@@ -174,7 +176,7 @@ class KafkaJsMember:
         self.process.stdin.flush()
         deadline = time.monotonic() + PATIENCE_S
         while self.done is None:
-            assert time.monotonic() < deadline, f"{command} is not done"
+            assert time.monotonic() < deadline, f"kafkajs did not finish `{command}` in time"
             self.poll(deadline - time.monotonic())
         return self.done
 

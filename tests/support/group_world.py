@@ -1,7 +1,9 @@
-"""Consumers of one group, their coordinator and its log in a world of lost, late and repeated messages and crashes.
+"""The consumers of one group, their coordinator and its log. Messages get lost, come late or come twice, and nodes
+crash.
 
-A seed decides everything. Consumers act like Kafka's: they join, the leader assigns the partitions, they fetch the
-committed offsets, consume (count), commit and send heartbeats. After an error they do what its code demands.
+A seed decides everything. The consumers act as Kafka's do: they join, the leader assigns the partitions, and each
+consumer fetches its committed offsets, consumes (counts up its positions), commits, and sends heartbeats. After an
+error they do what the error code demands.
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ START_ANEW = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATIO
 
 
 class World:
-    """The network, the log and the clock. `calm` ends every fault."""
+    """The network, the log and the clock. `calm` stops all faults."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -56,10 +58,12 @@ class World:
         self.lives = 0
         self.shard: GroupShard | None = None
         self.open: deque[Append] = deque()
-        self.waiting: dict[tuple[int, int], int] = {}  # requests that this shard must answer, and since when
-        self.generation = -1  # the last one
-        self.owners: dict[tuple[int, int], str] = {}  # (generation, partition): the member that got it
-        self.committed: dict[int, int] = {}  # acknowledged to a consumer, by partition
+        # The requests that the shard must still answer, and the time when each one arrived.
+        self.waiting: dict[tuple[int, int], int] = {}
+        self.generation = -1  # the newest generation
+        # By (generation, partition): the member that the leader assigned the partition to.
+        self.owners: dict[tuple[int, int], str] = {}
+        self.committed: dict[int, int] = {}  # by partition: the highest offset whose commit a consumer saw acknowledged
         self.consumers: list[Consumer] = []
         self.dead: list[Consumer] = []
         self._events: list[tuple[int, int, Callable[[], None]]] = []
@@ -106,7 +110,7 @@ class World:
         self.carry_out(shard.loaded(self.now))
 
     def crash(self) -> None:
-        """Crashes the coordinator; only the first few open appends reach the log."""
+        """Crashes the coordinator. Only the first few open appends reach the log."""
         surviving = self.random.randint(0, len(self.open))
         for append in list(self.open)[:surviving]:
             self.log.extend(append.records)
@@ -115,18 +119,18 @@ class World:
         self.later(self.random.randint(10, 3_000), self.start)
 
     def resign(self) -> None:
-        """The coordinator resigns cleanly and answers all waiting requests."""
+        """Unloads the coordinator cleanly. It answers all waiting requests."""
         shard, life = self.shard, self.lives
         assert shard is not None
         self.carry_out(shard.unload(ErrorCode.NOT_COORDINATOR))
-        assert not self.waiting, f"forgotten when a shard was unloaded: {self.waiting}"
+        assert not self.waiting, f"requests without an answer after the shard was unloaded: {self.waiting}"
         self.open.clear()
         self.shard = None
         self.later(self.random.randint(10, 1_000), lambda: self.start() if self.lives == life else None)
 
     def carry_out(self, effects: Effects) -> None:
         for waiter, response in effects.answers:
-            assert waiter in self.waiting, f"{waiter} is answered again, or never asked"
+            assert waiter in self.waiting, f"{waiter} gets a second answer, or has sent no request"
             self.waiting.pop(waiter)
             self._respond(waiter, told(response))
         life = self.lives
@@ -149,7 +153,7 @@ class World:
         self.carry_out(self.shard.committed(append.token, base_offset, self.now))
 
     def _fail(self, error: ErrorCode) -> None:
-        """Fails this append and all behind it."""
+        """Fails this append and all later appends."""
         assert self.shard is not None
         failing = [self.open.popleft() for _ in range(len(self.open))]
         for append in failing:
@@ -158,11 +162,11 @@ class World:
             self.resign()
 
     def heartbeat(self, shard: GroupShard, request: HeartbeatRequest) -> HeartbeatResponse:
-        """Asks the processor first, and the shard if the processor cannot answer."""
+        """Passes the heartbeat to the processor first. If the processor cannot answer it, passes it to the shard."""
         return HeartbeatResponse() if self.published_groups.heartbeat(request) else shard.heartbeat(request, self.now)
 
     def sync_group(self, shard: GroupShard, request: SyncGroupRequest, waiter: Any) -> Effects:
-        """Asks the processor first, and the shard if the processor cannot answer."""
+        """Passes the request to the processor first. If the processor cannot answer it, passes it to the shard."""
         answer = self.published_groups.sync_group(request)
         if answer is None:
             return shard.sync_group(request, waiter, self.now)
@@ -174,7 +178,7 @@ class World:
         self._count += 1
         return hashlib.sha256(self._count.to_bytes(8, "big")).digest()[:16]
 
-    # --- the network: a consumer's requests arrive in their order, if they arrive ---
+    # --- the network: the requests of a consumer that arrive at all arrive in the order in which it sent them ---
 
     def ask(self, consumer: Consumer, call: Callable[[GroupShard, Any], Any], then: Callable[[Any], None]) -> None:
         self._count += 1
@@ -187,12 +191,13 @@ class World:
         if self.chance(0.03):
             return
         at = max(self._mailed.get(consumer, 0), self.now + self._delay())
-        self._mailed[consumer] = at + 1  # after the copy
+        self._mailed[consumer] = at + 1  # the next request arrives after a copy of this one
         for copy in range(2 if self.chance(0.04) else 1):
             self.later(at - self.now + copy, lambda copy=copy: self._arrive((number, copy), call))  # type: ignore[misc]
 
     def _straggle(self, consumer: Consumer, number: int, call: Callable[[GroupShard, Any], Any]) -> None:
-        """A late copy from a broken connection; its sender has changed since."""
+        """Delivers a late copy of a request from a broken connection. The state of the consumer has changed since it
+        sent the request."""
         member_id, generation = consumer.member_id, consumer.generation
 
         def arrive() -> None:
@@ -209,7 +214,7 @@ class World:
 
     def _arrive(self, waiter: tuple[int, int], call: Callable[[GroupShard, Any], Any]) -> None:
         if self.shard is None:
-            return  # connection refused; the consumer gives up by itself
+            return  # the connection is refused, and the consumer's timeout ends the request
         self.waiting[waiter] = self.now
         done = call(self.shard, waiter)
         if isinstance(done, Effects):
@@ -240,7 +245,7 @@ class World:
             assert before == owner, f"partition {partition} of generation {generation} has {before} and {owner}"
 
     def check_log(self) -> None:
-        """Offsets never go back in the log, and acknowledged offsets are there."""
+        """Checks that no offset in the log goes back, and that the log contains all acknowledged offsets."""
         last: dict[int, int] = {}
         for key, value in self.log:
             if records.kind_of(key) == records.OFFSET_COMMIT and value is not None:
@@ -252,7 +257,7 @@ class World:
             assert last.get(partition, 0) >= offset, f"partition {partition} lost {offset}, has {last.get(partition)}"
 
     def check_replay(self) -> None:
-        """A new shard that loads the log has the same recorded state as this one."""
+        """Checks that a new shard that has loaded the log has the same recorded state as this shard."""
         if self.shard is None or self.open:
             return
         other = GroupShard(SETTINGS, self._new_uuid)
@@ -260,13 +265,15 @@ class World:
             other.replay(key, value, offset)
         assert committed_offsets(other) == committed_offsets(self.shard)
         mine, read = (each.describe_group(Client(), GROUP) for each in (self.shard, other))
-        # The log may lack the record of a group that became empty; its members' sessions then expire again.
+        # The log may lack the record that a group became empty. After a load, the sessions of that group's members
+        # expire again.
         if mine.group_state == "Stable":
             assert read == mine
 
 
 class Consumer:
-    """`instance` makes it a static member. Each step follows the last; at most one request is under way."""
+    """A consumer. With an `instance` it is a static member. It begins each step after the one before, and has at most
+    one request in flight."""
 
     def __init__(self, world: World, name: str, instance: str | None = None) -> None:
         self.world, self.name, self.instance = world, name, instance
@@ -275,14 +282,14 @@ class Consumer:
         self.step: Callable[[], None] = self.join
         self.outstanding = 0
         self.alive = True
-        self.positions: dict[int, int] = {}  # of the partitions it owns
+        self.positions: dict[int, int] = {}  # by partition that the consumer owns: the next offset
         self.next_commit = 0
         world.consumers.append(self)
         world.later(world.random.randint(1, 2_000), self.join)
 
     @property
     def joins(self) -> bool:
-        """Whether the consumer is joining; its JoinGroup may have to wait for other members."""
+        """Returns whether the consumer is joining. Its JoinGroup may have to wait for other members."""
         return self.step == self.join
 
     @property
@@ -293,7 +300,7 @@ class Consumer:
 
     def join(self) -> None:
         self.step, self.positions = self.join, {}
-        # Now and then its subscription differs, which causes a rebalance.
+        # The consumer sometimes joins with another subscription, which causes a rebalance.
         taste = b"%d" % self.world.random.randint(0, 1) if not self.world.calm else b"0"
         request = JoinGroupRequest(
             group_id=GROUP,
@@ -319,7 +326,7 @@ class Consumer:
             self._failed(error)
 
     def sync(self, members: list[str]) -> None:
-        """SyncGroup; the leader assigns the partitions to `members`."""
+        """Sends SyncGroup. The leader assigns the partitions to `members`."""
         self.step = lambda: self.sync(members)
         request = SyncGroupRequest(
             group_id=GROUP,
@@ -355,12 +362,12 @@ class Consumer:
             return
         for each in answer.topics[0].partitions:
             acknowledged = self.world.committed.get(each.partition_index, 0)
-            assert max(each.committed_offset, 0) >= acknowledged, "an acknowledged offset is not seen"
+            assert max(each.committed_offset, 0) >= acknowledged, "OffsetFetch does not return an acknowledged offset"
             self.positions[each.partition_index] = max(each.committed_offset, 0)
         self.consume()
 
     def consume(self) -> None:
-        """Consumes between heartbeats and commits; leaves or restarts now and then."""
+        """Consumes between heartbeats, and commits. Sometimes leaves the group or restarts."""
         self.step = self.consume
         if self.world.chance(0.02):
             self.leave()
@@ -447,7 +454,7 @@ class Consumer:
         self.world.ask(self, call, lambda answer: then(answer) if self.alive else None)
 
     def _wake(self, step: Callable[[], None]) -> Callable[[], None]:
-        """Continues only if no other step has begun meanwhile."""
+        """Runs the step, unless the consumer has begun another step meanwhile."""
         was = self.outstanding
         return lambda: step() if self.alive and self.outstanding == was else None
 

@@ -1,7 +1,8 @@
-"""A directory on which Apache Kafka and our node run in turns, and the checks that both find the same contents in it.
+"""A log directory on which Apache Kafka and our node take turns. The tests check that each finds what the other wrote.
 
-`Directory` has a node's files and settings and the broker that runs on them. `Story` runs the turns: a broker starts,
-must find all that the last one described, writes more, describes it, and ends by SIGTERM or SIGKILL.
+`Directory` holds the files and settings of a node, and the broker that currently runs on them. `Story` runs the turns.
+In each turn a broker starts and must find everything that the previous broker described. It then writes more data and
+describes the new contents. SIGTERM or SIGKILL ends the turn.
 """
 
 import json
@@ -23,7 +24,8 @@ PARTITIONS = {"codecs": 2, "stamped": 1, "transactions": 2, "compacted": 2, "ids
 NEW_BATCHES = 1000
 METADATA = "__cluster_metadata-0"
 DUMPED = {".log", ".index", ".timeindex", ".txnindex", ".snapshot"}
-# Apache Kafka's turns have an authorizer. After a kill, the next broker waits until the session of the last one ends.
+# Apache Kafka runs with an authorizer. After a kill, the next broker must wait until the session of the killed broker
+# has ended.
 SETTINGS = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS",
@@ -34,19 +36,21 @@ SETTINGS = {
     "log.cleaner.dedupe.buffer.size": "2097152",
     "log.cleaner.threads": "1",
 }
-# Our turns have no access control, which we lack. There is a snapshot after every batch, and the log begins there.
+# Our node has no access control and so runs without an authorizer. It writes a snapshot after every batch of metadata,
+# and the metadata log then begins at that snapshot.
 OUR_SETTINGS = {
     "authorizer.class.name": "",
     "ignore.acls": "true",  # Apache Kafka's turns add ACLs
     "metadata.log.max.record.bytes.between.snapshots": "1",
     "metadata.max.retention.bytes": "1",
 }
-# The levels of 3.9 and of 4.3; an upgrade changes the former to the latter.
+# The feature levels of 3.9 are upgraded to these feature levels of 4.3.
 UPGRADE = ("metadata.version=30", "transaction.version=2", "group.version=1", "eligible.leader.replicas.version=1")
 
 
 class Directory(InTurns):
-    """The directory of a node. `maker` (a release, or OURS) formats it for `release`; no broker runs on it at first."""
+    """The directory of a node. `maker` (a release, or OURS) formats the directory with the features of `release`. After
+    that, no broker runs yet."""
 
     def __init__(self, path, tools, *, release, maker, dynamic, directories):
         self.tools, self.maker, self.dynamic = tools, maker, dynamic
@@ -78,7 +82,7 @@ class Directory(InTurns):
             self.give_to_apache()
 
     def place(self, partition):
-        """The log directory that holds the partition, according to the files."""
+        """Returns the log directory whose files contain the partition."""
         (found,) = (each for each in self.log_dirs if (each / partition).is_dir())
         return found
 
@@ -90,7 +94,7 @@ class Directory(InTurns):
         return sorted(each for each in found if each)
 
     def begins_behind(self, snapshots):
-        """Whether the metadata log has a single snapshot, which is newer than `snapshots`."""
+        """Returns whether the metadata log has exactly one snapshot, and that one is newer than `snapshots`."""
         found = self.snapshots()
         return len(found) == 1 and found > snapshots[-1:]
 
@@ -98,7 +102,7 @@ class Directory(InTurns):
         return json.loads((self.log_dirs[0] / METADATA / quorum_state.NAME).read_bytes())["data_version"]
 
     def batches(self, topic, partition="[0-9]"):
-        """The batches of all partitions of a topic, or of one, in the order of offsets."""
+        """Returns the batches of one partition, or of all partitions of a topic, in the order of their offsets."""
         segments = (path for each in self.log_dirs for path in sorted(each.glob(f"{topic}-{partition}/*.log")))
         return [batch for path in segments for batch in Batches(path.read_bytes())]
 
@@ -117,7 +121,7 @@ def offset(line):
 
 
 def newest(batches):
-    """Offset and value of the last record of each key, without records of aborted transactions."""
+    """Returns the offset and the value of the newest record of each key. Ignores records of aborted transactions."""
     found, undecided = {}, {}
     for batch in batches:
         if not batch.is_control:
@@ -137,7 +141,8 @@ def records_in(batch):
 
 
 def difference(one, other, at="it"):
-    """The first difference between two outputs of `java-reads`, as a line of text; empty if they are equal."""
+    """Returns a line of text with the first difference between two outputs of `java-reads`. Returns an empty string if
+    they are equal."""
     if isinstance(one, dict) and isinstance(other, dict) and one.keys() == other.keys():
         return next((found for key in one if (found := difference(one[key], other[key], f"{at}[{key}]"))), "")
     if isinstance(one, list) and isinstance(other, list):
@@ -149,7 +154,8 @@ def difference(one, other, at="it"):
 
 
 class Story:
-    """`turns` names the broker of each turn, `ends` how each turn except the last ends: "stop" or "kill"."""
+    """The turns. `turns` names the broker of each turn. `ends` says how each turn but the last one ends: "stop" or
+    "kill"."""
 
     def __init__(self, directory, tools, turns, ends, *, upgrades=False):
         self.directory, self.tools, self.turns, self.ends = directory, tools, turns, ends
@@ -164,7 +170,7 @@ class Story:
             self.find(name)
             self.write(name, number)
             if name == OURS:
-                wait_until(lambda last=before: self.directory.begins_behind(last), what="a snapshot of ours")
+                wait_until(lambda last=before: self.directory.begins_behind(last), what="a new snapshot of ours")
             self.tell(name)
             status = getattr(self.directory, end)()
             assert end == "kill" or name != OURS or status == 0, self.directory.child.tail()
@@ -177,7 +183,8 @@ class Story:
         assert self.directory.quorum_state_version() == expected
 
     def errors(self):
-        """The errors that our node logged. It leads a partition of Apache Kafka's transactions, and must say so."""
+        """Returns the errors that our node has logged. Ignores one kind of error that our node must log, because it
+        leads a partition of Apache Kafka's topic of transactions."""
         lines = self.directory.log.read_text(errors="replace").splitlines()
         return [line for line in lines if " ERROR kafkacore" in line and "__transaction_state" not in line]
 
@@ -194,7 +201,7 @@ class Story:
         if name != OURS and self.administered:
             found = self.ask("java-administration", "tell")
             assert found == self.administered, difference(self.administered, found, name)
-        # A release does not show features that came after it.
+        # An old release does not list features that later releases introduced.
         found = set(self.ask("java-administration", "features"))
         assert self.features <= found or name == "apache-3.9", (self.features, found)
         if self.told is None:
@@ -208,20 +215,21 @@ class Story:
         assert found == self.told, f"{name} has {difference(self.told, found)}"
 
     def finish_move(self, name, moved, partition):
-        """Waits for the end of a move. Apache Kafka drops a move until its next start if the broker is fenced
-        meanwhile."""
+        """Waits until a partition has been moved. If the broker is fenced during a move, Apache Kafka does not continue
+        the move until the broker restarts, so this method restarts it."""
         try:
-            wait_until(moved, what=f"{partition} to be moved")
+            wait_until(moved, what=f"the move of {partition}")
         except TimeoutError:
             log = self.directory.log.read_text(errors="replace")
             if name == OURS or f"Partition {partition} marked as failed" not in log:
                 raise
             self.directory.stop()
             self.directory.give_to(name)
-            wait_until(moved, what=f"{partition} to be moved at the second start")
+            wait_until(moved, what=f"the move of {partition} after a second start")
 
     def described(self):
-        """Directory, size and lag of each partition that is in one directory, as an administrator sees them."""
+        """Returns the directory, the size and the lag of each partition that is in a single directory, as
+        DescribeLogDirs shows them."""
         lines = [line.split("\t") for line in self.ask("java-log-dirs", "describe", 1)]
         directories = {line[0]: line[2:] for line in lines if line[1] == "-"}
         assert directories == {str(each): ["true", "none"] for each in self.directory.log_dirs}
@@ -242,7 +250,8 @@ class Story:
         self.move(number)
 
     def administer(self):
-        """Apache Kafka's first turn writes metadata that only it acts on; its next turn ends the open transactions."""
+        """Makes Apache Kafka write metadata that only Apache Kafka uses, in its first turn. In its next turn, ends the
+        open transactions."""
         if self.administered:
             self.ask("java-writes", "end")
             if self.upgrades:
@@ -256,13 +265,16 @@ class Story:
         self.ask("java-administration", "upgrade", *UPGRADE, *quorum)
 
     def compact(self, name):
-        """Waits until the log cleaner has compacted everything except the active segments. It must keep the newest
-        record of each key, and remove some records unless the active segment has them all: that one may begin with a
-        marker, whose time is now, and then records with older times do not roll it.
+        """Waits until the log cleaner has compacted everything except the active segments. Checks that the cleaner has
+        kept the newest record of each key and removed some records.
+
+        Partition 0 is the one that must lose records. In other partitions, the active segment can contain all of them:
+        if it begins with a transaction marker, which has the present time, records with older times do not roll the
+        segment.
         """
         before = [self.directory.batches("compacted", number) for number in range(PARTITIONS["compacted"])]
         self.ask("java-writes", "lag", 0)
-        wait_until(self.compacted, what=f"the log cleaner of {name}")
+        wait_until(self.compacted, what=f"the end of {name}'s log cleaning")
         self.ask("java-writes", "lag", "-")
         after = [self.directory.batches("compacted", number) for number in range(PARTITIONS["compacted"])]
         assert list(map(newest, after)) == list(map(newest, before)), name
@@ -279,14 +291,14 @@ class Story:
         return True
 
     def move(self, number):
-        """Moves another partition in each turn, if there is another directory."""
+        """Moves a partition to the other log directory, if the node has two. Each turn moves a different partition."""
         if len(self.directory.log_dirs) == 1:
             return
         topic = ("codecs", "transactions", "compacted")[number % 3]
         partition = f"{topic}-0"
         target = self.other(self.directory.place(partition))
         self.ask("java-log-dirs", "alter", 1, topic, 0, target)
-        wait_until(lambda: self.described().get(partition, [""])[0] == str(target), what=f"{partition} to be moved")
+        wait_until(lambda: self.described().get(partition, [""])[0] == str(target), what=f"the move of {partition}")
 
     def other(self, place):
         return next(each for each in self.directory.log_dirs if each != place)
@@ -298,7 +310,7 @@ class Story:
         for partition, each in uncommitted.items():
             assert each["position"] == each["end"], partition
             assert committed[partition]["position"] == committed[partition]["end"], partition
-        # The test needs gaps from compaction, open transactions and aborted ones.
+        # The test needs gaps left by compaction, and also open and aborted transactions.
         for number in range(PARTITIONS["compacted"]):
             found = uncommitted[f"compacted-{number}"]
             assert len(found["records"]) < found["end"] - found["first"]
@@ -314,17 +326,19 @@ class Story:
     # --- checks of the files after a turn ---
 
     def hold_producer_ids(self, name):
-        """Checks that the producer of this turn's thousand batches had a new id and wrote no batch twice."""
+        """Checks that the producer of this turn, which wrote a thousand batches, got a new producer id and wrote no
+        batch twice."""
         new = self.directory.batches("ids")[-NEW_BATCHES:]
         (producer_id,) = {batch.producer_id for batch in new}
         assert [batch.base_sequence for batch in new] == list(range(NEW_BATCHES))
         assert {batch.producer_epoch for batch in new} == {0}
-        assert producer_id >= 0 and producer_id not in self.producer_ids, f"{name} gave {producer_id} again"
+        assert producer_id >= 0 and producer_id not in self.producer_ids, f"{name} reused {producer_id}"
         for topic in TOPICS:
             self.producer_ids |= {batch.producer_id for batch in self.directory.batches(topic)}
 
     def hold_leader_epochs(self):
-        """Checks that epochs with records never change. A copied log does not know the other epochs."""
+        """Checks that an epoch's start offset never changes if the epoch has records. A copied log does not contain the
+        other epochs."""
         for partition in partitions():
             found, before = self.directory.leader_epochs(partition), self.epochs.get(partition, [])
             assert found == sorted(found) and found[-1:] >= before[-1:], (partition, before, found)
@@ -332,7 +346,7 @@ class Story:
             self.epochs[partition] = found
 
     def hold_dumps(self):
-        """Checks that kafka-dump-log and ours print the same for every file."""
+        """Checks that kafka-dump-log and our dump-log print the same text for every file."""
         found = sorted(path for each in self.directory.log_dirs for path in each.glob("*/*") if path.suffix in DUMPED)
         logs = [path for path in found if path.suffix == ".log"]
         others = [path for path in found if path.suffix != ".log"]
@@ -343,7 +357,8 @@ class Story:
             assert ours == theirs, difference(theirs, ours, "kafka-dump-log's, then ours")
 
     def leave_half_moved(self, number):
-        """Makes the state after a kill during a move: the future log lies beside the current one."""
+        """Copies the files of a partition, as if the broker was killed during a move: the future log is in one
+        directory, and the current log is in the other."""
         if len(self.directory.log_dirs) == 1:
             return
         partition = ("codecs-1", "transactions-1", "compacted-1")[number % 3]

@@ -1,4 +1,5 @@
-"""Apache Kafka's own command-line tools, many in one Java process: see ci/peers/java."""
+"""Apache Kafka's own command-line tools. A single Java process runs many of them, one after another: see
+ci/peers/java."""
 
 import json
 import subprocess
@@ -38,6 +39,7 @@ MAIN = {
     "java-administration": "kafkacore.peers.Administration",
 }
 MAIN_3_9 = {
+    "kafka-replica-verification": "org.apache.kafka.tools.ReplicaVerificationTool",  # 4.0 ships none
     "kafka-console-producer": "kafka.tools.ConsoleProducer",
     "kafka-dump-log": "kafka.tools.DumpLogSegments",
     "kafka-broker-api-versions": "kafka.admin.BrokerApiVersionsCommand",
@@ -47,7 +49,7 @@ MAIN_3_9 = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """Output and exit status of a tool."""
+    """The output and the exit status of a tool."""
 
     exit: int
     out: str
@@ -59,7 +61,7 @@ class Outcome:
 
 
 class KafkaTools:
-    """One Java process with the tools of one release; one thread at a time may call `run`."""
+    """A Java process with the tools of one release. At any time, only one thread may call `run`."""
 
     def __init__(self, name):
         self.name, self.release = name, APACHE[name]
@@ -68,19 +70,22 @@ class KafkaTools:
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, encoding="utf-8"
         )
 
+    def main(self, tool):
+        """Returns the name of the class that implements a tool in this release."""
+        return (MAIN | MAIN_3_9 if self.release.startswith("3.9") else MAIN)[tool]
+
     def attempt(self, tool, *args, stdin=""):
-        """Runs one tool and returns its Outcome, whatever its exit status."""
-        mains = MAIN | MAIN_3_9 if self.release.startswith("3.9") else MAIN
-        request = {"main": mains[tool], "args": [str(arg) for arg in args], "stdin": stdin}
+        """Runs a tool and returns its Outcome. Accepts any exit status."""
+        request = {"main": self.main(tool), "args": [str(arg) for arg in args], "stdin": stdin}
         self.process.stdin.write(json.dumps(request) + "\n")
         self.process.stdin.flush()
         answer = self.process.stdout.readline()
         if not answer:
-            raise RuntimeError(f"the process of {self.name}'s tools ended while running {tool}")
+            raise RuntimeError(f"the Java process for the tools of {self.name} ended while it ran {tool}")
         return Outcome(**json.loads(answer))
 
     def run(self, tool, *args, stdin=""):
-        """Runs one tool, which must exit with 0."""
+        """Runs a tool that must exit with status 0."""
         outcome = self.attempt(tool, *args, stdin=stdin)
         assert outcome.exit == 0, f"{tool} {args}: exit {outcome.exit}\n{outcome.out}\n{outcome.err}"
         return outcome
@@ -90,6 +95,6 @@ class KafkaTools:
         self.process.stdout.close()
         try:
             self.process.wait(5)
-        except subprocess.TimeoutExpired:  # a forked process still holds the other end of its input
+        except subprocess.TimeoutExpired:  # a forked process still holds the write end of its input
             self.process.kill()
             self.process.wait()

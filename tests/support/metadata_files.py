@@ -1,4 +1,4 @@
-"""Files of a metadata log for tests: batches and snapshots with the given records."""
+"""Makes files of a metadata log for tests: segments and snapshots that contain the given records."""
 
 from kafkacore.metadata.records import RecordWriter
 from kafkacore.protocol import messages
@@ -14,6 +14,13 @@ LEVEL = 30  # 4.3-IV0
 EPOCH = 7
 WRITER = RecordWriter(metadata_version(LEVEL))
 TIME_MS = 1_700_000_000_123
+
+
+def append(log, data):
+    """Appends data, syncs it and advances the log as a replica does when its driver has no other work. Blocks until all
+    this is done."""
+    while not log.append(data):
+        log.begin_segment()
 
 
 def uuid(number):
@@ -45,7 +52,8 @@ def quota(key, value, **entity):
 
 
 def every_kind():
-    """Records of each kind that an image holds, except a quota of a default, on which Kafka's metadata shell fails."""
+    """Returns records of each kind that an image can contain. Leaves out the default quota, because Kafka's metadata
+    shell fails on it."""
     broker, controller = messages.RegisterBrokerRecord, messages.RegisterControllerRecord
     return [
         feature(),
@@ -118,7 +126,7 @@ def voters():
 
 
 def write_snapshot(directory, end, records):
-    """Writes the snapshot of the records below `end`; returns its path."""
+    """Writes the snapshot of all records below offset `end`. Returns the path of the file."""
     parts = snapshot_parts(OffsetAndEpoch(end, EPOCH), map(WRITER.encode, records), voters(), TIME_MS, TIME_MS + 1)
     path = directory / checkpoint_name(end, EPOCH)
     path.write_bytes(b"".join(parts))
@@ -126,9 +134,10 @@ def write_snapshot(directory, end, records):
 
 
 def write_segment(directory, base, batches):
-    """Writes a segment with a batch for each list of records, None for the change of a leader.
+    """Writes a segment that has one batch for each list of records. In place of a list, None stands for the batch of a
+    leader change.
 
-    Returns its path, and the first offset and the byte of each batch.
+    Returns the path of the segment, and the first offset and the byte position of each batch.
     """
     data, offset, places = b"", base, []
     for records in batches:

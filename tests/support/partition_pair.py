@@ -1,7 +1,8 @@
-"""Apache Kafka's Partition and ours, driven by the same commands (tests/interop/java/PartitionJudge.java lists them).
+"""Runs Apache Kafka's Partition and ours with the same commands (tests/interop/java/PartitionJudge.java lists them).
 
-Ours is the native partition, with Apache Kafka's times of proposing an ISR: a Fetch proposes the follower that fetched,
-and a look proposes to drop all members that fell behind. Our IsrManager proposes both at once.
+Our side is the native partition. It proposes ISRs when Apache Kafka does. A Fetch makes it propose to add the follower
+that fetched. A periodic check makes it propose to remove all members that have fallen behind. (Our IsrManager would
+propose both changes together.)
 """
 
 from __future__ import annotations
@@ -32,9 +33,10 @@ MOST_BYTES: Final = 1 << 20
 STATES: Final = {
     "active": partition_edges.ACTIVE, "leaving": partition_edges.LEAVING, "fenced": partition_edges.FENCED,
 }  # fmt: skip
-# After these errors the controller cannot have applied the change, so the leader withdraws its proposal.
+# If the controller returns one of these errors, it has not applied the change, so the leader withdraws its proposal.
 NOT_APPLIED: Final = (ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA)
-# After these errors the leader waits for newer metadata. After any other error it sends the proposal again.
+# If the controller returns one of these errors, the leader waits for newer metadata. After any other error it sends the
+# proposal again.
 METADATA_IS_NEWER: Final = (
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.FENCED_LEADER_EPOCH,
     ErrorCode.INVALID_UPDATE_VERSION, ErrorCode.INVALID_REQUEST, ErrorCode.NEW_LEADER_ELECTED,
@@ -44,7 +46,7 @@ Answer = dict[str, str]
 
 
 class Theirs:
-    """One process for all stories."""
+    """Apache Kafka's partition. One Java process serves all test histories."""
 
     def __init__(self, path: Path) -> None:
         command = [*java(RELEASE, "512m"), str(JUDGE), str(path)]
@@ -59,7 +61,7 @@ class Theirs:
         stdin.write(command + "\n")
         stdin.flush()
         line = stdout.readline()
-        assert line, f"the judge is gone after {command}"
+        assert line, f"the judge process ended after {command}"
         answer: Answer = dict(field.split("=", 1) for field in line.split())
         assert "unexpected" not in answer, answer
         return answer
@@ -90,7 +92,7 @@ def batch(count: int, **fields: int) -> bytes:
 
 
 class Ours:
-    """One partition of broker 1 in `path`."""
+    """Our partition, on broker 1, with its log in `path`."""
 
     def __init__(self, path: Path) -> None:
         self._clock = ManualClock(wall_ms=START_MS)
@@ -102,8 +104,8 @@ class Ours:
         self._min_isr = 1
         self.log = PartitionHandle(self._directory, "orders", 0, Uuid(bytes(range(16))))
         self.log.report_to(self._edges)
-        self.proposed: list[int] | None = None  # without an answer
-        self.was_reported = False  # whether an edge stood in the queue at the last proposal
+        self.proposed: list[int] | None = None  # the proposed ISR that the controller has not answered yet
+        self.was_reported = False  # whether a report of a possible ISR change was queued at the last proposal
 
     def close(self) -> None:
         self.log.retire()

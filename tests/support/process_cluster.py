@@ -1,8 +1,9 @@
-"""Clusters of real processes: controllers and brokers, each with a directory, an address and a life of its own.
+"""Clusters of real processes: controllers and brokers that each have a directory and an address, and that start and
+stop independently.
 
-`ProcessCluster(path).start()` formats three controllers as dynamic voters and three brokers, all of ours unless it is
-given the kind of each. `Load` creates topics and writes records meanwhile, and later reads every record that was
-acknowledged.
+`ProcessCluster(path).start()` formats three controllers as dynamic voters, and three brokers. All of them are our
+nodes, unless the caller chooses other kinds. A `Load` creates topics and writes records in the background. In the end
+it reads all acknowledged records.
 """
 
 import threading
@@ -20,7 +21,8 @@ from quorums import METADATA, OURS, Member, members_seen
 LIMIT_S = 60
 TOPIC_EACH_S = 0.3
 TOPIC_ALREADY_EXISTS = 36
-# Elections and sessions are short, so that a test waits seconds for them. Two cores run six processes and their load.
+# Election timeouts and sessions are short, so that a test waits only seconds for an election or the end of a session.
+# They are not shorter, because six processes and their load share two cores.
 TIMEOUTS = {
     "controller.quorum.election.timeout.ms": "1000",
     "controller.quorum.fetch.timeout.ms": "2000",
@@ -30,7 +32,7 @@ TIMEOUTS = {
 
 
 class Process(Member):
-    """A node as a process that knows its address."""
+    """A node in a process of its own, and its address."""
 
     def __init__(self, directory, node_id, kind, settings, address, network=None, jvm=None):
         super().__init__(directory, node_id, kind, settings, network, jvm)
@@ -41,7 +43,7 @@ class Process(Member):
 
 
 def answered(address, request, version):
-    """The answer of the node at this address; None if it has none."""
+    """Returns the response of the node at this address, or None if the node does not respond."""
     try:
         return ask(address, request, version)
     except OSError:
@@ -49,12 +51,13 @@ def answered(address, request, version):
 
 
 class ProcessCluster:
-    """Controllers 1, 2, 3 and brokers 101, 102, 103 of ours, or the ids and kinds that `controllers` and `brokers`
-    give, or nodes that are both (`combined`, by id and kind). `network` gives them hosts of their own. `tools` format
-    the directories of the other kinds, `settings` are more settings for every member. `jvm` replaces the options of
-    Java for a quick start.
+    """By default, our controllers 1, 2, 3 and our brokers 101, 102, 103. `controllers` and `brokers` map other ids to
+    kinds, and `combined` does the same for nodes with both roles. With `network`, each node runs on a separate host.
+    `tools` formats the directories of other kinds. `settings` has further settings for every node. `jvm` replaces the
+    JVM options for a quick start.
 
-    `addresses` are those that clients use: a broker's listener, or the only one of a controller.
+    `addresses` maps each node id to the address for clients: the listener of a broker, or the only listener of a
+    controller.
     """
 
     def __init__(
@@ -107,8 +110,8 @@ class ProcessCluster:
         return ",".join(self.addresses[node_id] for node_id, member in self.brokers.items() if member.alive())
 
     def start(self, release=None):
-        """Formats the directories for the features of `release` ("3.9"), by default of each kind's own, and starts
-        all members."""
+        """Formats the directories for the features of `release` ("3.9"), by default for the features of each kind. Then
+        starts all nodes."""
         options = self._format_options = ["--release-version", release] if release else []
         initial = ",".join(
             f"{node_id}@{address}:{Uuid(bytes([node_id]) * 16)}" for node_id, address in self.voters.items()
@@ -133,11 +136,11 @@ class ProcessCluster:
         return self.controllers | self.brokers
 
     def ask(self, node_id, request, version):
-        """The answer of one node; None if it has none."""
+        """Returns the response of one node, or None if the node does not respond."""
         return answered(self.addresses[node_id], request, version)
 
     def wait(self, condition, what):
-        """Waits for at most LIMIT_S; if the time runs out, the error shows the state of every member."""
+        """Waits at most LIMIT_S for the condition. If the time runs out, the error shows the state of every node."""
         return wait_until(condition, LIMIT_S, what, self.seen)
 
     def seen(self):
@@ -145,7 +148,7 @@ class ProcessCluster:
         return f"{members_seen(self.controllers, self.quorum)}\n{brokers}"
 
     def quorum(self, node_id):
-        """The metadata partition as one controller describes it; None while it is not the active one."""
+        """Returns the metadata partition as one controller describes it, or None if this controller is not active."""
         request = DescribeQuorumRequest(
             topics=[
                 DescribeQuorumRequest.TopicData(
@@ -159,7 +162,8 @@ class ProcessCluster:
         return answer.topics[0].partitions[0]
 
     def leader(self, among=None):
-        """The active controller, once one of the controllers (`among` these ids) names itself."""
+        """Waits until a controller says that it is the active one, and returns its node id. Asks only the controllers
+        in `among`, if given."""
 
         def found():
             for node_id in among or self.controllers:
@@ -175,7 +179,7 @@ class ProcessCluster:
         return next(node_id for node_id in self.controllers if node_id != leader)
 
     def unfenced(self):
-        """The brokers that the first live broker shows to clients."""
+        """Returns the unfenced brokers, as the first live broker shows them to clients."""
         for node_id, member in self.brokers.items():
             if member.alive() and (answer := self.ask(node_id, DescribeClusterRequest(), 1)):
                 return {each.broker_id for each in answer.brokers}
@@ -185,7 +189,8 @@ class ProcessCluster:
         self.wait(lambda: self.unfenced() == set(self.brokers), "all brokers unfenced")
 
     def wait_equal(self):
-        """Returns the high watermark, once every controller has what is committed below it."""
+        """Waits until every controller has all records below the current high watermark. Returns that high
+        watermark."""
         end = self.quorum(self.leader()).high_watermark
 
         def caught_up():
@@ -196,25 +201,26 @@ class ProcessCluster:
         return end
 
     def assert_logs_agree(self, end):
-        """Checks that batches of metadata below `end` have the same bytes in all nodes that have them."""
+        """Checks that all nodes have the same bytes for each metadata batch below `end`. A node may lack a batch."""
         seen = {}
         for node_id, member in self.members.items():
             for offset, data in member.metadata_batches().items():
                 if offset < end:
                     other, expected = seen.setdefault(offset, (node_id, data))
                     assert data == expected, f"offset {offset} differs between {other} and {node_id}"
-        assert len(seen) > 3, "hardly anything was compared"
+        assert len(seen) > 3, "the nodes have too few batches in common"
 
 
 class Load:
-    """Creates topics and writes idempotently on a thread while a test causes faults: `with Load(cluster) as load`."""
+    """Creates topics and writes with an idempotent producer on a thread, while a test causes faults: `with
+    Load(cluster) as load`."""
 
     PARTITIONS = 3
 
     def __init__(self, cluster):
         self.cluster = cluster
         self.topics = []
-        self.acknowledged = {}  # values by (topic, partition), in the order of their acknowledgement
+        self.acknowledged = {}  # by (topic, partition): the values, in the order of their acknowledgement
         self.lost = []
         self._ends = threading.Event()
         self._thread = threading.Thread(target=self._run)
@@ -232,7 +238,7 @@ class Load:
         return sum(map(len, self.acknowledged.values()))
 
     def wait_progress(self):
-        """Waits for one more topic, and for records that are acknowledged after now."""
+        """Waits until one more topic exists, and brokers have acknowledged more records since the call."""
         topics, records = len(self.topics), self.count()
         wait_until(
             lambda: len(self.topics) > topics and self.count() > records + 10, LIMIT_S, "new topics and new records"
@@ -260,7 +266,7 @@ class Load:
                 producer.produce(topic, b"%d" % written, partition=partition, on_delivery=self._delivered)
                 written += 1
             producer.poll(0.005)
-        assert producer.flush(LIMIT_S) == 0, "records that no broker acknowledged or refused"
+        assert producer.flush(LIMIT_S) == 0, "the producer still has records that were neither acknowledged nor refused"
 
     def _delivered(self, error, message):
         if error is not None:
@@ -278,13 +284,14 @@ class Load:
                 return
 
     def assert_nothing_lost(self):
-        """Every acknowledged record is read once, in the order in which its partition took it."""
+        """Checks that a consumer reads every acknowledged record once, in the order in which its partition received the
+        records."""
         assert not self.lost, self.lost[0]
         assert read_to_end(self.cluster.bootstrap, list(self.acknowledged)) == self.acknowledged
 
 
 def read_to_end(bootstrap, partitions):
-    """The values of each `(topic, partition)`, in order, up to the end that the partition has now."""
+    """Returns the values of each `(topic, partition)` in order, up to the end that the partition has at the call."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -298,7 +305,7 @@ def read_to_end(bootstrap, partitions):
         consumer.assign([TopicPartition(topic, partition, 0) for topic, partition in partitions])
         while open_ones:
             message = consumer.poll(LIMIT_S)
-            assert message is not None, f"no end of {open_ones}"
+            assert message is not None, f"no message, and the end not reached of {open_ones}"
             where = message.topic(), message.partition()
             if message.error() is None:
                 found[where].append(message.value())

@@ -1,4 +1,4 @@
-"""Real processes for tests: free ports, logs that survive a failure, and waits for a condition with a limit."""
+"""Real processes for tests: free ports, log files that remain after a failure, and waits with a time limit."""
 
 import contextlib
 import itertools
@@ -15,23 +15,25 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PEERS = ROOT / ".peers"
 POLL_S = 0.02
-# These ports are below the kernel's ephemeral range, so that no other process gets one between its choice here and its
-# use. Each test process begins far from its neighbours, and uses all ports before it takes one again.
+# Builds with assertions and sanitizers are slower (ci/sanitize.sh). This factor extends the time limits of waits.
+PATIENCE = float(os.environ.get("KAFKACORE_PATIENCE", "1"))
+# These ports are below the kernel's ephemeral range, so no other process gets a port between its choice here and its
+# use. Each test process begins at a different place in the range, and uses all ports before it uses one again.
 PORTS = range(16_384, 32_768)
 _FIRST = int(os.getpid() * 0.618 * len(PORTS)) % len(PORTS)
 _NEXT_PORTS = itertools.cycle([*PORTS[_FIRST:], *PORTS[:_FIRST]])
 
 
 def free_ports(count):
-    """Ports without a listener."""
+    """Returns `count` ports on which no process listens."""
     found = list(itertools.islice(filter(is_free, itertools.islice(_NEXT_PORTS, len(PORTS))), count))
-    assert len(found) == count, f"only {len(found)} of {PORTS} are free"
+    assert len(found) == count, f"only {len(found)} free ports in {PORTS}"
     return found
 
 
 def is_free(port):
     with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the later listener does
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # the later listener sets this option too
         try:
             probe.bind(("127.0.0.1", port))
         except OSError:
@@ -40,19 +42,20 @@ def is_free(port):
 
 
 def wait_until(condition, timeout_s=30.0, what="the condition", seen=None):
-    """Returns the first true value of `condition()`; raises TimeoutError naming `what` after `timeout_s` seconds. The
-    error ends with the text of `seen()`, which describes the state instead."""
+    """Returns the first true value of `condition()`. If `timeout_s` seconds, times PATIENCE, pass without one, raises
+    TimeoutError, whose message contains `what` and the state that `seen()` describes."""
+    timeout_s *= PATIENCE
     deadline = time.monotonic() + timeout_s
     while not (value := condition()):
         if time.monotonic() > deadline:
             instead = f"\n{seen()}" if seen is not None else ""
-            raise TimeoutError(f"{what} did not happen within {timeout_s} s{instead}")
+            raise TimeoutError(f"waited {timeout_s} s in vain for: {what}{instead}")
         time.sleep(POLL_S)
     return value
 
 
 def accepts(address):
-    """Whether `host:port` accepts connections."""
+    """Returns whether a process accepts connections at `host:port`."""
     host, port = address.rsplit(":", 1)
     try:
         socket.create_connection((host, int(port)), timeout=1).close()
@@ -62,13 +65,13 @@ def accepts(address):
 
 
 def rss_bytes(pid):
-    """Resident set of one process, in bytes."""
+    """Returns the resident set size of a process, in bytes."""
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
 
 
 def need(present, how):
-    """Skips with a line that says how to install the missing program. With CI=true it fails, since nobody reads skips
-    there."""
+    """Skips the test if `present` is false. `how` says how to install what is missing. With CI=true the test fails
+    instead, because nobody reads skips there."""
     if present:
         return
     if os.environ.get("CI") == "true":
@@ -77,7 +80,7 @@ def need(present, how):
 
 
 class Child:
-    """A process in a session of its own, so that its children end with it. Its output goes to `log`."""
+    """A process in its own session, so that its children can be ended with it. Writes its output to the file `log`."""
 
     def __init__(self, command, log, **options):
         self.log = Path(log)
@@ -106,13 +109,14 @@ class Child:
             raise TimeoutError(f"{error}\n{self.tail()}") from None
 
     def terminate(self, timeout_s=30.0):
-        """Sends SIGTERM, and after a time SIGKILL to the whole session. Returns the exit status."""
+        """Sends SIGTERM, and if the process does not end in time, sends SIGKILL to the whole session. Returns the exit
+        status."""
         if self.alive():
             self.process.terminate()
         try:
-            return self.process.wait(timeout_s)
+            return self.process.wait(timeout_s * PATIENCE)
         except subprocess.TimeoutExpired:
-            print(f"{self.log}: no end after SIGTERM in {timeout_s} s", file=sys.stderr)
+            print(f"{self.log}: still running {timeout_s * PATIENCE} s after SIGTERM", file=sys.stderr)
             return self.kill()
         finally:
             self.close()

@@ -1,7 +1,7 @@
-"""Quorums of several processes, each controller ours or Apache Kafka's, and one broker of ours beside them.
+"""Quorums of several controller processes, and one broker of ours. Each controller is ours or Apache Kafka's.
 
-`MixedQuorum(path, {1: "kafkacore", 2: "apache-4.3", ...}, tools, dynamic=True)` formats and starts them. Every member
-serves the same configuration keys; only the program that runs on a directory differs.
+`MixedQuorum(path, {1: "kafkacore", 2: "apache-4.3", ...}, tools, dynamic=True)` formats and starts the nodes. All nodes
+have the same configuration keys. Only the programs differ that run on their directories.
 """
 
 import os
@@ -19,19 +19,19 @@ OURS = "kafkacore"
 CLUSTER_ID = "kafkacorePeerAAAAAAAAA"
 METADATA = "__cluster_metadata"
 BROKER_ID = 100
-# A machine that runs five Java processes on two cores may be silent for a while: an election that it did not need costs
-# a test more than one that it waits for.
+# Five Java processes on two cores can be silent for a while. A test loses more time to an unnecessary election than to
+# the wait for a necessary one.
 TIMEOUTS = {"controller.quorum.election.timeout.ms": "2000", "controller.quorum.fetch.timeout.ms": "4000"}
 LIMIT_S = 90
-LINES_OF_A_LOG = 25  # lines of each member that the error of a wait shows
-ELECTIONS = 30  # chance decides each of them
-# With these, a voter of ours lets one of Apache Kafka stand first.
+LINES_OF_A_LOG = 25  # how many of its last log lines each node shows when a wait times out
+ELECTIONS = 30  # the maximum number of elections, because chance decides each of them
+# With these settings, our voters let a voter of Apache Kafka become candidate first.
 PATIENCE = {"controller.quorum.election.timeout.ms": 6000, "controller.quorum.fetch.timeout.ms": 6000}
 
 
 class Member:
-    """One process of the cluster: `kind` is OURS or a name of APACHE. `network` is the name of its network namespace,
-    or None; `jvm` replaces the options of Java for a quick start."""
+    """A node of the cluster in a process of its own. `kind` is OURS or a name in APACHE. `network` is the name of the
+    node's network namespace, or None. `jvm` replaces the JVM options for a quick start."""
 
     start_limit_s = APACHE_START_TIMEOUT_S
 
@@ -56,11 +56,11 @@ class Member:
             overrides = [f"--override={key}={value}" for key, value in self.overrides.items()]
             return [*inside, ROOT / ".venv" / "bin" / "kafkacore", "start", self.properties, *overrides]
         kafka = [*java(APACHE[self.kind], "256m", self.jvm), "kafka.Kafka", self.properties]
-        # A pytest that is killed takes its processes along.
+        # If pytest is killed, the kernel also kills the node.
         return [*inside, "setpriv", "--pdeathsig", "KILL", "--", *kafka]
 
     def format(self, tools, *options):
-        """Each kind's own tool formats its directory."""
+        """Formats the directory with the tool of the node's kind."""
         arguments = ["format", "--cluster-id", CLUSTER_ID, "--config", self.properties, *options]
         if self.ours:
             command = [ROOT / ".venv" / "bin" / "kafkacore", "storage", *arguments]
@@ -73,7 +73,9 @@ class Member:
         self.wait_ready(address)
 
     def launch(self):
-        # Our elections are in the log at INFO; Apache Kafka's are by ci/peers/log4j2.properties.
+        assert not self.alive(), f"{self.kind} {self.node_id} is already running"
+        # At INFO, our node logs its elections. ci/peers/log4j2.properties sets the level for the elections of Apache
+        # Kafka.
         self.child = Child(self.command(), self.log, env={"KAFKACORE_LOG_LEVEL": "INFO"} | os.environ)
 
     def wait_ready(self, address):
@@ -86,7 +88,7 @@ class Member:
         return self.child.terminate()
 
     def pause(self):
-        """SIGSTOP: the process keeps its sockets and says nothing."""
+        """Sends SIGSTOP. The process keeps its sockets open, but sends nothing."""
         os.kill(self.child.pid, signal.SIGSTOP)
 
     def resume(self):
@@ -96,7 +98,7 @@ class Member:
         return self.child is not None and self.child.alive()
 
     def seen(self):
-        """Whether it lives, its vote on disk, and the last lines of its log."""
+        """Returns a text that shows whether the node is alive, its vote on disk, and the last lines of its log."""
         if self.child is None:
             return f"--- {self.kind} {self.node_id}: never started"
         exit_status = self.child.process.poll()
@@ -107,7 +109,7 @@ class Member:
         return f"--- {self.kind} {self.node_id}: {life}; quorum-state: {state}; end of {self.log}:\n{tail}"
 
     def batches(self, topic, partition):
-        """The bytes of each batch of a partition's log by base offset; a torn last one is left out."""
+        """Returns the bytes of each batch of a partition's log, by base offset. Leaves out a torn last batch."""
         found = {}
         for segment in sorted(
             self.directory.glob(f"*/{topic}-{partition}/*.log")
@@ -126,16 +128,17 @@ class Member:
 
 
 def members_seen(members, describe):
-    """The text for a wait that runs out: each member, and how each live one describes the quorum."""
+    """Returns the text for a wait that times out: the state of each node, and the quorum as each live controller
+    describes it."""
     described = [f"DescribeQuorum of {node_id}: {describe(node_id)}" for node_id in members if members[node_id].alive()]
     return "\n".join([*described, *(member.seen() for member in members.values())])
 
 
 class MixedQuorum:
-    """Controllers by node id and kind, formatted as one quorum, and a broker of kind `broker` with BROKER_ID.
+    """A quorum of controllers, given by node id and kind, and a broker of the kind `broker` with the id BROKER_ID.
 
-    `later` are controllers that are not among the first voters; `start_later` starts one. `overrides` are for
-    controllers only. With `network` (Namespaces) each member is a host of its own there.
+    The controllers in `later` are not among the first voters, and `start_later` starts one of them. `overrides` apply
+    to controllers only. With `network` (Namespaces), each node is a separate host in that network.
     """
 
     def __init__(self, path, kinds, tools, *, dynamic, broker=OURS, later=None, overrides=None, network=None):
@@ -202,11 +205,11 @@ class MixedQuorum:
         return self
 
     def start_later(self, node_id):
-        """Starts a controller that follows until it is added."""
+        """Starts a controller of `later`. It only follows until a test adds it to the voters."""
         self.controllers[node_id].start(self.addresses[node_id])
 
     def voters(self):
-        """The ids and directory ids of the voters, as the active controller describes them."""
+        """Returns the voters' ids and directory ids, as the active controller describes them."""
         described = self.describe(self.leader())
         return {each.replica_id: each.replica_directory_id for each in described.current_voters}
 
@@ -216,7 +219,7 @@ class MixedQuorum:
                 member.kill()
 
     def wait(self, condition, what):
-        """Waits for LIMIT_S at most; the error of a wait that runs out shows every member."""
+        """Waits at most LIMIT_S for the condition. If the time runs out, the error shows the state of every node."""
 
         def seen():
             return f"{members_seen(self.controllers, self.describe)}\n{self.broker.seen()}"
@@ -224,7 +227,8 @@ class MixedQuorum:
         return wait_until(condition, LIMIT_S, what, seen)
 
     def describe(self, node_id):
-        """The metadata partition in one controller's DescribeQuorum answer; None while it knows no leader."""
+        """Returns the metadata partition as one controller describes it (DescribeQuorum), or None if that controller
+        knows no leader."""
         request = DescribeQuorumRequest(
             topics=[
                 DescribeQuorumRequest.TopicData(
@@ -242,7 +246,7 @@ class MixedQuorum:
         return answer.topics[0].partitions[0]
 
     def leader(self):
-        """The node id of the active controller, once there is one that a live controller names of itself."""
+        """Waits until a live controller says that it is the leader, and returns its node id."""
 
         def found():
             for node_id, member in self.controllers.items():
@@ -253,11 +257,13 @@ class MixedQuorum:
         return self.wait(found, "an active controller")
 
     def make_leader_of_kind(self, ours):
-        """Kills every controller of the other kind and starts them again; returns the leader, which is of this kind.
+        """Makes a controller of our kind the leader if `ours`, else one of Apache Kafka. Kills all controllers of the
+        other kind, and starts them again. Returns the new leader.
 
-        They start again once the others have a leader. When the others are no majority, one that has just started waits
-        for its election timeout and votes meanwhile; it may still win, and then the next attempt begins. Our voters
-        stand sooner than those of Apache Kafka, so here they get longer timeouts when these are to win.
+        Starts the killed controllers again once the remaining ones have a leader. If the remaining controllers are not
+        a majority, the killed ones start at once. They wait for their election timeout, and vote meanwhile. One of them
+        can still win the election, and then this method tries again. Our voters become candidates sooner than Apache
+        Kafka's voters, so ours get longer timeouts if Apache Kafka's voters are to win.
         """
         for node_id, member in self.controllers.items():
             if ours and member.overrides:
@@ -282,10 +288,11 @@ class MixedQuorum:
         )
 
     def next_leader(self, last):
-        return self.wait(lambda: (now := self.leader()) != last and now, f"another leader than {last}")
+        return self.wait(lambda: (now := self.leader()) != last and now, f"a leader other than {last}")
 
     def create_topic(self):
-        """Creates one topic through the broker, which forwards it to the active controller; returns its name."""
+        """Creates a topic through the broker, which forwards the request to the active controller. Returns the topic's
+        name."""
         self.topics += 1
         name = f"topic-{self.topics}"
         topic = CreateTopicsRequest.CreatableTopic(name=name, num_partitions=2, replication_factor=1)
@@ -296,7 +303,8 @@ class MixedQuorum:
                 answer = ask(self.bootstrap, request, 5)
             except OSError:
                 return False
-            # TOPIC_ALREADY_EXISTS: an earlier attempt was committed, and its answer was lost with a leader.
+            # TOPIC_ALREADY_EXISTS means that the controller committed an earlier attempt, whose response was lost
+            # together with the leader.
             return answer.topics[0].error_code in (0, 36)
 
         self.wait(created, f"{name} created")
@@ -310,7 +318,7 @@ class MixedQuorum:
         self.wait(lambda: set(names) <= self.visible_topics(), f"{names} in Metadata")
 
     def wait_equal(self):
-        """Every live controller has all that the leader has committed by now."""
+        """Waits until every live controller has all records that the leader has committed by now."""
         leader = self.leader()
         end = self.describe(leader).high_watermark
 
@@ -325,7 +333,8 @@ class MixedQuorum:
         return end
 
     def assert_logs_agree(self, end, at_least=4):
-        """Batches below `end` are the same bytes wherever two members have them. There are `at_least` so many."""
+        """Checks that a batch below `end` has the same bytes on all nodes that have it. At least `at_least` batches
+        must be on two nodes or more."""
         logs = {node_id: member.metadata_batches() for node_id, member in self.controllers.items()}
         logs[BROKER_ID] = self.broker.metadata_batches()
         seen = {}
@@ -334,4 +343,4 @@ class MixedQuorum:
                 if offset < end:
                     other, expected = seen.setdefault(offset, (node_id, data))
                     assert data == expected, f"offset {offset} differs between {other} and {node_id}"
-        assert len(seen) >= at_least, "hardly anything was compared"
+        assert len(seen) >= at_least, "the nodes have too few batches in common"

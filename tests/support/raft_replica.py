@@ -1,4 +1,4 @@
-"""One Raft replica with an instant disk; a test plays its peers."""
+"""A Raft replica with an instant disk. A test acts as the other nodes of its quorum."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def voters(*node_ids: int) -> VoterSet:
 
 
 class Replica:
-    """Node 1 with an instant disk. `states` holds every quorum state that it wrote."""
+    """Node 1 with an instant disk. `states` holds all quorum states that the node has written."""
 
     def __init__(self, *node_ids: int, state: QuorumState | None = None, log: Any = None, **config: Any) -> None:
         self.log = MemoryLog() if log is None else log
@@ -36,7 +36,7 @@ class Replica:
         self.settle()
 
     def settle(self) -> None:
-        """Does at once the work of a driver between two inputs."""
+        """Immediately does the work that a driver does between two inputs."""
         state = self.raft.take_state()
         while state is not None:
             self.states.append(state[1])
@@ -53,7 +53,7 @@ class Replica:
             self.raft.durable(sync, self.now)
 
     def ask(self, request: Any) -> int:
-        """The error code of the answer."""
+        """Sends a request to the replica. Returns the error code of the answer."""
         self.raft.take_outputs()
         self.raft.request("token", request, self.now)
         self.settle()
@@ -61,13 +61,13 @@ class Replica:
         return messages.answered(answer.response)[0]
 
     def peek(self) -> Any:
-        """The request that the leader answers next."""
+        """Returns the request that `answer` answers next."""
         if self._peeked is None:
             self._peeked = self.next_send()
         return self._peeked.request
 
     def next_send(self) -> Send:
-        """The next request, after any back-off that a peer has earned."""
+        """Returns the next request that the replica sends, even if errors in earlier answers delay it."""
         if self._peeked is not None:
             send, self._peeked = self._peeked, None
             return send
@@ -81,7 +81,8 @@ class Replica:
         raise AssertionError("the replica sends nothing")
 
     def follow(self, epoch: int, *values: bytes) -> None:
-        """Follows node 2 in `epoch`, with `values` in the log, committed but for the last."""
+        """Makes the replica follow node 2 in `epoch`. Its log contains `values`, and all but the last value are
+        committed."""
         self.raft.replica.become_follower(epoch, 2, ("n2", 9093))
         if values:
             first = self.log.end_offset
@@ -91,7 +92,7 @@ class Replica:
             assert self.log.end_offset == first + len(values)
 
     def lead(self) -> None:
-        """Wins an election with the vote of every voter that is asked."""
+        """Makes the replica win an election with the votes of all voters that it asks."""
         for _ in range(200):
             self.settle()
             outputs = self.raft.take_outputs()
@@ -108,10 +109,11 @@ class Replica:
             if not outputs:
                 self.now = max(self.now, self.raft.next_tick_ms)
                 self.raft.tick(self.now)
-        raise AssertionError(f"it is {self.raft.role}")
+        raise AssertionError(f"the replica did not become leader, it is {self.raft.role}")
 
     def fetch_of(self, node_id: int, offset: int, epoch: int) -> tuple[int, Any]:
-        """Error code and partition of the answer to a voter's Fetch whose log ends there."""
+        """Sends the Fetch of voter `node_id`, whose log ends at `offset` in `epoch`. Returns the error code and the
+        partition in the answer."""
         end = OffsetAndEpoch(offset, epoch)
         request = messages.fetch(CLUSTER, ReplicaKey(node_id), self.raft.epoch, end, -1)
         request.max_wait_ms = 0
@@ -122,7 +124,7 @@ class Replica:
         return messages.answered(answer.response)
 
     def answer(self, *, leader: tuple[int, int] | None = None, **values: Any) -> Send:
-        """The leader answers the next request. Returns that request."""
+        """Answers the replica's next request as the leader. Returns that request."""
         send = self.next_send()
         values.setdefault("error_code", 0)
         leader = leader or (self.raft.leader_id, self.raft.epoch)
@@ -133,7 +135,7 @@ class Replica:
 
 
 def naming(api: str, epoch: int) -> Any:
-    """A request of node 2 in that epoch."""
+    """Returns a request from node 2 that contains `epoch` as the leader epoch."""
     if api in ("Vote", "PreVote"):
         return messages.vote(CLUSTER, ME, OTHER, epoch, OffsetAndEpoch(5, 1), api == "PreVote")
     if api == "BeginQuorumEpoch":
@@ -142,7 +144,7 @@ def naming(api: str, epoch: int) -> Any:
 
 
 def diverging(end_offset: int, epoch: int) -> dict[str, Any]:
-    """The fields of a Fetch answer that says where two logs part."""
+    """Returns the fields of a Fetch answer that tell a follower where the two logs diverge."""
     return {"records": b"", "diverging_epoch": FetchResponse.EpochEndOffset(epoch=epoch, end_offset=end_offset)}
 
 

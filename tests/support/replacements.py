@@ -1,8 +1,8 @@
-"""An operator replaces the brokers of a running cluster by those of the other kind, with the commands of
-docs/migration.md, while a producer writes and a group reads.
+"""Replaces the brokers of a running cluster by brokers of the other kind, while a producer writes and a group reads.
+Uses the commands of docs/migration.md.
 
-`by_directory` starts the other program on each broker's own log directory. `by_reassignment` starts new brokers, moves
-all partitions to them, and unregisters the old ones. Both leave the cluster with brokers of one kind.
+`by_directory` starts the other program in the log directory of each broker. `by_reassignment` starts new brokers, moves
+all partitions to them, and unregisters the old brokers. Both leave a cluster in which all brokers have the same kind.
 """
 
 import json
@@ -16,35 +16,36 @@ from process_cluster import LIMIT_S
 from processes import ROOT, wait_until
 from replicated import first_difference
 
-NEW_IDS = 10  # the distance between the ids of a broker and of the one that replaces it
+NEW_IDS = 10  # the id of a new broker, minus the id of the broker that it replaces
 THROTTLE = 50_000_000  # bytes per second, far more than a test moves
 
 
 class Operator:
-    """Types commands: Apache Kafka's tools or ours, as `ours` says."""
+    """Runs the commands of Apache Kafka's tools, or of ours if `ours`."""
 
     def __init__(self, cluster, tools, *, ours):
         self.cluster, self.tools, self.ours = cluster, tools, ours
 
     def type(self, tool, *arguments):
-        """Lines of a command that has to succeed, of `kafka-TOOL.sh` or `kafkacore TOOL`."""
+        """Runs `kafka-TOOL.sh` or `kafkacore TOOL`, which must succeed. Returns the lines of the output."""
         asked = ["--bootstrap-server", self.cluster.live_bootstrap(), *arguments]
         if not self.ours:
             return self.tools.run(f"kafka-{tool}", *subcommand_first(tool, asked)).lines
         return run_ours(tool, *subcommand_first(tool, asked))
 
     def wait_replicated(self):
-        """kafka-topics.sh, which has no twin of ours, names no partition that lacks a replica in its ISR."""
+        """Waits until kafka-topics.sh lists no under-replicated partition. kafkacore has no such tool."""
         command = ("kafka-topics", "--bootstrap-server", self.cluster.live_bootstrap(), "--describe")
 
         def replicated():
             found = self.tools.attempt(*command, "--under-replicated-partitions")
             return found.exit == 0 and not found.lines
 
-        self.cluster.wait(replicated, "no under-replicated partition")
+        self.cluster.wait(replicated, "the replication of all partitions")
 
     def prefer(self):
-        """The command ends when the controller has decided; brokers show it a little later."""
+        """Elects the preferred leaders, and waits until brokers report them. The command itself ends when the
+        controller has decided, which is a little earlier."""
         self.type("leader-election", "--election-type", "preferred", "--all-topic-partitions")
 
         def lead():
@@ -55,7 +56,7 @@ class Operator:
 
 
 def subcommand_first(tool, arguments):
-    """kafka-cluster.sh wants `unregister` before its options."""
+    """Puts the subcommand before the options, because kafka-cluster.sh requires this for `unregister`."""
     if tool != "cluster":
         return arguments
     endpoint, (subcommand, *rest) = arguments[:2], arguments[2:]
@@ -70,10 +71,11 @@ def run_ours(*arguments):
 
 
 def by_directory(cluster, operator, kind, writes):
-    """Each broker in turn stops, and a broker of `kind` goes on with its id and its directory."""
+    """Stops the brokers one after another. In place of each, starts a broker of `kind` with the same id and
+    directory."""
     for member in cluster.brokers.values():
         operator.wait_replicated()
-        assert member.stop() in (0, 143), member.seen()  # 143: a Java process that SIGTERM ended in order
+        assert member.stop() in (0, 143), member.seen()  # 143: SIGTERM has stopped a Java process in order
         member.kind = kind
         if member.ours:
             found = run_ours("storage", "info", "-c", member.properties)
@@ -86,7 +88,7 @@ def by_directory(cluster, operator, kind, writes):
 
 
 def by_reassignment(cluster, operator, kind, writes, path):
-    """New brokers start, take all partitions over, and the old ones leave."""
+    """Starts new brokers, moves all partitions to them, and removes the old brokers."""
     old = list(cluster.brokers)
     new = [node_id + NEW_IDS for node_id in old]
     for node_id in new:
@@ -108,21 +110,22 @@ def by_reassignment(cluster, operator, kind, writes, path):
         lines = operator.type("reassign-partitions", "--verify", *following)
         return not [line for line in lines if "still in progress" in line]
 
-    cluster.wait(done, "the end of the plan")
+    cluster.wait(done, "the end of the reassignment")
     operator.wait_replicated()
     operator.prefer()
     for node_id in old:
         cluster.brokers[node_id].stop()
     for node_id in old:
         cluster.brokers.pop(node_id)
-        cluster.wait(lambda gone=node_id: gone not in cluster.unfenced(), f"broker {node_id} gone")
+        cluster.wait(lambda gone=node_id: gone not in cluster.unfenced(), f"the removal of broker {node_id}")
         operator.type("cluster", "unregister", "--id", node_id)
     writes.wait_progress()
 
 
 class GroupReads:
-    """A member of a group reads topics and commits on a thread: `with GroupReads(cluster, "readers", ["t"]) as reads`.
-    A rebalance may show it again what it had not committed, so `values` has what it saw for the first time."""
+    """A member of a group that reads topics and commits on a thread: `with GroupReads(cluster, "readers", ["t"]) as
+    reads`. After a rebalance the member can read uncommitted records a second time. `values` contains each record only
+    once."""
 
     def __init__(self, cluster, group, topics):
         self.cluster, self.values = cluster, {}
@@ -156,7 +159,7 @@ class GroupReads:
         self._consumer.close()
 
     def wait_read(self, writes):
-        """The group reads each acknowledged record, and no other, in order."""
+        """Waits until the group has read all acknowledged records in order, and nothing else."""
         expected = {each: values for each, values in writes.acknowledged.items() if values}
 
         def seen():
@@ -168,7 +171,7 @@ class GroupReads:
 
 
 def committed(cluster, group, which):
-    """The offsets that a group has committed, by (topic, partition)."""
+    """Returns the offsets that a group has committed, by (topic, partition)."""
     consumer = Consumer({"bootstrap.servers": cluster.live_bootstrap(), "group.id": group, "log_level": 0})
     try:
         found = consumer.committed([TopicPartition(*each) for each in which], LIMIT_S)
@@ -178,5 +181,5 @@ def committed(cluster, group, which):
 
 
 def release_of(name):
-    """The feature release of a kind: "4.3" of "apache-4.3"."""
+    """Returns the feature release of a kind, for example "4.3" for "apache-4.3"."""
     return ".".join(APACHE[name].split(".")[:2])

@@ -1,7 +1,9 @@
-"""Replicated partitions of a `ProcessCluster`: who leads, who is in sync, changes of both, and what each replica holds.
+"""A `ProcessCluster` with replicated partitions. It can change and check their leaders, their ISRs and the contents of
+each replica.
 
-`ReplicatedCluster(path, brokers={101: OURS, 102: "apache-4.3"}, ...)`; `Writes` writes to partitions meanwhile.
-`assert_whole` reads each partition from each of its replicas and compares their files.
+`ReplicatedCluster(path, brokers={101: OURS, 102: "apache-4.3"}, ...)` makes the cluster. `Writes` writes to its
+partitions in the background. `assert_whole` then reads each partition from each of its replicas, and compares the files
+of the replicas.
 """
 
 import threading
@@ -23,13 +25,15 @@ from kafkacore.protocol.messages import (
 )
 from process_cluster import LIMIT_S, ProcessCluster
 from processes import wait_until
+from record_checks import Stored
 
 PREFERRED, UNCLEAN = 0, 1
-FETCH_VERSION = 12  # the last one that names topics
+FETCH_VERSION = 12  # the last version that identifies topics by name
 MAX_BYTES = 8 << 20
 ANSWER_MS = 20_000
-SEEN_CHARACTERS = 4000  # of the partitions' states in the error of a wait
-# A broker of Apache Kafka starts in seconds on two cores; a session must outlast its pauses there.
+SEEN_CHARACTERS = 4000  # a timeout error shows at most this many characters of the partitions' states
+# On two cores, a broker of Apache Kafka needs seconds to start, and pauses now and then. Its session must be longer
+# than these pauses.
 SETTINGS = {
     "offsets.topic.replication.factor": "1",
     "offsets.topic.num.partitions": "1",
@@ -46,7 +50,7 @@ SETTINGS = {
 
 @dataclass(frozen=True)
 class PartitionState:
-    """One partition as Metadata shows it; `isr` and `replicas` as tuples of broker ids."""
+    """A partition as the Metadata response shows it. `isr` and `replicas` are tuples of broker ids."""
 
     leader: int
     leader_epoch: int
@@ -62,16 +66,17 @@ class ReplicatedCluster(ProcessCluster):
         return f"{super().seen()}\n--- partitions: {str(self.partitions())[:SEEN_CHARACTERS]}"
 
     def ask_any(self, request, version):
-        """The answer of the first live broker that has one."""
+        """Returns the response of the first live broker that answers."""
         for node_id, member in self.brokers.items():
             if member.alive() and (answer := self.ask(node_id, request, version)) is not None:
                 return answer
         return None
 
-    # --- what there is ---
+    # --- the state of the partitions ---
 
     def partitions(self, *names):
-        """PartitionState by (topic, partition), of these topics or of all; empty while no broker answers."""
+        """Returns a PartitionState by (topic, partition), for these topics or for all. Returns an empty dict if no
+        broker answers."""
         topics = [MetadataRequest.MetadataRequestTopic(name=name) for name in names] if names else None
         answer = self.ask_any(MetadataRequest(topics=topics, allow_auto_topic_creation=False), 9)
         if answer is None:
@@ -85,7 +90,7 @@ class ReplicatedCluster(ProcessCluster):
         }
 
     def known(self, name):
-        """Whether every live broker shows the topic."""
+        """Returns whether every live broker shows the topic."""
         topics = [MetadataRequest.MetadataRequestTopic(name=name)]
         request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
         answers = [self.ask(node_id, request, 9) for node_id, member in self.brokers.items() if member.alive()]
@@ -97,8 +102,7 @@ class ReplicatedCluster(ProcessCluster):
     # --- changes ---
 
     def create(self, name, assignment, **configs):
-        """Creates a topic whose partition i has the replicas `assignment[i]`, and waits until all of them are in
-        sync."""
+        """Creates a topic whose partition i has the replicas `assignment[i]`. Waits until all of them are in sync."""
         made = CreateTopicsRequest
         topic = made.CreatableTopic(
             name=name,
@@ -125,7 +129,8 @@ class ReplicatedCluster(ProcessCluster):
         self.wait(lambda: self.known(name), f"{name} in the metadata of every live broker")
 
     def reassign(self, target):
-        """Begins to move partitions: `target` has the new replicas by (topic, partition), None cancels a move."""
+        """Starts a reassignment. `target` maps (topic, partition) to the new replicas, or to None to cancel a
+        reassignment."""
         made = AlterPartitionReassignmentsRequest
         topics = {}
         for (topic, partition), replicas in target.items():
@@ -141,7 +146,7 @@ class ReplicatedCluster(ProcessCluster):
         assert errors == {0}, answer
 
     def move(self, target):
-        """Moves partitions, and waits until only the new replicas are left and in sync."""
+        """Reassigns partitions, and waits until only the new replicas are left and all of them are in sync."""
         self.reassign(target)
 
         def moved():
@@ -158,8 +163,8 @@ class ReplicatedCluster(ProcessCluster):
         self.wait(moved, f"{len(target)} partitions moved, the last to {list(target.values())[-1]}")
 
     def elect(self, which, kind=PREFERRED):
-        """ElectLeaders for these (topic, partition); returns the error codes by partition. Asks again while a broker
-        or a controller is away."""
+        """Sends ElectLeaders for the partitions in `which`. Returns the error codes by (topic, partition). Retries
+        while a broker or a controller is unavailable."""
         topics = {}
         for topic, partition in which:
             topics.setdefault(topic, []).append(partition)
@@ -184,7 +189,7 @@ class ReplicatedCluster(ProcessCluster):
         }
 
     def prefer(self, which):
-        """Makes the first replica of each the leader, and waits until it leads."""
+        """Makes the first replica of each partition its leader, and waits until the elections are done."""
         errors = set(self.elect(which).values())
         assert errors <= {ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED}, errors
 
@@ -197,7 +202,8 @@ class ReplicatedCluster(ProcessCluster):
     # --- waits ---
 
     def wait_in_sync(self, *topics, count=1):
-        """Every replica of these topics (`count` partitions or more) is in sync and has a leader."""
+        """Waits until every partition of these topics has a leader and all replicas are in sync. Expects at least
+        `count` partitions."""
 
         def in_sync():
             found = self.partitions(*topics)
@@ -214,7 +220,7 @@ class ReplicatedCluster(ProcessCluster):
         )
 
     def wait_leader(self, topic, partition, *leaders):
-        """Returns the leader, once it is one of `leaders`."""
+        """Waits until one of `leaders` leads the partition. Returns that leader."""
 
         def leads():
             state = self.state(topic, partition)
@@ -222,33 +228,34 @@ class ReplicatedCluster(ProcessCluster):
 
         return self.wait(leads, f"{topic}-{partition} led by one of {leaders}")
 
-    # --- judgement ---
+    # --- checks ---
 
     def assert_whole(self, writes):
-        """Each acknowledged record is read once and in order from each replica, and the replicas' files hold the same
-        bytes below the high watermark."""
+        """Checks that each replica serves every acknowledged record once and in order, and that the replicas' files
+        contain the same bytes below the high watermark."""
         assert not writes.lost, writes.lost[0]
         states = self.partitions(*{topic for topic, _ in writes.acknowledged})
         for (topic, partition), values in writes.acknowledged.items():
             replicas = states[topic, partition].replicas
             for node_id in replicas:
                 found = self.read(node_id, topic, partition, at_least=len(values))
-                assert found == values, f"{topic}-{partition} as {node_id} has it: {first_difference(found, values)}"
+                assert found == values, f"{topic}-{partition} on {node_id}: {first_difference(found, values)}"
             self.assert_replicas_agree(topic, partition, replicas)
 
     def assert_no_errors(self):
-        """No node of ours has logged an error."""
+        """Checks that none of our nodes has logged an error."""
         for member in self.members.values():
             lines = member.log.read_text(errors="replace").splitlines() if member.log.exists() else []
             errors = [line for line in lines if " ERROR kafkacore" in line]
             assert not errors, f"{member.node_id}: {errors[:3]}"
 
     def read(self, node_id, topic, partition, at_least=0):
-        """The values below the high watermark that one replica serves, leader or follower, once it serves that many."""
-        return [value for _, value in self.read_records(node_id, topic, partition, at_least)]
+        """Waits until a replica, leader or follower, serves `at_least` values below its high watermark. Returns the
+        values."""
+        return [record.value for record in self.read_records(node_id, topic, partition, at_least)]
 
     def read_records(self, node_id, topic, partition, at_least=0):
-        """The same as pairs of offset and value."""
+        """Does the same as `read`, but returns Stored records."""
         found, offset, deadline = [], 0, time.monotonic() + LIMIT_S
         while True:
             answer = fetch(self.addresses[node_id], topic, partition, offset)
@@ -257,7 +264,7 @@ class ReplicatedCluster(ProcessCluster):
                 raise AssertionError(f"{topic}-{partition} from {node_id} at offset {offset}: {code}")
             for batch in Batches(answer.records or b""):
                 if not batch.is_control:
-                    found += [(record.offset, record.value) for record in batch if record.offset >= offset]
+                    found += [stored(batch, record) for record in batch if record.offset >= offset]
                 offset = batch.next_offset
             if offset >= answer.high_watermark and len(found) >= at_least:
                 return found
@@ -268,21 +275,22 @@ class ReplicatedCluster(ProcessCluster):
                 )
 
     def assert_replicas_agree(self, topic, partition, replicas):
-        """The files of these replicas have the same batches below the high watermark, and there are some."""
+        """Checks that the files of these replicas contain the same batches below the high watermark, and at least one
+        batch if the high watermark is above 0."""
         leader = self.state(topic, partition).leader
         end = fetch(self.addresses[leader], topic, partition, 0).high_watermark
         logs = {node_id: self.brokers[node_id].batches(topic, partition) for node_id in replicas}
         expected = {offset: data for offset, data in logs[leader].items() if offset < end}
-        assert expected or end == 0, f"{topic}-{partition} of {leader} has no batch below {end}"
+        assert expected or end == 0, f"{topic}-{partition} of {leader} has no batch below the high watermark {end}"
         for node_id, log in logs.items():
             found = {offset: data for offset, data in log.items() if offset < end}
-            assert found.keys() == expected.keys(), f"{topic}-{partition}: other batches at {node_id} than at {leader}"
+            assert found.keys() == expected.keys(), f"{topic}-{partition}: batches of {node_id} and {leader} differ"
             differ = [offset for offset in expected if found[offset] != expected[offset]]
             assert not differ, f"{topic}-{partition}: offset {differ[0]} differs between {leader} and {node_id}"
 
 
 def fetch(address, topic, partition, offset):
-    """One partition of a consumer's Fetch to this broker."""
+    """Fetches from one partition of this broker, as a consumer does."""
     asked = FetchRequest.FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=MAX_BYTES)
     request = FetchRequest(
         max_wait_ms=100, min_bytes=1, max_bytes=MAX_BYTES, session_epoch=-1,
@@ -291,8 +299,14 @@ def fetch(address, topic, partition, offset):
     return ask(address, request, FETCH_VERSION).responses[0].partitions[0]
 
 
+def stored(batch, record):
+    """Returns a record of a batch of magic 2, with the sequence number that its producer gave it."""
+    sequence = -1 if batch.base_sequence < 0 else batch.base_sequence + record.offset_delta
+    return Stored(record.offset, record.value, batch.producer_id, batch.producer_epoch, sequence)
+
+
 def first_difference(found, expected):
-    """For a message: where two lists of records part."""
+    """Returns a text for a message that shows where two lists of records diverge."""
     at = next((i for i, pair in enumerate(zip(found, expected, strict=False)) if pair[0] != pair[1]), None)
     if at is None:
         at = min(len(found), len(expected))
@@ -300,15 +314,15 @@ def first_difference(found, expected):
 
 
 class Writes:
-    """Writes to partitions with one idempotent producer, acks=all, on a thread: `with Writes(cluster, which) as w`.
+    """Writes to partitions with an idempotent producer and acks=all, on a thread: `with Writes(cluster, which) as w`.
 
-    `acknowledged` has the values by (topic, partition), in the order of their acknowledgement. With a `timeout_ms` of 0
-    the producer never gives a record up.
+    `acknowledged` holds the values by (topic, partition), in the order of their acknowledgement. If `timeout_ms` is 0,
+    the producer never gives up on a record. `more` has further settings of the producer.
     """
 
-    def __init__(self, cluster, which, size=100, pause_s=0.02, timeout_ms=LIMIT_S * 1000):
+    def __init__(self, cluster, which, size=100, pause_s=0.02, timeout_ms=LIMIT_S * 1000, **more):
         self.cluster, self.which, self.size, self.pause_s = cluster, list(which), size, pause_s
-        self.timeout_ms = timeout_ms
+        self.timeout_ms, self.more = timeout_ms, more
         self.acknowledged = {each: [] for each in self.which}
         self.lost = []
         self._ends = threading.Event()
@@ -327,7 +341,8 @@ class Writes:
         return sum(map(len, self.acknowledged.values()))
 
     def wait_progress(self, more=20):
-        """Waits until each partition has taken a record after now, and all together `more` records."""
+        """Waits until each partition has received a record after the call, and all partitions together have received
+        `more` records."""
         before = {each: len(values) for each, values in self.acknowledged.items()}
         enough = self.count() + more
 
@@ -353,6 +368,7 @@ class Writes:
                 "reconnect.backoff.max.ms": 500,
                 "log_level": 0,
             }
+            | self.more
         )
         written = 0
         while not self._ends.is_set():
@@ -364,7 +380,7 @@ class Writes:
             self._ends.wait(self.pause_s)
         left = producer.flush(LIMIT_S)
         if left:
-            self.lost.append(f"{left} records that no broker acknowledged or refused")
+            self.lost.append(f"{left} records were neither acknowledged nor refused")
 
     def _delivered(self, error, message):
         if error is not None:

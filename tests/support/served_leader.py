@@ -1,4 +1,5 @@
-"""The leader of `followed_leader` behind a real socket of the running loop, and a processor that follows it."""
+"""The leader of `followed_leader` on a real socket of the running event loop, and a processor whose fetcher follows
+this leader."""
 
 from __future__ import annotations
 
@@ -24,11 +25,11 @@ from kafkacore.replication.native_fetcher import NativeFetcher
 
 LIMIT_S = 60
 VERSIONS = {ApiKey.API_VERSIONS: (0, 4), ApiKey.FETCH: (4, 18), ApiKey.LIST_OFFSETS: (1, 11)}
-POLL_S = 0.001  # between answers of a leader that has no records: it does not let a Fetch wait
+POLL_S = 0.001  # the pause before an empty answer, because this leader ignores the max wait of a Fetch
 
 
 class ServedLeader:
-    """A node with one listener. While `held` is not set, answers do not come. `forge` may change the frame of an
+    """A node with one listener. It sends no answers while `held` is not set. `forge` may change the frame of an
     answer."""
 
     def __init__(self, leader: Leader) -> None:
@@ -93,12 +94,12 @@ class ServedLeader:
         self.held.set()
         self.break_connections()
         await self._server.wait_closed()
-        while self._writers:  # noqa: ASYNC110 - their tasks tell nobody
+        while self._writers:  # noqa: ASYNC110 - the tasks have no event to wait for
             await asyncio.sleep(0.001)
 
 
 class Processing:
-    """A plane with one processor of its own."""
+    """A network plane with one processor."""
 
     def __init__(self, environment: Environment, **limits: int) -> None:
         self.plane = NativePlane("data", environment, ring_capacity=16, memory_bytes=128 << 20, **limits)
@@ -115,7 +116,7 @@ class Processing:
 
 
 class Driven:
-    """A leader behind a socket, and a fetcher on a processor that follows it."""
+    """A leader on a socket, and the fetcher of a processor that follows it."""
 
     def __init__(self, path: Path, backoff_ms: int = 10, timeout_ms: int = 30_000, **limits: int) -> None:
         self.replicas = Replicas(path, environment=Environment())
@@ -139,7 +140,7 @@ class Driven:
         return NodeClient(*address, "broker-2-fetcher-0", limits=ClientLimits(reconnect_backoff_ms=1))
 
     def pair(self, index: int = 0, epoch: int = 5) -> tuple[PartitionHandle, PartitionHandle]:
-        """The leader's log with two records, and ours, which follows."""
+        """Returns the leader's log of a partition with two records, and our log, which follows the leader."""
         theirs, ours = self.replicas.log(index, ours=False), self.replicas.log(index, ours=True)
         self.replicas.leader.lead(theirs, epoch)
         theirs.append(batch())
@@ -163,10 +164,10 @@ async def driven(path: Path, **limits: int) -> AsyncIterator[Driven]:
             yield made
         finally:
             await made.close()
-    assert processing.memory == 0, "the plane has its memory back"
+    assert processing.memory == 0, "the processor still holds memory"
     processing.close()
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    while not condition():  # noqa: ASYNC110 - a processor tells nobody
+    while not condition():  # noqa: ASYNC110 - a processor sends no event
         await asyncio.sleep(0.001)

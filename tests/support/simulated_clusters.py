@@ -1,4 +1,5 @@
-"""Steps that several tests of simulated clusters take: an election, a change, comparisons of images and of runs."""
+"""Steps that several tests of simulated clusters share: an election, a change, and comparisons of images and of whole
+runs."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ BROKER_RESOURCE, SET = 4, 0
 
 
 def alter_cluster(text: str) -> IncrementalAlterConfigsRequest:
-    """A decision that needs no broker: a value of the cluster's default configuration."""
+    """Changes a value in the cluster's default configuration. The controller can decide this without any broker."""
     config = IncrementalAlterConfigsRequest.AlterableConfig(name="log.retention.ms", config_operation=SET, value=text)
     resource = IncrementalAlterConfigsRequest.AlterConfigsResource(
         resource_type=BROKER_RESOURCE, resource_name="", configs=[config]
@@ -24,7 +25,7 @@ def alter_cluster(text: str) -> IncrementalAlterConfigsRequest:
 
 
 def elected(cluster: SimulatedCluster) -> SimulatedNode:
-    """The active controller, when every node that is up has started."""
+    """Waits until every running node has started and a controller is active. Returns that controller."""
     cluster.run_until(
         lambda: (
             cluster.active_controller is not None and all(node.state is State.RUNNING for node in cluster if node.is_up)
@@ -38,7 +39,8 @@ def elected(cluster: SimulatedCluster) -> SimulatedNode:
 
 
 def commit(cluster: SimulatedCluster, text: str) -> None:
-    """Asks the active controller, as a client does, until one has committed."""
+    """Sends the change to the active controller, and repeats it until a controller has committed it, as a client
+    does."""
     for _ in range(20):
         try:
             answer = cluster.ask(elected(cluster).node_id, alter_cluster(text), 5)
@@ -48,7 +50,7 @@ def commit(cluster: SimulatedCluster, text: str) -> None:
             return
         assert answer.responses[0].error_code == ErrorCode.NOT_CONTROLLER
         cluster.run_for(0.1)
-    raise AssertionError(f"nobody has committed {text}")
+    raise AssertionError(f"no controller has committed {text}")
 
 
 def is_in_every_image(cluster: SimulatedCluster, text: str) -> bool:
@@ -59,8 +61,8 @@ def is_in_every_image(cluster: SimulatedCluster, text: str) -> bool:
 
 
 def told_with_other_orders_of_sets(program: str, directory: str, limit_s: float) -> list[str]:
-    """Runs a program in two interpreters whose sets have different orders, and returns what each printed. `directory`
-    holds the modules that it imports beside ours."""
+    """Runs a program in two interpreters with different hash seeds, so that their sets have different orders. Returns
+    the output of each. `directory` contains the modules that the program imports in addition to ours."""
     paths = os.pathsep.join(each for each in sys.path if each)
     here = os.pathsep.join((directory, paths))
     return [

@@ -1,12 +1,13 @@
-"""Clients and faults for an hour on real processes.
+"""Clients and faults that run for an hour against real processes.
 
-`Clients(cluster, path)` writes with confluent-kafka and with Apache Kafka's verifiable producer, both idempotent, and
-reads with one group of each kind. `Faults(cluster, network, disks)` breaks members and heals them again.
+`Clients(cluster, path)` writes with confluent-kafka and with Apache Kafka's verifiable producer. Both are idempotent.
+It reads with one consumer group of each library. `Faults(cluster, network, disks)` breaks nodes and heals them again.
 """
 
 import contextlib
 import itertools
 import json
+import logging
 import os
 import random
 import subprocess
@@ -22,18 +23,22 @@ from record_checks import GroupRecord, problems_of_log
 from replicated import Writes
 
 RELEASE = "apache-4.3"
-# Two topics: SPREAD has replicas on all brokers. MOVING has them on two of three, and reassignments move them.
+# The replicas of topic SPREAD are on all brokers. Those of topic MOVING are on two of the three brokers, and
+# reassignments move them.
 SPREAD, MOVING = "spread", "moving"
 PARTITIONS, MOVING_PARTITIONS = 4, 2
 JAVA_RECORDS_PER_S = 100
-KEYS = 50  # of the Java producer: enough that each partition gets some
+KEYS = 50  # the number of keys that the Java producer uses, large enough for each partition to get records
 COMMIT_RECORDS = 200
 MEMBER_LIFE_S = (4, 15)
 DISK_MIB = 1024
 FOREVER_MS = 2**31 - 1
-# A fault is held for one of these times. The session of a broker ends after four seconds.
+# When a broker refuses a sequence number in one partition, librdkafka begins a new producer epoch, and gives new
+# numbers to the records in flight of all partitions: https://github.com/confluentinc/librdkafka/issues/4953
+RENUMBERING = ("confluent-kafka",)
+# The possible durations of a fault. The session of a broker ends after four seconds.
 HOLD_S = (0.3, 1.5, 6.0)
-TWO_AT_ONCE = 0.3  # the share of faults that come with a second one
+TWO_AT_ONCE = 0.3  # the share of faults during which a second fault happens
 SETTINGS = {
     "offsets.topic.replication.factor": "3",
     "offsets.topic.num.partitions": "3",
@@ -43,28 +48,52 @@ SETTINGS = {
 }
 
 
+class Epochs(logging.Handler):
+    """Collects what librdkafka logs about new epochs of its producer, and about the answers that caused them."""
+
+    def __init__(self):
+        super().__init__()
+        self.said = []
+        self.logger = logging.getLogger(f"librdkafka.{id(self)}")
+        self.logger.setLevel(logging.DEBUG)
+        self.logger.propagate = False
+        self.logger.addHandler(self)
+
+    def emit(self, record):
+        line = record.getMessage()
+        if any(each in line for each in ("epoch bump", "bumped epoch", "ERRSEQ", "UNKPID", "ERRPID")):
+            self.said.append(line)
+
+    def problems(self):
+        """Returns the log lines of unexpected new epochs. A new epoch is expected only if a batch was refused because
+        an earlier batch had been refused."""
+        return [each for each in self.said if " epoch bump " in each and not each.endswith("skipped sequence numbers")]
+
+
 class PlacedWrites(Writes):
-    """Never gives a record up. Keeps the offset that each acknowledgement named."""
+    """Writes that never give up on a record. Stores the offset that each acknowledgement contains."""
 
     def __init__(self, cluster, which):
-        super().__init__(cluster, which, timeout_ms=0)
+        self.epochs = Epochs()
+        super().__init__(cluster, which, timeout_ms=0, debug="eos", logger=self.epochs.logger)
         self.records = {each: [] for each in self.which}
 
     def _delivered(self, error, message):
         super()._delivered(error, message)
         if error is None:
-            # A broker may no longer know the offset of a batch that it gets a second time.
+            # A broker that receives a batch for the second time does not always know its offset.
             offset = -1 if message.offset() is None else message.offset()
             self.records[message.topic(), message.partition()].append((offset, message.value()))
 
 
 def number(record):
-    """How many records the producer had sent before this one."""
+    """Returns how many records the producer sent before this one."""
     return int(record[1].split(b".")[-1])
 
 
 class JavaProcess:
-    """One of Apache Kafka's verifiable clients. `event` gets each line that it prints, on a thread."""
+    """One of Apache Kafka's verifiable clients in a process of its own. A thread passes each line that the client
+    prints to `event`."""
 
     def __init__(self, main, path, *arguments):
         command = [*java(APACHE[RELEASE], "128m"), f"org.apache.kafka.tools.{main}", *arguments]
@@ -80,7 +109,7 @@ class JavaProcess:
                 self.event(json.loads(line))
 
     def stop(self):
-        """Asks it to end and waits until it has said everything."""
+        """Asks the client to stop, and waits until it has printed everything."""
         self.child.process.terminate()
         try:
             self.child.process.wait(LIMIT_S)
@@ -123,7 +152,7 @@ class JavaWrites(JavaProcess):
 
 
 class JavaGroup(JavaProcess):
-    """One member that commits after each poll."""
+    """A group with one member, which commits after each poll."""
 
     def __init__(self, cluster, path):
         self.group, self._floors = GroupRecord("the Java group"), {}
@@ -144,7 +173,8 @@ class JavaGroup(JavaProcess):
 
 
 class Group:
-    """Members of confluent-kafka on threads. Each commits what it has read, and leaves and comes back after a while."""
+    """Members of a confluent-kafka group, each on a thread. A member commits what it has read, leaves the group, and
+    comes back after a while."""
 
     def __init__(self, cluster, seed, members=2):
         self.cluster, self.group = cluster, GroupRecord("the group of confluent-kafka")
@@ -161,14 +191,14 @@ class Group:
         for thread in self._threads:
             thread.join(LIMIT_S)
             if thread.is_alive():
-                self.group.problems.append(f"a member of confluent-kafka did not end within {LIMIT_S} s")
+                self.group.problems.append(f"a confluent-kafka member was still running after {LIMIT_S} s")
 
     def _run(self, choices):
         try:
             while not self._ends.is_set():
                 self._live(time.monotonic() + choices.uniform(*MEMBER_LIFE_S))
-        except Exception as error:  # noqa: BLE001 - the thread's end must not look like a quiet group
-            self.group.problems.append(f"a member ended with {error!r}")
+        except Exception as error:  # noqa: BLE001 - if the thread just ended, the group would look idle
+            self.group.problems.append(f"a member failed with {error!r}")
 
     def _live(self, until):
         floors, ends, asked = {}, {}, []
@@ -202,8 +232,9 @@ class Group:
                     for message in messages:
                         self.group.reads(floors, message.partition(), message.offset(), message.offset())
                 ends |= {each.partition(): each.offset() + 1 for each in messages}
-                # One commit at a time: librdkafka sends commits again in another order when the coordinator moves. And
-                # without waiting: its synchronous commit may not return then.
+                # Only one commit is in flight, because librdkafka may send commits again in the wrong order when the
+                # coordinator moves. The thread does not block until the commit is answered, because librdkafka's
+                # synchronous commit may never return in that case.
                 if not asked:
                     asked += [TopicPartition(SPREAD, each, end) for each, end in ends.items()]
                     consumer.commit(offsets=asked)
@@ -212,7 +243,8 @@ class Group:
 
 
 class Clients:
-    """Everything that writes and reads, from the beginning to the end of the faults: `with Clients(...) as clients`."""
+    """All producers and consumers, running from before the first fault until after the last: `with Clients(...) as
+    clients`."""
 
     def __init__(self, cluster, path, seed):
         self.cluster = cluster
@@ -256,13 +288,14 @@ class Clients:
         return self.confluent.count() + self.java.count()
 
     def acknowledged(self, where):
-        """The records of one partition by producer, in the order in which it sent them. That is not always the order of
-        the answers: the Java client sends on to a new leader while a request to the old one is not answered yet."""
+        """Returns the records of one partition by producer, in the order in which the producer sent them. The answers
+        may come in another order, because the Java client sends to a new leader while a request to the old leader is
+        still unanswered."""
         told = {"confluent-kafka": self.confluent.records[where], "the Java client": self.java.records.get(where, [])}
         return {producer: sorted(records, key=number) for producer, records in told.items()}
 
     def wait_read(self):
-        """Both groups read everything that was acknowledged."""
+        """Waits until both groups have read all acknowledged records."""
         for group in (self.group.group, self.java_group.group):
             for partition in range(PARTITIONS):
                 records = itertools.chain(*self.acknowledged((SPREAD, partition)).values())
@@ -276,20 +309,21 @@ class Clients:
                 )  # fmt: skip
 
     def problems(self):
-        """A sentence for each error in a replica's log or in a group; asks each replica for each partition."""
+        """Returns a sentence for each problem in a replica's log or in a group. Reads each partition from each
+        replica."""
         found = [f"a producer gave up: {each}" for each in (*self.confluent.lost, *self.java.lost)]
-        found += [*self.group.group.problems, *self.java_group.group.problems]
+        found += [*self.confluent.epochs.problems(), *self.group.group.problems, *self.java_group.group.problems]
         for (topic, partition), state in self.cluster.partitions(SPREAD, MOVING).items():
             acknowledged = self.acknowledged((topic, partition))
             for node_id in state.replicas:
                 log = self.cluster.read_records(node_id, topic, partition, sum(map(len, acknowledged.values())))
-                found += problems_of_log(f"{topic}-{partition} of {node_id}", log, acknowledged)
+                found += problems_of_log(f"{topic}-{partition} of {node_id}", log, acknowledged, RENUMBERING)
             self.cluster.assert_replicas_agree(topic, partition, state.replicas)
         return found
 
 
 class SmallDisk:
-    """A tmpfs that can be full from one moment to the next."""
+    """A tmpfs that a test can fill at any moment."""
 
     def __init__(self, path):
         self.path = path
@@ -299,7 +333,8 @@ class SmallDisk:
         )
 
     def fill(self):
-        """Takes away all that is free. The size may not be below what is used, so it tries again when that grew."""
+        """Leaves no free space. The new size must not be below the used space, so the method retries if the used space
+        has grown."""
 
         def shrunk():
             state = os.statvfs(self.path)
@@ -319,14 +354,15 @@ class SmallDisk:
 
 
 class Faults:
-    """Breaks members and heals them, in turns that the seed chooses. `done` has a line for each.
+    """Breaks nodes and heals them. The seed decides the order of the faults. `done` has a line for each fault.
 
-    Without a network of namespaces it cuts no links, and without disks it fills none.
+    Without network namespaces it does not cut links, and without small disks it does not fill disks.
     """
 
     def __init__(self, cluster, clients, seed, network=None, disks=None):
         self.cluster, self.clients, self.network, self.disks = cluster, clients, network, disks or {}
         self.choices, self.done, self.began = random.Random(seed), [], time.monotonic()
+        self.chosen = []
         self.kinds = [self.killed, self.stopped_and_continued, self.restarted, self.reassigned, self.all_preferred]
         if network is not None:
             self.kinds += [self.cut_off, self.deaf]
@@ -334,7 +370,8 @@ class Faults:
             self.kinds += [self.full]
 
     def run(self, seconds):
-        """Every kind in turn, in an order that changes, until the time is over; at least one of each."""
+        """Causes faults until the time has run out. Every kind of fault happens at least once, and the order changes
+        from round to round."""
         deadline = self.began + seconds
         while True:
             for kind in self.choices.sample(self.kinds, len(self.kinds)):
@@ -343,7 +380,7 @@ class Faults:
                 return
 
     def one(self, kind):
-        nodes = self.choices.sample(list(self.cluster.members), 2)
+        nodes = self.chosen = self.choices.sample(list(self.cluster.members), 2)
         kinds = [kind]
         if self.choices.random() < TWO_AT_ONCE:
             kinds.append(self.choices.choice(self.kinds))
@@ -353,15 +390,15 @@ class Faults:
                 at = time.monotonic() - self.began
                 self.done.append(f"{at:.1f} s: {each.__name__} {node_id} for {hold_s} s")
                 healed.enter_context(each(node_id))
-                time.sleep(hold_s)  # so long the fault lasts; nothing is waited for
+                time.sleep(hold_s)  # the duration of the fault, not a wait for a condition
         self.wait_whole()
 
     def wait_whole(self):
-        """Every member serves again, every replica is in sync, and each partition takes records."""
+        """Waits until every node serves requests, every replica is in sync, and each partition accepts records."""
         took = []
         for what, wait in (
             ("an active controller", self.cluster.leader),
-            ("no broker fenced", self.cluster.wait_unfenced),
+            ("all brokers unfenced", self.cluster.wait_unfenced),
             ("all in sync", lambda: self.cluster.wait_in_sync(SPREAD, MOVING, count=PARTITIONS + MOVING_PARTITIONS)),
             ("new records", self.clients.wait_progress),
         ):
@@ -372,7 +409,7 @@ class Faults:
 
     @contextlib.contextmanager
     def killed(self, node_id):
-        """SIGKILL; a leader, if the choice falls on it."""
+        """Kills a node with SIGKILL. The node may be a leader."""
         member = self.cluster.members[node_id]
         member.kill()
         yield
@@ -387,7 +424,8 @@ class Faults:
 
     @contextlib.contextmanager
     def restarted(self, node_id):
-        """An orderly stop. It may take long when the controllers are away, and is ended then."""
+        """Restarts a node after an orderly stop. While the controllers are unavailable the stop can take long, and then
+        this method cuts it short."""
         member = self.cluster.members[node_id]
         member.stop()
         yield
@@ -395,23 +433,26 @@ class Faults:
 
     @contextlib.contextmanager
     def cut_off(self, node_id):
-        """Its links to all other members are dead. Clients still reach it, so a leader that is deposed hears them."""
+        """Cuts all links between a node and the other nodes. Clients can still reach the node, so even a deposed leader
+        receives their requests."""
         self.network.cut([node_id], [each for each in self.cluster.members if each != node_id])
         yield
         self.network.heal()
 
     @contextlib.contextmanager
     def deaf(self, node_id):
-        """It hears one other member no longer, which hears it."""
+        """Cuts the link from one other node to this node. The opposite direction still works."""
         other = self.choices.choice([each for each in self.cluster.members if each != node_id])
         self.network.cut_one_way(other, node_id)
         yield
         self.network.heal()
 
     @contextlib.contextmanager
-    def full(self, _):
-        """A broker's disk is full, until an operator makes room and starts the node again."""
-        node_id = self.choices.choice(list(self.disks))
+    def full(self, node_id):
+        """Fills a broker's disk, then makes room and restarts the node as an operator would. Meanwhile the broker has
+        no other fault, because each fault ends with a restart."""
+        if node_id not in self.disks:
+            node_id = self.choices.choice([each for each in self.disks if each not in self.chosen])
         member = self.cluster.members[node_id]
         self.disks[node_id].fill()
         yield
@@ -421,7 +462,8 @@ class Faults:
 
     @contextlib.contextmanager
     def reassigned(self, _):
-        """The partitions of one topic move on to two other brokers, the replicas of the other change their order."""
+        """Moves the partitions of one topic to two other brokers, and changes the order of the replicas of the other
+        topic."""
         brokers = list(self.cluster.brokers)
         target = {(MOVING, each): self.choices.sample(brokers, 2) for each in range(MOVING_PARTITIONS)}
         target |= {(SPREAD, each): self.choices.sample(brokers, 3) for each in range(PARTITIONS)}

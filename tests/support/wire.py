@@ -1,7 +1,9 @@
-"""A few requests written by hand, so that the test of a broker shares no code with it."""
+"""A few hand-written requests, so that a test of the broker shares no code with the broker."""
 
 import socket
 import struct
+
+from processes import PATIENCE
 
 
 def string(text):
@@ -10,7 +12,7 @@ def string(text):
 
 
 def frame(api_key, api_version, body, correlation_id=1, client_id="wire"):
-    """A whole request with header version 1."""
+    """Returns a whole request frame with header version 1."""
     payload = struct.pack(">hhi", api_key, api_version, correlation_id) + string(client_id) + body
     return struct.pack(">i", len(payload)) + payload
 
@@ -20,13 +22,13 @@ def receive_exactly(connection, size):
     while len(chunks) < size:
         chunk = connection.recv(min(size - len(chunks), 1 << 20))
         if not chunk:
-            raise ConnectionError(f"closed after {len(chunks)} of {size} bytes")
+            raise ConnectionError(f"the connection was closed after {len(chunks)} of {size} bytes")
         chunks += chunk
     return bytes(chunks)
 
 
 def receive(connection):
-    """One response: (correlation id, the rest)."""
+    """Receives one response. Returns the correlation id, and the bytes after it."""
     (size,) = struct.unpack(">i", receive_exactly(connection, 4))
     payload = receive_exactly(connection, size)
     return struct.unpack(">i", payload[:4])[0], payload[4:]
@@ -34,13 +36,13 @@ def receive(connection):
 
 def call(address, request, timeout_s=5.0):
     host, port = address.rsplit(":", 1)
-    with socket.create_connection((host, int(port)), timeout=timeout_s) as connection:
+    with socket.create_connection((host, int(port)), timeout=timeout_s * PATIENCE) as connection:
         connection.sendall(request)
         return receive(connection)[1]
 
 
 def brokers_in_metadata(address):
-    """How many brokers Metadata v1 shows; 0 while the broker does not answer yet."""
+    """Returns the number of brokers in a Metadata v1 response, or 0 if the broker does not answer yet."""
     try:
         body = call(address, frame(3, 1, struct.pack(">i", 0)))
     except OSError:

@@ -1,4 +1,5 @@
-"""The import contracts catch what points upward, in Python and in Cython, and pass what points down."""
+"""The check of import contracts reports imports of a higher layer in Python and in Cython, and accepts imports of a
+lower layer."""
 
 import subprocess
 import sys
@@ -36,8 +37,8 @@ def check(root, **files):
             "from kafkacore.controller.zookeeper import b\n",
             "controller.quorum may not import",
         ),
-        ("server/node.py", "import pyspark.sql\n", "pyspark is imported in spark only"),
-        ("attic/old.py", "", "attic is not a room of the plan"),
+        ("server/node.py", "import pyspark.sql\n", "pyspark may be imported in spark only"),
+        ("attic/old.py", "", "attic is not in the table of rooms"),
         (
             "_fast/log/log.pyx",
             "from kafkacore._fast.plane.answer cimport Answer\n",
@@ -47,7 +48,7 @@ def check(root, **files):
         (
             "_fast/attic/old.pyx",
             "from kafkacore._fast.log.log cimport Log\n",
-            "_fast.attic is not a package of the plan",
+            "_fast.attic is not in the table of packages",
         ),
     ],
 )

@@ -1,4 +1,5 @@
-"""The generator of native tables: numbers, structs and files follow from Kafka's tables; it names mistakes in HOT."""
+"""The generator of native tables: Kafka's tables determine numbers, structs and files, and the generator reports
+mistakes in HOT."""
 
 import importlib.util
 import re
@@ -44,18 +45,18 @@ def test_bindings_serve_the_declared_versions(generator):
 def test_struct_has_the_fields_of_the_declared_versions_only(generator):
     fields = [field.name for field in generator.structs_of(generator.Hot("FetchRequest", 4, 11))["FetchRequest"]]
     assert "rack_id" in fields
-    assert "cluster_id" not in fields  # 12+
+    assert "cluster_id" not in fields  # this field exists from version 12 on
 
 
 def test_generator_refuses_a_version_that_the_table_lacks(generator):
-    with pytest.raises(ValueError, match="ProduceRequest 3 to 14 are in HOT, and the table has 3 to 13"):
+    with pytest.raises(ValueError, match="ProduceRequest 3 to 14 are in HOT, but the table has 3 to 13"):
         generator.structs_of(generator.Hot("ProduceRequest", 3, 14))
 
 
 def test_generator_refuses_two_different_structs_of_one_name(generator, monkeypatch):
     hot = (generator.Hot("FetchResponse", 4, 18), generator.Hot("OffsetForLeaderEpochResponse", 2, 4))
     monkeypatch.setattr(generator, "HOT", hot)
-    with pytest.raises(ValueError, match="and FetchResponse have different structs of the name EpochEndOffset"):
+    with pytest.raises(ValueError, match="and FetchResponse have different structs with the name EpochEndOffset"):
         list(generator.distinct_structs())
 
 

@@ -1,4 +1,4 @@
-"""A node's configuration: each key of KIP-631 and the listeners, from file to value."""
+"""A node's configuration: each key of KIP-631 and the listeners, from the file to the parsed value."""
 
 import logging
 
@@ -102,7 +102,7 @@ def test_metadata_log_dir_is_the_first_log_dir_unless_it_is_set():
     assert elsewhere.all_log_dirs == ("/b", "/c", "/m")
 
 
-# -- values that several keys decide together
+# -- values that depend on several keys
 
 
 @pytest.mark.parametrize(
@@ -216,7 +216,7 @@ def test_inter_broker_listener_by_name_or_by_protocol():
     assert config(named).inter_broker_security_protocol == "PLAINTEXT"
 
 
-# -- kafkacore's own
+# -- kafkacore's own keys
 
 
 def test_metrics_port():
@@ -226,7 +226,7 @@ def test_metrics_port():
         config({"metrics.port": "65536"})
 
 
-# -- the object
+# -- the configuration object
 
 
 def test_configuration_is_immutable():
@@ -266,7 +266,7 @@ def test_keys_without_effect_are_kept_and_reported(tmp_path, caplog):
         "my.plugin.key: unknown key, kept but not used",
         "log.segment.byte: unknown key, kept but not used; do you mean log.segment.bytes?",
         "zookeeper.set.acl: removed in Kafka 4.0, has no effect in KRaft mode",
-        "quota.window.num: valid, but has no effect here: quotas are stored and not enforced yet",
+        "quota.window.num: valid, but has no effect here: quotas are stored, but not enforced yet",
         f"{of_one}: valid, but has no effect here: max.connections.per.ip applies to the whole broker",
         f"{misspelt}: has no effect: `listeners` has no listener of that name (a key names it in lower case)",
         f"{threads}: valid, but has no effect here: the processors of a process serve all of its listeners",
@@ -280,7 +280,7 @@ def test_listener_has_its_own_limits_or_those_of_the_broker():
     assert made.of_listener("PLAINTEXT", "max.connection.creation.rate") == made.max_connection_creation_rate
     assert not made.has_own_limits("CONTROLLER")
     assert made.of_listener("CONTROLLER", "max.connections") == 7
-    # A dynamic value of the broker does not override the listener's own value.
+    # A dynamic setting of the broker does not override the listener's own static setting.
     assert made.with_dynamic(broker={"max.connections": "9"}).of_listener("PLAINTEXT", "max.connections") == 4
 
 

@@ -1,4 +1,4 @@
-"""Changes to the configuration of a running broker."""
+"""Changes of configuration keys while a broker is running."""
 
 import logging
 import time
@@ -9,7 +9,7 @@ from kafkacore.config import BrokerConfig, ConfigError
 from kafkacore.config.changes import APPEND, DELETE, SET, SUBTRACT, changed
 from kafkacore.config.dynamic import adopted, check_change
 
-LIMIT_S = 5  # usually a few milliseconds are enough
+LIMIT_S = 5  # a few milliseconds are usually enough
 STATIC = {
     "process.roles": "broker,controller",
     "node.id": "1",
@@ -138,7 +138,7 @@ def test_secret_is_not_logged(caplog):
         config = adopted(CONFIG, {}, {"listener.name.plaintext.ssl.key.password": "topsecret", "custom": "topsecret"})
     assert config.get("custom") == "topsecret"
     assert "topsecret" not in caplog.text
-    assert "has no effect here: encryption is not there yet" in caplog.text
+    assert "has no effect here: encryption is not supported yet" in caplog.text
 
 
 def test_key_that_needs_a_restart_is_logged(caplog):

@@ -1,4 +1,5 @@
-"""A start fails when keys contradict each other; the error names the key, its value and the allowed values."""
+"""A node does not start if its keys contradict each other. The error names the key, its value and the allowed
+values."""
 
 import pytest
 
@@ -21,7 +22,8 @@ TWO_BROKER_LISTENERS = {
 
 
 def refused(base, changes):
-    """The error of `base` with `changes`, where None takes a key away."""
+    """Returns the error message for the configuration `base` with `changes`. A value of None in `changes` removes the
+    key."""
     with pytest.raises(ConfigError) as error:
         BrokerConfig({key: value for key, value in (base | changes).items() if value is not None})
     return error.value
@@ -88,7 +90,7 @@ def test_start_fails_when_roles_and_quorum_contradict_each_other(base, changes, 
         ({"listeners": "PLAINTEXT:9092,CONTROLLER://:9093"}, "listeners", "must be NAME://host:port"),
         ({"listeners": "PLAINTEXT://:x,CONTROLLER://:9093"}, "listeners", "port from 0 to 65535"),
         ({"listeners": "PLAINTEXT://:9092,PLAINTEXT://:9094,CONTROLLER://:9093"}, "listeners", "a different name"),
-        ({"listeners": "PLAINTEXT://:9092,CONTROLLER://:9092"}, "listeners", "a port of its own"),
+        ({"listeners": "PLAINTEXT://:9092,CONTROLLER://:9092"}, "listeners", "its own port"),
         (
             {"listeners": "OTHER://:9092,CONTROLLER://:9093"},
             "listeners",
@@ -262,7 +264,7 @@ def test_heartbeat_interval_near_the_session_timeout_is_allowed_with_a_warning()
 
 
 def test_control_plane_listener_is_advertised_during_a_migration_even_as_a_controller_listener() -> None:
-    """KAFKA-17788."""
+    """KAFKA-17788: the control-plane listener may also be a controller listener during a migration."""
     migrating = {
         "zookeeper.metadata.migration.enable": "true", "controller.listener.names": "CONTROL",
         "controller.quorum.voters": "1@h:9093", "control.plane.listener.name": "CONTROL",

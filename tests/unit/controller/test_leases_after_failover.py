@@ -1,4 +1,5 @@
-"""Sessions of brokers when another controller becomes active: each lasts in full from then on, and then it ends."""
+"""Broker sessions after a failover of the controller. Under the new active controller, each session lasts one full
+session timeout, and no longer."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ def another_controller_takes_over(harness: Any) -> None:
 
 
 async def pass_in_pulses(harness: Any, ms: int, *heard: int) -> None:
-    """So much time passes, with a tick in each pulse; the brokers in `heard` send heartbeats."""
+    """Advances the time by `ms`, and runs the controller's periodic check after each step of the clock. Meanwhile the
+    brokers in `heard` send heartbeats."""
     end = harness.now + ms
     while harness.now < end:
         harness.now = min(harness.now + PULSE_MS, end)
@@ -78,7 +80,7 @@ def test_dead_broker_is_fenced_when_the_controller_dies_with_it() -> None:
         cluster.controller.active.kill()
         active = cluster.controller.active
         began_ms = cluster._backend.now_ms()
-        cluster.wait_until(lambda: active.image.brokers[dead.node_id].fenced, "the dead broker fenced")
+        cluster.wait_until(lambda: active.image.brokers[dead.node_id].fenced, "the fencing of the dead broker")
         assert SESSION_MS - 1_000 <= cluster._backend.now_ms() - began_ms <= SESSION_MS + 2 * PULSE_MS
         others = [node_id for node_id in cluster.brokers if node_id != dead.node_id]
         assert all(active.image.is_active(each) for each in others)

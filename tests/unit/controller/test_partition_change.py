@@ -1,4 +1,5 @@
-"""Changes of a partition: elections and reassignments; no record when nothing changes."""
+"""Partition changes made by elections and reassignments. If an operation changes nothing, the controller writes no
+record."""
 
 from __future__ import annotations
 
@@ -71,6 +72,14 @@ def test_reassignment_is_complete_when_the_new_replicas_are_in_sync() -> None:
     done = after(row, Target(isr=(1, 2, 3)), {1, 2, 3})
     assert (done.replicas, done.isr, done.adding, done.removing) == ((2, 3), (2, 3), (), ())
     assert done.leader == 2 and done.directories == (directory(2), directory(3))
+
+
+def test_removed_replica_leaves_the_elr_when_fewer_replicas_than_the_minimum_remain() -> None:
+    row = partition((1, 2, 3), (1, 2, 3), 1, removing=(1, 2))
+    done = after(row, Target(isr=(1, 2, 3)), {1, 2, 3}, min_isr=2, elr=True)
+    assert (done.replicas, done.isr, done.elr) == ((3,), (3,), ())
+    back = after(done, Target(isr=(), replicas=(1, 3), adding=(1,)), {1}, min_isr=1, elr=True)
+    assert back.leader == -1, "broker 1 cannot lead, because its log was deleted"
 
 
 def test_reassignment_to_fewer_replicas_waits_for_all_of_them() -> None:

@@ -1,4 +1,5 @@
-"""Records of `__consumer_offsets`: they are written as the tables say, and read whatever they hold."""
+"""Records of `__consumer_offsets`. The coordinator writes them as Kafka's message tables define them, and can load a
+log with any content."""
 
 from struct import pack
 from typing import Any
@@ -40,7 +41,7 @@ def key(message: Message) -> bytes:
     return pack(">h", message.API_KEY) + message.encode(0)
 
 
-# --- what is written ---
+# --- writing ---
 
 
 @given(
@@ -96,7 +97,7 @@ def test_offsets_are_written_as_the_tables_say(
 def test_offsets_are_read_as_the_tables_say(
     version: int, offset: int, epoch: int, metadata: str, now: int, expires: int, behind: bytes, cut: int
 ) -> None:
-    """Also cut off, or with more bytes at the end."""
+    """A record with offsets can also be read if it is truncated, or if extra bytes follow it."""
     message = OffsetCommitValue(offset=offset, metadata=metadata, commit_timestamp=now)
     if version == 1:
         message.expire_timestamp = expires
@@ -158,7 +159,7 @@ def test_new_group_is_written_empty() -> None:
     assert value == framed(expected, 3)
 
 
-# --- older versions ---
+# --- older record versions ---
 
 
 @pytest.mark.parametrize("version", range(5))
@@ -197,7 +198,7 @@ def test_group_without_the_time_of_its_end_expires_by_its_commits() -> None:
     assert again.offsets() == {}
 
 
-# --- what cannot be read ---
+# --- unreadable records ---
 
 _UNREADABLE: list[tuple[GroupRecord, type[Exception]]] = [
     ((b"", None), ProtocolError),
@@ -334,26 +335,30 @@ def test_records_of_another_kind_do_not_take_a_classic_group() -> None:
 # --- transactions ---
 
 
-def transactional(log: GroupLog, producer_id: int, offset: int, at: int, index: int = 0) -> None:
+def transactional(log: GroupLog, producer_id: int, offset: int, index: int = 0) -> None:
+    """Adds a transactional commit at the end of the log."""
+    name = records.offset_key("g", "t", index)
     value = framed(OffsetCommitValue(offset=offset, metadata="", commit_timestamp=log.now_ms), 4)
-    log.shard.replay(records.offset_key("g", "t", index), value, at, producer_id)
+    log.shard.replay(name, value, len(log.records), producer_id)
+    log.records.append((name, value))
 
 
 def test_offset_of_a_transaction_counts_when_it_is_committed() -> None:
     log = loaded([])
-    transactional(log, 1, 5, at=0)
-    transactional(log, 2, 6, at=1, index=1)
+    transactional(log, 1, 5)
+    transactional(log, 2, 6, index=1)
     assert log.offsets() == {}
     log.shard.replay_end_of_transaction(1, committed=True)
     log.shard.replay_end_of_transaction(2, committed=False)
-    log.shard.replay_end_of_transaction(3, committed=True)  # of another partition's
+    # The marker ends the transaction in another partition, not in this one.
+    log.shard.replay_end_of_transaction(3, committed=True)
     assert log.offsets() == {("t", 0): 5}
 
 
 def test_stable_fetch_is_refused_while_a_transaction_is_open() -> None:
     log = loaded([])
     log.commit_offsets("c", {("t", 0): 5, ("t", 1): 6})
-    transactional(log, 1, 7, at=9)
+    transactional(log, 1, 7)
     answer = log.fetch("f", {"t": [0, 1]}, require_stable=True)
     first, second = answer.topics[0].partitions
     assert (of(first), first.committed_offset) == (ErrorCode.UNSTABLE_OFFSET_COMMIT, -1)
@@ -362,11 +367,22 @@ def test_stable_fetch_is_refused_while_a_transaction_is_open() -> None:
     assert of(log.fetch("h", require_stable=True).topics[0].partitions[0]) == ErrorCode.UNSTABLE_OFFSET_COMMIT
 
 
+def test_stable_fetch_is_refused_while_a_batch_of_a_transaction_is_being_appended() -> None:
+    log = loaded([])
+    log.commit_offsets("c", {("t", 0): 5})
+    commits = [("t", 0, records.CommittedOffset(7, -1, "", log.now_ms))]
+    with log.shard.transactional_appending("g", 1, commits):
+        answer = log.fetch("f", {"t": [0]}, require_stable=True)
+        assert of(answer.topics[0].partitions[0]) == ErrorCode.UNSTABLE_OFFSET_COMMIT
+    answer = log.fetch("g", {"t": [0]}, require_stable=True)
+    assert answer.topics[0].partitions[0].committed_offset == 5, "the append has failed"
+
+
 @pytest.mark.parametrize("last_to_end", [1, 2])
 def test_last_offset_in_the_log_counts_among_several_transactions(last_to_end: int) -> None:
     log = loaded([])
-    transactional(log, 1, 5, at=0)
-    transactional(log, 2, 6, at=1)
+    transactional(log, 1, 5)
+    transactional(log, 2, 6)
     log.shard.replay_end_of_transaction(3 - last_to_end, committed=True)
     log.shard.replay_end_of_transaction(last_to_end, committed=True)
     assert log.offsets() == {("t", 0): 6}
@@ -374,7 +390,7 @@ def test_last_offset_in_the_log_counts_among_several_transactions(last_to_end: i
 
 def test_plain_commit_behind_a_transactional_one_counts() -> None:
     log = loaded([])
-    transactional(log, 1, 5, at=0)
+    transactional(log, 1, 5)
     log.commit_offsets("c", {("t", 0): 9})
     assert of(log.fetch("f", {"t": [0]}, require_stable=True).topics[0].partitions[0]) == (
         ErrorCode.UNSTABLE_OFFSET_COMMIT
@@ -383,16 +399,45 @@ def test_plain_commit_behind_a_transactional_one_counts() -> None:
     assert log.offsets() == {("t", 0): 9}
 
 
+def test_transactional_commit_counts_when_the_replicas_confirm_an_earlier_plain_one_after_it() -> None:
+    log = loaded([])
+    log.hold = True
+    log.commit_offsets("c", {("t", 0): 9})
+    plain = log.open.popleft()
+    log.records.extend(plain.records)
+    transactional(log, 1, 5)
+    log.carry_out(log.shard.committed(plain.token, 0, log.now_ms))
+    assert log.offsets() == {("t", 0): 9}
+    log.shard.replay_end_of_transaction(1, committed=True)
+    assert log.offsets() == {("t", 0): 5}
+
+
 def test_deletion_removes_offsets_of_open_transactions() -> None:
     log = loaded([])
-    transactional(log, 1, 5, at=0)
+    transactional(log, 1, 5)
     assert of(log.delete_groups("d", "g")[0]) == ErrorCode.NONE
     log.shard.replay_end_of_transaction(1, committed=True)
     assert log.offsets() == {}
 
 
+@pytest.mark.parametrize("ended", [True, False])
+def test_group_of_a_transaction_behind_its_deletion_stays_when_the_deletion_arrives_late(ended: bool) -> None:
+    log = loaded([])
+    log.commit_offsets("c", {("t", 0): 3})
+    log.hold = True
+    log.delete_groups("d", "g")
+    deletion, base_offset = log.open.popleft(), len(log.records)
+    log.records.extend(deletion.records)
+    transactional(log, 1, 5)
+    if ended:
+        log.shard.replay_end_of_transaction(1, committed=True)
+    log.carry_out(log.shard.committed(deletion.token, base_offset, log.now_ms))
+    assert log.offsets() == ({("t", 0): 5} if ended else {})
+    assert [each.group_id for each in finish_now(log.shard.list_groups([], []))] == ["g"]
+
+
 def test_group_does_not_expire_while_a_transaction_is_open() -> None:
     log = loaded([])
-    transactional(log, 1, 5, at=0)
+    transactional(log, 1, 5)
     log.wait(2 * log.settings.offsets_retention_ms)
     assert [each.group_id for each in finish_now(log.shard.list_groups([], []))] == ["g"]

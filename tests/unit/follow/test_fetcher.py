@@ -1,4 +1,5 @@
-"""A follower asks, appends and truncates, beside a leader with real logs."""
+"""A follower's fetches, appends and truncations. Its leader has real logs. The test itself carries the requests and
+responses between the two."""
 
 from __future__ import annotations
 
@@ -14,8 +15,11 @@ from kafkacore._fast.base.errors import ProtocolError
 from kafkacore._fast.follow import followed
 from kafkacore._fast.log import partition
 from kafkacore._fast.log.producer_states import producer_states
+from kafkacore._fast.log.replication_quota import BY_FOLLOWER, BY_LEADER, NO_BOUND, ReplicationQuota
+from kafkacore._fast.world.environment import Environment, ManualClock
 from kafkacore.protocol.apis import ApiKey
 from kafkacore.protocol.errors import ErrorCode
+from kafkacore.protocol.made_ids import made_id
 
 
 @pytest.fixture(autouse=True)
@@ -35,7 +39,7 @@ def replicas(tmp_path: Path) -> Iterator[Replicas]:
 
 
 def named(request: Any) -> dict[int, int]:
-    """The fetch offset of each partition that a request names."""
+    """Returns the fetch offset of each partition in a Fetch request."""
     return {each.partition: each.fetch_offset for topic in request.topics for each in topic.partitions}
 
 
@@ -72,6 +76,35 @@ def test_request_names_replica_and_broker_epoch_when_its_version_has_both(replic
     assert replicas.leader.seen[1].replica_id == FOLLOWER
 
 
+def test_topics_are_named_by_name_while_one_without_an_id_is_followed(replicas: Replicas) -> None:
+    pairs = [replicas.pair(0)]
+    replicas.step()
+    assert replicas.leader.seen[-1].topics[0].topic_id == replicas.topic_id
+    session = replicas.leader.session_id
+    replicas.topic_id = made_id("orders")
+    pairs.append(replicas.pair(1))
+    for theirs, _ in pairs:
+        theirs.append(batch(b"v"))
+    asked = replicas.fetcher.ask()
+    assert asked is not None
+    assert asked[1] == 12, "the last version that identifies topics by name"
+    replicas.fetcher.absorb(replicas.leader.answer(*asked))
+    request = replicas.leader.seen[-1]
+    assert (request.session_id, request.session_epoch) == (session, 0), "a session uses names or ids, never both"
+    assert {topic.topic for topic in request.topics} == {"orders"}
+    replicas.catch_up(*pairs)
+    assert values(pairs[1][1]) == values(pairs[1][0])
+
+    replicas.fetcher.stop(pairs[1][1])
+    replicas.step()
+    assert replicas.leader.seen[-1].session_epoch == 0
+    assert named(replicas.leader.seen[-1]) == {0: 2}, "the new session must not contain the stopped partition"
+    asked = replicas.fetcher.ask()
+    assert asked is not None
+    assert asked[1] == 18
+    replicas.fetcher.absorb(replicas.leader.answer(*asked))
+
+
 def test_session_hears_only_of_changes_when_it_goes_on(replicas: Replicas) -> None:
     pairs = [replicas.pair(index) for index in range(3)]
     replicas.step()
@@ -106,7 +139,7 @@ def test_session_is_closed_and_begins_anew_when_an_answer_did_not_come(replicas:
     replicas.step()
     session_id = replicas.fetcher.session[0]
     assert replicas.fetcher.ask() is not None
-    assert replicas.fetcher.ask() is None, "one request is under way at a time"
+    assert replicas.fetcher.ask() is None, "only one request may be in flight"
     replicas.fetcher.failed()
     theirs.append(batch())
     replicas.catch_up((theirs, ours))
@@ -130,7 +163,7 @@ def test_nothing_is_asked_when_no_partition_is_followed(replicas: Replicas) -> N
     _, ours = replicas.pair()
     replicas.step()
     replicas.fetcher.stop(ours)
-    assert replicas.step(), "the session forgets the partition"
+    assert replicas.step(), "the follower must remove the partition from the session"
     assert not replicas.step()
 
 
@@ -142,9 +175,9 @@ def test_other_partitions_are_fetched_when_the_log_of_one_opens(replicas: Replic
     replicas.step()
     request = replicas.leader.seen[-1]
     assert forgotten(request) == [0]
-    assert request.max_wait_ms < 500, "the opened log must not wait until this request comes back"
+    assert request.max_wait_ms < 500, "the opened log must not wait long for this request"
     replicas.until((ours, "fetches"))
-    assert values(ours) == values(theirs), "the records that came are appended, not fetched again"
+    assert values(ours) == values(theirs), "the follower must append the received records, not fetch them again"
     more.append(batch())
     replicas.catch_up((theirs, ours), (more, also_ours))
     assert named(replicas.leader.seen[2]) == {0: 2}
@@ -182,7 +215,7 @@ def test_log_start_follows_the_leaders_when_it_has_deleted_records(replicas: Rep
     assert ours.log_start_offset == 3
     replicas.step()
     (told,) = replicas.leader.seen[-1].topics[0].partitions
-    assert told.log_start_offset == 3, "the leader learns how far its followers have deleted"
+    assert told.log_start_offset == 3, "the request must contain the follower's log start offset"
 
 
 def test_log_begins_with_the_whole_batch_when_the_leaders_start_lies_within_it(replicas: Replicas) -> None:
@@ -190,7 +223,7 @@ def test_log_begins_with_the_whole_batch_when_the_leaders_start_lies_within_it(r
     theirs.append(batch(count=4))
     theirs.delete_records(2)
     theirs.append(batch())
-    # Its log has begun anew at the leader's start, which is not where the batch begins.
+    # The follower's log is truncated to the leader's start offset, which lies inside a batch.
     ours.truncate_fully(2)
     replicas.fetcher.stop(ours)
     replicas.fetcher.follow(ours, 5)
@@ -205,7 +238,8 @@ def test_log_begins_with_the_whole_batch_when_the_leaders_start_lies_within_it(r
 
 
 def diverged(replicas: Replicas) -> tuple[Any, Any]:
-    """Both have epoch 5 up to offset 4. Ours went on in epoch 5, theirs in epoch 7."""
+    """Returns two logs that have epoch 5 up to offset 4. After that our log continues in epoch 5, and the leader's log
+    in epoch 7."""
     theirs, ours = replicas.log(ours=False), replicas.log(ours=True)
     for log in (theirs, ours):
         log.become_leader(9, 5, 5)
@@ -244,7 +278,7 @@ def test_epoch_without_records_goes_when_the_leader_does_not_have_it(replicas: R
     for log in pair:
         log.become_leader(9, 5, 5)
         log.append(batch())
-    ours.become_leader(9, 6, 6)  # elected, and deposed before it appended anything
+    ours.become_leader(9, 6, 6)  # elected, then deposed before it appended a record
     replicas.leader.lead(theirs, 7)
     replicas.follow(ours, 7)
     replicas.step()
@@ -295,7 +329,7 @@ def test_end_past_the_leaders_is_cut_when_the_leader_says_that_it_is_out_of_rang
     replicas.leader.errors[key] = ErrorCode.OFFSET_OUT_OF_RANGE
     replicas.step()
     assert replicas.fetcher.state(ours) == "asks-end"
-    assert ours.end_offset == 4, "nothing goes before the leader has named its end"
+    assert ours.end_offset == 4, "no record is deleted until the leader has returned its end offset"
     del replicas.leader.errors[key]
     replicas.step()
     assert replicas.leader.seen[-1].API_KEY == ApiKey.LIST_OFFSETS
@@ -349,7 +383,7 @@ def test_partition_waits_when_list_offsets_leaves_it_out(replicas: Replicas) -> 
     assert replicas.fetcher.state(ours) == "delayed"
 
 
-# --- what is refused ---
+# --- refused records ---
 
 
 def test_batch_is_refused_when_its_epoch_is_above_the_leaders(replicas: Replicas) -> None:
@@ -362,7 +396,7 @@ def test_batch_is_refused_when_its_epoch_is_above_the_leaders(replicas: Replicas
 
     replicas.leader.change = add_newer
     replicas.catch_up((theirs, ours))
-    assert values(ours) == values(theirs), "the batch before it counts"
+    assert values(ours) == values(theirs), "the batch before the refused one must be appended"
     replicas.step()
     assert replicas.fetcher.state(ours) == "delayed"
     assert values(ours) == values(theirs)
@@ -386,7 +420,7 @@ def test_records_are_fetched_again_when_their_checksum_is_wrong(replicas: Replic
     assert replicas.fetcher.events()[0].kind == "corrupt"
     replicas.leader.change = lambda answer: None
     replicas.catch_up(other)
-    assert ours.end_offset == 0, "it waits for replica.fetch.backoff.ms"
+    assert ours.end_offset == 0, "the follower must wait for replica.fetch.backoff.ms"
     assert replicas.pass_time(999) == 1000
     replicas.pass_time(1)
     replicas.catch_up(pair, other)
@@ -441,7 +475,7 @@ def test_partition_fails_until_its_next_role_when_the_leader_has_a_newer_epoch(r
     assert replicas.fetcher.state(ours) == "failed"
     replicas.fetcher.count()
     assert replicas.fetcher.counts().failed == 1
-    assert replicas.pass_time(100_000) == -1, "only a new role helps"
+    assert replicas.pass_time(100_000) == -1, "no time must be due: only a new role ends this state"
     replicas.follow(ours, 6)
     theirs.append(batch())
     replicas.catch_up(pair)
@@ -519,7 +553,7 @@ def test_partition_is_given_back_when_its_truncation_ends_after_everything_was_s
     replicas.follow(ours, 7)
     replicas.step()
     replicas.fetcher.stop_all()
-    assert replicas.fetcher.partitions == 1, "the job still works on its log"
+    assert replicas.fetcher.partitions == 1, "the job still uses the partition's log"
     while replicas.fetcher.jobs:
         replicas.deliver()
     assert replicas.fetcher.partitions == 0
@@ -572,3 +606,94 @@ def test_follower_takes_the_new_log_when_the_partition_came_back_to_this_broker(
     theirs.append(batch())
     replicas.catch_up((theirs, again))
     assert replicas.fetcher.session[2] == 1
+
+
+# --- throttles (KIP-73) ---
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def throttled(tmp_path: Path, clock: ManualClock) -> Iterator[Replicas]:
+    """Makes a leader and a follower with throttled replicas. Each Fetch returns one batch per partition. The test
+    advances the clock."""
+    made = Replicas(
+        tmp_path,
+        max_bytes=1,
+        environment=Environment(clock),
+        quota=ReplicationQuota(samples=2, sample_ms=1000, bytes_per_second=1),
+    )
+    yield made
+    made.close()
+
+
+def behind(replicas: Replicas, *throttles: int) -> list[tuple[Any, Any]]:
+    """Makes one pair of logs (the leader's and the follower's) for each of these throttles. The leader's log has four
+    more batches of two records each. The followers' logs are open."""
+    pairs = [replicas.pair(index) for index in range(len(throttles))]
+    for theirs, _ in pairs:
+        theirs.append(batch())
+    replicas.catch_up(*pairs)
+    for (theirs, ours), bits in zip(pairs, throttles, strict=True):
+        ours.throttled = bits
+        for _ in range(4):
+            theirs.append(batch())
+    return pairs
+
+
+def test_throttled_partition_leaves_the_session_while_the_quota_is_used_up(
+    throttled: Replicas, clock: ManualClock
+) -> None:
+    (_, slow), (_, fast) = behind(throttled, BY_FOLLOWER, 0)
+    throttled.step()
+    assert (slow.end_offset, fast.end_offset) == (4, 4), "the quota was not used up before this Fetch"
+    throttled.step()
+    assert (named(throttled.leader.seen[-1]), forgotten(throttled.leader.seen[-1])) == ({1: 4}, [0])
+    assert (slow.end_offset, fast.end_offset, throttled.fetcher.state(slow)) == (4, 6, "delayed")
+    throttled.pass_time(1000)
+    throttled.step()
+    assert (slow.end_offset, fast.end_offset) == (4, 8), "the window of the quota has not passed"
+    clock.advance_ms(3000)
+    throttled.pass_time(1000)
+    throttled.step()
+    assert named(throttled.leader.seen[-1])[0] == 4
+    assert (slow.end_offset, fast.end_offset) == (6, 10)
+
+
+def test_throttled_partition_goes_on_when_it_has_caught_up_or_the_bound_is_gone(throttled: Replicas) -> None:
+    ((theirs, ours),) = behind(throttled, BY_FOLLOWER)
+    quota = throttled.quota
+    assert quota is not None
+    throttled.step()
+    assert not throttled.step() or forgotten(throttled.leader.seen[-1]) == [0]
+    assert not throttled.step(), "no other partition is followed"
+    quota.bytes_per_second = NO_BOUND
+    throttled.pass_time(1000)
+    throttled.catch_up((theirs, ours))
+    used = quota.rate(throttled.environment.monotonic_ns() // 1_000_000)
+    assert used > 1, "the bytes of a throttled partition must count even without a bound"
+    quota.bytes_per_second = 1
+    throttled.step()
+    theirs.append(batch())
+    throttled.step()
+    assert ours.end_offset == theirs.end_offset, "a follower that is in sync must not be throttled"
+
+
+def test_partition_without_a_throttle_does_not_use_the_quota(throttled: Replicas) -> None:
+    throttled.catch_up(*behind(throttled, BY_LEADER))
+    assert throttled.quota is not None
+    assert throttled.quota.rate(throttled.environment.monotonic_ns() // 1_000_000) == 0
+
+
+def test_partition_shows_its_lag_from_its_first_fetch_until_it_is_stopped(replicas: Replicas) -> None:
+    theirs, ours = replicas.pair()
+    assert ours.fetch_lag == -1
+    theirs.append(batch())
+    replicas.catch_up((theirs, ours))
+    replicas.step()
+    assert ours.fetch_lag == 0
+    replicas.fetcher.stop(ours)
+    assert ours.fetch_lag == -1

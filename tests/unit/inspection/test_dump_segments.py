@@ -1,4 +1,4 @@
-"""`kafkacore dump-log` of segments and snapshots. tests/interop compares the lines with those of kafka-dump-log."""
+"""`kafkacore dump-log` for segments and snapshots. tests/interop compares its lines with those of kafka-dump-log."""
 
 import json
 import os
@@ -118,7 +118,7 @@ def test_dump_counts_the_bytes_of_a_partial_batch(dump):
         assert lines[3] == f"Found {len(tail)} invalid bytes at the end of {NAME}"
         assert err == ""
     lines, _ = dump(whole + whole, "--max-bytes", str(2 * len(whole) - 1))
-    assert len(lines) == 4  # no batch beyond the limit, and no line about the rest
+    assert len(lines) == 4  # no line for batches beyond the limit or for the rest of the file
 
 
 def test_dump_ends_with_the_place_of_the_damage(dump):
@@ -144,7 +144,7 @@ def test_later_magic_byte_is_shown_as_apache_kafka_shows_it(dump):
     later[16] = 9
     lines, _ = dump(bytes(later))
     assert " magic: 9 " in lines[2]
-    assert lines[2].endswith("isvalid: true")  # the checksum does not cover it
+    assert lines[2].endswith("isvalid: true")  # the checksum does not cover the changed byte
 
 
 def test_dump_shows_batches_of_old_releases(dump):
@@ -195,7 +195,7 @@ def test_file_that_belongs_to_no_log_is_ignored_or_refused(dump, tmp_path, capfd
     _, err = dump(b"", name="x.log", code=1)
     assert err == "DIR/x.log: is not named by an offset, as the files of a log are\n"
     for suffix in ("log", "index", "timeindex"):
-        name = f"{2**63 - 1:020d}.{suffix}"  # nothing can be added to it
+        name = f"{2**63 - 1:020d}.{suffix}"  # the offset range leaves no room for records after this one
         for options in ([], ["--verify"]):
             _, err = dump(bytes(12), *options, name=name, code=1)
             assert err.endswith("is not named by an offset, as the files of a log are\n")
@@ -231,7 +231,7 @@ def test_dump_reports_an_index_entry_that_points_to_a_batch_above_the_limit(dump
     lines, err = dump(entry, "--max-message-size", str(len(whole)), name=name)
     assert (lines[1], err) == ("offset: 7 position: 0", "")
     _, err = dump(entry, "--max-message-size", str(len(whole) - 1), name=name, code=1)
-    assert f"byte 0 of the log begins no whole batch of at most {len(whole) - 1} bytes" in err
+    assert f"byte 0 of the log is not the start of a whole batch of at most {len(whole) - 1} bytes" in err
 
 
 def test_directory_stands_for_the_logs_in_it_and_below_it(dump, tmp_path, capfdbinary):
@@ -248,7 +248,8 @@ def test_directory_stands_for_the_logs_in_it_and_below_it(dump, tmp_path, capfdb
 def test_dump_ends_silently_when_the_reader_closes_the_pipe(tmp_path):
     path = tmp_path / NAME
     path.write_bytes(batch(7, b"one"))
-    command = [sys.executable, "-m", "kafkacore.tools.main", "dump-log", *[str(path)] * 1000]  # more than a pipe holds
+    # The output is larger than a pipe's buffer.
+    command = [sys.executable, "-m", "kafkacore.tools.main", "dump-log", *[str(path)] * 1000]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as dumping:
         assert dumping.stdout.readline() == f"Dumping {path}\n".encode()
         dumping.stdout.close()
@@ -266,7 +267,7 @@ def test_control_record_without_a_type_is_reported_without_a_traceback(dump):
 
 def test_control_record_of_an_unknown_version_is_reported_without_a_traceback(dump):
     data = bytearray(control_batch([leader_change(1, [], [])], 7, 4, NOW))
-    version = data.index(b"\x00\x00\x00\x00\x00\x01", 61 + 8)  # and the leader's id
+    version = data.index(b"\x00\x00\x00\x00\x00\x01", 61 + 8)  # the version, followed by the leader's id
     data[version : version + 2] = b"\x01\x00"
     data[17:21] = crc32c(bytes(data[21:])).to_bytes(4, "big")
     _, err = dump(bytes(data), "--cluster-metadata-decoder", code=1)
@@ -316,7 +317,7 @@ def test_json_output_shows_keys_and_values_as_numbers(dump):
 
 
 def test_dump_reports_a_number_of_too_few_bytes(dump):
-    """The dump shows the records before it; kafka-dump-log ends there with a stack trace."""
+    """The dump shows the records before the one with the number. kafka-dump-log ends there with a stack trace."""
     builder = RecordBatchBuilder(base_offset=7)
     builder.append(NOW, None, struct.pack(">i", 5))
     builder.append(NOW, None, b"abc")

@@ -1,4 +1,5 @@
-"""The metadata shell: the state of files at an offset and before damage, its commands, patterns and forms of values."""
+"""The metadata shell: the state of the files at an offset or before damage, its commands, its patterns, and the forms
+in which it shows values."""
 
 import io
 import json
@@ -14,7 +15,7 @@ from metadata_files import every_kind, feature, partition, quota, topic, write_s
 
 
 class Shell:
-    """A session whose output is kept."""
+    """A session of the shell that stores its output."""
 
     def __init__(self, image, *, as_json=False):
         self.out, self.err = io.BytesIO(), io.StringIO()
@@ -33,18 +34,19 @@ def names(image):
 
 @pytest.fixture
 def metadata(tmp_path):
-    """A snapshot of the offsets below 10, and the log around it: topic NAME appears at the offset of its batch."""
+    """Makes a snapshot of the offsets below 10, and log segments with offsets before and after 10. Each topic comes
+    into existence at the offset of the batch that creates it."""
     directory = tmp_path / "__cluster_metadata-0"
     directory.mkdir()
     first = [None, [feature()], *[[topic(f"t{number}", number), partition(number)] for number in (1, 2, 3, 4)]]
-    write_segment(directory, 0, first)  # ends at offset 9
+    write_segment(directory, 0, first)  # this segment ends at offset 9
     write_snapshot(directory, 10, [each for batch in first if batch for each in batch])
     later = [[topic(f"t{number}", number), partition(number)] for number in (5, 6)]
     write_segment(directory, 10, [*later, None])
     return directory
 
 
-# --- where the image comes from --------------------------------------------------------------------------------------
+# --- the files that the image comes from ----------------------------------------------------------------------------
 
 
 def test_state_is_the_newest_when_no_offset_is_asked_for(metadata):
@@ -78,7 +80,9 @@ def test_offset_is_refused_when_the_log_does_not_reach_it(metadata):
 def test_offset_is_refused_when_only_later_states_are_kept(metadata):
     (metadata / "00000000000000000000.log").unlink()
     assert len(names(files.load(str(metadata), 9)[0])) == 4
-    with pytest.raises(files.UnreachableOffsetError, match="offset 8 is gone: the oldest one that is kept is at 9"):
+    with pytest.raises(
+        files.UnreachableOffsetError, match="offset 8 no longer exists: the oldest available state is at 9"
+    ):
         files.load(str(metadata), 8)
 
 
@@ -98,13 +102,14 @@ def test_torn_tail_is_a_remark_when_it_ends_the_log(metadata):
     assert "offset 14: the last " in remark
 
 
-def test_state_before_a_corrupt_batch_is_shown_when_the_log_is_damaged(metadata):
+@pytest.mark.parametrize("damaged", [70, 16], ids=["content", "magic"])
+def test_state_before_a_corrupt_batch_is_shown_when_the_log_is_damaged(metadata, damaged):
     path, places = write_segment(
         metadata, 10, [[topic(f"t{number}", number), partition(number)] for number in (5, 6, 7)]
     )
     offset, position = places[1]
     data = bytearray(path.read_bytes())
-    data[position + 70] ^= 0xFF
+    data[position + damaged] ^= 1
     path.write_bytes(data)
     image, findings = files.load(str(metadata))
     assert (len(names(image)), image.offset) == (5, 11)
@@ -150,11 +155,11 @@ def test_snapshot_shows_what_is_before_its_damage_when_nothing_replaces_it(tmp_p
     path.write_bytes(path.read_bytes()[:-10])
     image, findings = files.load(str(path))
     assert len(names(image)) == 99
-    assert "bytes are no whole batch" in findings.problems[0]
+    assert "bytes are not a whole batch" in findings.problems[0]
     damage(path, 61 + 300)
     image, findings = files.load(str(tmp_path))
     assert names(image) == []
-    assert "no other snapshot or log can replace it" in findings.problems[-1]
+    assert "no other snapshot or log can replace the snapshot" in findings.problems[-1]
 
 
 def test_snapshot_is_incomplete_when_its_footer_is_missing(tmp_path):

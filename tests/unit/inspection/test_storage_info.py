@@ -1,4 +1,4 @@
-"""`kafkacore storage info` on damaged or unusual directories names each finding with its path."""
+"""`kafkacore storage info` for damaged or unusual directories. It reports each finding with a path."""
 
 import os
 import shutil
@@ -23,7 +23,8 @@ LOG = "00000000000000000000"
 
 
 class Node:
-    """A formatted node's two directories; `info` checks the exit code and returns problems and remarks."""
+    """The two log directories of a formatted node. `info` checks the exit code, and returns the problems and
+    remarks."""
 
     def __init__(self, root, capsys):
         self.root, self.capsys = root, capsys
@@ -49,7 +50,7 @@ class Node:
         return told["problem"], told["remark"]
 
     def log(self, directory, name, **files):
-        """A partition's directory with files by suffix."""
+        """Makes a partition's directory with the given files, by suffix."""
         path = self.root / directory / name
         path.mkdir()
         for suffix, data in files.items():
@@ -57,7 +58,7 @@ class Node:
         return path
 
     def has_run(self):
-        """Makes the directories look as a node leaves them after a clean shutdown."""
+        """Makes the directories look as if a node had run and shut down cleanly."""
         (self.root / "a" / "__cluster_metadata-0").mkdir()
         for directory in ("a", "b"):
             clean_shutdown.write(str(self.root / directory), 7)
@@ -100,7 +101,7 @@ def test_directory_of_zookeeper_mode_is_reported(node):
     (node.root / "a" / "meta.properties").write_text("version=0\n")
     node.log("a", "t-0", log=b"", index=b"", timeindex=b"")
     problems, remarks = node.info()
-    # A directory of ZooKeeper mode has no metadata log to miss.
+    # In ZooKeeper mode a directory never has a metadata log, so the tool does not report it as missing.
     assert problems == [told]
     assert any(each.startswith("a: belongs to a broker in ZooKeeper mode") for each in remarks)
 
@@ -181,9 +182,9 @@ def test_indexes_of_a_wrong_length_or_without_a_segment_are_reported(node):
     node.log("b", "w-0", **{"log": b"", "log.swap": b"", "log.deleted": b""})
     problems, remarks = node.info()
     assert problems == [
-        f"b/u-0/{LOG}.index: has 3 bytes, which is no multiple of an entry's 8",
-        f"b/u-0/{LOG}.timeindex: has 13 bytes, which is no multiple of an entry's 12",
-        f"b/u-0/{LOG}.txnindex: has 35 bytes, which is no multiple of an entry's 34",
+        f"b/u-0/{LOG}.index: has 3 bytes, which is not a multiple of an entry's 8",
+        f"b/u-0/{LOG}.timeindex: has 13 bytes, which is not a multiple of an entry's 12",
+        f"b/u-0/{LOG}.txnindex: has 35 bytes, which is not a multiple of an entry's 34",
         f"b/v-0: {LOG}.index is without a segment",
         f"b/v-0: {LOG}.timeindex is without a segment",
     ]
@@ -200,11 +201,11 @@ def test_differing_topic_ids_of_one_topic_are_reported(node):
     partition_metadata.write(f"{node.root}/b/t-0", one)
     node.log("a", "t-1", log=b"", index=b"", timeindex=b"")
     partition_metadata.write(f"{node.root}/a/t-1", other)
-    assert node.info()[0] == [f"b/t-0: topic id {one}, and a/t-1 has {other} for the same topic"]
+    assert node.info()[0] == [f"b/t-0: topic id {one}, but a/t-1 has {other} for the same topic"]
     partition_metadata.write(f"{node.root}/a/t-1", one)
     node.log("b", "t-2", log=b"", index=b"", timeindex=b"")
     partition_metadata.write(f"{node.root}/b/t-2", other)
-    assert node.info()[0] == [f"b/t-2: topic id {other}, and a/t-1 has {one} for the same topic"]
+    assert node.info()[0] == [f"b/t-2: topic id {other}, but a/t-1 has {one} for the same topic"]
     partition_metadata.write(f"{node.root}/b/t-2", one)
     (node.root / "a" / "t-1" / "partition.metadata").write_text("torn")
     (problem,), _ = node.info()
@@ -246,7 +247,12 @@ def test_metadata_log_that_lost_committed_records_is_reported(node):
         f"a/__cluster_metadata-0/{LOG}.log: byte {len(batches[0])}: no whole batch begins at offset 1, but all below "
         "offset 2 was committed"
     )
-    segment.write_bytes(batches[0] + b"?")  # a start would give up the sound segment behind it
+    unknown = bytearray(batches[1])
+    unknown[16] = 3  # the magic byte; no checksum covers it
+    segment.write_bytes(b"".join([batches[0], unknown, batches[2]]))
+    (problem,) = node.info()[0]
+    assert problem.startswith(f"a/__cluster_metadata-0/{LOG}.log: byte {len(batches[0])}: no whole batch begins at")
+    segment.write_bytes(batches[0] + b"?")  # a start would delete the valid segment that follows this one
     (metadata / f"{1:020d}.log").write_bytes(b"".join(batches[1:]))
     (problem,) = node.info()[0]
     assert problem.startswith(f"a/__cluster_metadata-0/{LOG}.log: byte {len(batches[0])}: no whole batch begins at")
@@ -277,15 +283,16 @@ def test_directory_without_feature_levels_is_reported(node):
 
 
 def test_feature_levels_are_taken_from_the_snapshot_and_the_log_behind_it(node):
-    """The log behind the snapshot overrides the levels of the snapshot; the log before it does not count."""
+    """Levels in the log after the snapshot override the levels in the snapshot. Levels in the log before the snapshot
+    do not count."""
     node.has_run()
     metadata = node.root / "a" / "__cluster_metadata-0"
     snapshot = metadata / "00000000000000000002-0000000001.checkpoint"
     snapshot.write_bytes(encode_bootstrap({"metadata.version": 30}, 0))
 
-    def levels(base_offset, level):
+    def levels(base_offset, level, **header):
         record = FeatureLevelRecord(name="metadata.version", feature_level=level)
-        builder = RecordBatchBuilder(base_offset=base_offset)
+        builder = RecordBatchBuilder(base_offset=base_offset, **header)
         builder.append(0, None, RecordWriter(LATEST_METADATA_VERSION).encode(record))
         return builder.build()
 
@@ -301,11 +308,15 @@ def test_feature_levels_are_taken_from_the_snapshot_and_the_log_behind_it(node):
     )
     segment.write_bytes(levels(2, 29) + levels(3, 34)[:-1])
     assert node.info() == ([], [])
+    # A start also refuses the greatest epoch in a batch that the snapshot covers.
+    segment.write_bytes(levels(0, 31, partition_leader_epoch=0x7FFFFFFF) + levels(1, 32))
+    (problem,), _ = node.info()
+    assert problem.startswith(f"a/__cluster_metadata-0/{LOG}.log: has at offset 0 the leader epoch 2147483647")
 
 
 @pytest.mark.parametrize("others", [False, True])
 def test_voter_with_another_directory_id_is_reported(node, others):
-    """The only voter would never be elected; among several voters another may lead."""
+    """If this is the only voter, no voter can ever be elected. If there are several, another voter can lead."""
     text = node.properties.read_text().replace("quorum.voters=1@", "quorum.bootstrap.servers=")
     node.properties.write_text(text)
     for name in ("a", "b"):
@@ -336,7 +347,7 @@ def test_metadata_records_of_a_newer_release_are_reported(node):
 
 
 def test_directory_that_cannot_be_written_to_is_reported(node, tmp_path):
-    """As on a file system that is mounted read-only, which root cannot write to either."""
+    """A read-only mount behaves like this: not even root can write to the directory."""
     info = f"mount --bind -o ro {node.root}/b {node.root}/b && mount -o remount,ro,bind {node.root}/b && "
     info += f"{sys.executable} -m kafkacore.tools.main storage info -c {node.properties}"
     done = subprocess.run(

@@ -1,4 +1,5 @@
-"""`kafkacore dump-log --verify` reports each kind of damage with its file and place, and no sound part."""
+"""`kafkacore dump-log --verify` reports each kind of damage with its file and position, and reports nothing about
+undamaged parts."""
 
 import json
 import struct
@@ -23,12 +24,12 @@ def batch(base_offset, count=2, *, timestamp=None, codec="none", epoch=3):
 
 
 def sealed(data):
-    """With the checksum that the bytes should have."""
+    """Returns the batch with a correct checksum."""
     return bytes(data[:17]) + struct.pack(">I", checksum(data[21:])) + bytes(data[21:])
 
 
 class Log:
-    """A log's directory; `verify` runs the command and returns its lines without the directory's name."""
+    """A log's directory. `verify` runs the command, and returns its lines without the path of the directory."""
 
     def __init__(self, directory, capfd):
         self.directory, self.capfd = directory, capfd
@@ -55,7 +56,7 @@ def log(tmp_path, capfd):
 
 def test_verify_finds_no_problem_in_a_sound_log(log):
     _, second, third = log.positions
-    log.write(".index", struct.pack(">iiii", 3, second, 5, third) + bytes(16))  # and room that was set aside
+    log.write(".index", struct.pack(">iiii", 3, second, 5, third) + bytes(16))  # followed by preallocated space
     log.write(".timeindex", struct.pack(">qiqi", NOW + 103, 3, NOW + 105, 5))
     log.write(".txnindex", struct.pack(">hqqqq", 0, 7, 100, 103, 104))
     log.write(".log", batch(106), stem="00000000000000000106")
@@ -83,7 +84,7 @@ def test_verify_reports_missing_offsets_unless_compaction_removed_them(log):
     thin = bytearray(batch(100, 3))
     struct.pack_into(">i", thin, 23, 5)
     log.write(".log", sealed(thin))
-    assert log.verify() == [f"{STEM}.log: byte 0: offset 100: it holds 3 records, its offsets are 100 to 105"]
+    assert log.verify() == [f"{STEM}.log: byte 0: offset 100: it contains 3 records, but its offsets are 100 to 105"]
     assert log.verify("--compacted", code=0) == []
 
 
@@ -113,7 +114,7 @@ def test_verify_reports_a_leader_epoch_that_goes_back(log):
 def test_verify_reports_bytes_that_are_no_batch(log):
     end = sum(map(len, log.batches))
     log.write(".log", b"".join(log.batches) + b"abc")
-    assert log.verify() == [f"{STEM}.log: byte {end}: offset 106: 3 bytes at its end are no whole batch"]
+    assert log.verify() == [f"{STEM}.log: byte {end}: offset 106: 3 bytes at its end are not a whole batch"]
     log.write(".log", b"".join(log.batches) + bytes(100))
     told = "the batch has an impossible length for its magic byte"
     assert log.verify() == [f"{STEM}.log: byte {end}: offset 106: {told}"]
@@ -127,7 +128,7 @@ def test_verify_decodes_records_only_on_request(log):
     told = "its greatest timestamp does not match its records"
     assert log.verify("--deep-iteration") == [f"{STEM}.log: byte 0: offset 100: {told}"]
     wrong = bytearray(batch(100))
-    wrong[61] = 1  # the size of its first record
+    wrong[61] = 1  # the size of the batch's first record
     log.write(".log", sealed(wrong))
     told = "a record of the batch is malformed"
     assert log.verify("--deep-iteration") == [f"{STEM}.log: byte 0: offset 100: {told}"]
@@ -169,8 +170,8 @@ def test_verify_reports_a_wrong_offset_index(log):
     end = sum(map(len, log.batches))
     log.write(".index", struct.pack(">ii", 9, end) + b"xyz")
     assert log.verify() == [
-        f"{STEM}.index: byte 8: 3 bytes at its end are no whole entry",
-        f"{STEM}.index: byte 0: offset 109: its entry points to byte {end} of the log, and the log ends at byte {end}",
+        f"{STEM}.index: byte 8: 3 bytes at its end are not a whole entry",
+        f"{STEM}.index: byte 0: offset 109: its entry points to byte {end} of the log, but the log ends at byte {end}",
     ]
 
 
@@ -184,7 +185,7 @@ def test_verify_reports_a_wrong_time_index(log):
     assert told.endswith(f"its entry with timestamp {NOW + 1} has later records before it")
     log.write(".timeindex", struct.pack(">qi", NOW + 501, 9))
     (told,) = log.verify()
-    assert f"lies behind the end of the log at byte {len(batch(100)) * 2}" in told
+    assert f"is after the end of the log at byte {len(batch(100)) * 2}" in told
 
 
 def test_time_index_may_name_an_offset_that_compaction_removed(log):
@@ -217,7 +218,7 @@ def test_verify_reports_wrong_transaction_indexes_and_producer_snapshots(log):
         (b"no snapshot", "is a producer snapshot of version 28271, but only version 1 is known"),
         (
             struct.pack(">hIi", 1, 7, 0),
-            f"holds the checksum 7, but the checksum of its content is {checksum(bytes(4))}",
+            f"contains the checksum 7, but the checksum of its content is {checksum(bytes(4))}",
         ),
         (
             struct.pack(">hIi", 1, checksum(b"\0\0\0\2"), 2),

@@ -1,4 +1,5 @@
-"""Compaction under readers of committed records and appends: nobody ever sees a record of an aborted transaction."""
+"""Compaction while other threads append and read committed records. No reader ever sees a record of an aborted
+transaction."""
 
 from __future__ import annotations
 
@@ -25,12 +26,13 @@ from transactions import marker
 NOW = 1_700_000_000_000
 ROUNDS, TRANSACTIONS, PRODUCERS, KEYS = 8, 12, 3, 4
 CUTS = 20
-SLOW_US = 300  # each operation of the disk, so that readers meet a swap under way
+SLOW_US = 300  # the duration of each disk operation, so that readers see a swap in progress
 SETTINGS = LogSettings(segment_bytes=700, index_interval_bytes=100, compact_policy=True, delete_policy=False)
 
 
 def append_transactions(handle: PartitionHandle, first: int) -> None:
-    """Each producer aborts and commits in turns; the values of the records say which."""
+    """Appends transactions. Each producer alternates between aborting and committing, and the values of the records say
+    which."""
     for number in range(first, first + TRANSACTIONS):
         producer, aborted = number % PRODUCERS, (number // PRODUCERS) % 2 == 0
         sequence = number // PRODUCERS
@@ -46,7 +48,8 @@ def append_transactions(handle: PartitionHandle, first: int) -> None:
 
 
 def committed_values(handle: PartitionHandle) -> list[bytes]:
-    """From the log's start to its last stable offset, as a consumer sorts them out."""
+    """Returns the values between the log's start and its last stable offset, without aborted records, as a consumer
+    sees them."""
     values: list[bytes] = []
     offset = 0
     while offset < handle.last_stable_offset:
@@ -67,7 +70,7 @@ def committed_values(handle: PartitionHandle) -> list[bytes]:
 
 
 def log_of_two_segments(disk: SimulatedDisk, settings: LogSettings) -> tuple[LogManager, PartitionHandle]:
-    """The second one has one batch."""
+    """Returns a log with two segments, of which the second has one batch."""
     disk.make_directories("/data")
     manager = LogManager(disk.environment(), ["/data"], lambda topic: settings, files=disk)
     manager.load()
@@ -79,7 +82,7 @@ def log_of_two_segments(disk: SimulatedDisk, settings: LogSettings) -> tuple[Log
 
 
 def test_compaction_leaves_the_log_undamaged_when_it_is_truncated_meanwhile() -> None:
-    """After the truncation the file has half of its batches, and later other records."""
+    """The truncation removes half of the batches in the file, and other records then follow."""
     cancelled = 0
     for number in range(CUTS):
         disk = SimulatedDisk()
@@ -89,7 +92,7 @@ def test_compaction_leaves_the_log_undamaged_when_it_is_truncated_meanwhile() ->
         with ThreadPoolExecutor(1) as pool:
             round_ = pool.submit(compact, handle, 0, upper_bound, NOW, 1000, step_bytes=1 << 30)
             for offset in range(number):
-                handle.read(offset, 100)  # takes as long as an operation of the round
+                handle.read(offset, 100)  # takes as long as one operation of the compaction
             manager.compactions.truncate(("orders", 0), 1 + number % 4)
             disk.slow_down(0)
             while handle.end_offset < upper_bound:
@@ -103,7 +106,7 @@ def test_compaction_leaves_the_log_undamaged_when_it_is_truncated_meanwhile() ->
 
 
 def test_compaction_ends_without_a_disk_failure_when_the_log_is_being_truncated() -> None:
-    """The compaction's first look at an index uses the length that the index had before the truncation."""
+    """The compaction first reads an index with the length that the index had before the truncation."""
     for number in range(CUTS):
         disk = SimulatedDisk()
         settings = LogSettings(segment_bytes=200_000, index_interval_bytes=100, compact_policy=True)
@@ -183,4 +186,4 @@ def test_segments_deleted_during_a_compaction_leave_no_index(tmp_path: Path) -> 
     handle.shut()
     names = {path.name for path in (tmp_path / "orders-0").iterdir()}
     lone = [name for name in names if name.endswith("index") and name.split(".")[0] + ".log" not in names]
-    assert not lone, "an index of a segment that is gone"
+    assert not lone, "an index has no segment"

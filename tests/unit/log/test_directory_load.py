@@ -1,4 +1,4 @@
-"""Loads of log directories: file names, topic ids, progress (KIP-831), failures."""
+"""Loading log directories: file names, topic ids, progress (KIP-831) and failures."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ NAMES = st.one_of(
 
 
 def plainly(listed: list[str]) -> tuple[list[int], bool]:
-    """The expected content of LogFiles: base offsets, and whether the directory holds leftovers."""
+    """Returns the expected content of LogFiles: the base offsets, and whether the directory has leftovers of
+    interrupted operations."""
     parsed = [found for found in map(names.parse_file_name, listed) if found is not None]
     bases = {offset for offset, suffix in parsed if suffix == names.LOG}
     lone = any(
@@ -85,9 +86,9 @@ def test_listing_accepts_file_names_of_any_kind(tmp_path: Path) -> None:
     [
         ("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAACg", True),
         ("version: 0\ntopic_id: _-Zz09AAAAAAAAAAAAAACg\n", True),
-        ("topic_id: AAAAAAAAAAAAAAAAAAAACg\nversion: 0", False),  # read by Python
-        ("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAACh", False),  # spare bits
-        ("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA", False),  # nobody's
+        ("topic_id: AAAAAAAAAAAAAAAAAAAACg\nversion: 0", False),  # the native code leaves this form to Python
+        ("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAACh", False),  # its unused bits are not zero
+        ("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA", False),  # the zero id belongs to no topic
         ("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAA+/", False),
         ("version: 1\ntopic_id: AAAAAAAAAAAAAAAAAAAACg", False),
         ("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAACg\n\n", False),
@@ -108,7 +109,7 @@ def test_topic_ids_are_read_as_they_are_written_to_partition_metadata(tmp_path: 
 
 
 def filled(disk: SimulatedDisk, partitions: int = 2, batches: int = 24) -> Uuid:
-    """Logs of some segments each, without a clean shutdown."""
+    """Makes logs of several segments each, without a clean shutdown."""
     disk.make_directories("/data")
     manager = LogManager(disk.environment(), ["/data"], lambda topic: SETTINGS, files=disk)
     topic_id = Uuid.random()
@@ -147,17 +148,17 @@ def test_metrics_report_the_remaining_logs_and_segments_during_recovery(caplog: 
         now = shown(manager)
         return now if now.get(segments[0], 0) > 1 and now.get(segments[1], 0) > 1 else None
 
-    first = wait_until(all_at_work, what="two logs under recovery")
+    first = wait_until(all_at_work, what="the recovery of two logs at the same time")
     assert sorted(first) == sorted(beans(3))
     assert (first[logs], first[segments[2]]) == (2, 0)
     whole = first[segments[0]]
-    later = wait_until(lambda: (now := shown(manager)).get(segments[0], 0) < whole and now, what="one segment less")
+    later = wait_until(lambda: (now := shown(manager)).get(segments[0], 0) < whole and now, what="one segment done")
     assert later[logs] <= 2
     disk.slow_down(0)
     loading.join()
     assert shown(manager) == {}
     assert "/data has no .kafka_cleanshutdown: the node recovers its 2 logs" in caplog.text
-    assert "2 logs are loaded after" in caplog.text
+    assert "loaded 2 logs in" in caplog.text
     manager.close()
 
 
@@ -169,7 +170,8 @@ def test_long_load_logs_its_progress(caplog: pytest.LogCaptureFixture, monkeypat
     told = threading.Event()
 
     def settings_of(topic: str) -> LogSettings:
-        """As soon as the third log is begun, until the line is there."""
+        """Returns the log settings. When the manager loads the third log, first waits until the progress line has been
+        logged."""
         seen.append(topic)
         if len(seen) == 3:
             told.wait(20)
@@ -244,7 +246,7 @@ def open_files(below: Path) -> list[str]:
 
 @pytest.mark.parametrize("clean", [True, False])
 def test_log_keeps_one_file_open_after_its_first_append(tmp_path: Path, clean: bool) -> None:
-    """Tens of thousands of partitions reach the limit of open files (RLIMIT_NOFILE) as late as possible."""
+    """So a node can have as many partitions as possible before it reaches the limit of open files (RLIMIT_NOFILE)."""
 
     def started() -> LogManager:
         manager = LogManager(Environment(), [str(tmp_path)], lambda topic: SETTINGS)
@@ -277,7 +279,7 @@ def test_log_keeps_one_file_open_after_its_first_append(tmp_path: Path, clean: b
     assert handle.end_offset == 7
     handle.become_leader(1, 6)
     append(handle)
-    wait_until(lambda: open_files(tmp_path) == segments[-1:], what="the last segment's file alone open")
+    wait_until(lambda: open_files(tmp_path) == segments[-1:], what="all files but the last segment closed")
     assert handle.read(7, 1).first_offset == 7
     manager.close()
 

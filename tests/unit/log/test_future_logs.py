@@ -1,4 +1,4 @@
-"""A log that moves to another directory while it is in use: nothing of it is lost, doubled or seen twice."""
+"""A log that moves to another directory while it is in use. No record is lost, and no reader sees a record twice."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ LARGER = LogSettings(segment_bytes=9000, index_interval_bytes=512, flush_message
 TOPIC_ID = Uuid(b"t" * 16)
 KEY = ("orders", 0)
 STORAGE_ERROR = 56
-NOW_MS = time.time_ns() // 1_000_000  # a load forgets producers that wrote long ago
+NOW_MS = time.time_ns() // 1_000_000  # the present, because a load forgets producers whose last batch is old
 
 
 @pytest.fixture
@@ -133,7 +133,7 @@ def test_moved_log_keeps_its_records_and_continues_in_its_new_directory(paths: t
     assert (handle.directory.path, handle.role, handle.end_offset) == (paths[1], "leader", 90)
     assert manager.get(*KEY) is handle
     assert (stored(handle), handle.synced_offset, handle.high_watermark) == (before, 90, 90)
-    # Including the epoch that has no record yet.
+    # The last epoch has no record yet, but the copy has it too.
     assert handle.leader_epochs() == [(5, 0), (9, 90)]
     assert (of_partition(paths[0]), of_partition(paths[1])) == ([names.Kind.DELETE], [names.Kind.LIVE])
     assert handle.append(batch()).first_offset == 90
@@ -148,7 +148,7 @@ def test_moved_log_keeps_its_records_and_continues_in_its_new_directory(paths: t
 
 
 def test_log_moves_back_and_leaves_nothing_behind(paths: tuple[str, str]) -> None:
-    gc.collect()  # free objects that an earlier test left in a cycle (a traceback)
+    gc.collect()  # frees objects that an earlier test left in a reference cycle (with a traceback)
     live = partition.live_count(), segment.live_count()
     manager = manager_of(paths)
     handle = led(manager, paths[0])
@@ -212,7 +212,8 @@ def test_appends_and_reads_continue_during_a_move(paths: tuple[str, str]) -> Non
     def consume() -> None:
         seen = 0
         while not ended.is_set():
-            # From a random place as well as from the tail: the first reader opens a sealed index.
+            # The reader reads from random offsets as well as near the end. Its first read opens the index of a sealed
+            # segment.
             at = random.randrange(handle.end_offset) if seen % 2 else max(handle.end_offset - 3, 0)
             found = handle.read(at, 10_000)
             try:
@@ -230,7 +231,7 @@ def test_appends_and_reads_continue_during_a_move(paths: tuple[str, str]) -> Non
         thread.start()
     for number, path in enumerate((paths[1], paths[0]) * 4):
         had = len(acknowledged)
-        # The segments of the two logs differ.
+        # The two logs roll at different sizes, so they have different segments.
         handle.configure((FLUSHED, LARGER)[number % 2])
         move(manager, path)
         while len(acknowledged) < had + 20 and all(thread.is_alive() for thread in threads):
@@ -250,12 +251,13 @@ def test_retention_and_deletion_during_a_move_apply_to_the_moved_log(paths: tupl
     handle = led(manager, paths[0])
     manager.create_future(KEY, paths[1])
     assert manager.futures.copy(KEY, 8192) >= 8192
-    assert handle.delete_records(31) == (0, 31, None)  # in the middle of a batch, of what was copied
+    # The offset is in the middle of a batch that has already been copied.
+    assert handle.delete_records(31) == (0, 31, None)
     copy_all(manager)
     manager.replace_with_future(KEY)
     assert handle.log_start_offset == 31
     assert (handle.read(30).error, handle.read(31).error) == (1, 0)
-    # A segment without later records is deleted there as well.
+    # A segment that has no records above the log start is also deleted from the future log.
     first = handle.segments()[0].base_offset
     assert 0 < first <= 31
     points = checkpoints.OffsetCheckpoint(paths[1], checkpoints.LOG_START_OFFSET).read()
@@ -320,7 +322,7 @@ def test_copy_resumes_a_future_log_that_a_start_finds(paths: tuple[str, str], cl
     [future] = manager.futures.all()
     assert (future.handle.end_offset, future.handle.topic_id) == (copied, TOPIC_ID)
     handle = led(manager, paths[0], batches=0)
-    manager.create_future(KEY, paths[1])  # the same
+    manager.create_future(KEY, paths[1])  # the same directory again
     missing = len(before) - future.handle.size_bytes
     assert 0 < copy_all(manager) == missing
     manager.replace_with_future(KEY)
@@ -337,7 +339,7 @@ def test_cancelled_move_leaves_the_log_in_its_directory(paths: tuple[str, str]) 
     manager.futures.copy(KEY, 8192)
     manager.drop_future(KEY)
     assert of_partition(paths[1]) == [names.Kind.DELETE]
-    with pytest.raises(MoveCancelled, match="gone"):
+    with pytest.raises(MoveCancelled, match="no longer exists"):
         manager.futures.copy(KEY, 1)
     assert (handle.directory.path, handle.append(batch()).error) == (paths[0], 0)
     manager.close()
@@ -360,7 +362,7 @@ def test_metadata_decides_when_two_directories_hold_the_same_log(paths: tuple[st
     led(manager, paths[0])
     manager.close()
     shutil.copytree(f"{paths[0]}/orders-0", f"{paths[1]}/orders-0")
-    with pytest.raises(LogDirectoryError, match=f"{paths[1]}/orders-0: the partition is in {paths[0]}/orders-0 too"):
+    with pytest.raises(LogDirectoryError, match=f"{paths[1]}/orders-0: the partition is also in {paths[0]}/orders-0"):
         manager_of(paths)
     manager = manager_of(paths, place_of=lambda topic, index: paths[1])
     handle = manager.get(*KEY)
@@ -401,7 +403,7 @@ def test_failed_directory_ends_the_move_and_keeps_the_other_log(paths: tuple[str
     manager.check_directories()
     assert handle.directory.path == paths[0]
     assert handle.append(batch()).error == (STORAGE_ERROR if which == 0 else 0)
-    # The copied part stays for the next start.
+    # The copied part of the log remains for the next start.
     assert of_partition(paths[1]) == [names.Kind.FUTURE]
     manager.close()
 
@@ -411,7 +413,7 @@ def test_late_failure_of_the_former_directory_does_not_fail_the_moved_log(paths:
     handle = led(manager, paths[0])
     source, target = manager.native_directories
     move(manager, paths[1])
-    # The thread that saw the failure may not know yet that the log has moved away.
+    # The thread that reports the failure may not know that the log has already moved to the other directory.
     log_move.fail(handle, source, errno.EIO)
     assert (source.offline_errno, target.offline_errno, handle.append(batch()).error) == (errno.EIO, 0, 0)
     log_move.fail(handle, target, errno.EIO)
@@ -529,7 +531,8 @@ def test_placement_of_new_logs_counts_logs_that_move_into_a_directory(paths: tup
 def test_acknowledged_records_survive_a_power_cut_during_the_replacement(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The disk draws what it keeps in the order of names, so fixed ids make a seed repeatable.
+    # The simulated disk decides in the order of names what it keeps. With fixed ids, a seed always gives the same
+    # result.
     numbered = SimpleNamespace(random=lambda: Uuid(b"u" * 16))
     for module in (future_logs, log_manager):
         monkeypatch.setattr(module, "Uuid", numbered)
@@ -557,7 +560,7 @@ def test_acknowledged_records_survive_a_power_cut_during_the_replacement(
         disk.restart(3 * operation + seed)
         del manager, handle
         manager = LogManager(environment, ["/a", "/b"], lambda topic: FLUSHED, files=disk)
-        manager.load(lambda topic, index: "/b")  # the controller knew it before
+        manager.load(lambda topic, index: "/b")  # the controller already knew the assignment
         if manager.get(*KEY) is None:
             manager.futures.promote(KEY)
         found = manager.get(*KEY)
@@ -571,7 +574,7 @@ def test_acknowledged_records_survive_a_power_cut_during_the_replacement(
 
 
 def test_log_moves_when_it_ends_with_an_empty_segment_behind_its_last_batch(paths: tuple[str, str]) -> None:
-    """Compaction, or the loss of the records between, may leave such a log."""
+    """Such a log remains after a compaction, or after the records between the two segments were lost."""
     manager = manager_of(paths)
     led(manager, paths[0], batches=30)
     manager.close()

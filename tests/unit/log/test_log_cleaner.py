@@ -1,4 +1,5 @@
-"""The cleaner's choice of logs, and logs that are truncated, moved, deleted or damaged during a compaction."""
+"""Which logs the cleaner chooses, and what happens when a log is truncated, moved, deleted or damaged during a
+compaction."""
 
 from __future__ import annotations
 
@@ -41,7 +42,8 @@ def compacted(**changes: object) -> LogSettings:
 
 
 class Node:
-    """Logs on a simulated disk, a clock that stands still, and a cleaner that checks only on request."""
+    """Logs on a simulated disk, with a clock that stands still, and a cleaner that checks the logs only when a test
+    asks it to."""
 
     def __init__(self, disk: SimulatedDisk | None = None, **changes: object) -> None:
         self.disk = disk or SimulatedDisk()
@@ -98,7 +100,7 @@ def latest_values(handle: PartitionHandle) -> dict[bytes, int]:
     return {record[2]: record[0] for one in read_log(handle) for record in one.records}
 
 
-# --- choosing ---
+# --- the choice of logs ---
 
 
 def test_cleaner_keeps_the_last_record_of_each_key_and_writes_its_checkpoint(node: Node) -> None:
@@ -111,7 +113,7 @@ def test_cleaner_keeps_the_last_record_of_each_key_and_writes_its_checkpoint(nod
     assert latest_values(handle) == before
     assert handle.size_bytes < size / 2
     assert len([offset for offset in latest_values(handle).values() if offset < active]) <= KEYS
-    # No work is left, and no thread to do it.
+    # The work is done, and the cleaner's thread has ended.
     assert dirty_section(handle, active, NOW) is not None
     assert not [one.name for one in threading.enumerate() if one.name.startswith("kafkacore-cleaner")]
 
@@ -223,7 +225,7 @@ def test_cleaner_stops_before_an_open_transaction(node: Node) -> None:
 
 @contextlib.contextmanager
 def half_done(handle: PartitionHandle) -> Iterator[Compaction]:
-    """A compaction that has copied a group but not yet swapped it in."""
+    """Returns a compaction that has copied a group of segments but not yet swapped it in."""
     keys = KeyOffsets(1 << 20, 0.9, bytes(16))
     upper_bound = handle.segments()[-1].base_offset
     keys.begin(upper_bound)
@@ -257,7 +259,7 @@ def test_round_writes_no_checkpoint_when_its_log_is_truncated_meanwhile(node: No
     compactions = node.manager.compactions
 
     class CutSlowly:
-        """A log to which another thread begins a compaction just before the truncation."""
+        """A log on which another thread begins a compaction immediately before the truncation."""
 
         settings = handle.settings
 
@@ -320,7 +322,7 @@ def test_checkpoint_entry_moves_with_its_log(node: Node) -> None:
 
 
 def test_log_is_not_compacted_before_its_move_ends(node: Node) -> None:
-    """The part copied before would stay uncompacted, and deleted keys would come back with it."""
+    """Otherwise the part that the move has already copied would stay uncompacted, and deleted keys would reappear."""
     handle = node.log()
     fill(handle)
     node.manager.create_future(("orders", 0), "/b")
@@ -356,7 +358,7 @@ def test_round_ends_when_the_cleanup_policy_changes(node: Node) -> None:
     node.cleaner.configure(CleanerSettings(max_bytes_per_second=1.0))
     node.cleaner.check()
     wait_until(
-        lambda: node.manager.compactions.may_go_on(("orders", 0), handle), what="a round that waits for its rate"
+        lambda: node.manager.compactions.may_go_on(("orders", 0), handle), what="a round that the rate limit holds back"
     )
     handle.configure(compacted(compact_policy=False, delete_policy=True))
     node.cleaner.configure(CleanerSettings())
@@ -365,7 +367,7 @@ def test_round_ends_when_the_cleanup_policy_changes(node: Node) -> None:
 
 
 def test_gaps_of_a_compacted_log_are_no_damage_when_its_policy_has_changed(node: Node) -> None:
-    """The node is killed before the cleaner's checkpoint covers the gaps, and the policy changes."""
+    """The node is killed before the cleaner's checkpoint covers the gaps, and then the cleanup policy changes."""
     handle = node.log()
     fill(handle)
     node.clean()
@@ -394,12 +396,12 @@ def test_reader_continues_during_a_compaction(node: Node) -> None:
         while compaction.phase != "done":
             compaction.step(1000)
             offset = 0
-            while offset < handle.end_offset:  # any offset, also of a removed record
+            while offset < handle.end_offset:  # also reads at offsets of removed records
                 found = handle.read(offset, 1)
                 assert found.error == 0
                 offset = max(offset, found.first_offset) + 1
     del found
-    assert live_count() == before  # the replaced segments are closed
+    assert live_count() == before  # the files of the replaced segments are closed
 
 
 # --- damage ---
@@ -453,7 +455,7 @@ def test_directory_goes_offline_when_its_disk_fails_a_compaction(node: Node, kin
     assert dict(node.manager.directories()) == {"/a": False, "/b": True}
     assert handle.state == "failed"
     assert node.cleaned() == {}
-    node.clean()  # what is offline is left alone
+    node.clean()  # the cleaner ignores an offline log
 
 
 def test_checkpoint_survives_a_restart_and_a_wrong_one_is_ignored(node: Node) -> None:
@@ -486,7 +488,8 @@ def test_records_without_a_key_are_removed(node: Node, caplog: pytest.LogCapture
 
 
 def test_cleaner_needs_more_rounds_when_its_map_is_small(node: Node) -> None:
-    node.cleaner.configure(CleanerSettings(dedupe_buffer_bytes=0, load_factor=0.2))  # room for three keys
+    # The offset map has room for three keys.
+    node.cleaner.configure(CleanerSettings(dedupe_buffer_bytes=0, load_factor=0.2))
     handle = node.log()
     handle.configure(compacted(min_cleanable_dirty_ratio=0.0))
     for number in range(40):
@@ -528,7 +531,7 @@ def test_new_rate_applies_at_once(node: Node) -> None:
     node.cleaner.configure(CleanerSettings(max_bytes_per_second=1.0))
     node.cleaner.check()
     node.cleaner.configure(CleanerSettings())
-    assert node.cleaner.settle(TIMEOUT_S)  # which would take an hour at the first rate
+    assert node.cleaner.settle(TIMEOUT_S)  # at the first rate, this round would take an hour
     node.clean()
     assert node.cleaned() == {("orders", 0): handle.segments()[-1].base_offset}
 
@@ -553,7 +556,7 @@ def test_offset_map_behaves_like_a_dictionary_within_its_limit() -> None:
     assert keys.get(next(iter(known))) == -1
 
 
-# --- keys ---
+# --- record keys ---
 
 SOUND = {
     "process.roles": "broker,controller",

@@ -1,4 +1,4 @@
-"""Every state in which a crash can leave the directory of a partition, and its load."""
+"""Loads a partition's directory in every state that a crash can leave."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def batch() -> bytes:
 
 
 def made(root: Path, batches: int = 20) -> Path:
-    """A log of 20 records in segments of five."""
+    """Returns a log of 20 records, in segments of five records each."""
     handle = PartitionHandle(LogDirectory(Environment(), str(root)), "t", 0, Uuid.random(), SETTINGS)
     handle.become_leader(1, 0)
     for _ in range(batches):
@@ -66,7 +66,7 @@ def test_load_removes_deleted_files_and_orphaned_indexes(tmp_path: Path) -> None
     assert loaded(tmp_path).end_offset == 20
     assert not list(path.glob("*.log.deleted"))
     assert not list(path.glob("*3.index"))
-    assert list(path.glob("*.checkpoint.deleted")), "the metadata log removes its snapshots itself"
+    assert list(path.glob("*.checkpoint.deleted")), "only the metadata log removes its own snapshots"
 
 
 def test_load_finishes_a_swap_that_was_under_way(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_load_refuses_a_damaged_swap_before_it_replaces_a_segment(tmp_path: Path
     before = {each.name: each.read_bytes() for each in path.iterdir()}
     swap = path / f"{0:020d}.log.swap"
     swap.write_bytes(batch() + b"garbage that is long enough to be the header of a batch, and is not one")
-    with pytest.raises(MalformedFileError, match=rf"{swap}: at byte {len(batch())}: .*; it was about to replace"):
+    with pytest.raises(MalformedFileError, match=rf"{swap}: at byte {len(batch())}: .*; the file was about to replace"):
         loaded(tmp_path)
     swap.unlink()
     assert {each.name: each.read_bytes() for each in path.iterdir()} == before
@@ -100,12 +100,12 @@ def test_load_names_a_damaged_segment_when_it_rebuilds_producer_state_from_it(tm
     segment = path / f"{base:020d}.log"
     data = bytearray(segment.read_bytes())
     second = len(data) // 5
-    data[second + 8] = 0xFF  # the length of its second batch is negative
+    data[second + 8] = 0xFF  # makes the length of the segment's second batch negative
     segment.write_bytes(data)
     told = rf"{segment}: at byte {second}: .*remove recovery-point-offset-checkpoint and \.kafka_cleanshutdown"
     with pytest.raises(MalformedFileError, match=told):
         loaded(tmp_path, clean=False, recovery_point=20)
-    # The node loads once the advice in the message is followed.
+    # After the operator has followed the advice in the message, the node loads the log.
     assert loaded(tmp_path, clean=False).end_offset == base + 1
 
 
@@ -154,7 +154,7 @@ def test_load_rebuilds_a_wrong_index_of_the_last_segment(tmp_path: Path) -> None
 
 
 def test_load_does_not_read_the_index_of_a_short_segment(tmp_path: Path) -> None:
-    """A node has tens of thousands of them."""
+    """Such segments are common: a node can have tens of thousands of them."""
     builder = RecordBatchBuilder()
     builder.append(timestamp=1_700_000_000_000, key=None, value=b"v" * 50)
     handle = PartitionHandle(LogDirectory(Environment(), str(tmp_path)), "t", 0, Uuid.random(), SETTINGS)
@@ -163,7 +163,7 @@ def test_load_does_not_read_the_index_of_a_short_segment(tmp_path: Path) -> None
     handle.shut()
     index = tmp_path / "t-0" / f"{0:020d}.index"
     index.unlink()
-    index.symlink_to(index)  # which nobody can open
+    index.symlink_to(index)  # a symbolic link to itself, which cannot be opened
     assert loaded(tmp_path).end_offset == 1
     index.unlink()
     index.touch()
@@ -229,7 +229,7 @@ def test_load_keeps_synced_gaps_of_a_topic_that_is_no_longer_compacted(
     log = path / f"{5:020d}.log"
     size = log.stat().st_size // 5
     data = log.read_bytes()
-    log.write_bytes(data[: 2 * size] + data[3 * size :])  # without the record at 7
+    log.write_bytes(data[: 2 * size] + data[3 * size :])  # removes the record at offset 7
     (path / f"{5:020d}.index").unlink()
     handle = loaded(tmp_path, clean=clean, recovery_point=recovery_point)
     assert handle.end_offset == end_offset
@@ -322,7 +322,7 @@ def test_deletion_of_a_segment_removes_its_transaction_index_when_that_cannot_be
 
 
 def test_segment_keeps_its_transaction_index_when_it_is_not_recovered(tmp_path: Path) -> None:
-    """The first segment lost its indexes; the later segments were shut cleanly."""
+    """The first segment has lost its indexes. The later segments were shut down cleanly."""
     made = [
         records(0, 7),
         marker(2, 7, ABORT),
@@ -367,11 +367,11 @@ def test_epochs_of_an_idle_log_are_written_with_its_next_record(tmp_path: Path) 
         handle.become_leader(1, epoch)
         assert handle.leader_epochs() == [(0, 0), (epoch, 20)]
         handle.shut()
-        assert (file.read_text(), file.stat().st_ino) == before, "two syncs of every partition at every start"
+        assert (file.read_text(), file.stat().st_ino) == before, "a rewrite costs two syncs at each start"
     handle = loaded(tmp_path)
     handle.become_leader(1, 7)
     assert handle.append(batch()).error == 0
-    wait_until(lambda: file.read_text() == "0\n2\n0 0\n7 20\n", 10, "the epoch is written while the log is in use")
+    wait_until(lambda: file.read_text() == "0\n2\n0 0\n7 20\n", 10, "the epoch in its file, while the log is in use")
     assert loaded(tmp_path, clean=False).leader_epochs() == [(0, 0), (7, 20)]
     handle.shut()
 
@@ -380,5 +380,5 @@ def test_recovered_epochs_are_written_at_once(tmp_path: Path) -> None:
     file = made(tmp_path) / "leader-epoch-checkpoint"
     file.write_text("0\n0\n")
     handle = loaded(tmp_path, clean=False)
-    wait_until(lambda: file.read_text() == "0\n1\n0 0\n", 10, "what the batches told is written")
+    wait_until(lambda: file.read_text() == "0\n1\n0 0\n", 10, "the epochs of the batches in their file")
     assert handle.leader_epochs() == [(0, 0)]

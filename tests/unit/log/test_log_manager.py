@@ -1,4 +1,4 @@
-"""The log manager: loading, checkpoints, deletion, the clean shutdown mark, a directory that fails."""
+"""The log manager: loading, checkpoints, deletion, the mark of a clean shutdown, and a directory that fails."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_load_checks_every_batch_behind_the_recovery_point_after_a_crash(
     manager = manager_of(tmp_path)
     assert "the node recovers its 2 logs" in caplog.text
     checked = sum(each.size_bytes for each in manager.get("orders", 0).segments())  # type: ignore[union-attr]
-    assert f"orders-0: 3 segments, {checked} bytes are recovered" in caplog.text
+    assert f"orders-0: recovered 3 segments with {checked} bytes" in caplog.text
     assert manager.get("orders", 0).end_offset == 90  # type: ignore[union-attr]
     assert log.stat().st_size == whole
     manager.close()

@@ -1,4 +1,5 @@
-"""The upkeep thread: it does the due work and reports a failed disk at once. Also the published table of partitions."""
+"""The upkeep thread does the work that is due, and reports a failed disk immediately. Also tests the published table of
+partitions."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ def batch() -> bytes:
 
 
 def intervals(**due: int) -> UpkeepIntervals:
-    """Only the named work is ever due."""
+    """Returns intervals with which only the work with the given name is ever due."""
     names = UpkeepIntervals._fields
     return UpkeepIntervals(**{name: due.get(name, 1 if name == "initial_delay_ms" else FAR_MS) for name in names})
 
@@ -94,10 +95,10 @@ def test_table_finds_a_partition_by_name_and_by_id_and_shares_unchanged_entries(
     changed = table.changed([("topic-7", fresh, [None])], gone=[ids[3]])
     assert len(changed) == 49
     assert not changed.find(ids[7], 0)
-    assert not changed.find("topic-7", 0), "the partition is not on this node"
+    assert not changed.find("topic-7", 0), "the new table must not contain the partition"
     assert (fresh, 1) in [(topic_id, count) for _, topic_id, count in changed.topics()]
     assert not changed.find("topic-3", 0)
     assert changed.find("topic-4", 1)
-    assert table.find("topic-3", 0), "the old table is as it was"
+    assert table.find("topic-3", 0), "the old table must not change"
     del table, changed
     assert live_count() == before

@@ -1,6 +1,5 @@
-"""One partition's log through its Python handle: idempotent producers, rolls, truncation, retention, epochs, reads,
-lookups.
-"""
+"""The log of one partition, used through its Python handle: idempotent producers, rolls, truncation, retention, epochs,
+reads and lookups."""
 
 from __future__ import annotations
 
@@ -47,7 +46,7 @@ ABORT, COMMIT = 0, 1
 
 @pytest.fixture(autouse=True)
 def everything_is_given_back() -> Iterator[None]:
-    gc.collect()  # free objects that an earlier test left in a cycle (a traceback)
+    gc.collect()  # frees objects that an earlier test left in a reference cycle (with a traceback)
     before = [module.live_count() for module in (io, partition, producers, segment)]
     yield
     assert [module.live_count() for module in (io, partition, producers, segment)] == before
@@ -97,6 +96,28 @@ def test_duplicate_is_recognised_among_the_last_five_batches(tmp_path: Path) -> 
     assert handle.end_offset == 14
 
 
+@pytest.mark.parametrize(("size", "least"), [(100, 5), (200_000, 1)])
+def test_duplicate_is_recognised_after_an_orderly_stop(tmp_path: Path, size: int, least: int) -> None:
+    batches = [batch(2, size=size, producer_id=4, producer_epoch=0, base_sequence=2 * i) for i in range(7)]
+    handle = led(tmp_path)
+    handle.append(batch(size=100_000))
+    for one in batches:
+        handle.append(one)
+    handle.shut()
+    again = PartitionHandle(handle.directory, "orders", 0, handle.topic_id, LogSettings())
+    log_loader.load(again, str(tmp_path / "orders-0"), clean=True)
+    again.become_leader(1, 1)
+    # Batches that are too far from the end of the log are not recognised. (Apache Kafka recognises only the last
+    # batch.)
+    answers = [(each.error, each.duplicate, each.first_offset) for each in map(again.append, batches)]
+    recalled = [(0, True, 2 + 2 * i) for i in range(7)]
+    known = sum(duplicate for _, duplicate, _ in answers)
+    assert known >= least
+    assert answers == [(OUT_OF_ORDER_SEQUENCE_NUMBER, False, -1)] * (7 - known) + recalled[-known:]
+    assert again.append(idempotent(14)).first_offset == 16
+    again.close()
+
+
 def test_gap_in_the_sequence_is_refused_and_changes_nothing(tmp_path: Path) -> None:
     handle = led(tmp_path)
     handle.append(idempotent(0))
@@ -110,7 +131,7 @@ def test_log_fences_an_older_producer_epoch_and_starts_a_newer_one_at_sequence_z
     assert handle.append(idempotent(2, epoch=2)).error == INVALID_PRODUCER_EPOCH
     assert handle.append(idempotent(2, epoch=4)).error == OUT_OF_ORDER_SEQUENCE_NUMBER
     assert handle.end_offset == 2
-    # The sequences are those of epoch 3; but the records are new.
+    # The sequence numbers are the same as in epoch 3, but the records are new.
     begun = handle.append(idempotent(0, epoch=4))
     assert (begun.error, begun.duplicate, begun.first_offset, begun.last_offset) == (0, False, 2, 3)
     assert offsets(handle) == [0, 1, 2, 3]
@@ -173,7 +194,7 @@ def control(kind: int, epoch: int = 0, coordinator_epoch: int = 7) -> bytes:
 
 
 def in_transaction(handle: PartitionHandle, sequence: int = 0, epoch: int = 0) -> int:
-    """Appends a verified batch; returns the error."""
+    """Appends a verified transactional batch. Returns the error."""
     opened = batch(producer_id=4, producer_epoch=epoch, base_sequence=sequence, transactional=True)
     return handle.append(opened, origin="transaction").error
 
@@ -222,10 +243,10 @@ def test_marker_with_a_bumped_epoch_ends_only_the_transaction_of_an_older_epoch(
     assert handle.append(control(COMMIT, epoch=3), origin="bumped marker").error == INVALID_PRODUCER_EPOCH
     assert handle.append(control(COMMIT, epoch=4), origin="bumped marker").error == 0
     again = handle.append(control(COMMIT, epoch=4), origin="bumped marker")
-    assert again.error == 0, "the coordinator sends a marker again when its answer is lost"
+    assert again.error == 0, "a marker that the coordinator repeats must be accepted"
     assert in_transaction(handle, epoch=4) == 0
     late = handle.append(control(COMMIT, epoch=4), origin="bumped marker")
-    assert late.error == INVALID_PRODUCER_EPOCH, "a late retry must not end the next transaction"
+    assert late.error == INVALID_PRODUCER_EPOCH, "a late retry of a marker must not end the next transaction"
     assert handle.last_stable_offset == 4
 
 
@@ -257,7 +278,8 @@ def test_segment_ends_when_its_index_is_full(tmp_path: Path) -> None:
     handle = led(tmp_path, index_interval_bytes=0, segment_index_bytes=24)
     for _ in range(8):
         handle.append(batch())
-    # Three entries of 8 bytes; the time index keeps its second and last place for the roll.
+    # The size allows three entries of 8 bytes in the offset index, and two of 12 bytes in the time index. The second of
+    # these two is reserved for the roll.
     assert len(handle.segments()) > 2
     assert offsets(handle) == list(range(16))
 
@@ -279,7 +301,8 @@ def test_preallocated_segment_is_cut_to_its_size_when_it_ends(tmp_path: Path) ->
 
 
 def reload(handle: PartitionHandle, *, clean: bool, settings: LogSettings | None = None) -> PartitionHandle:
-    handle.retire()  # it finishes work under way and loses unsaved state: two logs must not write one directory
+    # `retire` finishes the work in progress but loses unsaved state. Without it, two logs would write to one directory.
+    handle.retire()
     made = PartitionHandle(handle.directory, "orders", 0, handle.topic_id, settings or handle.settings)
     log_loader.load(made, f"{handle.directory.path}/orders-0", clean=clean)
     made.become_leader(1, handle.leader_epoch)
@@ -296,7 +319,7 @@ def test_truncated_log_appends_at_its_new_end(tmp_path: Path, end: int) -> None:
     for i in range(10):
         handle.append(idempotent(2 * i))
     handle.truncate_to(end)
-    end = end // 2 * 2  # half a batch does not count: every offset has its record
+    end = end // 2 * 2  # only whole batches remain, so every offset has its record
     assert (handle.end_offset, handle.high_watermark) == (end, end)
     assert offsets(handle) == list(range(end))
     assert handle.append(batch()).first_offset == end
@@ -353,6 +376,9 @@ def test_truncation_restores_the_earlier_producer_states(tmp_path: Path) -> None
         handle.append(idempotent(2 * i))
     handle.truncate_to(8)
     assert handle.append(idempotent(18)).error == OUT_OF_ORDER_SEQUENCE_NUMBER
+    for i in range(4):
+        again = handle.append(idempotent(2 * i))  # some of these batches come before the snapshot of the last segment
+        assert (again.error, again.duplicate, again.first_offset) == (0, True, 2 * i)
     assert handle.append(idempotent(8)).first_offset == 8
 
 
@@ -364,6 +390,20 @@ def test_full_truncation_restarts_the_log_at_the_given_offset(tmp_path: Path) ->
     assert handle.read(50).error == OFFSET_OUT_OF_RANGE
     assert handle.append(batch()).first_offset == 100
     assert reload(handle, clean=False).log_start_offset == 100
+
+
+def test_full_truncation_removes_the_producers_of_an_orderly_stop(tmp_path: Path) -> None:
+    handle = led(tmp_path)
+    handle.append(idempotent(0))
+    handle.shut()
+    again = PartitionHandle(handle.directory, "orders", 0, handle.topic_id, LogSettings())
+    log_loader.load(again, str(tmp_path / "orders-0"), clean=True)
+    assert [each.name for each in (tmp_path / "orders-0").glob("*.snapshot")] == [f"{2:020}.snapshot"]
+    again.truncate_fully(0)
+    # Other records may get these offsets. A snapshot at such an offset would describe the producers of the old records.
+    assert list((tmp_path / "orders-0").glob("*.snapshot")) == []
+    assert again.end_offset == 0
+    again.close()
 
 
 def test_retention_by_size_keeps_at_least_the_configured_bytes(tmp_path: Path) -> None:
@@ -406,13 +446,13 @@ def test_records_above_the_high_watermark_cannot_be_deleted(tmp_path: Path) -> N
     for offset in (5, 8, 9, -2):
         assert handle.delete_records(offset) == (OFFSET_OUT_OF_RANGE, -1, None)
         assert (handle.log_start_offset, offsets(handle)) == (0, list(range(8)))
-    assert handle.delete_records(4)[:2] == (0, -1), "the other replica has not deleted them"
+    assert handle.delete_records(4)[:2] == (0, -1), "the low watermark must wait for the other replica"
     assert offsets(handle, 4) == [4, 5, 6, 7]
     assert handle.delete_records(-1)[:2] == (0, -1)
 
 
 def behind_its_end(handle: PartitionHandle, high_watermark: int) -> PartitionHandle:
-    """The log after a restart of its leader; its follower has not fetched the end yet."""
+    """Returns the log after a restart of its leader. The follower has not fetched the end of the log yet."""
     handle.retire()
     made = PartitionHandle(handle.directory, "orders", 0, handle.topic_id, handle.settings)
     log_loader.load(made, f"{handle.directory.path}/orders-0", clean=False)
@@ -433,7 +473,7 @@ def test_log_checks_role_and_leader_epoch_of_appends_and_reads(tmp_path: Path) -
     assert handle.read(0, isolation=0, current_epoch=6).error == UNKNOWN_LEADER_EPOCH
     assert handle.become_follower(2, 6, 2)
     assert handle.append(batch()).error == NOT_LEADER_OR_FOLLOWER
-    assert not handle.become_leader(1, 5, 3), "an older leader epoch changes nothing"
+    assert not handle.become_leader(1, 5, 3), "an older leader epoch must change nothing"
     assert handle.read(0, isolation=0).error == NOT_LEADER_OR_FOLLOWER
     assert handle.read(0).records
 
@@ -512,7 +552,7 @@ def test_read_returns_the_first_batch_whole_or_not_at_all(tmp_path: Path) -> Non
         handle.append(batch())
     assert len(handle.read(0, 10, min_one=True).records) == one
     assert handle.read(0, 10, min_one=False).records == b""
-    assert len(handle.read(3, one + 10).records) == one + 10  # the last one may be cut, as Kafka's
+    assert len(handle.read(3, one + 10).records) == one + 10  # the last batch may be cut off, as in Kafka
     assert handle.read(3, one).first_offset == 2
     assert handle.read(6).records == b""
     assert handle.read(7).error == OFFSET_OUT_OF_RANGE
@@ -530,7 +570,8 @@ def test_read_finds_old_offsets_by_the_index_in_memory_and_on_disk(tmp_path: Pat
 
 @pytest.mark.parametrize("bound", [2, 4, 6, 8, 12, 14])
 def test_read_ends_at_the_high_watermark_in_every_segment(tmp_path: Path, bound: int) -> None:
-    """Segments of three batches: the bound lies inside a sealed one, between two and inside the last."""
+    """Each segment has three batches. The bound is inside a sealed segment, between two segments, or inside the last
+    segment."""
     handle = led(tmp_path, segment_bytes=3 * len(batch()), index_interval_bytes=0)
     for _ in range(8):
         handle.append(batch())
@@ -558,7 +599,7 @@ def test_offset_by_time_ends_at_the_bound(tmp_path: Path) -> None:
     handle = led(tmp_path, segment_bytes=4 * len(batch(1)), index_interval_bytes=0)
     for i in range(10):
         handle.append(batch(1, timestamp=NOW + i))
-    for i in (1, 3, 4, 8, 9):  # in sealed segments, at their ends, in the active one
+    for i in (1, 3, 4, 8, 9):  # offsets in sealed segments, at their ends, and in the active segment
         assert handle.offset_by_time(NOW + i, bound=i) == (-1, -1, -1)
         assert handle.offset_by_time(NOW + i, bound=i + 1) == (i, NOW + i, 0)
     handle = behind_its_end(handle, high_watermark=5)
@@ -582,7 +623,8 @@ def test_offset_is_found_by_time(tmp_path: Path) -> None:
 
 
 def test_records_and_timestamps_survive_a_clock_that_jumps(tmp_path: Path) -> None:
-    """Append times go back with the clock, an hour and further; the times in the time index only rise."""
+    """When the clock goes back by an hour or more, so do append times. The timestamps in the time index never
+    decrease."""
     clock, times = ManualClock(NOW), []
     one = len(batch(1))
     handle = led(tmp_path, clock, segment_bytes=20 * one, index_interval_bytes=one, log_append_time=True)
@@ -628,7 +670,7 @@ def test_deletion_during_a_sync_wakes_every_waiting_append() -> None:
     handle.append(batch(), wait=False)
     watch = PartitionWatch()
     assert watch.arm("synced", handle, SYNCED, handle.end_offset)
-    assert not select.select([watch.fileno()], [], [], 0.05)[0]  # its sync is under way
+    assert not select.select([watch.fileno()], [], [], 0.05)[0]  # the sync is still running
     assert handle.delete_records(second) == (0, second, None)
     assert select.select([watch.fileno()], [], [], 10)[0]
     assert handle.high_watermark == handle.end_offset
@@ -642,7 +684,7 @@ def test_append_is_refused_when_no_thread_can_open_its_log(tmp_path: Path, opene
         assert log.append(batch()).error == 0
     log.directory.close()
     errors = [log.append(batch()).error for _ in range(3)]
-    assert errors[-1] == NOT_LEADER_OR_FOLLOWER  # the first still fits into the segment that is there
+    assert errors[-1] == NOT_LEADER_OR_FOLLOWER  # the first batch still fits into the existing segment
     assert log.state == ("open" if opened else "lazy")
 
 
@@ -662,7 +704,7 @@ def test_append_without_waiting_returns_the_log_when_it_is_not_open(tmp_path: Pa
 
 
 def test_blocking_calls_report_the_missing_descriptor_when_none_is_left(tmp_path: Path) -> None:
-    """Each waits with an eventfd of its own. Code that retries or gives up goes by the errno."""
+    """Each call waits on an eventfd of its own. The caller decides by the errno whether to retry."""
     handle, watching = led(tmp_path), []
     handle.append(batch())
     calls = {
@@ -675,7 +717,8 @@ def test_blocking_calls_report_the_missing_descriptor_when_none_is_left(tmp_path
         "watch": lambda: watching.append(PartitionWatch()),
     }
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))  # standard input, output and error; open files stay open
+    # Leaves only standard input, output and error; files that are already open stay open.
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
     found = {}
     try:
         for name, call in calls.items():

@@ -1,4 +1,4 @@
-"""The leader's side of a partition: followers' positions, the high watermark, ISR proposals, generations, fencing."""
+"""A partition on its leader: the followers' positions, the high watermark, proposed ISRs, broker epochs and fencing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TOPIC = Uuid(bytes(range(16)))
 
 
 class Node:
-    """One partition of node 1 with replicas on 2 and 3, in a world whose clock stands still."""
+    """A partition of node 1 with replicas on nodes 2 and 3, in a world whose clock stands still."""
 
     def __init__(self, path: Path) -> None:
         self.clock = ManualClock()
@@ -127,6 +127,15 @@ def test_high_watermark_waits_for_nobody_when_the_replica_is_not_eligible(node: 
     assert not node.edges.take(1)
 
 
+def test_replica_may_join_when_nobody_tells_the_epoch_of_its_broker(node: Node) -> None:
+    """In ZooKeeper mode, a follower sends its broker epoch, but the leader cannot know the correct one."""
+    node.edges.set_brokers([(2, partition_edges.ACTIVE, -1)])
+    node.lead(set())
+    node.append()
+    node.log.followed(2, 1, broker_epoch=22)
+    assert node.edges.take(1) == [(TOPIC, 0)]
+
+
 def test_high_watermark_waits_for_the_maximal_isr_when_an_expansion_is_proposed(node: Node) -> None:
     node.lead(set())
     node.append()
@@ -135,9 +144,9 @@ def test_high_watermark_waits_for_the_maximal_isr_when_an_expansion_is_proposed(
     node.clock.advance_ms(LAG_MS + 1)
     node.append()
     assert node.log.high_watermark == 1
-    assert not node.log.propose_isr([1, 2], 1), "one at a time"
+    assert not node.log.propose_isr([1, 2], 1), "only one proposal may be pending"
     node.log.withdraw_isr()
-    assert node.log.high_watermark == 2, "it lags and is in no ISR"
+    assert node.log.high_watermark == 2, "a lagging replica outside the ISR must not hold back the high watermark"
 
 
 def test_proposal_ends_when_a_newer_partition_epoch_is_applied(node: Node) -> None:
@@ -153,7 +162,7 @@ def test_partition_reports_an_edge_once_when_a_follower_catches_up(node: Node) -
     node.lead(set())
     node.append()
     node.log.followed(2, 0, broker_epoch=22)
-    assert node.edges.take(8) == [], "it is below the high watermark"
+    assert node.edges.take(8) == [], "a follower below the high watermark must not be reported"
     node.log.followed(2, 1, broker_epoch=22)
     node.log.followed(2, 1, broker_epoch=22)
     assert len(node.edges) == 1
@@ -179,7 +188,7 @@ def test_follower_counts_as_caught_up_when_it_reaches_the_end_of_its_last_fetch(
         node.log.followed(2, end - 1)
         node.append()
         node.clock.advance_ms(LAG_MS // 2 - 1)
-        assert not node.known(2)[2], "it always has what was there when it fetched before"
+        assert not node.known(2)[2], "a follower does not lag if it has all records of its previous fetch"
     node.clock.advance_ms(LAG_MS)
     assert node.known(2)[2]
 
@@ -225,7 +234,7 @@ def test_acknowledgement_lives_on_when_only_the_leader_epoch_rises(node: Node) -
     assert ack is not None
     node.log.followed(2, 1)
     node.lead({2}, epoch=2, partition_epoch=2)
-    assert node.log.acknowledged(*ack) is None, "a position of the old epoch counts for nothing"
+    assert node.log.acknowledged(*ack) is None, "a position of the old epoch must not count"
     node.log.followed(2, 1)
     assert node.log.acknowledged(*ack) == 0
 

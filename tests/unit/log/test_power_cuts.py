@@ -1,4 +1,5 @@
-"""Logs on a simulated disk whose power goes out under every single operation; full disks and disks that fail."""
+"""Logs on a simulated disk whose power fails at each single operation. Also tests disks that are full and disks that
+fail."""
 
 from __future__ import annotations
 
@@ -49,7 +50,7 @@ def new_disk() -> SimulatedDisk:
 
 
 def append_some(handle: PartitionHandle, first: int, count: int) -> int:
-    """How many batches were acknowledged as synced."""
+    """Appends batches with a sync. Returns how many of them the log acknowledged."""
     for number in range(first, first + count):
         result = handle.append(batch(number), acks=-1)
         if result.error or handle.high_watermark <= result.last_offset:
@@ -58,7 +59,8 @@ def append_some(handle: PartitionHandle, first: int, count: int) -> int:
 
 
 def check_log(handle: PartitionHandle, at_least: int) -> None:
-    """The log holds whole batches without a gap; each was sent, and every acknowledged batch is there."""
+    """Checks that the log contains whole batches without a gap, that the test sent each of them, and that no
+    acknowledged batch is missing."""
     offset = handle.log_start_offset
     while offset < handle.end_offset:
         found = handle.read(offset, 1 << 20)
@@ -74,7 +76,7 @@ def check_log(handle: PartitionHandle, at_least: int) -> None:
 
 
 def operations_of_a_start() -> int:
-    """Where the power goes out before that, there is no log yet."""
+    """Returns the number of disk operations before which a power failure leaves no log."""
     disk = new_disk()
     manager, _ = start(disk)
     operations = disk.operations
@@ -92,7 +94,7 @@ def operations_of_a_run() -> int:
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_acknowledged_batches_survive_a_power_cut_at_any_operation(seed: int) -> None:
-    ordered = seed < 3  # else any of the changes of names is left
+    ordered = seed < 3  # otherwise the disk keeps any of the changes of names
     for cut in range(operations_of_a_start(), operations_of_a_run()):
         disk = new_disk()
         disk.cut_power_at(cut)
@@ -103,7 +105,7 @@ def test_acknowledged_batches_survive_a_power_cut_at_any_operation(seed: int) ->
         disk.restart(seed * 1000 + cut, ordered)
         manager, handle = start(disk)
         check_log(handle, acknowledged)
-        # The log and its idempotent producer continue at its end.
+        # The log and its idempotent producer can continue.
         assert append_some(handle, handle.end_offset // 2, 3) == 3
         check_log(handle, acknowledged + 3)
         manager.close()
@@ -111,8 +113,8 @@ def test_acknowledged_batches_survive_a_power_cut_at_any_operation(seed: int) ->
 
 
 def cut_while(change: Callable[[PartitionHandle], object], settings: LogSettings = SYNCED) -> Iterator[PartitionHandle]:
-    """A log of 25 batches after a power cut at each operation of a change, on a disk that may keep any of the
-    renames."""
+    """Makes a log of 25 batches and changes it, with a power cut at each operation of the change. Yields the loaded
+    log. The disk can keep any of the renames."""
     first = last = 0
     cut = -1
     while cut <= last:
@@ -140,7 +142,7 @@ def test_retention_deletes_the_first_segments_first() -> None:
     for handle in cut_while(lambda handle: handle.delete_records(handle.end_offset - 4)):
         check_log(handle, 25)
         ends.add(handle.log_start_offset)
-    assert len(ends) > 1  # which of the ends between are seen depends on what the disk keeps
+    assert len(ends) > 1  # the disk decides which of the intermediate start offsets occur
 
 
 def test_truncation_deletes_the_last_segments_first() -> None:
@@ -154,7 +156,7 @@ def test_truncation_deletes_the_last_segments_first() -> None:
 @pytest.mark.parametrize("ordered", [True, False])
 @pytest.mark.parametrize("end", [4, 10, 14])
 def test_truncated_records_do_not_return_behind_their_successors_after_a_power_cut(end: int, ordered: bool) -> None:
-    """Truncate, append, cut the power: nothing but the truncation itself was synced."""
+    """Truncates the log, appends, and cuts the power. Only the truncation itself was synced."""
     for seed in range(20):
         disk = new_disk()
         manager, handle = start(disk)
@@ -188,7 +190,7 @@ def test_roll_syncs_the_sealed_segment_without_a_flush() -> None:
     sealed_end = handle.segments()[-1].base_offset
     watch = PartitionWatch()
     if watch.arm("sealed", handle, UNTIL_SYNCED, sealed_end):
-        assert select.select([watch.fileno()], [], [], 10)[0], "nothing synced the sealed segment"
+        assert select.select([watch.fileno()], [], [], 10)[0], "the sealed segment was not synced in time"
     watch.close()
     assert handle.synced_offset >= sealed_end
     disk.cut_power()
@@ -243,7 +245,7 @@ def test_recovery_drops_the_segments_behind_one_that_lost_its_end() -> None:
     disk.cut_power()
     manager.close()
     disk.restart()
-    disk.write(f"/data/orders-0/{bases[1]:020}.log", b"")  # ends with a whole batch: none
+    disk.write(f"/data/orders-0/{bases[1]:020}.log", b"")  # an empty file, which also ends with a whole batch
     manager, handle = start(disk, UNSYNCED)
     assert handle.end_offset == bases[1]
     check_log(handle, 0)
@@ -253,7 +255,7 @@ def test_recovery_drops_the_segments_behind_one_that_lost_its_end() -> None:
     manager.close()
     disk.restart(1)
     manager, handle = start(disk, UNSYNCED)
-    # The dropped records do not come back behind the records that took their place.
+    # The dropped records do not reappear after the records that replaced them.
     check_log(handle, 0)
     manager.close()
 
@@ -298,12 +300,12 @@ def test_disk_error_takes_the_directory_offline_and_wakes_waiting_appends(kind: 
     handle.become_leader(1, 0)
     assert append_some(handle, 0, 3) == 3
     disk.fail(kind, errno.EIO)
-    assert append_some(handle, 3, 1) == 0  # comes back, and not acknowledged
+    assert append_some(handle, 3, 1) == 0  # the append returns, but it is not acknowledged
     assert handle.directory.offline_errno == errno.EIO
     manager.check_directories()
     assert failed == ["/data"]
     disk.fail(kind, 0)
-    assert handle.append(batch(4)).error == KAFKA_STORAGE_ERROR  # never retried
+    assert handle.append(batch(4)).error == KAFKA_STORAGE_ERROR  # the log does not retry after a failed sync
     manager.close()
 
 
@@ -340,7 +342,7 @@ def test_recovery_point_stays_before_a_segment_when_its_indexes_are_not_synced()
     assert handle.flush()
     assert handle.recovery_point == 4
     disk.fail("sync", errno.EIO)
-    handle.append(batch(2))  # behind a roll
+    handle.append(batch(2))  # this batch comes after a roll
     assert (len(handle.segments()), handle.synced_offset, handle.recovery_point) == (2, 4, 0)
 
 
@@ -356,7 +358,7 @@ def test_recovery_point_follows_a_roll() -> None:
 
 
 def checkpointed(disk: SimulatedDisk) -> int:
-    """The recovery point of the log on the disk; 0 without one."""
+    """Returns the recovery point of the log on the disk, or 0 if the disk has none."""
     return OffsetCheckpoint("/data", RECOVERY_POINT, disk).read().get(("orders", 0), 0)
 
 
@@ -412,7 +414,7 @@ def test_log_that_begins_anew_waits_below_its_recovery_point_too(offset: int) ->
 
 
 def test_recovery_point_covers_no_unsynced_record_after_a_power_cut_at_any_operation() -> None:
-    """Truncate, checkpoint, append without a sync, and cut the power at each operation of this."""
+    """Truncates, checkpoints, and appends without a sync. The power fails at each operation in turn."""
     cut, last, seen = -1, 0, set()
     while cut <= last:
         disk = new_disk()

@@ -1,4 +1,4 @@
-"""The columnar image: replay, copy on write, row reuse, transactions, snapshots."""
+"""The columnar image of the metadata: replay, copy on write, reuse of rows, transactions and snapshots."""
 
 from __future__ import annotations
 
@@ -97,6 +97,24 @@ def test_rows_of_deleted_partitions_are_used_again() -> None:
         )
     assert (image.partition_rows, image.topic_rows, image.partition_count, len(image.topics_by_name)) == (20, 1, 0, 0)
     assert list(rows_led_by(image.partition_chunks, 1)) == []
+
+
+def test_partitions_are_dropped_one_by_one_and_the_topic_with_the_last() -> None:
+    image = replay(EMPTY_IMAGE, TopicRecord(name="t", topic_id=uuid(1)), *[partition(1, i, [1]) for i in range(4)])
+    first = Edit(image)
+    first.drop_partitions(uuid(1), [3, 1, 1, 9, -1])
+    root = first.freeze(9, 1, 0)
+    topic = root.topic_by_id(uuid(1))
+    assert topic is not None
+    assert [root.partition(topic, index) is not None for index in range(4)] == [True, False, True, False]
+    assert (root.partition_count, image.partition_count) == (2, 4)
+    assert first.delta.partition_rows == {topic.partition_rows[0], topic.partition_rows[2]}
+    assert len(first.delta.freed_rows) == 2
+    last = Edit(root)
+    last.drop_partitions(uuid(1), [0, 2])
+    assert last.freeze(10, 1, 0).topic("t") is None
+    assert last.delta.topics_deleted == {uuid(1): "t"}
+    assert not last.delta.partition_rows
 
 
 @pytest.mark.parametrize("count", [10, 17 * CHUNK_ROWS])
@@ -214,7 +232,7 @@ def everything() -> MetadataImage:
 
 
 def test_feature_record_does_not_set_kraft_version() -> None:
-    """Apache Kafka 3.9 wrote kraft.version as a feature record as well (KAFKA-18979)."""
+    """Apache Kafka 3.9 wrote kraft.version as a feature record, too (KAFKA-18979)."""
     image = replay(EMPTY_IMAGE, FEATURES, FeatureLevelRecord(name="kraft.version", feature_level=1))
     assert image.features == {"metadata.version": 30}
 
@@ -328,7 +346,7 @@ def test_topic_made_and_deleted_within_a_transaction_is_in_no_row() -> None:
     publisher.apply([BeginTransactionRecord(name="x"), TopicRecord(name="b", topic_id=uuid(2))], 2, 1, 0)
     publisher.apply([partition(2, 0, [1]), partition(2, 1, [1]), partition(1, 1, [1])], 4, 1, 0)
     publisher.apply([RemoveTopicRecord(topic_id=uuid(2)), TopicRecord(name="c", topic_id=uuid(3))], 7, 1, 0)
-    publisher.apply([partition(3, 0, [1])], 9, 1, 0)  # takes a row of the deleted topic
+    publisher.apply([partition(3, 0, [1])], 9, 1, 0)  # reuses a row of the deleted topic
     publisher.apply([EndTransactionRecord()], 10, 1, 0)
     image, delta = told[-1]
     changed = [image.topic(name).partition_rows[index] for name, index in (("a", 1), ("c", 0))]
@@ -359,6 +377,6 @@ def test_batch_is_decoded_the_same_alone_and_among_others() -> None:
             images.append(edit.freeze(0, 0, 0))
         return [[repr(record) for record in records_of(image)] for image in images]
 
-    for many in (1, 500):  # with much around them too
+    for many in (1, 500):  # once with few records before and after them, and once with many
         joined = told(data[0] * many + b"".join(data) + data[0] * many)[many:-many]
         assert joined == told(b"".join(data)) and len(joined[-1]) > 20

@@ -1,4 +1,4 @@
-"""Equal rows are found together."""
+"""The search for equal rows in chunks of partitions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkacore.metadata.partition_records import PartitionRecords
-from kafkacore.metadata.partitions import CHUNK_ROWS, Partition, PartitionChunk, alike
+from kafkacore.metadata.partitions import CHUNK_ROWS, Partition, PartitionChunk, PartitionColumns, alike
 from kafkacore.protocol.messages import PartitionChangeRecord
 from kafkacore.protocol.uuid import MIGRATING_DIRECTORY, Uuid
 
@@ -28,7 +28,7 @@ def chunk_of(*rows: Partition) -> PartitionChunk:
 
 
 def said(chunk: PartitionChunk, index: int) -> Partition:
-    """All fields of a row but its partition."""
+    """Returns all fields of a row except the partition's number."""
     return chunk.get(index)._replace(topic_row=0, partition=0)
 
 
@@ -70,8 +70,30 @@ def test_equal_rows_need_few_comparisons() -> None:
     assert len(list(alike([chunk], range(2000)))) < 50
 
 
+WIDE = Partition(0, 7, (1, 2, 3), (HERE, THERE, HERE), (1, 2, 3), 1, 0, 0, 0, (3,), (2,))
+
+
+@given(
+    st.lists(ROWS | st.just(WIDE), min_size=1, max_size=6), st.lists(ROWS | st.just(WIDE), min_size=6, max_size=9),
+    st.data(),
+)  # fmt: skip
+def test_rows_of_columns_replace_rows_as_if_each_was_put(
+    told: list[Partition], known: list[Partition], data: st.DataObject
+) -> None:
+    columns = PartitionColumns()
+    columns.take(chunk_of(*told), 0, len(told))
+    first = data.draw(st.integers(0, len(told) - 1))
+    count = data.draw(st.integers(1, len(told) - first))
+    index = data.draw(st.integers(0, len(known) - count))
+    chunk, twin = chunk_of(*known), chunk_of(*known)
+    chunk.replace(index, count, 5, columns, first)
+    for each in range(count):
+        twin.put(index + each, columns.row(first + each, 5))
+    assert [chunk.get(each) for each in range(len(known))] == [twin.get(each) for each in range(len(known))]
+
+
 def changed(row: Partition, change: Any) -> Partition:
-    """The twin: a partition after a PartitionChangeRecord."""
+    """Returns a partition as it is after a PartitionChangeRecord, computed by a simple Python counterpart."""
     replicas = row.replicas if change.replicas is None else tuple(change.replicas)
     if change.directories is not None:
         directories = tuple(change.directories)

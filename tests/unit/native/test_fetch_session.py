@@ -1,8 +1,13 @@
-"""Fetch sessions (KIP-227): epochs, order of fetching, eviction."""
+"""Fetch sessions (KIP-227): session epochs, the order of fetching, and eviction from the cache."""
+
+import threading
 
 import pytest
 
-from kafkacore._fast.hot.fetch_session import FetchSessionCache, live, partition_hash
+from kafkacore._fast.hot.fetch_session import FetchSessionCache, WatchedPartition, live, partition_hash
+from kafkacore._fast.log.partition_handle import PartitionHandle
+from kafkacore._fast.wait.io import LogDirectory
+from kafkacore._fast.world.environment import Environment
 
 NOT_FOUND, BAD_EPOCH, MIXED = 70, 71, 106
 
@@ -59,9 +64,10 @@ def test_full_cache_refuses_a_session_until_another_is_stale_or_smaller(cache):
     first, second = cache.add(keys(0, 1), False, 0), cache.add(keys(0, 1), False, 0)
     assert cache.add(keys(0), False, 1) == 0
     assert cache.update(second, 1, False, 120_001)[0] == 0
-    assert cache.add(keys(0), False, 120_002) != 0  # the first was not used for two minutes
+    assert cache.add(keys(0), False, 120_002) != 0  # the first session has not been used for two minutes
     assert cache.update(first, 1, False, 120_003)[0] == NOT_FOUND
-    assert cache.add(keys(*range(50)), False, 120_004) != 0  # larger than a settled one
+    # The new session is larger than one that has existed for two minutes.
+    assert cache.add(keys(*range(50)), False, 120_004) != 0
     assert cache.evictions == 2
 
 
@@ -75,7 +81,7 @@ def test_follower_takes_a_clients_place_when_the_cache_is_full(cache):
     client = cache.add(keys(*range(50)), False, 120_011)
     assert client != 0
     assert cache.update(large, 2, False, 120_012)[0] == NOT_FOUND
-    assert cache.add(keys(*range(90)), False, 120_013) == 0, "no client takes a follower's place"
+    assert cache.add(keys(*range(90)), False, 120_013) == 0, "a client's session must not evict a follower's session"
     assert cache.update(follower, 2, False, 120_014)[0] == 0
 
 
@@ -94,7 +100,7 @@ def test_cache_bounds_the_memory_of_all_sessions():
     taken = [session for session in held if session]
     assert 0 < len(taken) < len(held)
     assert cache.used_bytes <= 20_000
-    assert cache.add(keys(*range(1000)), False, 0) == 0  # larger than the whole memory: it evicts no session
+    assert cache.add(keys(*range(1000)), False, 0) == 0  # the session is larger than the whole cache, so it evicts none
     assert len(cache) == len(taken)
     for session in taken:
         cache.remove(session)
@@ -126,7 +132,7 @@ def test_session_ends_when_it_grows_beyond_the_memory():
 
 
 def siphash_1_3(key: bytes, data: bytes) -> int:
-    """After the paper's pseudocode (Aumasson, Bernstein: SipHash)."""
+    """Computes SipHash-1-3 according to the paper's pseudocode (Aumasson, Bernstein: SipHash)."""
     words = [int.from_bytes(key[at : at + 8], "little") for at in (0, 8)]
     v = [
         words[at % 2] ^ one
@@ -177,3 +183,14 @@ def test_closed_cache_frees_its_sessions():
     assert live() == before + 5
     del cache
     assert live() == before
+
+
+def test_forgotten_partition_is_not_marked_when_its_log_changes_at_that_moment(tmp_path):
+    partition = PartitionHandle(LogDirectory(Environment(), str(tmp_path)), "t", 0)
+    watched = WatchedPartition(partition)
+    forgets = threading.Thread(target=watched.forget_while_told)
+    forgets.start()
+    watched.tell_while_forgotten()
+    forgets.join()
+    # A mark would leave a pointer to freed memory.
+    assert watched.marked == 0

@@ -1,4 +1,4 @@
-"""The quota of throttled replication: its window, its bound, and its equality with Kafka's SimpleRate."""
+"""The quota of throttled replication: its window, its bound, and how it compares with Kafka's SimpleRate."""
 
 import random
 
@@ -11,10 +11,10 @@ SAMPLES, SAMPLE_MS = 11, 1000
 
 
 class SimpleRate:
-    """Kafka's SimpleRate over a SampledStat, written from its description."""
+    """Kafka's SimpleRate over a SampledStat, written from the documentation."""
 
     def __init__(self):
-        self.samples = []  # [started, last, bytes], the present one last
+        self.samples = []  # a list of [started, last, bytes], with the current sample last
         self.ring = []
         self.current = 0
 
@@ -53,7 +53,7 @@ def test_quota_is_exceeded_until_the_window_has_passed():
     quota = ReplicationQuota(SAMPLES, SAMPLE_MS, 1000)
     assert not quota.exceeded(0)
     quota.record(1000, 0)
-    assert not quota.exceeded(0), "the first bytes count over a whole sample"
+    assert not quota.exceeded(0), "the first bytes must count over a whole sample"
     quota.record(1001, 0)
     assert quota.exceeded(1)
     assert quota.exceeded(2000)

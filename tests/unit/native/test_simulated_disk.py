@@ -1,4 +1,5 @@
-"""Faults of the simulated disk: failed syncs, rot, faults by share, durations. Power cuts have tests of their own."""
+"""Faults of the simulated disk: failed syncs, corrupted bytes, random failures and durations. Other tests cover power
+cuts."""
 
 import errno
 
@@ -12,7 +13,7 @@ SYNCED = b"synced"
 
 
 def written(seed: int) -> SimulatedDisk:
-    """A disk with `/d/f`, whose first bytes are synced."""
+    """Returns a disk with the file `/d/f`, whose first bytes are synced."""
     disk = SimulatedDisk(seed)
     disk.make_directories("/d")
     disk.write("/d/f", SYNCED)
@@ -38,7 +39,7 @@ def test_later_sync_saves_nothing_that_a_failed_one_has_lost() -> None:
         with pytest.raises(OSError, match="Input/output"):
             disk.sync("/d/f")
         disk.fail("sync", 0)
-        assert disk.read("/d/f") == SYNCED + b"more"  # the page cache still has it
+        assert disk.read("/d/f") == SYNCED + b"more"  # the page cache still has the unsynced bytes
         disk.sync("/d/f")
         disk.cut_power()
         disk.restart(seed)
@@ -95,7 +96,7 @@ def test_share_outside_of_0_to_1_is_refused(share: float) -> None:
 def test_unknown_kind_of_operation_is_refused() -> None:
     with pytest.raises(ValueError, match="names"):
         SimulatedDisk().pace("dance", 1)
-    with pytest.raises(ValueError, match="at most"):
+    with pytest.raises(ValueError, match="from 0 to most_us"):
         SimulatedDisk().pace("sync", 5, 4)
 
 
@@ -103,7 +104,7 @@ def test_time_of_python_files_is_counted_and_not_slept_in_a_simulated_world() ->
     disk = SimulatedDisk(5)
     disk.environment(None, SimulatedAgenda())
     disk.make_directories("/d")
-    disk.pace("sync", 3_600_000_000)  # an hour
+    disk.pace("sync", 3_600_000_000)  # one hour
     disk.write("/d/f", b"x")
     assert disk.take_spent_ns() == 3_600_000_000_000
     assert disk.take_spent_ns() == 0

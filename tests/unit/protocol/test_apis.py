@@ -1,4 +1,4 @@
-"""The API registry, headers, errors, feature levels, ids: facts of Kafka 4.3 that clients depend on."""
+"""The registry of APIs, and headers, errors, feature levels and ids: facts about Kafka 4.3 that clients depend on."""
 
 import subprocess
 import sys
@@ -31,14 +31,14 @@ def advertised(listener, key):
 @pytest.mark.parametrize(
     ("key", "versions"),
     [
-        (ApiKey.PRODUCE, (0, 13)),  # 0 to 2 are answered UNSUPPORTED_VERSION (KAFKA-18659)
+        (ApiKey.PRODUCE, (0, 13)),  # the answer to versions 0 to 2 is UNSUPPORTED_VERSION (KAFKA-18659)
         (ApiKey.FETCH, (4, 18)),
         (ApiKey.LIST_OFFSETS, (1, 11)),
         (ApiKey.METADATA, (0, 13)),
-        (ApiKey.INIT_PRODUCER_ID, (0, 5)),  # 6 is unstable
+        (ApiKey.INIT_PRODUCER_ID, (0, 5)),  # version 6 is unstable
         (ApiKey.API_VERSIONS, (0, 4)),
         (ApiKey.LEADER_AND_ISR, None),
-        (ApiKey.VOTE, None),  # the controller's
+        (ApiKey.VOTE, None),  # only controllers serve this API
     ],
 )
 def test_a_broker_advertises_the_stable_versions_of_4_3(key, versions):
@@ -72,11 +72,12 @@ def test_every_api_has_its_name_as_a_constant():
     [
         (ApiKey.METADATA, 8, 1, 0),
         (ApiKey.METADATA, 9, 2, 1),
-        (ApiKey.API_VERSIONS, 3, 2, 0),  # never tagged: clients with any version must read the answer (KIP-511)
+        # No tagged fields in any version, because every client must be able to read the answer (KIP-511).
+        (ApiKey.API_VERSIONS, 3, 2, 0),
         (ApiKey.API_VERSIONS, 99, 2, 0),
         (ApiKey.CONTROLLED_SHUTDOWN, 0, 0, 0),
         (ApiKey.CONTROLLED_SHUTDOWN, 1, 1, 0),
-        (ApiKey.SASL_HANDSHAKE, 1, 1, 0),  # never flexible
+        (ApiKey.SASL_HANDSHAKE, 1, 1, 0),  # this API is never flexible
     ],
 )
 def test_headers_have_the_version_that_the_api_s_version_prescribes(key, version, request_version, response_version):
@@ -101,7 +102,7 @@ def test_a_request_s_frame_is_taken_apart_as_it_was_put_together(body, version, 
     assert (header.api_key, header.api_version, header.correlation_id) == (body.API_KEY, version, -7)
     assert header.client_id == (None if header.header_version == 0 else client_id)
     assert apis.decode_request(header, frame) == body
-    # The processor reads the same header natively.
+    # The native processor parses the same header, with the same result.
     raw = None if header.client_id is None else header.client_id.encode()
     assert request_header(frame) == (body.API_KEY, version, -7, raw, header.size)
 
@@ -117,11 +118,11 @@ def test_a_response_s_frame_starts_with_its_header():
     [
         b"",
         b"\0\x03\0\x0c\0\0\0",
-        b"\x03\xe7\0\0\0\0\0\0\xff\xff",  # no such API
+        b"\x03\xe7\0\0\0\0\0\0\xff\xff",  # an unknown API
         b"\xff\xff\0\0\0\0\0\0\xff\xff",
-        b"\0\x03\0\x00\0\0\0\x01\x00\x09a",  # a client id longer than the frame
-        b"\0\x03\0\x00\0\0\0\x01\xff\xfea",  # or of negative length
-        b"\0\x03\0\x0c\0\0\0\x01\xff\xff\x05",  # tags that are not there
+        b"\0\x03\0\x00\0\0\0\x01\x00\x09a",  # the client id is longer than the frame
+        b"\0\x03\0\x00\0\0\0\x01\xff\xfea",  # the length of the client id is negative
+        b"\0\x03\0\x0c\0\0\0\x01\xff\xff\x05",  # the tagged fields are missing
     ],
 )
 def test_a_header_that_does_not_fit_is_refused_by_both_readers(frame):
@@ -141,7 +142,7 @@ def test_the_native_reader_of_headers_understands_what_the_table_does(key, versi
     try:
         header_version = apis.api(key).request_header_version(version)
         header, size = RequestHeader.decode_prefix(frame, header_version)
-        # The table gives a header without client id an empty one.
+        # For a header without a client id, the table returns an empty one.
         client_id = header.client_id if header_version else None
         expected = apis.RequestHeader(key, version, 7, client_id, header_version, size)
     except ProtocolError:
@@ -156,7 +157,7 @@ def test_a_version_above_ours_has_a_header_but_no_body():
     frame = frame[:2] + b"\0\x63" + frame[4:]
     header = apis.decode_request_header(frame)
     assert header.api_version == 99
-    with pytest.raises(UnsupportedVersionError, match="API_VERSIONS 99 is not supported; 0 to 4 are"):
+    with pytest.raises(UnsupportedVersionError, match="API_VERSIONS 99 is not supported; versions 0 to 4 are"):
         apis.decode_request(header, frame)
 
 
@@ -269,7 +270,7 @@ def test_levels_out_of_range_or_without_what_they_need_are_refused():
     features.validate_levels({"metadata.version": 23, "eligible.leader.replicas.version": 1})
     with pytest.raises(ValueError, match=r"needs metadata\.version 23 or later, not 22"):
         features.validate_levels({"metadata.version": 22, "eligible.leader.replicas.version": 1})
-    with pytest.raises(ValueError, match=r"transaction\.version 3 is not supported; 0 to 2 are"):
+    with pytest.raises(ValueError, match=r"transaction\.version 3 is not supported; levels 0 to 2 are"):
         features.validate_levels({"transaction.version": 3})
     with pytest.raises(ValueError, match="feature 'colour' is not known"):
         features.validate_levels({"colour": 1})
@@ -309,7 +310,7 @@ def test_a_random_uuid_does_not_look_like_an_option():
     assert not any(str(Uuid.random()).startswith("-") for _ in range(2000))
 
 
-# --- what is generated ---
+# --- generated files ---
 
 
 def test_the_stubs_are_current():

@@ -1,4 +1,5 @@
-"""Rows from and to columns: the same bytes as objects give, from any buffer, with nothing taken on trust."""
+"""Rows that are read from and written to columns. The bytes are the same as from objects, any buffer can hold them, and
+every input is checked."""
 
 from array import array
 
@@ -50,7 +51,7 @@ def partition_records(draw, version):
 
 
 def partition_columns(records, version):
-    """The records as columns, lists with -1 behind them or with counts."""
+    """Returns the records as columns. The end of a list is marked by -1, or the list has a count."""
     numbers = ("partition_id", "leader", "leader_recovery_state", "leader_epoch", "partition_epoch")
     columns = {name: np.array([getattr(each, name) for each in records], np.int32) for name in numbers}
     for name in ("replicas", "isr", "removing_replicas", "adding_replicas"):
@@ -136,7 +137,7 @@ def test_selected_rows_are_written_in_the_order_given():
     starts, ends = bounds(ends)
     found = [PartitionChangeRecord.decode(raw[a:b], 2) for a, b in zip(starts, ends, strict=True)]
     assert found == [PartitionChangeRecord(partition_id=i, leader=7) for i in (4, 0, 4)]
-    with pytest.raises(IndexError, match="1 is not there"):
+    with pytest.raises(IndexError, match="1 does not exist"):
         codec.encode(columns, rows=array("q", [0, 5]))
     with pytest.raises(IndexError):
         codec.encode(columns, rows=array("q", [-1]))

@@ -1,4 +1,5 @@
-"""Every API can say that a whole request failed, in every version, and every error of a response is found."""
+"""In every version of every API, a response can report that the whole request failed. The search for errors in a
+response finds all of them."""
 
 from __future__ import annotations
 
@@ -16,14 +17,14 @@ from whole_messages import filled
 
 KEYS = sorted(apis.current_apis())
 NAMES = {key: api.message for key, api in apis.current_apis().items()}
-# Codes of a part of the answer: they do not say whether the request failed.
+# These codes apply to a part of the answer, so they do not say whether the request failed.
 OTHER_CODES = {"topic_config_error_code", "acknowledge_error_code"}
-# Their items are the broker's own directories, which no request names.
+# The items of these responses are the broker's own directories, so the request does not name them.
 CANNOT_FAIL = {(ApiKey.DESCRIBE_LOG_DIRS, 1), (ApiKey.DESCRIBE_LOG_DIRS, 2)}
 
 
 def codes_in(message: Any) -> Iterator[tuple[Any, str]]:
-    """Each field of a message, and of all it holds, whose name says that it is an error code."""
+    """Yields each error code field of a message and of its structs, recognised by its name."""
     for name in message.FIELDS:
         value = getattr(message, name)
         if name.endswith("error_code") and name not in OTHER_CODES:
@@ -51,7 +52,7 @@ def test_error_response_carries_the_error_in_every_version(key: int, items: str)
         codes = set(error_codes(decoded, version)) - {0}
         assert codes <= {ErrorCode.NOT_CONTROLLER}
         if items == "items" and (key, version) not in CANNOT_FAIL:
-            assert codes, f"version {version} does not say that it failed"
+            assert codes, f"version {version} does not report the failure"
 
 
 @pytest.mark.parametrize("key", KEYS, ids=NAMES.get)

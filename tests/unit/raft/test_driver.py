@@ -1,4 +1,5 @@
-"""The driver: a loop, a disk and listeners around the core; snapshots are made, kept and loaded; faults are raised."""
+"""The driver: an event loop, a disk and listeners around the Raft core. It makes, stores and loads snapshots, and
+reports faults."""
 
 from __future__ import annotations
 
@@ -122,7 +123,7 @@ def test_no_snapshot_is_due_before_there_is_a_metadata_version(run) -> None:
         await made._task
         assert harness.log.snapshots() == []
         harness.controller.image = image
-        await harness.brokers(1)  # the next committed batch
+        await harness.brokers(1)  # this commits the next batch
         await harness.until(harness.log.snapshots)
 
     run(story, log=SizedLog())
@@ -300,7 +301,7 @@ def test_leader_ends_when_its_log_refuses_an_append(run) -> None:
             raise OSError(5, "Input/output error")
 
         harness.log.append = broken
-        with pytest.raises(OSError, match="Input/output"):
+        with pytest.raises(KafkaError, match="unexpected error"):
             await create(harness, "a")
         [fault] = harness.faults
         assert isinstance(fault, OSError)
@@ -353,7 +354,7 @@ def test_image_of_the_active_controller_has_the_times_of_its_batches(run) -> Non
             made = OffsetAndEpoch(contents.offset + 1, contents.epoch)
             await harness.driver.write_snapshot(made, contents.values, contents.timestamp_ms)
             assert snapshots.read_timestamp(harness.log, made) == harness.wall
-            # A start takes the image from the snapshot, and its time from the header.
+            # After a restart, the image comes from the snapshot, and its time from the snapshot's header.
             assert image_of([], *made, snapshots.read_timestamp(harness.log, made)).timestamp_ms == harness.wall
 
     run(story)

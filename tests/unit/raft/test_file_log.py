@@ -1,4 +1,4 @@
-"""The metadata log on disk: batches, epochs and snapshots come back unchanged."""
+"""The metadata log on disk. Batches, epochs and snapshots are read back unchanged."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 from kafkacore._fast.record.batch import Batches
 from kafkacore._fast.wait.io import LogDirectory
 from kafkacore._fast.world.environment import Environment
+from kafkacore._fast.world.simulated_disk import SimulatedDisk
 from kafkacore.protocol.uuid import Uuid
 from kafkacore.raft import control, snapshots
 from kafkacore.raft.control import data_batch
@@ -20,8 +21,9 @@ from kafkacore.raft.log import MemoryLog, OffsetAndEpoch
 from kafkacore.raft.voters import ReplicaKey, Voter, VoterHistory, VoterSet
 from kafkacore.runtime.files import OsFiles
 from kafkacore.storage.errors import MalformedFileError
+from metadata_files import append
 
-EPOCH_AT = 12  # in a batch
+EPOCH_AT = 12  # the position of the leader epoch in a batch
 
 
 class Place:
@@ -43,7 +45,7 @@ def place(tmp_path: Path) -> Iterator[Place]:
 def fill(log: object) -> None:
     for epoch, values in ((1, 3), (1, 1), (2, 2), (5, 4)):
         data = data_batch([b"v%d" % n for n in range(values)], log.end_offset, epoch, 1000 + epoch)
-        log.append(data)
+        append(log, data)
 
 
 def test_file_log_behaves_like_the_memory_log(place: Place) -> None:
@@ -78,7 +80,7 @@ def test_file_log_comes_back_after_a_restart(place: Place) -> None:
 def test_control_batches_are_stored_unchanged(place: Place) -> None:
     log = place.open()
     change = control.leader_change(1, [ReplicaKey(1)], [ReplicaKey(1)])
-    log.append(control.control_batch([change], 0, 1, 5))
+    append(log, control.control_batch([change], 0, 1, 5))
     assert [record for _, record in control.control_records(log.read(0, 1000))] == [change]
     log.close()
 
@@ -138,7 +140,7 @@ def test_received_snapshot_replaces_the_log(place: Place) -> None:
     log.finish_snapshot(snapshot)
     log.begin_at_snapshot(snapshot)
     assert (log.start_offset, log.end_offset, log.last_epoch) == (100, 100, 7)
-    log.append(data_batch([b"next"], 100, 8, 1))
+    append(log, data_batch([b"next"], 100, 8, 1))
     assert (log.end_offset, log.last_epoch) == (101, 8)
     log.close()
     again = place.open()
@@ -159,7 +161,7 @@ def test_start_removes_incomplete_files_of_a_crash(place: Place) -> None:
 def test_trim_removes_records_below_a_snapshot(place: Place) -> None:
     log = place.open(segment_bytes=1024)
     for _ in range(60):
-        log.append(data_batch([b"x" * 100], log.end_offset, 1, 1))
+        append(log, data_batch([b"x" * 100], log.end_offset, 1, 1))
     log.flush()
     before = log.size_bytes
     log.trim(50)
@@ -179,20 +181,20 @@ def test_trimmed_records_stay_away_after_a_restart_when_their_segment_is_kept(
     log.finish_snapshot(snapshot_id)
     log.trim(start)
     log.close()
-    # The next change of the epochs writes their file, without those below the start.
+    # The next change writes the file of the epochs without those below the log start.
     (place.path / "__cluster_metadata-0" / "leader-epoch-checkpoint").write_text(f"0\n{epochs}")
     again = place.open()
     assert (again.start_offset, again.end_offset) == (start, 10)
-    # A leader that answered (0, 0) here would name committed records of its followers wrong.
+    # If a leader answered (0, 0) here, its followers would treat their committed records as diverging.
     assert again.end_offset_for_epoch(1) == snapshot_id
     again.close()
 
 
 def synced(log: FileLog) -> None:
-    """Waits for the sync that `begin_sync` begins, as a loop does."""
+    """Begins a sync with `begin_sync`, and waits for its end as an event loop does."""
     bell = log.begin_sync()
     while bell is not None:
-        assert select.select([bell], [], [], 20)[0], "the end of a sync is signalled"
+        assert select.select([bell], [], [], 20)[0], "the end of the sync was not signalled"
         if log.end_sync():
             return
 
@@ -201,7 +203,7 @@ def test_descriptor_is_readable_when_a_sync_ends(place: Place) -> None:
     log = place.open()
     fill(log)
     synced(log)
-    assert log.begin_sync() is None, "nothing is left to sync"
+    assert log.begin_sync() is None, "there must be nothing left to sync"
     log.close()
 
 
@@ -219,12 +221,12 @@ def test_sync_of_truncated_records_is_replaced_by_the_next(place: Place) -> None
 def test_trim_does_not_disturb_a_sync(place: Place) -> None:
     log = place.open(segment_bytes=1024)
     for _ in range(60):
-        log.append(data_batch([b"x" * 100], log.end_offset, 1, 1))
+        append(log, data_batch([b"x" * 100], log.end_offset, 1, 1))
     bell = log.begin_sync()
     assert bell is not None
     log.trim(30)
     while not log.end_sync():
-        assert select.select([bell], [], [], 20)[0], "the end of a sync is signalled"
+        assert select.select([bell], [], [], 20)[0], "the end of the sync was not signalled"
     log.close()
 
 
@@ -290,9 +292,26 @@ def test_batch_larger_than_a_segment_is_refused_with_the_key_to_raise(place: Pla
     with pytest.raises(
         MetadataLogError, match=r"\d+ bytes .* segment of 200: raise internal.metadata.log.segment.bytes"
     ):
-        log.append(data_batch([b"v" * 200], 0, 1, 1000))
+        append(log, data_batch([b"v" * 200], 0, 1, 1000))
     assert log.end_offset == 0
     log.close()
+
+
+def test_append_waits_for_no_disk_when_a_segment_begins() -> None:
+    disk = SimulatedDisk()
+    directory = LogDirectory(disk.environment(), "/slow")
+    log = FileLog(directory, segment_bytes=300, files=disk)
+    fill(log)
+    log.flush()
+    before, epochs = log.end_offset, log.epochs.entries()
+    data = data_batch([b"x" * 200], before, 6, 1006)
+    assert not log.append(data), "the log must refuse the append until a segment has begun"
+    assert (log.end_offset, log.last_epoch, log.epochs.entries()) == (before, 5, epochs)
+    log.begin_segment()
+    assert log.append(data)
+    assert log.read(before, 1 << 20) == log.read_recent(before, 1 << 20) == data
+    log.close()
+    directory.close()
 
 
 # --- damage to committed records ---
@@ -301,8 +320,8 @@ SEGMENT = f"{0:020d}.log"
 
 
 def stored(place: Place, committed: int, **values: object) -> Path:
-    """A log of ten records in four batches, at 0, 3, 4 and 6, that was committed up to an offset. Returns its
-    directory."""
+    """Makes a log of ten records in four batches, which begin at 0, 3, 4 and 6. The records below `committed` are
+    committed. Returns the log's directory."""
     log = place.open(**values)
     fill(log)
     log.flush()
@@ -331,7 +350,7 @@ def test_damage_below_the_mark_is_refused_with_file_byte_and_offset(place: Place
     told = refusal(place)
     assert f"{path}: byte {ends[0]}: no whole batch begins at offset 3, but all below offset 10 was committed" in told
     assert f"remove {path.parent}" in told and "remove replication-offset-checkpoint" in told
-    assert path.read_bytes() == data, "nothing is cut off"
+    assert path.read_bytes() == data, "the node must not truncate the file"
     (path.parent / "replication-offset-checkpoint").unlink()
     log = place.open()
     assert log.end_offset == 3
@@ -345,7 +364,7 @@ def test_damage_above_the_mark_is_cut_off_with_a_line(place: Place, caplog: pyte
     path.write_bytes(data)
     log = place.open()
     assert log.end_offset == 6
-    assert "bytes that no whole batch covers were cut off" in caplog.text
+    assert "bytes that belong to no whole batch were cut off" in caplog.text
     log.close()
 
 
@@ -356,6 +375,21 @@ def test_log_that_ends_below_the_mark_between_two_batches_is_refused(place: Plac
     assert f"{path}: the log ends at offset 6, but all below offset 10 was committed" in refusal(place)
     path.write_bytes(whole)
     place.open().close()
+
+
+def bells() -> int:
+    """Returns the number of this process's eventfds."""
+    open_files = Path("/proc/self/fd")
+    return sum("eventfd" in str(each.readlink()) for each in open_files.iterdir() if each.is_symlink())
+
+
+def test_log_that_is_refused_keeps_no_watch_open(place: Place) -> None:
+    path = stored(place, 10) / SEGMENT
+    path.write_bytes(path.read_bytes()[: ends_of_batches(path)[2]])
+    before = bells()
+    with pytest.raises(MalformedFileError) as refused:
+        place.open()
+    assert bells() == before, f"an eventfd is still open; the test still refers to {refused}"
 
 
 def test_log_without_its_segments_is_refused_when_it_was_committed(place: Place) -> None:

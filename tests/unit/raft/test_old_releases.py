@@ -1,4 +1,4 @@
-"""Voters of releases that do not know all of today's requests."""
+"""Voters of old releases, which do not support all requests of today."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from kafkacore.raft.voters import ReplicaKey, Voter, VoterSet
 
 
 class VoterBeforePreVotes:
-    """Refuses a pre-vote as a client does that finds no common version, and hands votes to the test."""
+    """A stub of such a voter. It refuses a pre-vote as a client without a common version does, and passes votes to the
+    test."""
 
     def __init__(self) -> None:
         self.refused = 0
@@ -29,7 +30,7 @@ class VoterBeforePreVotes:
                 raise UnsupportedVersionError("VoteRequest.topics[0].partitions[0].pre_vote")
             if not self.voted.done():
                 self.voted.set_result(request)
-        raise ConnectionError("says no more than that")
+        raise ConnectionError("this voter answers nothing else")
 
 
 def test_replica_stands_for_election_when_the_other_voter_knows_no_pre_votes():

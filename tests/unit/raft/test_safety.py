@@ -1,4 +1,4 @@
-"""Rules of Raft that matter only when something fails."""
+"""Rules of Raft that only matter when something fails."""
 
 from __future__ import annotations
 
@@ -18,17 +18,18 @@ WHOLE = snapshot_of(OffsetAndEpoch(2, 1), b"a", b"b")
 
 
 def test_leader_commits_records_of_older_epochs_only_with_one_of_its_own() -> None:
-    """Section 5.4.2 of the Raft paper: a majority may hold an older record and lose it to another leader."""
+    """Section 5.4.2 of the Raft paper: even if a majority has a record of an older epoch, another leader can still
+    remove it."""
     replica = Replica(1, 2, 3)
     replica.follow(1, b"a", b"b", b"c")
     raft = replica.raft
     assert raft.high_watermark == 2
     replica.lead()
-    assert (raft.epoch, raft.log.end_offset) == (2, 4)  # its LeaderChange is at 3
+    assert (raft.epoch, raft.log.end_offset) == (2, 4)  # the LeaderChange record is at offset 3
     for node_id in (2, 3):
         error, answer = replica.fetch_of(node_id, 3, 1)
         assert error == ErrorCode.NONE and answer.high_watermark == -1
-        assert raft.high_watermark == 2, "a majority holds all three, but none of this epoch"
+        assert raft.high_watermark == 2, "a majority has all three records, but none of the current epoch"
     error, answer = replica.fetch_of(2, 4, 2)
     assert (error, answer.high_watermark, raft.high_watermark) == (ErrorCode.NONE, 4, 4)
 
@@ -39,9 +40,9 @@ def test_leader_commits_what_a_majority_has_and_not_what_one_has() -> None:
     raft = replica.raft
     replica.fetch_of(2, 1, 1)
     assert raft.high_watermark == 0
-    replica.fetch_of(2, 1, 1)  # a voter that answers twice counts once
+    replica.fetch_of(2, 1, 1)  # the second Fetch of the same voter does not count
     assert raft.high_watermark == 0
-    replica.fetch_of(7, 1, 1)  # not a voter
+    replica.fetch_of(7, 1, 1)  # node 7 is not a voter
     assert raft.high_watermark == 0
     replica.fetch_of(3, 1, 1)
     assert raft.high_watermark == 1

@@ -1,4 +1,4 @@
-"""Configured sizes and times of the metadata log: bytes of a Fetch, bytes of a batch, age of a segment."""
+"""Configured limits of the metadata log: the bytes of a Fetch, the bytes of a batch, and the age of a segment."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from kafkacore.raft.core import Raft, RaftConfig, Send
 from kafkacore.raft.file_log import FileLog
 from kafkacore.raft.log import MemoryLog
 from kafkacore.raft.voters import ReplicaKey, Voter, VoterSet
+from metadata_files import append
 
 VOTERS = VoterSet([Voter(ReplicaKey(1), (("CONTROLLER", "h", 9093),))])
 HOUR_MS = 3_600_000
@@ -72,7 +73,7 @@ def test_segment_of_the_metadata_log_ends_by_time(tmp_path: Path, segment_ms: in
     for timestamp_ms in (1, 2 * HOUR_MS):
         data = data_batch([b"v"], log.end_offset, 1, timestamp_ms)
         assert data is not None
-        log.append(data)
+        append(log, data)
     assert len(list(tmp_path.glob("__cluster_metadata-0/*.log"))) == segments
     log.close()
     directory.close()

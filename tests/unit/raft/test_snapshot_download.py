@@ -1,4 +1,4 @@
-"""A follower takes a snapshot only when it is ahead of its log, and only when it is whole."""
+"""A follower accepts a snapshot only if the snapshot is complete and ahead of the follower's log."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from kafkacore.raft.control import control_batch, data_batch
 from kafkacore.raft.file_log import FileLog
 from kafkacore.raft.log import OffsetAndEpoch
 from kafkacore.raft.roles import Follower
+from metadata_files import append
 from raft_replica import Replica, snapshot_of
 
 PART_BYTES = 90
@@ -26,7 +27,7 @@ def offer(replica: Replica, snapshot_id: OffsetAndEpoch) -> None:
 
 
 def send_parts(replica: Replica, snapshot_id: OffsetAndEpoch, data: bytes, size: int | None = None) -> None:
-    """The leader answers as long as the follower asks for this snapshot."""
+    """Answers as the leader does, as long as the follower requests this snapshot."""
     named = FetchSnapshotResponse.SnapshotId(end_offset=snapshot_id.offset, epoch=snapshot_id.epoch)
     for position in range(0, len(data), PART_BYTES):
         role = replica.raft.role
@@ -53,7 +54,7 @@ def file_log(tmp_path: Path) -> Iterator[FileLog]:
 
 
 AHEAD = OffsetAndEpoch(10, 4)
-LATER_EPOCH = OffsetAndEpoch(2, 4)  # the log ends above it, in an earlier epoch
+LATER_EPOCH = OffsetAndEpoch(2, 4)  # the log ends above this offset, but in an earlier epoch
 
 
 @pytest.mark.parametrize("snapshot_id", [AHEAD, LATER_EPOCH])
@@ -70,7 +71,7 @@ def test_whole_snapshot_takes_the_place_of_the_log(file_log: FileLog, snapshot_i
 
 
 def test_snapshot_of_an_earlier_epoch_takes_the_place_of_a_log_that_ends_below_it(file_log: FileLog) -> None:
-    """The record of epoch 5 was never committed: the leader of epoch 6 had not heard of it, and made its snapshot of
+    """The record of epoch 5 was never committed. The leader of epoch 6 never received it, and made its snapshot from
     records of epoch 4."""
     replica = Replica(1, 2, 3, log=file_log)
     replica.follow(3, b"a", b"b")
@@ -85,13 +86,13 @@ def test_snapshot_of_an_earlier_epoch_takes_the_place_of_a_log_that_ends_below_i
 
 
 def test_start_empties_a_log_that_ends_below_its_snapshot_of_an_earlier_epoch(tmp_path: Path) -> None:
-    """The download was whole, and the node crashed before it emptied the log."""
+    """The download was complete, but the node crashed before it emptied the log."""
     directory = LogDirectory(Environment(), str(tmp_path))
     log = FileLog(directory)
     for offset, epoch in ((0, 3), (1, 3), (2, 5)):
         data = data_batch([b"x"], offset, epoch, 0)
         assert data is not None
-        log.append(data)
+        append(log, data)
     log.write_snapshot(AHEAD, 0, snapshot_of(AHEAD, b"a", b"b"))
     log.finish_snapshot(AHEAD)
     log.close()
@@ -112,14 +113,14 @@ def flipped(data: bytes, at: int) -> bytes:
 @pytest.mark.parametrize(
     ("data", "size"),
     [
-        (flipped(WHOLE, 70), None),  # in the header
+        (flipped(WHOLE, 70), None),  # a bit in the header
         (flipped(WHOLE, len(WHOLE) // 2), None),
         (flipped(WHOLE, len(WHOLE) - 1), None),
         (WHOLE[:-FOOTER], None),
         (WHOLE[:-5], None),
-        (WHOLE + WHOLE[-FOOTER:], None),  # more after the footer
-        (WHOLE[-FOOTER:], None),  # no header
-        (WHOLE, 40),  # more bytes than announced
+        (WHOLE + WHOLE[-FOOTER:], None),  # data after the footer
+        (WHOLE[-FOOTER:], None),  # the footer alone
+        (WHOLE, 40),  # more bytes than the leader announced
         (WHOLE, 0),
         (WHOLE, -1),
         (b"\xff" * 200, None),
@@ -143,7 +144,7 @@ def test_damaged_snapshot_leaves_the_log_as_it_was(
     role = replica.raft.role
     assert isinstance(role, Follower) and role.download is None
     assert len([each for each in caplog.records if "is impossible" in each.getMessage()]) == 1
-    # The follower asks again and takes a whole snapshot.
+    # The follower repeats the request, and accepts a complete snapshot.
     offer(replica, AHEAD)
     send_parts(replica, AHEAD, WHOLE)
     assert file_log.snapshots() == [AHEAD] and file_log.end_offset == AHEAD.offset

@@ -1,4 +1,5 @@
-"""Record batches: built and read byte for byte as other clients do, and refused when malformed."""
+"""Record batches: they have the same bytes as those of other clients, they can be read back, and malformed ones are
+refused."""
 
 from __future__ import annotations
 
@@ -44,7 +45,7 @@ def _nothing_left() -> Iterator[None]:
     gc.collect()
     before = live_objects(), live_contexts()
     yield
-    gc.collect()  # a caught exception and its frame hold each other
+    gc.collect()  # a caught exception and its frame refer to each other
     assert (live_objects(), live_contexts()) == before
 
 
@@ -81,7 +82,7 @@ def by_kafka_python(rows: list[Row]) -> bytes:
 
 def test_builder_writes_the_bytes_of_aiokafka_and_kafka_python() -> None:
     ours = bytearray(build())
-    ours[12:16] = bytes(4)  # both libraries write leader epoch 0, outside the checksum
+    ours[12:16] = bytes(4)  # both libraries write leader epoch 0, which the checksum does not cover
     theirs = bytearray(by_aiokafka(ROWS))
     theirs[12:16] = bytes(4)
     assert ours == theirs
@@ -110,7 +111,7 @@ def test_batch_is_read_back_here_and_by_other_clients(codec: str) -> None:
     assert aiokafka.validate_crc()
     assert [(r.timestamp, r.key, r.value, r.headers) for r in aiokafka] == ROWS
     if codec not in ("none", "gzip"):
-        return  # kafka-python needs packages for the other codecs that nothing else here needs
+        return  # for the other codecs, kafka-python needs packages that nothing else here needs
     kafka_python = KafkaPythonBatch(data)
     assert [(r.timestamp, r.key, r.value, r.headers) for r in kafka_python] == ROWS
 
@@ -175,7 +176,7 @@ def test_append_returns_false_when_the_batch_is_full() -> None:
     builder = RecordBatchBuilder(limit_bytes=61 + 100)
     assert builder.append(NOW, None, b"x" * 80)
     assert not builder.append(NOW, None, b"x" * 80)
-    assert builder.append(NOW, None, b""), "a smaller one still fits"
+    assert builder.append(NOW, None, b""), "a smaller record must still fit"
     data = builder.build()
     assert len(data) <= 161
     assert [r.value for r in next(Batches(data))] == [b"x" * 80, b""]
@@ -196,7 +197,7 @@ def test_builder_refuses_malformed_records() -> None:
     builder = RecordBatchBuilder()
     with pytest.raises(InvalidRecordError, match="timestamp"):
         builder.append(-2, None, None)
-    with pytest.raises(InvalidRecordError, match="header has a name"):
+    with pytest.raises(InvalidRecordError, match="header must have a name"):
         builder.append(NOW, None, None, [(None, b"")])  # type: ignore[list-item]
     with pytest.raises(TypeError):
         builder.append(NOW, "text", None)  # type: ignore[arg-type]
@@ -241,7 +242,7 @@ def test_views_copy_nothing_and_keep_the_bytes_alive() -> None:
 def test_field_is_the_same_by_attribute_and_by_getattr(name: str) -> None:
     for batch in Batches(build()):
         for record in batch:
-            spelled = "".join(list(name))  # another object than the name in the code
+            spelled = "".join(list(name))  # a different object than the name in the code
             assert getattr(record, name) == getattr(record, spelled) == getattr(type(record), name).__get__(record)
             with pytest.raises(AttributeError):
                 setattr(record, name, None)
@@ -286,7 +287,7 @@ def test_checksum_covers_from_the_attributes_on() -> None:
     data = build()
     for at in range(min(len(data), 200)):
         if 8 <= at < 12 or at == 16:
-            continue  # length and magic decide what is there at all
+            continue  # the length and the magic byte decide which fields exist
         changed = bytearray(data)
         changed[at] ^= 0x10
         (batch,) = Batches(changed)
@@ -298,17 +299,17 @@ def test_malformed_records_are_refused(codec: str) -> None:
     both = Codec()
     good = Codec().inflate(codec, build(codec=codec)[61:]) if codec != "none" else build()[61:]
     for body, count in (
-        (good[:-1], 5),  # cut off
-        (good + b"\0", 5),  # left over
+        (good[:-1], 5),  # one byte is missing
+        (good + b"\0", 5),  # one byte too many
         (good, 6),
         (good, 4),
-        (b"\x80" * 6 + good, 5),  # a varint that does not end
-        (b"\x01" + good, 5),  # a record of size -1
-        (b"\x00" + good, 5),  # of size 0
-        (b"\x0c\x00\x00\x00\x01\x01\x02", 1),  # a header count without headers
+        (b"\x80" * 6 + good, 5),  # a varint without an end
+        (b"\x01" + good, 5),  # a record with size -1
+        (b"\x00" + good, 5),  # a record with size 0
+        (b"\x0c\x00\x00\x00\x01\x01\x02", 1),  # one header is announced but missing
         (b"\x0c\x00\x00\x00\x01\x01\x01", 1),  # -1 headers
-        (b"\x0c\x00\x00\x00\x03\x01\x00", 1),  # a key of size -2
-        (b"\x10\x00\x00\x00\x01\x01\x02\x01\x01", 1),  # a header without name
+        (b"\x0c\x00\x00\x00\x03\x01\x00", 1),  # a key with size -2
+        (b"\x10\x00\x00\x00\x01\x01\x02\x01\x01", 1),  # a header without a name
     ):
         stored = body if codec == "none" else both.deflate(codec, body)
         data = bytearray(build(codec=codec)[:61] + stored)

@@ -1,4 +1,5 @@
-"""Bodies in Kafka's framings: other libraries read ours, we read theirs, limits hold, trailing bytes are refused."""
+"""Compressed bodies in Kafka's framings. Other libraries read ours, and we read theirs. Limits apply, and trailing
+bytes are refused."""
 
 from __future__ import annotations
 
@@ -44,7 +45,7 @@ def _no_context_left() -> Iterator[None]:
     gc.collect()
     before = live_contexts()
     yield
-    gc.collect()  # a caught exception and its frame hold each other
+    gc.collect()  # a caught exception and its frame refer to each other
     assert live_contexts() == before
 
 
@@ -68,7 +69,7 @@ def test_other_libraries_read_our_bodies(name: str) -> None:
 
 
 def unframe(stream: bytes) -> bytes:
-    """snappy-java's stream, block by block, by cramjam."""
+    """Decodes the format of snappy-java block by block, with cramjam."""
     assert stream[:16] == XERIAL
     at, found = 16, b""
     while at < len(stream):
@@ -91,7 +92,8 @@ def test_codec_reads_bodies_of_other_libraries(name: str) -> None:
 
 
 def test_lz4_frame_equals_the_frame_of_kafka() -> None:
-    # Magic; version 1, independent blocks and nothing else; blocks of 64 KiB; checksum of these two bytes; end mark.
+    # An empty frame: the magic, the flags (version 1, independent blocks, nothing else), the block size (64 KiB), the
+    # checksum of these two bytes, and the end mark.
     assert Codec().deflate("lz4", b"") == bytes.fromhex("04224d18 60 40 82 00000000")
 
 
@@ -120,7 +122,7 @@ def test_zstd_frame_without_content_size_is_read() -> None:
     compressor = cramjam.zstd.Compressor()
     compressor.compress(TEXT)
     frame = bytes(compressor.finish())
-    assert frame[4] & 0xC0 == 0 and not frame[4] & 0x20, "the frame header names no size"
+    assert frame[4] & 0xC0 == 0 and not frame[4] & 0x20, "the frame header must not contain a content size"
     assert Codec().inflate("zstd", frame) == TEXT
 
 
@@ -132,7 +134,7 @@ def test_body_cut_at_any_byte_is_corrupt(codec: str, body: bytes) -> None:
     step = max(1, len(packed) // 300)
     for size in range(0, len(packed), step):
         if codec == "snappy" and size == 16:
-            continue  # a stream of no blocks
+            continue  # a stream without blocks
         with pytest.raises(CodecError) as caught:
             ours.inflate(codec, packed[:size])
         assert caught.value.code == CORRUPT, size
@@ -174,11 +176,11 @@ def test_bomb_is_stopped_by_its_ratio(codec: str) -> None:
         strict.inflate(codec, bomb)
     assert caught.value.code == TOO_LARGE
     zeros = bytes(1 << 20)
-    assert strict.inflate(codec, Codec().deflate(codec, zeros)) == zeros, "below the floor the ratio is not checked"
+    assert strict.inflate(codec, Codec().deflate(codec, zeros)) == zeros, "the ratio must not matter for small sizes"
 
 
 def test_snappy_block_is_refused_when_it_promises_too_much() -> None:
-    promise = b"\xff\xff\xff\xff\x0f"  # 4 GiB
+    promise = b"\xff\xff\xff\xff\x0f"  # announces 4 GiB
     with pytest.raises(CodecError) as caught:
         Codec().inflate("snappy", promise + b"\x00a")
     assert caught.value.code == CORRUPT
@@ -191,14 +193,14 @@ def test_snappy_block_is_refused_when_it_promises_too_much() -> None:
 @pytest.mark.parametrize(
     "block",
     [
-        b"\x05\x09\x01",  # a copy before any byte
-        b"\x05\x00a\x01\x00",  # of distance 0
-        b"\x05\x00a\x01\x02",  # from before the start
-        b"\x02\x0cabcd",  # longer than promised
-        b"\x08\x0cabcd",  # shorter
-        b"\x04\xf4\xff",  # a literal whose length is cut off
-        b"\x04\x0cab",  # and one whose bytes are
-        b"\x05\x00a\x02\x01",  # and a cut distance
+        b"\x05\x09\x01",  # a copy before the first byte
+        b"\x05\x00a\x01\x00",  # a copy with distance 0
+        b"\x05\x00a\x01\x02",  # a copy from before the start
+        b"\x02\x0cabcd",  # longer than announced
+        b"\x08\x0cabcd",  # shorter than announced
+        b"\x04\xf4\xff",  # the length of a literal is cut off
+        b"\x04\x0cab",  # the bytes of a literal are cut off
+        b"\x05\x00a\x02\x01",  # the distance of a copy is cut off
         b"\x80",
         b"\x80\x80\x80\x80\x80\x01",
     ],
@@ -220,7 +222,8 @@ def test_levels_of_kafka_are_accepted(codec: str, levels: list[int]) -> None:
         packed = ours.deflate(codec, body, level)
         assert ours.inflate(codec, packed) == body
         sizes.append(len(packed))
-    if codec != "lz4":  # in Kafka level 9, the default, selects the fast compressor, and every other level the high one
+    # In Kafka, level 9 (the default) selects the fast lz4 compressor, and every other level the high one.
+    if codec != "lz4":
         assert sizes[-1] < sizes[1]
     else:
         assert sizes[1] > sizes[0]
@@ -324,5 +327,5 @@ print("zlib_ng" in mapped, reader.name, reader.is_fallback)
 def test_codec_reads_gzip_by_zlib_ng_and_by_zlib_when_zlib_ng_is_missing(tmp_path: Path) -> None:
     assert run_script(GZIP) == "True zlib-ng False\n"
     mapped = {line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "/libz.so" in line}
-    (tmp_path / "libz.so.1").symlink_to(mapped.pop())  # `import zlib` has it open
+    (tmp_path / "libz.so.1").symlink_to(mapped.pop())  # this file is open because Python has imported zlib
     assert run_script(GZIP, KAFKACORE_CODEC_LIBS=str(tmp_path)) == "False zlib True\n"

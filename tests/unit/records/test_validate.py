@@ -1,4 +1,5 @@
-"""LogValidator's rules: the batches that a leader accepts, its error codes, and the bytes that it stores."""
+"""The rules of LogValidator: which batches a leader accepts, the error codes for the others, and the bytes that the
+leader stores."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 CODEC_IDS = {name: number for number, name in enumerate(CODECS)}
 CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, INVALID_TIMESTAMP, INVALID_TXN_STATE = 2, 10, 32, 48
 UNSUPPORTED_COMPRESSION_TYPE, INVALID_RECORD = 76, 87
-# Places in a batch header
+# Positions of fields in a batch header.
 LENGTH, EPOCH, MAGIC, CRC, ATTRIBUTES, LAST_DELTA, BASE_TIME, MAX_TIME = 8, 12, 16, 17, 21, 23, 27, 35
 PRODUCER_ID, PRODUCER_EPOCH, SEQUENCE, COUNT = 43, 51, 53, 57
 VALUE = b"the quick brown fox jumps over the lazy dog " * 5
@@ -47,7 +48,7 @@ def record(index: int, key: bytes | None = b"key", time_delta: int = 0) -> bytes
 
 
 def batch_of(body: bytes, count: int, codec: str = "none") -> bytes:
-    """A batch around any body, without any check."""
+    """Returns a batch that contains `body`, without checking it."""
     stored = body if codec == "none" else Codec().deflate(codec, body)
     header = struct.pack(
         ">qiibIhiqqqhii", 0, 49 + len(stored), -1, 2, 0, CODEC_IDS[codec], count - 1, NOW, NOW, -1, -1, -1, count
@@ -101,7 +102,7 @@ def test_sound_batch_is_stored_unchanged(codec: str, count: int) -> None:
     assert not verdict.rewritten
     assert verdict.data is not None
     stamped = struct.pack(">q", 2**40) + data[8:12] + struct.pack(">i", 6) + data[16:]
-    assert verdict.data == stamped, "only offset and epoch"
+    assert verdict.data == stamped, "only the offset and the leader epoch may change"
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -222,7 +223,8 @@ def test_batch_above_the_limit_is_refused() -> None:
     assert check(data, max_message_bytes=len(data)).error == 0
     assert_refused(data, MESSAGE_TOO_LARGE, max_message_bytes=len(data) - 1)
     broken = data[:-1] + b"?"
-    assert_refused(broken, MESSAGE_TOO_LARGE, max_message_bytes=len(data) - 1)  # size is asked before the checksum
+    # The size is checked before the checksum.
+    assert_refused(broken, MESSAGE_TOO_LARGE, max_message_bytes=len(data) - 1)
 
 
 def test_zstd_needs_produce_7() -> None:
@@ -257,7 +259,7 @@ def test_raft_leader_batch_must_carry_its_own_epoch() -> None:
 
 # --- records -------------------------------------------------------------------------------------------------------
 
-FIELDS = bytes([0]) + varint(0) + varint(1)  # attributes, time delta, offset delta of the second record
+FIELDS = bytes([0]) + varint(0) + varint(1)  # attributes, timestamp delta, and offset delta of the second record
 MALFORMED = {
     "a varint that does not end": b"\x80" * 5 + b"\x01",
     "a varint with more than 32 bits": b"\xff\xff\xff\xff\x7f",
@@ -282,11 +284,11 @@ MALFORMED = {
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("name", MALFORMED)
-@pytest.mark.parametrize("padding", [0, 131072])  # the second lies across two chunks of what is inflated
+@pytest.mark.parametrize("padding", [0, 131072])  # the second record spans two chunks of the decompressed body
 def test_malformed_records_are_refused(codec: str, name: str, padding: int) -> None:
     first = bytes([0]) + varint(0) + varint(0) + sized(b"k") + sized(bytes(padding)) + b"\0"
     first = varint(len(first)) + first
-    if padding:  # the next record begins a byte before the chunk's end
+    if padding:  # the next record begins one byte before the end of the chunk
         surplus = len(first) - 131071
         first = bytes([0]) + varint(0) + varint(0) + sized(b"k") + sized(bytes(padding - surplus)) + b"\0"
         first = varint(len(first)) + first
@@ -332,7 +334,7 @@ def test_compacted_topics_need_keys(codec: str) -> None:
 def test_timestamps_out_of_bounds_are_refused(codec: str, delta: int, taken: bool) -> None:
     data = batch_of(record(0) + record(1, time_delta=delta), 2, codec)
     rules = {"timestamp_before_max_ms": 1000, "timestamp_after_max_ms": 500}
-    if taken:  # -1 means no timestamp and is accepted
+    if taken:  # -1 means that there is no timestamp, and is accepted
         assert check(data, **rules).error == 0
         return
     verdict = assert_refused(data, INVALID_TIMESTAMP, **rules)
@@ -360,7 +362,7 @@ def test_record_errors_are_counted_up_to_a_limit() -> None:
     assert [index for index, _ in verdict.record_errors] == list(range(16))
 
 
-# --- bodies that inflate too much, or not --------------------------------------------------------------------------
+# --- bodies that inflate too much, or cannot be inflated --------------------------------------------------------------
 
 
 @pytest.mark.parametrize("codec", ["gzip", "lz4", "zstd"])
@@ -404,7 +406,7 @@ def test_validators_work_on_many_threads_at_once() -> None:
         assert list(pool.map(run, range(8))) == [{0, INVALID_RECORD}] * 8
 
 
-# --- a follower's side ---------------------------------------------------------------------------------------------
+# --- batches that a follower appends --------------------------------------------------------------------------------
 
 
 def replicated(base_offset: int, epoch: int, codec: str = "none") -> bytes:

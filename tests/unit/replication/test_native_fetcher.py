@@ -1,4 +1,4 @@
-"""A fetcher on a processor: its connection, what a leader may send, and the end."""
+"""A fetcher on a native processor: its connection, which answers it accepts from a leader, and how it ends."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def everything_is_given_back() -> Iterator[None]:
 def test_fetcher_asks_with_the_highest_common_versions_when_a_partition_is_followed(tmp_path: Path) -> None:
     async def run() -> None:
         async with driven(tmp_path) as made:
-            assert made.served.connections == 0, "no connection before there is something to fetch"
+            assert made.served.connections == 0, "the fetcher must not connect before there is something to fetch"
             theirs, ours = made.pair()
             await until(lambda: ours.end_offset == theirs.end_offset)
             assert values(ours) == values(theirs)
@@ -55,7 +55,7 @@ def test_fetcher_asks_in_the_leaders_versions_when_they_are_older(tmp_path: Path
             theirs, ours = made.pair()
             await until(lambda: ours.end_offset == theirs.end_offset)
             assert made.replicas.leader.seen[0].replica_id == 2
-            # ListOffsets 5 has no tagged fields.
+            # ListOffsets version 5 has no tagged fields.
             made.replicas.leader.errors[made.replicas.topic_id, 0] = ErrorCode.OFFSET_OUT_OF_RANGE
             await until(lambda: made.replicas.leader.seen[-1].API_KEY == ApiKey.LIST_OFFSETS)
             made.replicas.leader.errors.clear()
@@ -110,7 +110,7 @@ def test_fetcher_ends_its_connection_when_it_follows_nothing(tmp_path: Path) -> 
             await until(lambda: ours.end_offset == theirs.end_offset)
             made.fetcher.stop([ours])
             await until(lambda: made.served.closed == 1)
-            assert made.replicas.leader.session == {}, "the leader's session forgot it"
+            assert made.replicas.leader.session == {}, "the leader's session must be empty"
             theirs.append(batch())
             made.fetcher.follow([Follow(ours, LEADER, 5)])
             await until(lambda: ours.end_offset == theirs.end_offset)
@@ -175,7 +175,7 @@ def test_fetcher_tells_its_new_epoch_when_this_broker_has_registered_again(tmp_p
     asyncio.run(run())
 
 
-# --- what a leader may send ---
+# --- the answers that a fetcher accepts ---
 
 
 @pytest.mark.parametrize(
@@ -260,7 +260,7 @@ def test_fetcher_logs_what_befell_a_partition_when_it_was_truncated(
     asyncio.run(run())
 
 
-# --- size ---
+# --- sizes ---
 
 
 def test_answer_arrives_whole_when_it_is_larger_than_every_limit_and_a_turn(tmp_path: Path) -> None:
@@ -271,8 +271,8 @@ def test_answer_arrives_whole_when_it_is_larger_than_every_limit_and_a_turn(tmp_
             assert theirs.append(batch(b"x" * (900 << 10), count=1)).error == 0
             await until(lambda: ours.end_offset == theirs.end_offset)
             assert values(ours) == values(theirs)
-            assert made.processing.memory > 900 << 10, "the budget counts the answer's buffer"
-            # The buffer shrinks after many small answers.
+            assert made.processing.memory > 900 << 10, "the memory budget must count the answer's buffer"
+            # After many small answers, the buffer shrinks.
             await until(lambda: made.processing.memory < 100 << 10)
 
     asyncio.run(run())
@@ -289,7 +289,7 @@ def test_large_answer_takes_many_turns_when_it_has_many_partitions(tmp_path: Pat
             turns = made.processing.processor.turns
             made.served.held.set()
             await until(lambda: all(ours.end_offset == theirs.end_offset for theirs, ours in pairs))
-            # A turn reads 64 KiB, or appends as much, which is two batches.
+            # In a turn, a fetcher reads 64 KiB or appends two batches, which together have the same size.
             assert (made.processing.processor.turns - turns) // 2 > 24
 
     asyncio.run(run())
@@ -313,7 +313,7 @@ def test_python_hears_nothing_when_records_of_many_partitions_arrive(tmp_path: P
     asyncio.run(run())
 
 
-# --- the end ---
+# --- closing ---
 
 
 def test_close_returns_when_records_wait_for_their_log(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The driver of a fetcher: connections, pauses, and the end."""
+"""The Python driver of a fetcher: its connections, its pauses, and how it ends."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LIMIT_S = 20
 
 
 class FakePeer:
-    """A connection to the leader. While `held` is not set, answers do not come."""
+    """A stub of a connection to the leader. It delivers no answers while `held` is not set."""
 
     def __init__(self, leader: Leader, address: Address) -> None:
         self.leader, self.address = leader, address
@@ -36,7 +36,7 @@ class FakePeer:
 
     async def api_versions(self) -> dict[ApiKey, tuple[int, int]]:
         if (broken := self.broken) is not None:
-            await asyncio.sleep(0)  # where the client waits before it connects again
+            await asyncio.sleep(0)  # at this point the client waits before it connects again
             raise broken
         return self.versions
 
@@ -90,15 +90,15 @@ async def driven(path: Path) -> AsyncIterator[Driven]:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Each turn of the loop takes answers and reports."""
-    while not condition():  # noqa: ASYNC110 - what is waited for tells nobody
+    """Repeats turns of the event loop until the condition holds. Each turn handles answers and reports."""
+    while not condition():  # noqa: ASYNC110 - the condition has no event to wait for
         await asyncio.sleep(0.001)
 
 
 def test_driver_fetches_with_the_highest_common_versions_when_a_partition_is_followed(tmp_path: Path) -> None:
     async def run() -> None:
         async with driven(tmp_path) as made:
-            assert not made.peers, "no connection before there is something to fetch"
+            assert not made.peers, "the fetcher must not connect before there is something to fetch"
             theirs, ours = made.pair()
             await until(lambda: ours.end_offset == theirs.end_offset)
             assert values(ours) == values(theirs)
@@ -150,7 +150,7 @@ def test_driver_ends_its_connection_when_it_follows_nothing(tmp_path: Path) -> N
             await until(lambda: ours.end_offset == theirs.end_offset)
             made.fetcher.stop([ours])
             await until(lambda: made.peers[0].closed == 1)
-            assert made.replicas.leader.session == {}, "the leader's session forgot it"
+            assert made.replicas.leader.session == {}, "the leader's session must be empty"
 
     asyncio.run(run())
 
@@ -160,7 +160,7 @@ def test_driver_waits_when_the_broker_is_not_known(tmp_path: Path) -> None:
         async with driven(tmp_path) as made:
             made.fetcher.move(None)
             theirs, ours = made.pair()
-            await until(lambda: not made.fetcher._wake.is_set())  # it has looked
+            await until(lambda: not made.fetcher._wake.is_set())  # the fetcher has handled the wake-up
             assert not made.peers
             made.fetcher.move(HOME)
             await until(lambda: ours.end_offset == theirs.end_offset)

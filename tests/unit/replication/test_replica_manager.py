@@ -1,4 +1,4 @@
-"""The committed image becomes roles of native partitions."""
+"""The replica manager turns the committed image into roles of native partitions."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 
 from kafkacore._fast.log.partition_edges import PartitionEdges
 from kafkacore._fast.log.partition_handle import PartitionHandle
-from kafkacore._fast.log.replication_quota import BY_LEADER
+from kafkacore._fast.log.replication_quota import BY_FOLLOWER, BY_LEADER
 from kafkacore._fast.log.settings import LogSettings
 from kafkacore._fast.record.batch import RecordBatchBuilder
 from kafkacore._fast.wait.io import LogDirectory
@@ -17,6 +17,7 @@ from kafkacore.config import BrokerConfig
 from kafkacore.metadata.partitions import CHUNK_ROWS
 from kafkacore.metadata.publishing import MetadataPublisher
 from kafkacore.protocol.errors import ErrorCode
+from kafkacore.protocol.made_ids import made_id
 from kafkacore.protocol.messages import (
     ConfigRecord,
     FeatureLevelRecord,
@@ -54,7 +55,7 @@ class Logs:
 
 
 class Followers:
-    """Notes what is followed: for each partition its leader and leader epoch."""
+    """A stub that records which partitions are followed, and from which leader and leader epoch."""
 
     def __init__(self) -> None:
         self.now: dict[tuple[str, int], tuple[int, int]] = {}
@@ -71,7 +72,7 @@ class Followers:
 
 
 class World:
-    """A replica manager behind a publisher of records."""
+    """A replica manager, and a publisher that passes records to it."""
 
     def __init__(self, path: Path, **overrides: str) -> None:
         config = BrokerConfig(
@@ -129,7 +130,7 @@ def test_a_created_topic_is_led_and_published_at_once(world: World) -> None:
     [(placed, gone)] = world.published
     [(name, topic_id, handles)] = placed
     assert (name, topic_id, gone) == ("a", ID_A, [])
-    # This broker does not hold a partition whose only replica is elsewhere.
+    # This broker does not create a partition whose only replica is on another broker.
     assert [handle and handle.role for handle in handles] == ["leader", "follower"]
     assert world.locate("a", 2) == (None, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     assert world.locate("a", 3) == (None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -164,14 +165,14 @@ UNLIKE: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("odd", UNLIKE)
 def test_topics_created_together_have_the_roles_of_their_rows(world: World, odd: str) -> None:
-    """More rows than a chunk has; the last partition of a topic differs from the others."""
+    """The topics have more rows than fit into a chunk, and the last partition of one topic differs from the others."""
     count, number = 7, CHUNK_ROWS // 7 * 2
     unlike = 0 if odd == "freed row" else CHUNK_ROWS // 14
     world.topic("older", ID_A, *[partition(ID_A, index, epoch=1) for index in range(3)])
     if odd == "freed row":
         world.topic("gone", ID_B, partition(ID_B, 0))
         world.topic("behind it", Uuid(b"c" * 16), partition(Uuid(b"c" * 16), 0, epoch=3))
-        world.commit(RemoveTopicRecord(topic_id=ID_B))  # its row is then the first row of the first new topic
+        world.commit(RemoveTopicRecord(topic_id=ID_B))  # the first new topic reuses this topic's row first
     records: list[Any] = [PartitionChangeRecord(topic_id=ID_A, partition_id=1, leader=ME)]
     expected = {}
     for at in range(number):
@@ -248,6 +249,28 @@ def test_deleted_topic_is_gone_for_its_holders_and_its_name_is_free(world: World
     assert world.replicas.by_id(ID_A, 0) is None and world.replicas.by_id(ID_B, 1) is not None
 
 
+def test_partitions_stay_when_a_topic_without_an_id_gets_one(world: World) -> None:
+    made = made_id("t")
+    world.topic("t", made, partition(made, 0))
+    handle = world.replicas.by_name("t", 0)
+    world.commit(
+        RemoveTopicRecord(topic_id=made), TopicRecord(name="t", topic_id=ID_A), partition(ID_A, 0), partition(ID_A, 1)
+    )
+    assert world.replicas.by_id(ID_A, 0) is world.replicas.by_name("t", 0) is handle
+    assert world.logs.deleted == []
+    assert handle is not None
+    assert (handle.role, handle.state) != ("gone", "failed")
+    assert world.replicas.by_id(made, 0) is None
+    placed, gone = world.published[-1]
+    assert [(name, topic_id, len(logs)) for name, topic_id, logs in placed] == [("t", ID_A, 2)]
+    assert gone == [made]
+    # The native log uses an id that this broker has assigned to it, and returns it in its reports.
+    assert world.replicas.in_image((handle.topic_id, 0)) == (ID_A, 0)
+    world.commit(RemoveTopicRecord(topic_id=ID_A))
+    assert sorted(world.logs.deleted) == [("t", 0), ("t", 1)]
+    assert world.replicas.in_image((made, 0)) == (made, 0)
+
+
 def test_a_replica_that_moves_away_is_dropped(world: World) -> None:
     world.topic("a", ID_A, partition(ID_A, 0, ME, (ME, OTHER)))
     world.commit(
@@ -297,20 +320,69 @@ def test_directories_are_cordoned_and_released_at_run_time(world: World, tmp_pat
         assert world.logs.cordoned == expected
 
 
-def test_throttled_replicas_are_marked_when_their_topic_is_placed_and_configured(world: World) -> None:
+@pytest.mark.parametrize(("side", "bit"), [("leader", BY_LEADER), ("follower", BY_FOLLOWER)])
+def test_throttled_replicas_are_marked_when_their_topic_is_placed_and_configured(
+    world: World, side: str, bit: int
+) -> None:
     def setting(value: str | None) -> ConfigRecord:
-        name = "leader.replication.throttled.replicas"
+        name = f"{side}.replication.throttled.replicas"
         return ConfigRecord(resource_type=2, resource_name="a", name=name, value=value)
 
     def marks() -> list[int]:
         return [handle.throttled for handle in world.replicas.hosted()]
 
     world.topic("a", ID_A, setting(f"1:{ME},0:{OTHER}"), partition(ID_A, 0), partition(ID_A, 1))
-    assert marks() == [0, BY_LEADER]
+    assert marks() == [0, bit]
     world.commit(setting("*"))
-    assert marks() == [BY_LEADER, BY_LEADER]
+    assert marks() == [bit, bit]
     world.commit(setting(None))
     assert marks() == [0, 0]
+
+
+def moved(index: int, epoch: int, replicas: Sequence[int], adding: Sequence[int] = ()) -> Any:
+    removing = [] if adding else None
+    return PartitionChangeRecord(
+        topic_id=ID_A, partition_id=index, replicas=list(replicas), isr=[ME], adding_replicas=list(adding),
+        removing_replicas=removing, directories=[DIRECTORY] * len(replicas),
+    )  # fmt: skip
+
+
+def test_partition_knows_the_replicas_that_a_reassignment_adds_until_it_ends(world: World) -> None:
+    world.topic("a", ID_A, partition(ID_A, 0), partition(ID_A, 1))
+    marks = lambda: [handle.adds_replicas for handle in world.replicas.hosted()]  # noqa: E731 - read anew at each call
+    assert marks() == [False, False]
+    world.commit(moved(1, 1, [ME, OTHER], [OTHER]))
+    assert marks() == [False, True]
+    world.commit(moved(1, 2, [ME, OTHER]))
+    assert marks() == [False, False]
+
+
+def append(handle: PartitionHandle, count: int) -> int:
+    """Appends batches. Returns the size of one batch in bytes."""
+    builder = RecordBatchBuilder()
+    for _ in range(count):
+        builder.append(1_700_000_000_000, None, b"v")
+    records = bytes(builder.build())
+    assert handle.append(records).error == 0
+    return len(records)
+
+
+def test_counts_of_a_topic_go_with_it_and_those_of_all_topics_stay(world: World) -> None:
+    world.topic("a", ID_A, partition(ID_A, 0), partition(ID_A, 1))
+    world.topic("b", ID_B, partition(ID_B, 0))
+    sizes = [append(handle, count) for count, handle in enumerate(world.replicas.hosted(), 1)]
+    total, topics = world.replicas.traffic()
+    assert (total.messages_in, total.produces, total.bytes_in) == (6, 3, sum(sizes))
+    assert {each.topic: (each.leads, each.counts.messages_in) for each in topics} == {"a": (True, 3), "b": (True, 3)}
+    world.commit(PartitionChangeRecord(topic_id=ID_A, partition_id=1, replicas=[OTHER], isr=[OTHER], leader=OTHER))
+    total, topics = world.replicas.traffic()
+    assert (total.messages_in, {each.topic: each.counts.messages_in for each in topics}) == (6, {"a": 3, "b": 3})
+    world.commit(RemoveTopicRecord(topic_id=ID_A))
+    total, topics = world.replicas.traffic()
+    assert (total.messages_in, total.bytes_in, [each.topic for each in topics]) == (6, sum(sizes), ["b"])
+    world.topic("a", ID_A, partition(ID_A, 0))
+    total, topics = world.replicas.traffic()
+    assert (total.messages_in, {each.topic: each.counts.messages_in for each in topics}) == (6, {"a": 0, "b": 3})
 
 
 def test_setting_without_effect_is_logged_once_for_equal_topics(world: World, caplog: Any) -> None:
@@ -318,7 +390,9 @@ def test_setting_without_effect_is_logged_once_for_equal_topics(world: World, ca
         setting = ConfigRecord(resource_type=2, resource_name=name, name="remote.storage.enable", value="false")
         world.topic(name, topic_id, setting, partition(topic_id, 0))
     told = [each for each in caplog.messages if "remote.storage.enable" in each]
-    assert told == ["topic a: remote.storage.enable: valid, but has no effect here: tiered storage is not there yet"]
+    assert told == [
+        "topic a: remote.storage.enable: valid, but has no effect here: tiered storage is not supported yet"
+    ]
 
 
 def test_topic_with_settings_of_an_older_release_is_served(world: World, caplog: Any) -> None:

@@ -1,8 +1,8 @@
-"""Which replicas the topics' configurations throttle, and the rates of the broker's."""
+"""Which replicas are throttled by the topics' configurations, and the rates from the broker's configuration."""
 
 import pytest
 
-from kafkacore._fast.log.replication_quota import BY_LEADER, NO_BOUND
+from kafkacore._fast.log.replication_quota import BY_FOLLOWER, BY_LEADER, NO_BOUND
 from kafkacore._fast.world.environment import Environment
 from kafkacore.config import BrokerConfig, TopicConfig
 from kafkacore.config.dynamic import adopted
@@ -19,6 +19,7 @@ BROKER = BrokerConfig(
     }
 )
 LEADERS = "leader.replication.throttled.replicas"
+FOLLOWERS = "follower.replication.throttled.replicas"
 
 
 def bits(overrides, index, node_id=1):
@@ -44,12 +45,17 @@ def test_topic_without_throttles_marks_nothing():
 )
 def test_replicas_of_this_broker_are_throttled(replicas, throttles):
     assert {index for index in range(3) if bits({LEADERS: replicas}, index) == BY_LEADER} == throttles
+    assert {index for index in range(3) if bits({FOLLOWERS: replicas}, index) == BY_FOLLOWER} == throttles
+    both = {LEADERS: "*", FOLLOWERS: replicas}
+    assert {index for index in range(3) if bits(both, index) == BY_LEADER | BY_FOLLOWER} == throttles
 
 
-def test_rate_follows_the_configuration_of_the_broker():
-    quotas = Quotas(BROKER, Environment())
-    assert quotas.leader.bytes_per_second == NO_BOUND
-    quotas.take(adopted(BROKER, {}, {"leader.replication.throttled.rate": "1000"}))
-    assert quotas.leader.bytes_per_second == 1000
-    quotas.take(adopted(BROKER, {"leader.replication.throttled.rate": "5"}, {}))
-    assert quotas.leader.bytes_per_second == 5
+@pytest.mark.parametrize("side", ["leader", "follower"])
+def test_rate_follows_the_configuration_of_the_broker(side):
+    quotas, other = Quotas(BROKER, Environment()), {"leader": "follower", "follower": "leader"}[side]
+    quota, key = getattr(quotas, side), f"{side}.replication.throttled.rate"
+    assert quota.bytes_per_second == NO_BOUND
+    quotas.take(adopted(BROKER, {}, {key: "1000"}))
+    assert quota.bytes_per_second == 1000
+    quotas.take(adopted(BROKER, {key: "5"}, {}))
+    assert (quota.bytes_per_second, getattr(quotas, other).bytes_per_second) == (5, NO_BOUND)

@@ -1,11 +1,12 @@
-"""Event loops on threads of their own: the end of a process with a loop that still runs."""
+"""Event loops on separate threads. A process can end while such a loop still runs."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 
-# A function registered with C's on_exit runs after the interpreter is gone: a second in which the loop's timer is due.
+# The C function on_exit registers a function that runs after the interpreter has ended. That function waits for a
+# second, and the loop's timer is due within this second.
 PROGRAM = """
 import asyncio, atexit, ctypes, sys
 def too_late():
@@ -30,5 +31,5 @@ sys.exit(1)
 
 def test_process_ends_without_a_crash_while_a_loop_runs() -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False, timeout=30)
-    told = "loop left-open has ended with the process: close what uses it before that"
+    told = "loop left-open has ended with the process: close everything that uses the loop before the process ends"
     assert (done.returncode, done.stdout.strip(), done.stderr) == (1, told, "")

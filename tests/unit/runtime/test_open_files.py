@@ -1,4 +1,4 @@
-"""The limit of open files: raised to what it may be, and named where logs may meet it."""
+"""The limit of open files. A node raises it as far as it may, and logs a warning if its logs could exceed the limit."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_warning_says_that_there_are_more_logs_than_open_files(
     open_files.warn_of(4000)
     assert not caplog.messages
     open_files.warn_of(4001)
-    assert caplog.messages == [f"there are 4001 logs, and the limit of open files is 5000: {open_files.ADVICE}"]
+    assert caplog.messages == [f"there are 4001 logs, but the limit of open files is 5000: {open_files.ADVICE}"]
     caplog.clear()
     monkeypatch.setattr(resource, "getrlimit", lambda which: (resource.RLIM_INFINITY,) * 2)
     open_files.warn_of(1 << 40)
@@ -54,7 +54,7 @@ def test_start_warns_before_the_first_append_fails(
     manager = LogManager(Environment(), [str(tmp_path)], lambda topic: LogSettings())
     manager.load()
     assert [line for line in caplog.messages if "open files" in line] == [
-        f"there are 101 logs, and the limit of open files is 1050: {open_files.ADVICE}"
+        f"there are 101 logs, but the limit of open files is 1050: {open_files.ADVICE}"
     ]
     manager.close()
 

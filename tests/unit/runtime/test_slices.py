@@ -1,4 +1,4 @@
-"""Work in slices: the loop goes on in between, and the result is that of the work in one piece."""
+"""Work in slices. The event loop runs other tasks between the slices, and the result is the same as without slices."""
 
 import asyncio
 import random
@@ -51,6 +51,34 @@ def test_long_work_lets_the_loop_go_on_in_between() -> None:
     assert others >= 30 * 0.001 / slices.SLICE_S / 2
 
 
+def test_a_turn_of_the_loop_has_one_slice_when_many_works_wait() -> None:
+    async def run() -> list[int]:
+        turn, seen = 0, []
+
+        def work() -> Work[None]:
+            for _ in range(3):
+                until = time.perf_counter() + slices.SLICE_S
+                while time.perf_counter() < until:
+                    pass
+                yield
+                seen.append(turn)
+
+        async def count() -> None:
+            nonlocal turn
+            while True:
+                turn += 1
+                await asyncio.sleep(0)
+
+        counting = asyncio.create_task(count())
+        await asyncio.gather(*(finish(work()) for _ in range(8)))
+        counting.cancel()
+        return seen
+
+    seen = asyncio.run(run())
+    assert len(seen) == 24
+    assert len(set(seen)) == 24, "two pieces of work ran in the same turn of the loop"
+
+
 @pytest.mark.parametrize("steps", [0, 30])
 def test_error_of_the_work_reaches_its_caller(steps: int) -> None:
     async def run() -> None:
@@ -74,7 +102,7 @@ def test_coroutine_gives_way_when_its_slice_is_over() -> None:
         slice_ = Slice()
         for _ in range(20):
             await slice_.give_way()
-            time.sleep(0.001)  # noqa: ASYNC251 - it stands for work
+            time.sleep(0.001)  # noqa: ASYNC251 - stands for real work
         task.cancel()
         return turns
 

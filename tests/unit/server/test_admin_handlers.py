@@ -1,4 +1,4 @@
-"""Requests of administrators: what a broker decides itself, and what it forwards."""
+"""Requests of administrators: which ones a broker handles itself, and which ones it forwards."""
 
 from __future__ import annotations
 
@@ -54,7 +54,8 @@ CONFIG = BrokerConfig(
 
 
 class Channel:
-    """A controller that accepts every resource, except those called bad; it gives no answer for those called lost."""
+    """A stub of the controller. It accepts every resource except those with the name "bad", and leaves out the answer
+    for those with the name "lost"."""
 
     def __init__(self) -> None:
         self.forwarded: list[Any] = []
@@ -182,9 +183,9 @@ def test_append_and_subtract_change_the_list_that_is_set(asked: Asked) -> None:
         ("message.max.bytes", 9, ErrorCode.INVALID_REQUEST),
     ):
         assert asked.incremental(changes(BROKER, "1", (name, operation, "delete")))[0][0] == error
-    # x is not a cleanup policy.
+    # "x" is not a valid cleanup policy.
     assert asked.incremental(changes(BROKER, "1", ("log.cleanup.policy", APPEND, "x")))[0][0] == 42
-    # Nothing is set for all brokers, so the operation changes the default.
+    # The cluster default has no value yet, so the operation changes the static default.
     assert asked.incremental(changes(BROKER, "", ("log.cleanup.policy", SUBTRACT, "delete")))[0][0] == 0
 
 
@@ -200,7 +201,7 @@ def test_group_setting_without_effect_is_logged_when_it_is_stored(asked: Asked, 
     assert caplog.messages == []
     assert asked.incremental(change) == [(0, None)]
     assert caplog.messages == [
-        "g: share.isolation.level: valid, but has no effect here: share groups are not there yet"
+        "g: share.isolation.level: valid, but has no effect here: share groups are not supported yet"
     ]
 
 
@@ -346,7 +347,7 @@ def test_transaction_apis_answer_as_a_broker_that_coordinates_none() -> None:
     asked = DescribeTransactionsRequest(transactional_ids=["a", ""])
     told = [each.error_code for each in finish_now(transactions.handle(broker, describing, asked)).transaction_states]
     assert told == [ErrorCode.NOT_COORDINATOR, ErrorCode.INVALID_REQUEST]
-    # Transactions that Apache Kafka has left have no coordinator here.
+    # Apache Kafka has left transactions behind, but no broker here coordinates transactions.
     assert transactions.handle(left, listing, ListTransactionsRequest()).error_code == 15
     assert finish_now(transactions.handle(left, describing, asked)).transaction_states[0].error_code == 15
     with pytest.raises(KafkaError, match="regular expression"):

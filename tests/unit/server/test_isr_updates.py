@@ -1,4 +1,5 @@
-"""A follower's fetch ends as a committed ISR: from the native edge over AlterPartition back to the native partition."""
+"""A follower's fetch leads to a committed ISR. The change goes from native code to the controller (AlterPartition), and
+back to the native partition."""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ MAX_LAG_MS = 1000
 
 
 class Broker:
-    """A leader of one partition with one follower, and the controller that it asks."""
+    """A broker that leads a partition with one follower, and a stub of the controller."""
 
     def __init__(self, path: Path) -> None:
         self.clock = ManualClock()
@@ -52,7 +53,7 @@ class Broker:
         self.isrs = IsrManager(ME, {(TOPIC, 0): self.log}.get, lambda: MY_EPOCH)
         self.timers = Scheduler(self.environment, asyncio.get_running_loop().call_later)
         self.asked: asyncio.Queue[tuple[Any, asyncio.Future[Any]]] = asyncio.Queue()
-        self.updates = IsrUpdates(self.isrs, self.edges, self._send, self.timers, fail)
+        self.updates = IsrUpdates(self.isrs, self.edges, self._send, self.timers, fail, lambda key: key)
         self.publisher = MetadataPublisher()
         self.publisher.subscribe(self._apply)
 
@@ -74,14 +75,14 @@ class Broker:
         self.publisher.apply(records, self.publisher.applied_offset + 1, 1, 1)
 
     async def request(self) -> tuple[list[tuple[int, int]], asyncio.Future[Any]]:
-        """The ISR that the next request asks for, and the future of its answer."""
+        """Returns the ISR in the next request, and the future for the controller's answer."""
         request, future = await self.asked.get()
         [topic] = request.topics
         [asked] = topic.partitions
         return [(each.broker_id, each.broker_epoch) for each in asked.new_isr_with_epochs], future
 
     async def settled(self) -> None:
-        """Waits until everything that was asked is answered."""
+        """Waits until the broker has handled all answers."""
         assert self.updates._task is not None
         await self.updates._task
 

@@ -1,4 +1,4 @@
-"""Metadata, DescribeTopicPartitions and DescribeCluster over an image of three brokers, one of them fenced."""
+"""Metadata, DescribeTopicPartitions and DescribeCluster. The image has three brokers, and one of them is fenced."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -93,6 +93,7 @@ def context(*, auto: bool = True) -> Any:
         auto_topics=Auto(),
         partition_answers={},
         whole_answers=WholeAnswers(),
+        controller_seen=lambda view: view.any_alive_broker(1),
     )
 
 

@@ -1,4 +1,5 @@
-"""A broker's conversation with its controller: in order, repeated after failures, with waiters for its states."""
+"""The requests of a broker to its controller. The broker sends them in order, and repeats them after failures. Callers
+can wait for the broker's states."""
 
 import asyncio
 from typing import Any
@@ -13,7 +14,7 @@ from kafkacore.server.registrar import Registrar, RegistrationRefused
 
 
 class Channel:
-    """A controller that grants everything after the errors it was given."""
+    """A stub of the connection. It first returns the given errors, and after that grants every request."""
 
     def __init__(self, *errors: Any) -> None:
         self.errors = list(errors)
@@ -108,7 +109,7 @@ def test_registration_that_the_controllers_release_does_not_know_is_final() -> N
 
 
 def watched(*errors: Any) -> BaseException:
-    """The fault that a running broker reports when its next messages are answered with `errors`."""
+    """Returns the fault that a running broker reports if the controller answers its next requests with `errors`."""
 
     async def story() -> BaseException:
         channel = Channel()
@@ -153,7 +154,7 @@ def test_broker_whose_id_a_living_node_has_is_refused_after_three_sessions() -> 
         made = registrar(Channel(*[ErrorCode.DUPLICATE_BROKER_REGISTRATION] * 1000), session_timeout_ms=60)
         made.start()
         began = asyncio.get_running_loop().time()
-        with pytest.raises(RegistrationRefused, match=r"another node with this node.id runs: stop that one"):
+        with pytest.raises(RegistrationRefused, match=r"Another node with this node.id is running"):
             await asyncio.wait_for(made.reached(BrokerState.RUNNING), 10)
         assert asyncio.get_running_loop().time() - began >= 0.18
         await made.stop()

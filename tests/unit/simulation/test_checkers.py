@@ -1,4 +1,4 @@
-"""Every checker objects to histories that break its invariant, and to no other."""
+"""Each checker reports the histories that break its invariant, and no others."""
 
 from __future__ import annotations
 
@@ -41,6 +41,7 @@ from kafkacore.simulation.checkers.observations import (
     VotersAre,
 )
 from kafkacore.simulation.checkers.violation import Checker, Violation
+from kafkacore.simulation.judge import Judge
 
 A, B, C = Entry(0, 1, 1, 11), Entry(1, 3, 1, 12), Entry(3, 4, 2, 13)
 OTHER_B = Entry(1, 3, 1, 99)
@@ -48,7 +49,7 @@ QUORUM = [VotersAre(frozenset({0, 1, 2}))]
 
 
 def has(node: int, *entries: Entry, start: int = 0, before: int | None = None) -> list[Any]:
-    """A node has these entries, and they are on its disk."""
+    """Returns the observations that a node has these entries and that they are durable."""
     return [LogSeen(node, start, entries, before), OnDisk(node, entries[-1].end if entries else start)]
 
 
@@ -136,6 +137,10 @@ GOOD: Cases = [
     ),
     (
         metadata.AcknowledgedChangesStay,
+        [MetadataAcknowledged("t", 1, 1, took_ms=500), MetadataAcknowledged("t", 2, 2), MetadataSurvived("t", 1)],
+    ),
+    (
+        metadata.AcknowledgedChangesStay,
         [MetadataMaybe("t", 1, 1), MetadataAcknowledged("t", 2, 2), MetadataSurvived("t", 2)],
     ),
     (
@@ -182,6 +187,7 @@ BAD: Cases = [
     (metadata.BrokersInImage, [image(9, 8)]),
     (metadata.BrokersInImage, [image(9, 7, epoch=9), image(10, 7, epoch=4)]),
     (metadata.StaleBrokersAreRefused, [HeartbeatAnswered(0, 7, 9, True), HeartbeatAnswered(0, 7, 4, True)]),
+    (metadata.StaleBrokersAreRefused, [HeartbeatAnswered(0, 7, 4, True, registered=9)]),
     (metadata.BrokersCatchUpFirst, [HeartbeatAnswered(0, 7, 9, True, 8, False)]),
     (progress.NodesGoOn, [NodeFailed(0, "OSError: broken", False)]),
     (metadata.AcknowledgedChangesStay, [MetadataAcknowledged("t", 1, 1), MetadataSurvived("t", None)]),
@@ -219,7 +225,7 @@ def test_every_checker_has_a_good_and_a_bad_history() -> None:
         each for room in rooms for each in vars(room).values() if isinstance(each, type) and issubclass(each, Checker)
     }
     timed = {Checker, metadata.SilentBrokersAreFenced, progress.Progress}
-    # test_checkers_replication.py has those of records with several replicas.
+    # test_checkers_replication.py has histories for these checkers, with records on several replicas.
     replicated = {records.NoRecordTwice, records.ProducersGoOn, records.AcknowledgedInOrder, records.ReadsAreWhole}
     assert checkers - timed - replicated == {checker for checker, _ in GOOD} == {checker for checker, _ in BAD}
 
@@ -246,6 +252,25 @@ def test_checker_of_fencing_keeps_still_when_the_broker_is_back_or_fenced() -> N
         checker.see(seen)
     checker.see(BrokerAlive(7, False, 9_500))
     checker.see(Unfenced(frozenset(), 20_000))
+
+
+def test_checker_of_fencing_counts_again_when_the_network_delivers_a_heartbeat_late() -> None:
+    checker = metadata.SilentBrokersAreFenced(bound_ms=1_000)
+    for seen in (ControllersAlive(True, 0), BrokerAlive(7, False, 500), HeartbeatAnswered(1, 7, 3, True)):
+        checker.see(seen)
+    for seen in (BrokerAlive(7, False, 1_400), Unfenced(frozenset({7}), 2_400), HeartbeatAnswered(1, 7, 3, False)):
+        checker.see(seen)
+    with pytest.raises(Violation, match="broker 7 has been gone for 1001 ms"):
+        checker.see(Unfenced(frozenset({7}), 2_401))
+
+
+def test_judge_reports_a_violation_again_when_a_node_has_caught_it() -> None:
+    judge = Judge()
+    judge.check()
+    with pytest.raises(Violation):
+        judge.see(HeartbeatAnswered(1, 7, 3, True, registered=4))
+    with pytest.raises(Violation, match="StaleBrokersAreRefused"):
+        judge.check()
 
 
 def test_checker_of_progress_names_what_is_missing_when_the_bound_is_over() -> None:

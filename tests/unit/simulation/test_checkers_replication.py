@@ -1,4 +1,4 @@
-"""The checkers of replicated partitions object to histories that break their invariant, and to no other."""
+"""The checkers of replicated partitions report the histories that break their invariants, and no others."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ def image(
     recovery: int = 0,
     removing: Sequence[int] = (),
 ) -> ImageSeen:
-    """A partition t-0; `change` is its partition epoch, `recovery` its LeaderRecoveryState."""
+    """Returns the observation of an image with the partition t-0. `change` is the partition epoch, and `recovery` is
+    the LeaderRecoveryState."""
     rest = (epoch, change, recovery, tuple(removing), (), tuple(elr), ())
     contents: dict[str, object] = {
         "topics": {"t": topic_id},
@@ -57,7 +58,7 @@ def has(node: int, *entries: Entry, start: int = 0) -> ReplicaLogSeen:
 
 
 def settled(node: int, first: int, high_watermark: int, *entries: Entry) -> ReplicaSettled:
-    """Node 7 leads."""
+    """Returns the observations of a partition at rest, which node 7 leads."""
     return ReplicaSettled(node, "t-0", first, high_watermark, entries, node == 7)
 
 
@@ -111,6 +112,12 @@ GOOD: Cases = [
     (
         replication.CleanElections,
         [MayLoseRecords("t"), image(9, 7, 1, 0, (7,)), image(10, 9, 2, 1, (9,), recovery=1)],
+    ),
+    # The checker has missed the images in which node 7 led.
+    (replication.CleanElections, [image(9, -1, 1, 2, ()), image(10, 7, 2, 3, (7,), recovery=1)]),
+    (
+        replication.CleanElections,
+        [image(9, 8, 1, 0, (8,)), image(10, -1, 3, 4, ()), image(11, 7, 4, 5, (7,), recovery=1)],
     ),
     (replication.ReplicasConverge, [settled(7, 1, 3, B), settled(8, 1, 3, B)]),
     (replication.ReplicasConverge, [settled(7, 0, 3, A, B), settled(8, 1, 3, B)]),

@@ -1,4 +1,5 @@
-"""Native planted bugs: a release build holds none, and a build for the simulator can switch each on and off."""
+"""Bugs planted in native code. A release build contains none of them. A build for the simulator can switch each of them
+on and off."""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ def batch(value: bytes, producer_id: int = -1, epoch: int = -1, sequence: int = 
 
 
 class OneLog:
-    """A log with one synced record, on a simulated disk."""
+    """A log on a simulated disk, with one synced record."""
 
     def __init__(self) -> None:
         self.agenda = SimulatedAgenda()
@@ -130,7 +131,7 @@ def test_release_build_names_no_native_bug() -> None:
 
 
 def test_planting_is_refused_when_the_bug_is_unknown_or_the_build_holds_none() -> None:
-    with pytest.raises(ValueError, match="no native bug"), planted_natively("no-such-bug"):
+    with pytest.raises(ValueError, match="is not a native bug"), planted_natively("no-such-bug"):
         pass
     if not PLANTED:
         with pytest.raises(RuntimeError, match="KAFKACORE_PLANTED=1"), planted_natively("lost-sync"):
@@ -141,7 +142,7 @@ def test_planting_is_refused_when_the_bug_is_unknown_or_the_build_holds_none() -
 
 
 def replicated(isr: set[int], min_isr: int = 1) -> PartitionHandle:
-    """Node 1 leads in epoch 1; the other replica is on node 2."""
+    """Returns a partition that node 1 leads in epoch 1. Its other replica is on node 2."""
     handle = OneLog().handle
     handle.become_leader(1, 1, 1, [(2, 2 in isr)], min_isr)
     return handle
@@ -205,5 +206,5 @@ def test_late_answer_of_a_leader_is_appended_when_the_bug_is_there(is_there: boo
         handle = OneLog().handle
         handle.become_follower(2, 7, 1)
         late = batch(b"second")
-        late[7] = 1  # its offset
+        late[7] = 1  # the last byte of the base offset
         assert handle.append_as_follower(late, 6).error == (0 if is_there else ErrorCode.FENCED_LEADER_EPOCH)

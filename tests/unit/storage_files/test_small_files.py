@@ -1,4 +1,5 @@
-"""The small files of a log directory: byte for byte Apache Kafka's, whole after a crash, refused if they are torn."""
+"""The small files of a log directory. They have the same bytes as Apache Kafka's, a crash leaves them whole, and torn
+ones are refused."""
 
 import os
 import subprocess
@@ -19,7 +20,7 @@ from kafkacore.storage.quorum_state import QuorumState
 TOPIC_ID = Uuid.parse("AIHeYM4KS66zu6YlUTrHdw")
 CHILD_TIMEOUT_S = 20
 
-# Files of Apache Kafka 4.3.1.
+# Files that Apache Kafka 4.3.1 has written.
 KAFKA_META_PROPERTIES = (
     b"#\n#Sat Nov 21 11:48:25 UTC 2026\nnode.id=1\ndirectory.id=AIHeYM4KS66zu6YlUTrHdw\nversion=1\n"
     b"cluster.id=MkU3OEVBNTcwNTJENDM2Qk\n"
@@ -34,7 +35,8 @@ KAFKA_QUORUM_STATE_1 = (
 
 
 class CrashingFiles(OsFiles):
-    """Dies before a given step. A restart finds the files on disk at that moment."""
+    """Stops before a given step, as in a crash. After a restart, the files are those that are on disk at that
+    moment."""
 
     def __init__(self, steps):
         self.left = steps
@@ -130,7 +132,7 @@ def test_leader_epochs(tmp_path):
 
 
 def test_offsets_with_blanks_a_sign_and_other_line_ends(tmp_path):
-    """Apache Kafka's reader splits at any white space, and accepts any line end."""
+    """Apache Kafka's reader splits the line at any white space, and accepts all kinds of line ends."""
     (tmp_path / RECOVERY_POINT).write_bytes(b"0\r\n2\r\na  0\t-1\r\nb 1 7\r\n")
     assert OffsetCheckpoint(str(tmp_path), RECOVERY_POINT).read() == {("a", 0): -1, ("b", 1): 7}
 
@@ -149,10 +151,10 @@ def test_checkpoint_that_kafka_only_began_is_empty(tmp_path, content):
         (b"0\n2\nt 0 5\n", "should have 2 entries, but has 1"),
         (b"0\n1\nt 0 5\nt 1 6\n", "should have 1 entries, but has 2"),
         (b"0\n1\nt 0\n", "is not a topic, a partition and an offset"),
-        (b"0\n1\nt 0 five\n", "does not hold the numbers"),
-        (b"0\n2\nt 0 5\nt 1 \xd9\xa5\n", "line 't 1 \u0665' does not hold the numbers"),
+        (b"0\n1\nt 0 five\n", "does not contain the expected numbers"),
+        (b"0\n2\nt 0 5\nt 1 \xd9\xa5\n", "line 't 1 \u0665' does not contain the expected numbers"),
         (b"0\n2\nt 0 5 t\n1 6\n", "line 't 0 5 t' is not a topic"),
-        (b"0\n1x\nt 0 5\n", "does not hold the numbers"),
+        (b"0\n1x\nt 0 5\n", "does not contain the expected numbers"),
         (b"\xff\xfe", "is not text"),
     ],
 )
@@ -172,7 +174,7 @@ def test_a_torn_checkpoint_names_the_file_and_the_problem(tmp_path, content, pro
     ],
 )  # fmt: skip
 def test_torn_leader_epochs_are_refused(tmp_path, content):
-    """The node refuses them too: tests/fuzz/test_damaged_node.py."""
+    """The node refuses to start with them, too: tests/fuzz/test_damaged_node.py."""
     (tmp_path / "leader-epoch-checkpoint").write_bytes(content)
     with pytest.raises(MalformedFileError):
         LeaderEpochCheckpoint(str(tmp_path)).read()
@@ -339,5 +341,5 @@ def test_one_node_at_a_time_among_processes(tmp_path):
 
 def test_a_lock_that_cannot_be_written_says_what_to_do(tmp_path):
     (tmp_path / ".lock").mkdir()
-    with pytest.raises(LogDirectoryError, match="make the directory writable for this user, or name another one"):
+    with pytest.raises(LogDirectoryError, match="make the directory writable for this user, or use another one"):
         DirectoryLocks([str(tmp_path)])

@@ -1,4 +1,4 @@
-"""Plans of reassignments as files, and their throttles."""
+"""Files with reassignment plans, and the throttles of a reassignment."""
 
 import json
 from pathlib import Path
@@ -57,7 +57,7 @@ def test_move_between_directories_is_described_by_its_state(place: Place, line: 
     ("content", "message"),
     [
         ("{", "is not JSON"),
-        ("[]", "must hold a JSON object"),
+        ("[]", "must contain a JSON object"),
         ({"version": 2}, "Not supported version field value 2"),
         (partitions(), "list cannot be empty"),
         (partitions({"topic": "t", "partition": 0, "replicas": []}), "replica list cannot be empty"),

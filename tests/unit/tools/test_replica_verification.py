@@ -1,4 +1,4 @@
-"""`kafkacore replica-verification` over the log directories of stopped brokers."""
+"""`kafkacore replica-verification` for the log directories of stopped brokers."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ def batch(base_offset: int, value: bytes = b"v", count: int = 2) -> bytes:
 
 
 def broker(path: Path, name: str, segments: dict[int, list[bytes]], high_watermark: int) -> str:
-    """A log directory that holds t-0."""
+    """Makes a log directory that contains the partition t-0."""
     partition = path / name / "t-0"
     partition.mkdir(parents=True)
     for base_offset, batches in segments.items():
@@ -28,7 +28,7 @@ def broker(path: Path, name: str, segments: dict[int, list[bytes]], high_waterma
 
 
 def verified(capsys: pytest.CaptureFixture[str], *directories: str) -> tuple[int, list[str]]:
-    """The exit code, and the lines without their times."""
+    """Runs the tool. Returns the exit code, and the lines without their times."""
     code = main(["replica-verification", "--directories", *directories])
     return code, [line.split(": ", 1)[1] for line in capsys.readouterr().out.splitlines()]
 
@@ -62,7 +62,7 @@ def test_difference_below_the_high_watermark_is_named(
     assert lines[1].startswith("partition t-0: ")
     assert difference in lines[1]
     found = next(compare_directories([two, one])).difference
-    assert found is not None, "the order of the directories plays no role"
+    assert found is not None, "the order of the directories must not matter"
 
 
 def test_records_above_the_least_high_watermark_may_differ(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -79,4 +79,7 @@ def test_replica_whose_log_begins_later_is_compared_from_there(tmp_path: Path) -
 
 
 def test_partition_of_one_directory_has_no_other_replica(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert verified(capsys, broker(tmp_path, "one", {0: [batch(0)]}, 2))[1][1] == "no partition has two replicas here"
+    assert (
+        verified(capsys, broker(tmp_path, "one", {0: [batch(0)]}, 2))[1][1]
+        == "no partition has two replicas in these directories"
+    )

@@ -1,4 +1,5 @@
-"""Fixtures that start real processes. A missing program skips a test, or fails it if CI=true."""
+"""Fixtures that start real processes. If a program is missing, the tests that need it are skipped. With CI=true they
+fail instead."""
 
 import gc
 import itertools
@@ -10,11 +11,11 @@ import hypothesis
 import pytest
 
 from brokers import APACHE, ApacheKafka, ExternalBroker, Node, need_jars
-from processes import ROOT, need
+from processes import PATIENCE, ROOT, need
 from seeds import CHOSEN
 
-# Hypothesis also tries the same cases each time unless the seed is `new` (tests/support/seeds.py). A slow case is no
-# failure.
+# Hypothesis tries the same cases in each run, unless the seed is `new` (tests/support/seeds.py). No test fails only
+# because one of its cases is slow.
 hypothesis.settings.register_profile("kafkacore", derandomize=CHOSEN != "new", deadline=None)
 hypothesis.settings.load_profile("kafkacore")
 
@@ -25,8 +26,16 @@ def pytest_addoption(parser):
     )
 
 
+def pytest_collection_modifyitems(items):
+    for item in items:
+        limit = item.get_closest_marker("timeout")
+        if limit is not None and PATIENCE != 1:
+            item.add_marker(pytest.mark.timeout(limit.args[0] * PATIENCE), append=False)
+
+
 def freeze_old_objects():
-    """Many tests collect garbage to count live objects, and should not look through those of all former tests."""
+    """Excludes all existing objects from garbage collection. Many tests run the collector to count live objects. It
+    should not search the objects of all earlier tests each time."""
     gc.collect()
     gc.freeze()
 
@@ -40,16 +49,27 @@ def pytest_runtest_protocol(item, nextitem):
     try:
         return (yield)
     finally:
-        # This freezes the modules that the file imported and the message classes it made. The traceback of a failed
-        # test holds objects, and so does a test until its teardown is over: without that check, a node's cycles would
-        # stay for ever.
+        # Here the freeze covers the modules that a test file imported and the message classes that it created. It must
+        # not come after a failed test, because the traceback still holds objects. It must not come between the tests of
+        # one file either, because a test holds objects until its teardown has finished. In both cases, the reference
+        # cycles of a node would never be freed.
         if not item.session.testsfailed and (nextitem is None or nextitem.path != item.path):
             freeze_old_objects()
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector):
+    """`pytest.importorskip` skips a whole test file. With CI=true, makes the file fail instead, as `need` does for a
+    single test."""
+    report = yield
+    if report.skipped and os.environ.get("CI") == "true":
+        report.outcome, report.longrepr = "failed", report.longrepr[2]
+    return report
+
+
 def pytest_runtest_setup(item):
     if item.get_closest_marker("ours") and item.config.getoption("--peer") != "kafkacore":
-        pytest.skip("says something about a kafkacore node alone")
+        pytest.skip("tests a property that only a kafkacore node has")
 
 
 def need_java(name):
@@ -59,7 +79,8 @@ def need_java(name):
 
 @pytest.fixture(scope="session")
 def apache_kafka(tmp_path_factory):
-    """Starts Apache Kafka, which runs until the session ends: `apache_kafka("apache-4.3", {"log.roll.ms": "1000"})`."""
+    """Starts Apache Kafka, which runs until the test session ends: `apache_kafka("apache-4.3", {"log.roll.ms":
+    "1000"})`."""
     started = []
 
     def start(name, overrides=None):
@@ -70,12 +91,13 @@ def apache_kafka(tmp_path_factory):
 
     yield start
     for broker in started:
-        broker.kill()  # an orderly stop takes seconds, and no test needs its files
+        broker.kill()  # an orderly stop takes seconds, and no test needs the broker's files
 
 
 @pytest.fixture
 def start_node(tmp_path):
-    """Starts nodes of ours: `start_node("--topic", "a:3", overrides={...})`; stops those that still run at the end."""
+    """Starts nodes of ours: `start_node("--topic", "a:3", overrides={...})`. At the end of the test, stops the nodes
+    that still run."""
     started, number = [], itertools.count(1)
 
     def start(*arguments, overrides=None, directory=None, environment=None):
@@ -92,7 +114,8 @@ def start_node(tmp_path):
 
 @pytest.fixture
 def fresh_broker(request, tmp_path):
-    """Starts a broker for one test, which may kill it: ours, or the one that --peer names."""
+    """Starts a broker for one test, which may kill the broker. The broker is our node, or the kind of broker that
+    --peer names."""
     started = []
 
     def start(overrides=None):
@@ -119,7 +142,8 @@ def external():
 
 @pytest.fixture(scope="session")
 def broker(request, tmp_path_factory):
-    """The broker under test, one per session: ours, or the one of --peer or KAFKACORE_TEST_BOOTSTRAP."""
+    """Returns the broker under test, one per session: our node, or the broker that --peer or KAFKACORE_TEST_BOOTSTRAP
+    names."""
     if "KAFKACORE_TEST_BOOTSTRAP" in os.environ:
         yield external()
         return
@@ -135,8 +159,8 @@ def broker(request, tmp_path_factory):
 
 @pytest.fixture
 def log_dir(broker):
-    """The broker's log directory, for tests that read segments."""
-    need(broker.log_dir, "where the broker keeps its logs is unknown: set KAFKACORE_TEST_LOG_DIR")
+    """Returns the broker's log directory, for tests that read segment files."""
+    need(broker.log_dir, "the broker's log directory is unknown: set KAFKACORE_TEST_LOG_DIR")
     return broker.log_dir
 
 
@@ -145,6 +169,6 @@ NAMES = itertools.count(1)
 
 @pytest.fixture
 def topic_name(request):
-    """A topic name that no other test uses; the fixture does not create the topic."""
+    """Returns a topic name that no other test uses. Does not create the topic."""
     plain = "".join(letter if letter.isalnum() else "-" for letter in request.node.name)
     return f"{plain[:80]}.{os.getpid()}.{next(NAMES)}"

@@ -1,4 +1,4 @@
-"""Administration with Kafka's own command-line tools, as 4.3 and as 3.9 ship them."""
+"""Administration with Kafka's own command-line tools, in the versions of 4.3 and 3.9."""
 
 import json
 import re
@@ -19,7 +19,8 @@ def topic(tools, server, topic_name):
 
 @pytest.fixture
 def configs(tools, server):
-    """kafka-configs on one entity: `configs("topics", name, "--describe")`; a name None is the default."""
+    """Runs kafka-configs for one entity: `configs("topics", name, "--describe")`. A name of None means the default
+    entity."""
 
     def run(kind, name, *arguments, attempt=False):
         entity = ["--entity-default"] if name is None else ["--entity-name", name]
@@ -30,7 +31,7 @@ def configs(tools, server):
 
 
 def settings(shown):
-    """Keys and values as kafka-configs describes them."""
+    """Returns the keys and values that kafka-configs prints."""
     return dict(re.findall(r"^\s*([\w.-]+)=(.*?) sensitive=", shown.out, re.MULTILINE))
 
 
@@ -101,7 +102,7 @@ def test_kafka_configs_changes_levels_of_loggers(configs, broker):
     ours = settings(configs("broker-loggers", "1", "--describe"))
     name = "kafkacore.server" if broker.ours else "kafka.server.KafkaApis"
     if not broker.ours and name not in ours:
-        pytest.skip("the peer logs nothing by that name")
+        pytest.skip("the peer has no logger with this name")
     before = ours[name]
     configs("broker-loggers", "1", "--alter", "--add-config", f"{name}=ERROR")
     assert settings(configs("broker-loggers", "1", "--describe"))[name] == "ERROR"
@@ -219,7 +220,7 @@ def test_kafka_transactions_describes_producers_of_a_partition(tools, server, to
             "kafka-transactions", *server, "describe-producers", "--topic", topic, "--partition", partition
         ).lines[1:]
     ]
-    assert known, "one of the partitions has been written to"
+    assert known, "at least one of the partitions must have records"
     for _, epoch, _, last_sequence, _, open_since in known:
         assert (epoch, open_since) == ("0", "None")
         assert int(last_sequence) >= 0

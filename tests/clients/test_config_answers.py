@@ -1,5 +1,6 @@
-"""Valid and invalid changes of settings, and how they are described afterwards. config_answers.txt holds the answers of
-Apache Kafka 4.3 (`--peer=apache-4.3`). Changes to a broker are only validated: all tests share it."""
+"""Valid and invalid changes of settings, and the settings after these changes. config_answers.txt contains the answers
+of Apache Kafka 4.3 (`--peer=apache-4.3`). Changes to a broker are only validated, because all tests share the
+broker."""
 
 import asyncio
 from pathlib import Path
@@ -16,7 +17,7 @@ SET, DELETE, APPEND, SUBTRACT = range(4)
 OPERATIONS = ("=", "delete", "+=", "-=")
 TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
 
-# Each change is first validated, then made; it starts from the topic that the changes before it have left.
+# Each change is first validated and then made. It changes the topic as the earlier changes have left it.
 OF_A_TOPIC = [
     *[[("cleanup.policy", APPEND, value)] for value in ("compact", "compact", "", "foo", "delete,foo")],
     *[[("cleanup.policy", SUBTRACT, value)] for value in ("delete", "other", "compact")],
@@ -143,7 +144,7 @@ async def of_a_topic(asker):
     for wrong in ("no", "bad name", ""):
         told = await asker.alter(TOPIC, wrong, [("retention.ms", SET, "5")], validate_only=True)
         asker.tell(f"of {wrong!r}", f"{told}, {await asker.described(TOPIC, wrong)}")
-    # A broker follows its controller with a delay: wait until it shows the last change.
+    # A broker follows its controller with a delay, so this waits until the broker shows the last change.
     await asker.alter(TOPIC, name, [("retention.ms", SET, "88")], validate_only=False)
     async with asyncio.timeout(20):
         while "retention.ms='88'" not in await asker.described(TOPIC, name, "retention.ms"):  # noqa: ASYNC110
@@ -176,7 +177,7 @@ STORIES = of_a_topic, of_a_broker, of_groups_and_metrics
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
 def test_broker_answers_config_requests_as_apache_kafka_does(broker, topic_name, story):
     if broker.name == "apache-3.9":
-        pytest.skip("the answers are those of 4.3, which has other keys")
+        pytest.skip("the stored answers are those of 4.3, whose keys differ")
 
     async def asked():
         asker = Asker(broker.bootstrap, f"{topic_name}.")

@@ -1,4 +1,5 @@
-"""Kafka Connect 4.3 in distributed mode: groups of the protocol "connect", its compacted topics and its commits."""
+"""Kafka Connect 4.3 in distributed mode: groups with the protocol type "connect", its compacted topics, and its
+commits."""
 
 import pytest
 
@@ -25,7 +26,7 @@ def test_connect_worker_resumes_where_its_predecessor_stopped(worker, broker, to
     source.write_text("".join(f"{line}\n" for line in LINES[:300]))
     worker.settle("source", **{"connector.class": "FileStreamSource", "file": str(source), "topic": topic_name})
     worker.settle("sink", **{"connector.class": "FileStreamSink", "file": str(sink), "topics": topic_name})
-    wait_until(lambda: carried() == LINES[:300], PATIENCE_S, "the first lines' way through the topic")
+    wait_until(lambda: carried() == LINES[:300], PATIENCE_S, "the first lines in the sink's file")
     wait_until(
         lambda: worker.offsets("source") == [{"position": source.stat().st_size}], PATIENCE_S, "the source's offset"
     )
@@ -36,7 +37,7 @@ def test_connect_worker_resumes_where_its_predecessor_stopped(worker, broker, to
         more.writelines(f"{line}\n" for line in LINES[300:])
     successor = Worker(broker.bootstrap, topic_name, tmp_path)
     try:
-        wait_until(lambda: carried() == LINES, PATIENCE_S, "the other lines' way, none of them twice")
+        wait_until(lambda: carried() == LINES, PATIENCE_S, "all lines in the sink's file, none of them twice")
         wait_until(lambda: successor.offsets("sink") == [{"kafka_offset": 500}], PATIENCE_S, "the sink's offset")
     finally:
         successor.child.terminate()

@@ -1,4 +1,4 @@
-"""Every request about a group, right and wrong, in every version. group_answers.txt holds the answers of Apache Kafka
+"""Valid and invalid requests about a group, in every version. group_answers.txt contains the answers of Apache Kafka
 4.3 word for word (`--peer=apache-4.3`)."""
 
 import asyncio
@@ -14,7 +14,7 @@ ANSWERS = Path(__file__).with_name("group_answers.txt")
 
 
 async def nobody_is_there(q):
-    """Requests for groups that do not exist, and requests that no group accepts."""
+    """Sends requests about groups that do not exist, and requests that no group accepts."""
     await q.every("join of no group", lambda version: q.join(""))
     await q.every("join with a short session", lambda version: q.join("n", session_ms=5))
     await q.every("join with a session below zero", lambda version: q.join("n", session_ms=-1))
@@ -61,11 +61,12 @@ async def offsets_from_outside(q):
 
 
 async def a_static_member(q):
-    """The group never waits for a member, because its only member is the one that joins."""
+    """Sends requests about a group with one static member. JoinGroup never has to wait here, because the only member is
+    the one that joins."""
     for group in ("s8", "s9"):
         await q.ask(q.commit(group, 9), 9)
     first = await q.tell("join", q.join("g", instance="i1"), 9)
-    # DescribeGroups shows a group only after its record is committed.
+    # DescribeGroups shows the group only after its record is committed.
     await q.until(lambda answer: answer.groups[0].group_state != "Dead", q.describe(5, "g"), 5)
     await q.every("describe what completes", lambda version: q.describe(version, "g", "n0", "s8"))
     await q.tell("commit while it completes", q.commit("g", 9, first.member_id, 1), 9)
@@ -118,7 +119,7 @@ STORIES = nobody_is_there, offsets_from_outside, a_static_member
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
 def test_broker_answers_every_version_as_apache_kafka_does(broker, topic_name, story):
     if broker.name == "apache-3.9":
-        pytest.skip("the answers are those of 4.3, which has other versions")
+        pytest.skip("the stored answers are those of 4.3, whose API versions differ")
 
     async def asked():
         questions = Questions(broker.bootstrap, f"{topic_name}.")

@@ -1,4 +1,5 @@
-"""Groups of real clients share, rebalance and take over partitions, and keep their offsets."""
+"""Groups of members of real client libraries. They share partitions, rebalance, take over partitions from one another,
+and keep their offsets."""
 
 import subprocess
 import sys
@@ -24,7 +25,7 @@ MEMBERS = {
 
 
 def fill(broker, topic, first=0):
-    """Spreads RECORDS records over PARTITIONS partitions."""
+    """Writes RECORDS records, spread over PARTITIONS partitions."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     if not first:
         admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(PATIENCE_S)
@@ -39,8 +40,8 @@ def values(first=0):
 
 
 def commit_all(members, member, count):
-    """Commits what `member` has read until `count` records are committed. A slow machine may add a rebalance at any
-    time; the member then reads uncommitted records again."""
+    """Commits what `member` has read, until the group has committed `count` records. On a slow machine a rebalance can
+    happen at any time, and the member then reads uncommitted records again."""
 
     def is_committed():
         member.commit()
@@ -94,7 +95,7 @@ def test_static_member_keeps_its_partitions_when_it_restarts(broker, topic_name)
             "two members have half of the partitions each",
         )
         before = {name: member.partitions() for name, member in members.items()}
-        members["b"].close()  # a static member does not leave
+        members["b"].close()  # a static member does not send LeaveGroup when it closes
         assert describe(broker, topic_name).state == ConsumerGroupState.STABLE
         members["b"] = ConfluentMember(broker, topic_name, topic_name, instance="b")
         poll_until(list(members.values()), lambda: len(members["b"].partitions()) == 2, "b is back")
@@ -140,7 +141,7 @@ def test_kafkajs_takes_over_when_a_member_dies_and_resumes_after_a_restart(fresh
         broker.start()
         fill(broker, topic_name, RECORDS)
         poll_until(members, lambda: set(survivor.values[read:]) >= values(RECORDS), "who lives goes on")
-        assert set(survivor.values[read:]) == values(RECORDS), "what was committed is not read again"
+        assert set(survivor.values[read:]) == values(RECORDS), "committed records must not be read again"
         commit_all(members, survivor, 2 * RECORDS)
     finally:
         for member in members:

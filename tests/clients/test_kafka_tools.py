@@ -1,4 +1,4 @@
-"""Kafka's own command-line tools, as 4.3 and as 3.9 ship them."""
+"""Kafka's own command-line tools, in the versions of 4.3 and 3.9."""
 
 import json
 import re
@@ -10,7 +10,7 @@ from segments import CODECS, partition_batches, segments
 
 @pytest.fixture
 def topic(tools, broker, topic_name):
-    """A topic of two partitions, made by kafka-topics."""
+    """Makes a topic with two partitions, using kafka-topics."""
     made = tools.run(
         "kafka-topics", "--bootstrap-server", broker.bootstrap, "--create", "--topic", topic_name, "--partitions", 2,
         "--config", "segment.bytes=1048576",
@@ -21,16 +21,17 @@ def topic(tools, broker, topic_name):
 
 @pytest.fixture(params=["broker", "controller"])
 def endpoint(request, broker):
-    """The options that send a tool to the broker, or to the controller itself (KIP-919)."""
+    """Returns the options with which a tool sends its requests to the broker, or directly to the controller
+    (KIP-919)."""
     if request.param == "broker":
         return ["--bootstrap-server", broker.bootstrap]
     if not broker.controller:
-        pytest.skip("where the controller listens is unknown: set KAFKACORE_TEST_CONTROLLER")
+        pytest.skip("the controller's address is unknown: set KAFKACORE_TEST_CONTROLLER")
     return ["--bootstrap-controller", broker.controller]
 
 
 def produce(tools, broker, topic, lines, codec="none"):
-    """Writes lines `key=value` to a topic with the console producer."""
+    """Writes lines `key=value` to a topic, using the console producer."""
     tools.run(
         "kafka-console-producer", "--bootstrap-server", broker.bootstrap, "--topic", topic,
         "--property", "parse.key=true", "--property", "key.separator==", "--compression-codec", codec,
@@ -122,7 +123,7 @@ def test_dump_log_finds_sound_indexes_when_the_broker_has_stopped(tools, fresh_b
 
 def test_dump_log_decodes_the_metadata_log(tools, broker, log_dir, topic):
     if tools.name == "apache-3.9":
-        pytest.skip("3.9's tool does not know every metadata record of 4.3")
+        pytest.skip("the tool of 3.9 does not know all metadata records of 4.3")
     (file,) = segments(log_dir, "__cluster_metadata")
     shown = tools.run("kafka-dump-log", "--cluster-metadata-decoder", "--files", file)
     payloads = [json.loads(found[1]) for line in shown.lines if (found := re.search(r"payload: (\{.*\})", line))]
@@ -147,7 +148,7 @@ def test_get_offsets_lists_offsets_by_time(tools, broker, topic_name):
     assert get_offsets(tools, broker, topic_name, "--time", "max-timestamp")[0] in range(7)
     assert get_offsets(tools, broker, topic_name, "--time", 0) == {0: 0}
     assert get_offsets(tools, broker, topic_name, "--time", "earliest-local") == {0: 0}
-    # There is no tiered storage: the tools of 4.3 and of 3.9 print -1 as the offset.
+    # Without tiered storage, the tools print -1 as the offset, or nothing.
     assert get_offsets(tools, broker, topic_name, "--time", "latest-tiered") in ({0: -1}, {})
 
 

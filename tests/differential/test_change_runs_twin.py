@@ -1,5 +1,5 @@
-"""PartitionChangeRecords in runs, compared with the same records one at a time: decided, written, read, split,
-replayed."""
+"""PartitionChangeRecords handled together in runs (records for consecutive rows of the image), compared with the same
+records one at a time. The test covers the decision, writing, reading, splitting and replay."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def changes(draw: Any) -> dict[str, Any]:
     return told
 
 
-# Records for consecutive and for scattered partitions; some records are equal and some are not.
+# Records for consecutive partitions and for scattered ones. Some of them have the same values.
 GROUPS = st.lists(
     st.tuples(
         st.integers(0, TOPICS - 1),
@@ -110,7 +110,8 @@ def read(records: list[Message]) -> list[Record]:
 
 
 def image(rows: list[dict[str, Any]] | None = None) -> MetadataImage:
-    """Topics with that many partitions each. The partitions of a topic have the same values, except those in `rows`."""
+    """Returns an image with topics of the given numbers of partitions. All partitions of a topic have the same values,
+    except those in `rows`."""
     edit = Edit(EMPTY_IMAGE)
     edit.replay(FeatureLevelRecord(name="metadata.version", feature_level=LEVEL))
     for topic in range(TOPICS):
@@ -147,10 +148,10 @@ def test_runs_are_replayed_like_single_records(groups: Any) -> None:
     roots = [edit.freeze(200, 1, 1) for edit in (mine, twin)]
     assert list(records_of(roots[0])) == list(records_of(roots[1]))
     assert mine.delta.partition_rows == twin.delta.partition_rows
-    assert list(records_of(base)) == list(records_of(image())), "the root it began with is another one now"
+    assert list(records_of(base)) == list(records_of(image())), "the replay must not change the root that it began with"
 
 
-# The values of most rows and those of a few; decisions depend on both.
+# Every row gets the values in USUAL. A few rows also get some of the values in SELDOM.
 USUAL = st.fixed_dictionaries(
     {"replicas": st.sampled_from([[1], [1, 2], [2, 1, 3]]), "leader": st.sampled_from([-1, 1, 2])},
     optional={"isr": IDS},
@@ -198,7 +199,7 @@ def test_parts_of_a_run_are_complete_and_within_the_limit(groups: Any, most: int
     parts = list(parted(records, most))
     assert [each for part in parts for each in expanded(part)] == expanded(records)
     assert all(0 < record_count(part) <= most for part in parts)
-    assert len(parts) == -(-record_count(records) // most), "only the last is smaller"
+    assert len(parts) == -(-record_count(records) // most), "only the last part may be smaller"
 
 
 def run(partitions: list[int], **told: Any) -> ChangeRun:

@@ -1,4 +1,4 @@
-"""Random server.properties: our node accepts those that Apache Kafka's KafkaConfig accepts."""
+"""Random files server.properties. Our node accepts exactly those that Apache Kafka's KafkaConfig accepts."""
 
 import random
 import subprocess
@@ -13,7 +13,8 @@ from seeds import SEED
 CONFIGS = 600
 CHANGED = 0.3
 JAVA_TIMEOUT_S = 90
-# Valid values stand first and are chosen more often, so that a good part of the random configurations is valid.
+# The valid values of a key come first in its list, and are chosen more often. So, many of the random configurations are
+# valid.
 LISTENERS = {
     "listeners": [
         "PLAINTEXT://:9092,CONTROLLER://:9093", "PLAINTEXT://:9092", "CONTROLLER://:9093", "PLAINTEXT://:9092,CONTROLLER://:9092",
@@ -90,7 +91,7 @@ KRAFT_SPACES = [
 
 
 def random_config(rng, spaces):
-    """A configuration in which most keys have the first value of their list."""
+    """Returns a random configuration. Most of its keys have the first value in their list, which is valid."""
     space = rng.choice(spaces)
     config = {key: rng.choice(values) if rng.random() < CHANGED else values[0] for key, values in space.items()}
     return {key: value for key, value in config.items() if value is not None}
@@ -121,5 +122,5 @@ def test_node_accepts_the_configurations_that_apache_kafka_accepts(release, spac
         for config, its in zip(configs, theirs, strict=True)
         if (mine := ours(config)).split()[0] != its.split()[0]
     ]
-    assert not different, f"KAFKACORE_SEED={SEED}: {len(different)} differ, first {different[0]}"
+    assert not different, f"KAFKACORE_SEED={SEED}: {len(different)} results differ; the first is {different[0]}"
     assert CONFIGS // 10 < theirs.count("taken") < CONFIGS * 9 // 10

@@ -1,5 +1,6 @@
-"""OffsetCommit as C structs compared with its message as objects: both must read, refuse, record and answer in the same
-way, in every version, for sound and broken requests. Also committed offsets as rows compared with a dict."""
+"""Two implementations of OffsetCommit: native code with C structs, and Python code with message objects. For valid and
+invalid requests of every version, both must decode, refuse, record and answer in the same way. The tests also compare
+the table of committed offsets with a dict."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ UNKNOWN, TOO_LARGE, NOT_COORDINATOR, BY_ID = 3, 12, 16, 10
 
 @st.composite
 def requests(draw):
-    """A version, and a request that it can express."""
+    """Draws a version of OffsetCommit, and a request that only uses fields of this version."""
     version = draw(st.sampled_from(VERSIONS))
     partitions = st.builds(
         Partition,
@@ -57,10 +58,10 @@ def requests(draw):
 
 
 class Twin:
-    """The same steps with objects."""
+    """The Python counterpart of the native OffsetCommit: the same steps on decoded message objects."""
 
     def __init__(self, request, found, rows, limit):
-        """`found` has the name and id of each topic, or None for an unknown one."""
+        """`found` contains the name and id of each topic, or None for an unknown topic."""
         self.request, self.found = request, found
         self.errors = [
             [UNKNOWN if where is None else self._error(each, rows, limit) for each in topic.partitions]
@@ -94,7 +95,7 @@ class Twin:
             yield pack(">h", 1) + key.encode(0), pack(">h", version) + value.encode(version)
 
     def response(self, error):
-        """The response in which each requested partition has an error."""
+        """Returns a response in which each requested partition has the error."""
         topic_class = OffsetCommitResponse.OffsetCommitResponseTopic
         partition_class = OffsetCommitResponse.OffsetCommitResponsePartition
         return OffsetCommitResponse(
@@ -157,7 +158,7 @@ def decoded(body, version):
 
 
 def tried(read, body, version):
-    """The decoded request, or the error."""
+    """Returns the decoded request, or the error that decoding it raises."""
     try:
         return read(body, version), None
     except ProtocolError as error:
@@ -167,7 +168,7 @@ def tried(read, body, version):
 @settings(max_examples=120)
 @given(requests(), st.data())
 def test_both_refuse_invalid_bytes(asked, data):
-    """Requests that are cut off, or have changed bytes."""
+    """Some requests are truncated, and others contain changed bytes."""
     version, request = asked
     frame = bytearray(request.encode(version))
     for _ in range(data.draw(st.integers(0, 3))):
@@ -185,7 +186,7 @@ def test_both_refuse_invalid_bytes(asked, data):
 
 @pytest.mark.parametrize("count", [1_000_000, 0x7FFFFFFF])
 def test_counts_beyond_the_limit_of_a_request_are_refused(count):
-    """With partitions that exist, and with some that do not."""
+    """Some of the requests contain partitions that exist, and some contain partitions that do not."""
     head = pack(">h1sih1sq", 1, b"g", -1, 1, b"m", -1) + pack(">ih1si", 1, 1, b"t", count)
     partitions = (pack(">iqh", 1, 2, -1) * count) if count == 1_000_000 else b""
     for refuses in (OffsetCommit, decoded):
@@ -219,12 +220,12 @@ def test_missing_topics_and_invalid_ids_are_refused():
             with pytest.raises(IndexError):
                 call(number)
         with pytest.raises(IndexError):
-            TopicOffsets().take(commit, number)
+            TopicOffsets().take(commit, number, 0)
     for wrong in (b"short", "x" * 16):
         with pytest.raises(ValueError, match="16 bytes"):
             commit.find(0, "t", wrong, rows, UNKNOWN)
         with pytest.raises(ValueError, match="16 bytes"):
-            TopicOffsets().put(0, 1, 2, "", 3, -1, wrong)
+            TopicOffsets().put(0, 1, 2, "", 3, -1, wrong, 0)
     with pytest.raises(ValueError, match="name"):
         commit.find(0, "t" * 32_768, bytes(16), rows, UNKNOWN)
 
@@ -233,10 +234,11 @@ def test_missing_topics_and_invalid_ids_are_refused():
 
 ROWS = st.tuples(LONG, INT, TEXT, LONG, LONG, IDS)
 PLACES = st.integers(0, 40) | INT | st.sampled_from([-(2**31), 2**31 - 1])
+LOG_PLACES = st.integers(0, 8) | st.sampled_from([0, 2**63 - 1])
 STEPS = st.one_of(
-    st.tuples(st.just("put"), PLACES, ROWS),
-    st.tuples(st.just("remove"), PLACES, st.none()),
-    st.tuples(st.just("commit"), st.lists(st.integers(0, 30), max_size=30), st.tuples(LONG, TEXT)),
+    st.tuples(st.just("put"), PLACES, LOG_PLACES, ROWS),
+    st.tuples(st.just("remove"), PLACES, LOG_PLACES, st.none()),
+    st.tuples(st.just("commit"), st.lists(st.integers(0, 30), max_size=30), LOG_PLACES, st.tuples(LONG, TEXT)),
 )
 
 
@@ -254,18 +256,24 @@ def committed(indexes, offset, metadata):
 @settings(max_examples=80)
 @given(st.lists(STEPS, max_size=40))
 def test_rows_agree_with_a_dict(steps):
-    rows, twin = TopicOffsets(), {}
-    for step, place, what in steps:
+    """A later step may replace the offset of a partition only with an offset that has a later position in the log."""
+    rows, twin, stands = TopicOffsets(), {}, {}
+    for step, place, at, what in steps:
+        named = place if step == "commit" else [place]
+        new = [each for each in named if stands.get(each, at) <= at]
         if step == "put":
-            rows.put(place, *what)
-            twin[place] = what
+            rows.put(place, *what, at)
+            twin.update(dict.fromkeys(new, what))
         elif step == "remove":
-            assert rows.remove(place) == (twin.pop(place, None) is not None)
+            assert rows.remove(place, at) == any(twin.pop(each, None) for each in new)
         else:
             commit = committed(place, *what)
-            rows.take(commit, 0)
-            del commit  # frees the request
-            twin.update({at: (what[0], -1, what[1], NOW_MS, 7, bytes(range(16))) for at in place if at < 25})
+            rows.take(commit, 0, at)
+            del commit  # frees the memory of the request
+            new = [each for each in new if each < 25]
+            twin.update(dict.fromkeys(new, (what[0], -1, what[1], NOW_MS, 7, bytes(range(16)))))
+        stands |= dict.fromkeys(new, at)
+        stands = {each: stands[each] for each in twin}
         assert len(rows) == len(twin)
     assert dict(rows.items()) == twin
     assert sorted(rows) == sorted(twin)

@@ -1,6 +1,7 @@
-"""Batches broken byte by byte, placed before a page that nobody may read, for a bounded time.
+"""Damaged record batches. The test changes single bytes of a batch. Directly after the batch lies an unreadable page of
+memory, so a read beyond its end kills the process.
 
-KAFKACORE_FUZZ_SECONDS (3) bounds the time, KAFKACORE_SEED replays a run; a failure prints the seed.
+KAFKACORE_FUZZ_SECONDS (3) limits the time. KAFKACORE_SEED repeats a run, and a failure prints the seed.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ ANSWERS = {0, 2, 10, 32, 48, 76, 87}
 
 
 class Fence:
-    """Memory before an unreadable page: reading one byte too many kills the process."""
+    """Memory that ends at an unreadable page. A read beyond its end kills the process."""
 
     def __init__(self, size_bytes: int) -> None:
         pages = -(-size_bytes // mmap.PAGESIZE) + 1
@@ -108,7 +109,7 @@ def test_broken_batches_are_refused_without_reading_beyond_them(fence: Fence) ->
         data.release()
         rounds += 1
     assert rounds > 100
-    assert {0, 2, 87} <= set(answers), f"the mutations reach too little: {answers}"
+    assert {0, 2, 87} <= set(answers), f"the mutations cause too few kinds of answers: {answers}"
     del codec, validators, validator
     gc.collect()
     assert (live_objects(), live_contexts()) == before

@@ -1,4 +1,5 @@
-"""The partition table compared with a dict after any series of changes; older tables never change."""
+"""The table of partitions compared with a dict, after random series of changes. A change makes a new table, and must
+not alter the older ones."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ CHANGES = st.tuples(
 
 
 def changed(twin, topics, gone):
-    """Id and number of partitions by name. A new topic replaces the one with its id or its name."""
+    """Returns the id and the number of partitions of each topic, by name. A new topic replaces the topic with the same
+    id or the same name."""
     made = {name: each for name, each in twin.items() if each[0] not in gone}
     for name, topic_id, count in topics:
         made = {other: each for other, each in made.items() if other != name and each[0] != topic_id}
@@ -57,7 +59,7 @@ def test_thousands_of_topics_come_and_go_without_a_leak():
     assert contents(made) == contents(one_by_one) and len(made) == 5000
     few = made.changed([("t0", Uuid.random(), [])], ids[10:])
     assert sorted(name for name, _, _ in few.topics()) == sorted(f"t{number}" for number in range(10))
-    assert contents(made) == contents(one_by_one), "what was published does not change"
+    assert contents(made) == contents(one_by_one), "a published table must not change"
     for number in range(5000):
         one_by_one = one_by_one.changed([], [ids[number]])
     assert len(one_by_one) == 0 and one_by_one.topics() == []

@@ -1,6 +1,7 @@
-"""Wrong bytes sent to a live node: it continues, other clients notice nothing, and its memory stays bounded.
+"""Invalid bytes sent to a running node. The node continues, other clients notice nothing, and its memory stays limited.
 
-KAFKACORE_FUZZ_SECONDS is the budget. KAFKACORE_SEED repeats what is sent; races do not repeat.
+KAFKACORE_FUZZ_SECONDS limits the time. KAFKACORE_SEED repeats the bytes that are sent, but not the races between
+threads.
 """
 
 import os
@@ -23,12 +24,12 @@ SECONDS = float(os.environ.get("KAFKACORE_FUZZ_SECONDS", "10"))
 CONNECTIONS = 8
 REQUESTS_PER_CONNECTION = 20
 ANSWER_TIMEOUT_S = 0.02
-# Connections, fetch sessions and topics of sound requests may stay; a leak exceeds this.
+# Valid requests may leave connections, fetch sessions and topics in memory. A leak would occupy more than this.
 RSS_GROWTH_BYTES = 96 << 20
 
 
 class Canary:
-    """One producer and one consumer on connections that stay open while others misbehave."""
+    """A producer and a consumer whose connections stay open while other clients misbehave."""
 
     def __init__(self, bootstrap):
         self.errors = []
@@ -41,12 +42,12 @@ class Canary:
         self.sent = 0
 
     def sings(self):
-        """Sends one record. Fails if it does not arrive, arrives changed, or a connection was lost."""
+        """Sends one record. Fails if the record does not arrive, arrives changed, or a connection was lost."""
         value = b"canary %d" % self.sent
         self.producer.produce("canary", value, partition=0)
         assert self.producer.flush(20) == 0, f"no acknowledgement, KAFKACORE_SEED={SEED}"
         message = self.consumer.poll(20)
-        assert message is not None, f"nothing arrived, KAFKACORE_SEED={SEED}"
+        assert message is not None, f"the record did not arrive, KAFKACORE_SEED={SEED}"
         assert (message.error(), message.offset(), message.value()) == (None, self.sent, value), (
             f"KAFKACORE_SEED={SEED}"
         )
@@ -75,7 +76,7 @@ def canary(target):
 
 
 def misbehave(mutator, where):
-    """Opens some connections at once that send mostly wrong requests; reads the answers without checking them."""
+    """Opens several connections and sends mostly invalid requests. Reads the answers without checking them."""
     open_now = []
     for _ in range(CONNECTIONS):
         connection = socket.create_connection(where, timeout=5)
@@ -90,7 +91,7 @@ def misbehave(mutator, where):
                 if mutator.random.random() < 0.02:
                     connection.shutdown(socket.SHUT_WR)
             except OSError:
-                # The broker closed the connection, as it should, so the rest cannot be sent either.
+                # The broker has closed the connection, as it should, so the rest cannot be sent.
                 continue
     for connection in open_now:
         connection.close()
@@ -116,7 +117,7 @@ def test_mutated_dialogues_do_not_disturb_other_clients(target, canary):
 
 
 def answered_or_closed(connection):
-    """The bytes of an answer, or b"" when the broker closed the connection."""
+    """Returns the bytes of the next answer, or b"" if the broker has closed the connection."""
     try:
         return connection.recv(65536)
     except ConnectionError:
@@ -167,16 +168,16 @@ def test_malformed_request_closes_only_its_own_connection(target_of_module, name
 
 def test_unknown_version_of_api_versions_gets_error_35_in_a_version_0_body(target_of_module):
     with socket.create_connection(address(target_of_module), timeout=10) as connection:
-        # From version 3 on the header ends with tagged fields; there are none here.
+        # From version 3 on, a request header ends with tagged fields. The zero byte says that there are none.
         connection.sendall(frame(18, 99, b"\0", correlation_id=9))
         correlation_id, body = receive(connection)
         assert correlation_id == 9
         error, count = struct.unpack(">hi", body[:6])
         assert error == 35
-        # KIP-511: the range of ApiVersions itself, so that the client can try again.
+        # KIP-511: the answer contains the supported versions of ApiVersions itself, so that the client can try again.
         ranges = [struct.unpack(">hhh", body[6 + 6 * n : 12 + 6 * n]) for n in range(count)]
         assert 18 in {key for key, _, _ in ranges}
-        # The connection stays open.
+        # The broker keeps the connection open.
         connection.sendall(frame(18, 0, b"", correlation_id=10))
         assert receive(connection)[0] == 10
 
@@ -197,8 +198,8 @@ def test_peer_that_disconnects_within_a_frame_leaks_nothing(target_of_module):
     for _ in range(50):
         with socket.create_connection(address(target_of_module), timeout=10) as connection:
             connection.sendall(frame(3, 1, struct.pack(">i", 0))[:7])
-    # Apache Kafka opens a few files of its own meanwhile.
-    wait_until(lambda: connections() <= before + 5, 20, "the sockets of those who hung up are closed")
+    # In the meantime, Apache Kafka may open a few files of its own.
+    wait_until(lambda: connections() <= before + 5, 20, "the broker to close the sockets of disconnected clients")
 
 
 def test_half_closed_connection_gets_its_answer_or_ends(target_of_module):

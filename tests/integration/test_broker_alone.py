@@ -1,6 +1,6 @@
-"""A broker with its plane, partitions and handlers; a growing list of records replaces the controller.
+"""A broker with its network layer, partitions and handlers. A growing list of metadata records replaces the controller.
 
-Real clients use it, first through the hot path and then with every Produce and Fetch punted to the handlers.
+Real clients use the broker, first with the native hot path, and then with Python handlers for every Produce and Fetch.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def consume(bootstrap: str, topic: str, count: int, partition: int = 0) -> list[
     found: list[bytes | None] = []
     while len(found) < count:
         messages = consumer.consume(count - len(found), 10)
-        assert messages, f"only {len(found)} of {count} came"
+        assert messages, f"only {len(found)} of {count} records came"
         assert [message.error() for message in messages if message.error()] == []
         found += [message.value() for message in messages]
     consumer.close()

@@ -1,4 +1,4 @@
-"""A real client writes to a compacted topic: its log shrinks, and consumers find the last record of every key."""
+"""A client writes to a compacted topic. The log shrinks, and consumers still find the last record of every key."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def started(path: Path, *overrides: str) -> Iterator[Node]:
 
 
 def produce(bootstrap: str, first: int, last: int) -> dict[bytes, bytes]:
-    """Produces records and returns the last value of each key."""
+    """Produces records. Returns the last value of each key."""
     producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "batch.num.messages": 100})
     values = {}
     for number in range(first, last):
@@ -46,11 +46,11 @@ def produce(bootstrap: str, first: int, last: int) -> dict[bytes, bytes]:
 
 
 def read_up_to(consumer: Consumer, end: int, seen: dict[bytes, bytes]) -> None:
-    """Reads up to an offset; offsets may have gaps and must grow."""
+    """Reads up to an offset. The offsets may have gaps, but must increase."""
     last = -1
     while last < end - 1:
         message = consumer.poll(TIMEOUT_S)
-        assert message is not None, f"nothing behind {last} of {end}"
+        assert message is not None, f"no record after offset {last}, and the end is {end}"
         assert message.error() is None, message.error()
         assert message.offset() > last
         last = message.offset()
@@ -106,7 +106,7 @@ def test_dump_log_finds_a_compacted_directory_sound(tmp_path: Path, capfd: pytes
         wait_until(lambda: size_bytes(node) < 2 << 20, TIMEOUT_S)
     segments = [str(path) for path in (tmp_path / "node" / "orders-0").glob("*.log")]
     assert main(["dump-log", "--deep-iteration", *segments]) == 0
-    assert " is followed by " in capfd.readouterr().err, "no offset is missing: the log was not compacted"
+    assert " is followed by " in capfd.readouterr().err, "the log has no gap, so it was not compacted"
     assert main(["dump-log", "--verify", "--deep-iteration", str(tmp_path / "node")]) == 0, capfd.readouterr().err
 
 

@@ -1,4 +1,4 @@
-"""Log directories that take no new replicas (cordoned.log.dirs, KIP-1066)."""
+"""Log directories that accept no new replicas (cordoned.log.dirs, KIP-1066)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.timeout(60)
 
 
 def cordoned(node: Directories) -> list[str] | None:
-    """The cordoned directories in the committed metadata."""
+    """Returns this broker's cordoned directories in the committed metadata."""
     names: dict[Any, str] = {id_: Path(path).name for id_, path in node.broker._logs._paths.items()}
     found = node.broker.context.image.brokers[node.broker.node_id].cordoned_directories
     return None if found is None else sorted(names[each] for each in found)
@@ -45,7 +45,7 @@ def test_cordoned_directory_keeps_its_partitions_and_takes_no_new_ones(tmp_path:
         assert node.produce("old", lies_in["b"], b"more") == 0
         node.create("new", 3)
         assert {node.directory_of("new", index) for index in range(3)} == {"a"}
-        # No partition moves in, but those that are there may leave.
+        # No replica can move to the cordoned directory, but the replicas in it can move away.
         assert node.alter("old", lies_in["a"], str(tmp_path / "b")) == ErrorCode.INVALID_REPLICA_ASSIGNMENT
         assert node.alter("later", 0, str(tmp_path / "b")) == ErrorCode.INVALID_REPLICA_ASSIGNMENT
         assert node.alter("old", lies_in["b"], str(tmp_path / "a")) == ErrorCode.NONE
@@ -58,7 +58,8 @@ def test_cordoned_directory_keeps_its_partitions_and_takes_no_new_ones(tmp_path:
 
 
 def alter(node: Directories, operation: int, value: str | None) -> int:
-    """IncrementalAlterConfigs of this broker's cordoned.log.dirs: operation 0 sets, 1 deletes. The error code."""
+    """Changes this broker's cordoned.log.dirs with IncrementalAlterConfigs. Operation 0 sets the value, 1 deletes it.
+    Returns the error code."""
     made = IncrementalAlterConfigsRequest
     config = made.AlterableConfig(name="cordoned.log.dirs", config_operation=operation, value=value)
     resource = made.AlterConfigsResource(resource_type=4, resource_name=str(node.broker.node_id), configs=[config])
@@ -67,7 +68,7 @@ def alter(node: Directories, operation: int, value: str | None) -> int:
 
 
 def metrics(node: Directories) -> dict[str, float]:
-    """The metric by the last part of each directory's path, and the total."""
+    """Returns each directory's metric, by the last part of the directory's path. The key `all` has the total."""
     found = [each for each in broker_metrics(node.broker) if "Cordoned" in each.name]
     return {Path(dict(each.tags).get("logDirectory", "all")).name: float(each.value) for each in found}
 
@@ -105,4 +106,4 @@ def test_broker_warns_when_the_metadata_version_is_too_old_for_cordoning(
         node.create("t", 2)
         assert {node.directory_of("t", index) for index in range(2)} == {"b"}
         assert (cordoned(node), shown(node)) == (None, {"a": False, "b": False})
-    assert "cordoned.log.dirs: the controller cannot learn of it, because metadata.version is 4.2" in (caplog.text)
+    assert "cordoned.log.dirs: it cannot be reported to the controller, because metadata.version is 4.2" in caplog.text

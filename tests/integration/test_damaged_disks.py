@@ -1,4 +1,5 @@
-"""A node with truncated files, or on a full or read-only disk: it starts, or names the problem."""
+"""A node with truncated files, or on a disk that is full or read-only. The node either starts or reports the
+problem."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ def started(directory: Path) -> Node:
 
 
 def produce_until(bootstrap: str, enough: int) -> dict[int, bytes]:
-    """Produces until `enough` records are acknowledged or one fails. Returns the acknowledged ones by offset."""
+    """Produces until the broker has acknowledged `enough` records, or refuses one. Returns the acknowledged records by
+    offset."""
     acknowledged: dict[int, bytes] = {}
     failed: list[str] = []
     producer = Producer({
@@ -62,7 +64,7 @@ def consume(bootstrap: str, count: int) -> list[bytes]:
     found: list[bytes] = []
     while len(found) < count:
         messages = consumer.consume(count - len(found), PATIENCE_S)
-        assert messages, f"only {len(found)} of {count} came"
+        assert messages, f"only {len(found)} of {count} records came"
         assert [message.error() for message in messages if message.error()] == []
         found += [message.value() for message in messages]
     consumer.close()
@@ -71,7 +73,7 @@ def consume(bootstrap: str, count: int) -> list[bytes]:
 
 @pytest.fixture(scope="module")
 def used(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The directory of a node that was stopped cleanly, with a log of several segments."""
+    """Returns the directory of a node that has shut down cleanly. It contains a log of several segments."""
     directory = tmp_path_factory.mktemp("used")
     node = started(directory)
     assert node.bootstrap is not None
@@ -104,8 +106,8 @@ def test_node_starts_or_names_the_file_when_any_file_is_truncated(used: Path, tm
                     unnamed.append((path.name, length, str(error)))
             shutil.rmtree(directory)
     assert unnamed == []
-    # These cannot be rebuilt from other files; each is replaced as a whole when it is written. The metadata log has
-    # lost records that were committed.
+    # A write always replaces each of these files as a whole, and no other file contains their data. The metadata log is
+    # in this list because damage to it loses committed records.
     assert refused == {
         "__cluster_metadata-0/00000000000000000000.log", "bootstrap.checkpoint", "leader-epoch-checkpoint",
         "meta.properties", "partition.metadata", "quorum-state",
@@ -114,8 +116,8 @@ def test_node_starts_or_names_the_file_when_any_file_is_truncated(used: Path, tm
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
-    """Starts three nodes in turn on a disk of 6 MiB, which is read-only for the second and larger for the third. Each
-    prints its address."""
+    """Starts three nodes, one after another, on a disk of 6 MiB. The disk is read-only for the second node, and larger
+    for the third. Each node prints its address."""
     mounted = subprocess.run(
         ["unshare", "-Urm", "mount", "-t", "tmpfs", "none", tmp_path], capture_output=True, check=False
     )

@@ -1,7 +1,8 @@
-"""A node whose disk loses unsynced writes when the power fails. The test records every file operation of a process that
-is killed, stopped and started in between, and then starts a node on the files that each moment may have left.
+"""A node whose disk loses unsynced writes in a power failure. The test records every file operation of a process, which
+is killed, stopped and started again meanwhile. For each moment, it then starts a node with the files that a power cut
+at that moment could leave.
 
-KAFKACORE_CRASH_POINTS is how many moments are tried, or `all` of them; KAFKACORE_SEED repeats a run.
+KAFKACORE_CRASH_POINTS is the number of moments that the test tries, or `all`. KAFKACORE_SEED repeats a run.
 """
 
 from __future__ import annotations
@@ -34,13 +35,15 @@ from seeds import SEED
 POINTS = os.environ.get("KAFKACORE_CRASH_POINTS", "120")
 METADATA = "__cluster_metadata-0"
 FAILED_SYNCS = 4
-PRODUCER_IDS = 950  # producer ids of a block of 1000; the node requests the next block before this one is used up
+# The test takes this many ids from a block of 1000. So the node has already requested the next block when the test
+# ends.
+PRODUCER_IDS = 950
 
 
 class Recording(NamedTuple):
     operations: list[Operation]
     facts: Workload
-    left: dict[str, bytes]  # the files that the last process left
+    left: dict[str, bytes]  # by path: the files on disk when the last process ended
 
 
 def use_at_first(node: Dialogue, did: Workload) -> None:
@@ -105,8 +108,8 @@ def quorum_epoch(data: Path) -> int:
 
 
 def checkpointed_again(data: Path, node: Dialogue, did: Workload) -> None:
-    """Returns once a checkpoint contains the end of the workload. Sends one more record, because an unchanged
-    checkpoint is not written."""
+    """Waits until a checkpoint contains the end of the workload. Sends one more record, because the node does not write
+    an unchanged checkpoint."""
     path = data / "recovery-point-offset-checkpoint"
     before = path.stat().st_mtime_ns if path.exists() else 0
     did.produce(node, "synced", 1, promised=True)
@@ -114,7 +117,8 @@ def checkpointed_again(data: Path, node: Dialogue, did: Workload) -> None:
 
 
 def moments(recording: Recording) -> list[int]:
-    """The moments of the power cuts, as numbers of operations: all, or a sample."""
+    """Returns the moments of the power cuts. A moment is a number of completed operations. The result has all moments,
+    or a sample of them."""
     everything = range(len(recording.operations) + 1)
     if POINTS == "all":
         return list(everything)
@@ -123,14 +127,14 @@ def moments(recording: Recording) -> list[int]:
 
 @pytest.fixture
 def memory() -> Iterator[Path]:
-    """A directory on tmpfs, because no real power cut happens and syncs cost nothing there."""
+    """Returns a directory on tmpfs. The test only simulates power cuts, and syncs cost nothing on tmpfs."""
     fast = "/dev/shm"
     with tempfile.TemporaryDirectory(prefix="kafkacore-", dir=fast if os.path.isdir(fast) else None) as made:
         yield Path(made)
 
 
 def states(recording: Recording, into: Path) -> Iterator[tuple[int, Path, Known]]:
-    """Each moment with the files that a power cut left, and the knowledge of the client at that time."""
+    """Yields each moment, with the files that a power cut leaves and the client's knowledge at that time."""
     disk, done = Disk(), 0
     for moment in moments(recording):
         for operation in recording.operations[done:moment]:
@@ -151,7 +155,8 @@ def test_journal_has_everything_that_reached_the_files(recording: Recording) -> 
 
 
 def segments(data: Path) -> dict[Path, int]:
-    """Sizes by path, without the metadata log, which a node trims at any time."""
+    """Returns the sizes of segments by path. Leaves out the metadata log, because a node may delete its segments at any
+    time."""
     return {path: path.stat().st_size for path in data.glob("*/*.log") if path.parent.name != METADATA}
 
 
@@ -159,7 +164,7 @@ def check_cuts_were_told(before: dict[Path, int], data: Path, caplog: pytest.Log
     after = segments(data)
     for path, size in before.items():
         if path.parent.exists() and after.get(path, 0) < size:
-            assert any(str(path.parent) in line for line in caplog.messages), f"{path} was cut and nobody said so"
+            assert any(str(path.parent) in line for line in caplog.messages), f"{path} was cut without a log line"
 
 
 def check_state(data: Path, known: Known, caplog: pytest.LogCaptureFixture) -> None:
@@ -187,7 +192,7 @@ def test_node_keeps_its_promises_after_a_power_cut_at_any_moment(
         tried += 1
         try:
             check_state(data, known, caplog)
-        except Exception as error:  # noqa: BLE001 - tries every moment and reports all mistakes
+        except Exception as error:  # noqa: BLE001 - the test tries every moment and reports all failures
             at = recording.operations[moment - 1]
             failures.append(f"moment {moment} (kind {at.kind} {at.path}): {type(error).__name__}: {error}")
     total = len(recording.operations)
@@ -196,15 +201,15 @@ def test_node_keeps_its_promises_after_a_power_cut_at_any_moment(
 
 
 def has_given_up(process: NodeProcess) -> bool:
-    """Whether the node has ended with an error. A failed snapshot of the metadata does not count, because the next one
-    is written anew."""
+    """Returns whether the node has ended with an error. If the sync of a metadata snapshot fails, the node continues
+    and writes the snapshot again."""
     status = process.child.process.poll()
-    assert status != 0, "the node ended as if nothing had happened"
+    assert status != 0, "the node exited with 0 in spite of the failed sync"
     return status is not None or "no snapshot could be made" in process.log.read_text(errors="replace")
 
 
 def failing_syncs(recording: Recording) -> list[int]:
-    """The syncs of the first process that fail: a sample, or all."""
+    """Chooses the syncs of the first process that shall fail. Returns their numbers: all syncs, or a sample of them."""
     first = recording.operations[0].process
     count = sum(one.kind == disk_journal.SYNC_BEGIN and one.process == first for one in recording.operations)
     return list(range(count)) if POINTS == "all" else sorted(random.Random(SEED).sample(range(count), FAILED_SYNCS))
@@ -214,14 +219,15 @@ def failing_syncs(recording: Recording) -> list[int]:
 def test_node_never_repeats_a_failed_sync(
     recording: Recording, tmp_path: Path, memory: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The kernel marks the pages of a failed sync clean, so a second sync would report success and lose them."""
+    """After a failed sync, the kernel marks the pages clean. So a second sync would report success, and the data would
+    be lost."""
     library, failed = disk_journal.build(tmp_path), 0
     for number in failing_syncs(recording):
         root, journal = memory / f"disk-{number}", tmp_path / f"journal-{number}"
         root.mkdir()
         did = Workload(lambda journal=journal: journal.stat().st_size)  # type: ignore[misc]
         process = None
-        # The node did not become ready, or ended in between.
+        # After a failed sync, the node may fail to start, or may end during the workload.
         with contextlib.suppress(RuntimeError, OSError, AssertionError):
             process = NodeProcess(
                 root / "node",

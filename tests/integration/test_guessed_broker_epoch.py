@@ -1,5 +1,5 @@
-"""Any client of the controller can guess a broker's epoch and ask to leave in its name; the node must continue to
-serve."""
+"""A client that reaches the controller can guess a broker's epoch, and request a controlled shutdown in the name of the
+broker. The broker must continue to serve."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST_EPOCHS = 200
 
 
 async def ask_to_leave(controller: str) -> None:
-    """Tries epochs until one is the broker's; none of these heartbeats is the broker's own."""
+    """Sends heartbeats in the broker's name, with one epoch after another, until one is the broker's real epoch."""
     host, port = controller.split(":")
     client = NodeClient(host, int(port), "stranger")
     created = CreateTopicsRequest.CreatableTopic(name="a", num_partitions=1, replication_factor=1)
@@ -33,7 +33,7 @@ async def ask_to_leave(controller: str) -> None:
             break
         assert answer.error_code == ErrorCode.STALE_BROKER_EPOCH
     else:
-        raise AssertionError("no epoch was the broker's")
+        raise AssertionError("no epoch was that of the broker")
     await client.close()
 
 

@@ -1,4 +1,5 @@
-"""Lanes: connections of their own for each kind of request, a bounded number of them, to a bounded number of nodes."""
+"""A node sends requests of different kinds to another node on separate connections (lanes). Both the number of lanes
+and the number of nodes are limited."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ def test_request_does_not_wait_behind_those_of_another_lane() -> None:
             await made.close()
             with pytest.raises(Disconnected):
                 await waits
-            with pytest.raises(Disconnected, match="stops"):
+            with pytest.raises(Disconnected, match="stopping"):
                 await made["quick"].send("127.0.0.1", peer.port, DescribeClusterRequest())
 
     run(story)
@@ -86,7 +87,7 @@ def test_lane_ends_the_connection_to_the_node_it_has_not_asked_for_longest(monke
 
 def test_requests_that_wait_for_a_connection_fail_when_the_lane_lets_the_node_go() -> None:
     async def story() -> None:
-        async with Peer(good_answer, versions=b"") as peer:  # it never answers ApiVersions
+        async with Peer(good_answer, versions=b"") as peer:  # this peer never answers ApiVersions
             peer.silent = True
             made = lane()
             waits = asyncio.create_task(made.send("127.0.0.1", peer.port, DescribeClusterRequest()))

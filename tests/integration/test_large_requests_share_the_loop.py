@@ -1,4 +1,5 @@
-"""One large request does not keep the handler loop from other clients, and is still served to its end."""
+"""A large request does not block the handler loop. The loop serves other clients meanwhile, and still completes the
+large request."""
 
 from __future__ import annotations
 
@@ -20,15 +21,16 @@ from processes import wait_until
 
 TIMEOUT_S = 120
 TOPICS = 3_000
-ROUNDS = 3  # the best one counts: a busy machine is late now and then, a loop that is held is late each time
-# Another client may wait this long while a large request is served. A loop that is held is late by 0.5 to 5 s.
-# Sanitizers slow each slice down.
+# The test uses its best round. A busy machine makes some rounds late, but a blocked loop makes all of them late.
+ROUNDS = 3
+# Another client may wait this long while the broker serves a large request. If the large request blocked the loop, the
+# wait would be 0.5 to 5 s. Sanitizers make each slice slower.
 LONGEST_WAIT_S = 3.0 if DEBUG else 0.15
-TIMES_IDLE = 20  # on a slow machine: that many times the slowest answer of an idle node
+TIMES_IDLE = 20  # on a slow machine, the limit is this many times the slowest answer of an idle node
 
 
 class Client:
-    """One connection: a request at a time."""
+    """A connection with at most one request in flight."""
 
     def __init__(self, bootstrap: str) -> None:
         host, _, port = bootstrap.rpartition(":")
@@ -228,7 +230,7 @@ LARGE = {
 
 
 def slowest_answer_s(client: Client, until: Callable[[], bool]) -> float:
-    """The slowest of small requests that the handler loop answers, one after another."""
+    """Sends small requests to the handler loop, one after another. Returns the time of the slowest answer."""
     slowest = 0.0
     while not until():
         began = time.perf_counter()
@@ -262,4 +264,4 @@ def test_another_client_is_answered_while_a_large_request_is_served(make: Any, b
         assert served(answer) == LARGE[make]
         if waited[-1] <= limit_s:
             break
-    assert min(waited) <= limit_s, f"others waited {waited} s, an idle node answers within {idle_s:.3f} s"
+    assert min(waited) <= limit_s, f"other clients waited {waited} s; an idle node answers within {idle_s:.3f} s"

@@ -1,4 +1,5 @@
-"""Nodes inside a running Python process: it starts and stops them, side by side, and they leave nothing behind."""
+"""Nodes inside a running Python process. The process can run several nodes at a time and stop them, and they leave
+nothing behind."""
 
 from __future__ import annotations
 
@@ -59,7 +60,7 @@ def test_node_leaves_nothing_when_it_stops_and_starts_again(tmp_path: Path) -> N
         gc.collect()
         return plane.live(), inbound.live(), watch.live(), produce.live(), io.live_count(), Runtime._shared
 
-    before = left()  # a broker of the whole run, or objects that a failed test holds
+    before = left()  # the broker that all tests share may be running, and a failed test may still hold objects
     running = node(tmp_path / "a")
     for _ in range(3):
         running.start()
@@ -73,8 +74,8 @@ def test_node_leaves_nothing_when_it_stops_and_starts_again(tmp_path: Path) -> N
 def test_refused_start_leaves_the_clean_shutdown_mark(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Otherwise the next start would count as one after a crash, and partitions with eligible leader replicas would
-    lose their ISR."""
+    """Without the file that marks a clean shutdown, the next start would count as one after a crash. Partitions with
+    eligible leader replicas would then lose their ISRs."""
     running = node(tmp_path / "a")
     with running:
         produce_to(running, "t")
@@ -83,10 +84,10 @@ def test_refused_start_leaves_the_clean_shutdown_mark(
     level = FEATURES[METADATA_VERSION]
     with monkeypatch.context() as older:
         older.setitem(FEATURES, METADATA_VERSION, level._replace(highest=level.highest - 1))
-        with pytest.raises(NodeFailed, match="run a release that knows it"):
+        with pytest.raises(NodeFailed, match="run a release that knows this level"):
             running.start()
     refused = [record for record in caplog.records if record.levelname == "CRITICAL"]
-    assert len(refused) == 1 and refused[0].exc_info is None  # reported once, in words
+    assert len(refused) == 1 and refused[0].exc_info is None  # reported once, and without a traceback
     assert clean_shutdown.read_epoch(str(tmp_path / "a")) == epoch
     with running:
         produce_to(running, "t")
@@ -94,7 +95,7 @@ def test_refused_start_leaves_the_clean_shutdown_mark(
 
 
 def bootstrapped(directory: Path, level: int, *records: Any) -> None:
-    """A node that never ran, of a cluster with these levels and records."""
+    """Returns a node that has never run. Its directories are formatted with this metadata.version and these records."""
     bootstrap.write_bootstrap(str(directory), {METADATA_VERSION: level}, 0, more=records)
 
 
@@ -147,7 +148,7 @@ def test_node_loses_the_logs_of_a_failed_disk_and_ends_when_the_last_disk_fails(
             topic = image.topic("t")
             return [image.partition_at(row) for row in topic.partition_rows] if topic is not None else []
 
-        # The controller learns the directory of each replica.
+        # The controller learns which directory each replica is in.
         wait_until(lambda: len({each.directories for each in partitions()}) == 2)
         first, second = broker._logs._manager.native_directories
         first.fail(5)
@@ -162,6 +163,7 @@ def test_ten_thousand_partitions_are_served_at_once_when_they_are_created(tmp_pa
         started = time.monotonic()
         told = one.create_topics([(f"topic-{number}", 10) for number in range(900)])
         assert {error for _, error, _ in told} == {0}
-        # Apache Kafka needs minutes. The limit is far above the time it takes here, and far below Kafka's.
+        # Apache Kafka needs minutes for this. The limit is far above the time that our node needs, and far below
+        # Kafka's.
         assert time.monotonic() - started < 20
         produce_to(one, "topic-899")

@@ -1,4 +1,4 @@
-"""Keys whose effect only a whole node in this process shows."""
+"""Configuration keys whose effect only a complete node shows. The node runs in the process of the test."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_node_gives_up_when_its_start_takes_too_long(tmp_path: Path) -> None:
         started(tmp_path, "server.max.startup.time.ms=0"),
     ):
         pass
-    # The node undoes everything that it began: the directory is free for the next node.
+    # The failed start has undone everything that it had begun, so the next node can use the directory.
     with started(tmp_path) as node:
         assert node.bootstrap
 
@@ -99,7 +99,7 @@ def test_metadata_log_rolls_at_the_configured_segment_size(tmp_path: Path) -> No
 
 
 def ask(address: str | None, request: Message, version: int | None = None) -> Any:
-    """Sends one request to a node on a connection of its own, and returns the answer."""
+    """Sends one request to a node on a separate connection. Returns the response."""
     assert address is not None
     host, _, port = address.rpartition(":")
 
@@ -185,7 +185,7 @@ def test_metrics_are_served_at_the_configured_address(tmp_path: Path) -> None:
         with urllib.request.urlopen(node.metrics_address, timeout=20) as page:
             headers = [line for line in page.read().splitlines() if line.startswith(b"# TYPE kafka_")]
         assert headers
-        assert len(headers) == len(set(headers)), "the listeners' metrics of one name stand together"
+        assert len(headers) == len(set(headers)), "a metric name must have one header for all listeners"
 
 
 def test_metrics_show_the_logs_that_a_start_has_yet_to_recover(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,9 +203,9 @@ def test_metrics_show_the_logs_that_a_start_has_yet_to_recover(tmp_path: Path, m
     starting = threading.Thread(target=again.start)
     starting.start()
     try:
-        address = wait_until(lambda: again.metrics_address, what="a page of metrics")
+        address = wait_until(lambda: again.metrics_address, what="a metrics page")
         wanted = f'kafka_log_logmanager_remaininglogstorecover{{dir="{tmp_path}"}} 1'
-        wait_until(lambda: wanted in page_of(address), what="logs to recover")
+        wait_until(lambda: wanted in page_of(address), what="the number of logs to recover on the metrics page")
         assert 'remainingsegmentstorecover{dir="' + str(tmp_path) + '",threadNum="0"} 0' in page_of(address)
     finally:
         seen.set()

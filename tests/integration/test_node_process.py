@@ -1,4 +1,4 @@
-"""`kafkacore` as a user runs it: processes, signals, kept directories, and failures at the start."""
+"""The `kafkacore` command as a user runs it: processes, signals, directories that persist, and failures to start."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.timeout(90)
 
 
 class Dev:
-    """A running `kafkacore dev --json`."""
+    """A `kafkacore dev --json` process."""
 
     def __init__(self, *arguments: str, **popen: Any) -> None:
         self.process = subprocess.Popen(
@@ -45,7 +45,7 @@ class Dev:
         self.bootstrap: str = self.told["bootstrap"]
 
     def end(self, number: int = signal.SIGTERM) -> tuple[int, str]:
-        """Ends the process; returns its exit code and its stderr."""
+        """Ends the process. Returns its exit code and its standard error."""
         self.process.send_signal(number)
         _, errors = self.process.communicate(timeout=30)
         return self.process.returncode, errors
@@ -63,7 +63,7 @@ def dev(*arguments: str, **popen: Any) -> Iterator[Dev]:
 
 
 def fails(*arguments: str, **run: Any) -> str:
-    """Runs a command that must exit with 1; returns its stderr."""
+    """Runs a command that must exit with 1. Returns its standard error."""
     ended = subprocess.run([*KAFKACORE, *arguments], capture_output=True, text=True, timeout=60, check=False, **run)
     assert ended.returncode == 1, (ended.stdout, ended.stderr)
     return ended.stderr
@@ -89,7 +89,7 @@ def consume(bootstrap: str, topic: str, count: int) -> list[bytes | None]:
     found: list[bytes | None] = []
     while len(found) < count:
         messages = consumer.consume(count - len(found), 20)
-        assert messages, f"only {len(found)} of {count} came"
+        assert messages, f"only {len(found)} of {count} records came"
         assert [message.error() for message in messages if message.error()] == []
         found += [message.value() for message in messages]
     consumer.close()
@@ -127,7 +127,7 @@ def test_dev_keeps_data_and_marks_a_clean_shutdown_when_it_has_a_directory(tmp_p
     assert (tmp_path / ".kafka_cleanshutdown").exists()
     with dev("--dir", str(tmp_path), "--topic", "t:5") as running:
         assert not (tmp_path / ".kafka_cleanshutdown").exists()
-        # An existing topic stays as it is.
+        # A topic that already exists is not changed.
         assert topics(running.bootstrap) == {"t": 2, "kept": 1}
         assert AdminClient({"bootstrap.servers": running.bootstrap}).list_topics(timeout=20).cluster_id == cluster
         assert consume(running.bootstrap, "kept", 3) == [b"1", b"2", b"3"]
@@ -170,7 +170,7 @@ def test_dev_with_parent_ends_when_its_parent_ends() -> None:
     parent.communicate()
     import select
 
-    assert select.select([ended], [], [], 30)[0], "the node outlives its parent"
+    assert select.select([ended], [], [], 30)[0], "the node survived its parent"
     os.close(ended)
     assert not os.path.exists(told["dir"])
 
@@ -221,7 +221,7 @@ def started(path: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def ready(process: subprocess.Popen[str], node_id: int = 1) -> dict[str, str]:
-    """The addresses by listener from the line that says ready."""
+    """Waits for the line that says that the node is ready. Returns the addresses by listener."""
     assert process.stdout is not None
     line, head = process.stdout.readline(), f"ready: node {node_id}, "
     assert line.startswith(head), line or process.communicate()
@@ -269,7 +269,7 @@ def test_start_fails_when_the_directory_belongs_to_another_node(tmp_path: Path) 
 
 
 def test_start_fails_when_the_metadata_version_is_too_old(tmp_path: Path) -> None:
-    """The start itself fails: a client that waited for the broker would wait for ever."""
+    """The start itself must fail. Otherwise a client that waits for the broker would wait for ever."""
     path = properties(tmp_path)
     format_directories(path)
     bootstrap.write_bootstrap(str(tmp_path / "logs"), {"metadata.version": 20}, 0)
@@ -333,15 +333,23 @@ def test_start_fails_when_a_security_setting_is_not_supported(tmp_path: Path) ->
     assert "listeners=SSL://127.0.0.1:0: SSL is not supported yet" in fails("start", str(secured))
     authorised = properties(tmp_path, authorizer_class_name="org.apache.kafka.metadata.authorizer.StandardAuthorizer")
     assert "access control is not supported yet" in fails("start", str(authorised))
-    assert "ZooKeeper mode is not supported yet" in fails("start", str(zookeeper(tmp_path)))
 
 
-# --- the roles as processes of their own ---
+def test_start_in_zookeeper_mode_fails_when_no_server_answers(tmp_path: Path) -> None:
+    [port] = free_ports(1)
+    path = zookeeper(tmp_path)
+    path.write_text(
+        path.read_text().replace("localhost:2181", f"localhost:{port}") + "zookeeper.connection.timeout.ms=500\n"
+    )
+    assert f"no ZooKeeper server of localhost:{port} accepted the session in time" in fails("start", str(path))
+
+
+# --- the roles as separate processes ---
 
 
 @pytest.fixture
 def apart(tmp_path: Path) -> tuple[Path, Path]:
-    """A controller's and a broker's server.properties, formatted."""
+    """Formats the directories of a controller and of a broker. Returns the paths of their server.properties."""
     [port] = free_ports(1)
     made = []
     for name, changes in (
@@ -365,7 +373,7 @@ def test_controller_and_broker_run_as_processes_of_their_own(apart: tuple[Path, 
         admin = AdminClient({"bootstrap.servers": address})
         [future] = admin.create_topics([NewTopic("u", 3)]).values()
         future.result(20)
-        # The controller has answered; the broker learns of the topic a moment later.
+        # The controller has answered, and the broker learns about the topic a moment later.
         wait_until(lambda: topics(address) == {"t": 1, "u": 3}, what="the topic on the broker")
         broker.send_signal(signal.SIGTERM)
         assert broker.wait(30) == 0

@@ -1,4 +1,4 @@
-"""A plane under real sockets: its answers, their order, its limits, and its behaviour on bad input."""
+"""A plane (the network layer) with real sockets: its answers, their order, its limits, and how it treats bad input."""
 
 import asyncio
 import contextlib
@@ -27,12 +27,12 @@ from kafkacore._fast.wait import memory as native_memory
 from kafkacore._fast.world.environment import Environment
 from kafkacore.network.limits import PlaneLimits
 from kafkacore.network.listeners import Listener
-from kafkacore.network.plane import Plane
+from kafkacore.network.plane import BEGIN_S, Plane
 from kafkacore.network.request import RequestContext
 from kafkacore.protocol.errors import ProtocolError
 from kafkacore.runtime.process import CONTROL, DATA, Runtime
 
-ECHO = 3  # Metadata's key, whose header is version 1 up to version 8
+ECHO = 3  # the API key of Metadata, whose request header is version 1 up to request version 8
 RANGES = [(ECHO, 0, 8), (18, 0, 4)]
 LIMIT_SECONDS = 10
 
@@ -52,12 +52,12 @@ def until(condition: Callable[[], bool]) -> None:
     """Waits until another thread has made `condition` true."""
     deadline = time.monotonic() + LIMIT_SECONDS
     while not condition():
-        assert time.monotonic() < deadline, "it did not happen"
+        assert time.monotonic() < deadline, "the condition did not become true in time"
         threading.Event().wait(0.002)
 
 
 class Peer:
-    """One connection of a test."""
+    """A test's client connection to the plane."""
 
     def __init__(self, port: int, host: str = "127.0.0.1") -> None:
         self.socket = socket.create_connection((host, port), timeout=LIMIT_SECONDS)
@@ -67,7 +67,7 @@ class Peer:
         self.socket.sendall(data)
 
     def answer(self) -> tuple[int, bytes]:
-        """Correlation id and what follows."""
+        """Receives one answer. Returns the correlation id and the bytes after it."""
         size = struct.unpack(">i", self._exactly(4))[0]
         data = self._exactly(size)
         return struct.unpack_from(">i", data)[0], data[4:]
@@ -79,7 +79,7 @@ class Peer:
         return data
 
     def is_closed(self) -> bool:
-        """Waits for the end of the connection; False when something else comes."""
+        """Waits until the plane ends the connection. Returns False if data arrives instead."""
         try:
             return self.socket.recv(1) == b""
         except ConnectionResetError:
@@ -96,7 +96,7 @@ class Peer:
 
 
 class Serving:
-    """A plane on a free port."""
+    """A plane that listens on a free port."""
 
     def __init__(self, plane: Plane, port: int) -> None:
         self.plane = plane
@@ -121,7 +121,8 @@ def runtime() -> Iterator[Runtime]:
 
 @pytest.fixture
 def serve(runtime: Runtime) -> Iterator[Callable[..., Serving]]:
-    """Makes planes. At the end it stops them and compares the live objects with those from before."""
+    """Returns a function that makes planes. When the test ends, the fixture stops the planes, and checks that they left
+    no native objects behind."""
     before = native_connection.live(), native_memory.live(), native_inbound.live()
     made: list[Serving] = []
 
@@ -146,7 +147,7 @@ def serve(runtime: Runtime) -> Iterator[Callable[..., Serving]]:
 
 @contextmanager
 def does_not_disturb(serving: Serving) -> Iterator[None]:
-    """Serves another client before, during and after the block."""
+    """Checks that the plane serves another client before, during and after the body of the `with` statement."""
     other = serving.peer()
     assert other.ask(b"before") == b"before"
     yield
@@ -327,14 +328,14 @@ def test_plane_logs_one_line_for_each_malformed_frame(
 
 
 def test_slow_request_keeps_its_connection_while_there_is_memory(serve: Callable[..., Serving]) -> None:
-    """As in Apache Kafka, only the idle timer limits a slow link."""
+    """As in Apache Kafka, a slow connection may stay open until the idle timer closes it."""
     serving = serve(slow_frame_ms=20)
     slow = [frame(b"slowly", 1), frame(bytes(3 << 20), 2)]
     peers = [serving.peer() for _ in range(3)]
     for peer, sent in zip(peers, (slow[0][:2], slow[0][:10], slow[1][:10]), strict=True):
         peer.send(sent)
     began = time.monotonic()
-    until(lambda: time.monotonic() > began + 0.2)  # ten times the interval of the check
+    until(lambda: time.monotonic() > began + 0.2)  # ten times the interval between the plane's checks
     for peer, rest in zip(peers, (slow[0][2:], slow[0][10:], slow[1][10:]), strict=True):
         peer.send(rest)
     assert [peer.answer()[0] for peer in peers] == [1, 1, 2]
@@ -362,7 +363,7 @@ def test_slow_request_keeps_its_connection_when_it_keeps_its_pace(serve: Callabl
     other.send(frame(bytes(500), 6))
     until(lambda: serving.counter("memory_waiting") == 1)
     began = time.monotonic()
-    for number in range(1, 5):  # 200 bytes in each 100 ms; the least pace is 102
+    for number in range(1, 5):  # 200 bytes in each 100 ms; the slowest allowed pace is 102 bytes
         until(lambda number=number: time.monotonic() > began + 0.1 * number - 0.07)  # type: ignore[misc]
         slow.send(whole[10 + 200 * (number - 1) : 10 + 200 * number])
     slow.send(whole[810:])
@@ -379,7 +380,7 @@ def test_connection_is_closed_and_counted_when_it_is_idle(serve: Callable[..., S
 
 
 def test_connection_is_closed_when_it_falls_idle_after_it_was_active(serve: Callable[..., Serving]) -> None:
-    """When the timer fires, it finds that the connection was active, and must be set again."""
+    """When the timer fires, the connection has been active meanwhile. So the plane must set the timer again."""
     serving = serve(connections_max_idle_ms=200)
     peer = serving.peer()
     began = time.monotonic()
@@ -403,7 +404,8 @@ def test_connection_is_not_idle_while_bytes_of_a_request_come(serve: Callable[..
 
 
 def test_connection_is_closed_when_its_peer_reads_no_answers(serve: Callable[..., Serving]) -> None:
-    serving = serve(connections_max_idle_ms=2000 if DEBUG else 200)  # a sanitizer makes the request's arrival slow
+    # With a sanitizer, the client needs long to send the request.
+    serving = serve(connections_max_idle_ms=2000 if DEBUG else 200)
     peer = serving.peer()
     peer.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     peer.send(frame(bytes(8 << 20)))
@@ -419,7 +421,7 @@ def test_connection_is_not_idle_while_it_waits_for_its_answer(serve: Callable[..
     serving = serve(slow, connections_max_idle_ms=50)
     peer = serving.peer()
     assert peer.ask(b"late") == b"late"
-    assert peer.is_closed()  # it is idle then
+    assert peer.is_closed()  # the connection has been idle since then
     assert serving.counter("expired_connections_killed") == 1
 
 
@@ -463,7 +465,7 @@ def test_handler_can_release_the_frame_before_it_answers(serve: Callable[..., Se
     for peer in released:
         peer.send(frame(b"r" * 1000))
     until(lambda: serving.counter("requests_out") == 5 and serving.counter("memory_used_bytes") == 0)
-    released.pop().socket.close()  # no object is left of a peer that closes in the meantime
+    released.pop().socket.close()  # the plane keeps no object for a peer that has closed its connection
     kept.send(frame(b"k" * 1000))
     until(lambda: serving.counter("requests_out") == 6)
     assert serving.counter("memory_used_bytes") > 1000
@@ -472,7 +474,7 @@ def test_handler_can_release_the_frame_before_it_answers(serve: Callable[..., Se
 
 
 def test_plane_sends_all_answers_that_come_at_once(serve: Callable[..., Serving]) -> None:
-    """More answers than a processor sends in one turn."""
+    """The answers are too many for a processor to send in one pass of its loop."""
     gate = asyncio.Event()
 
     async def wait_for_gate(context: RequestContext, body: memoryview) -> bytes:
@@ -528,7 +530,7 @@ def test_large_frames_come_through_when_they_wait_for_each_other(serve: Callable
     answers: dict[int, tuple[int, bytes]] = {}
     for peer in peers:
         peer.send(frame(bytes(size))[:4])
-    until(lambda: serving.counter("memory_used_bytes") == 4 * (2 << 20))  # all have begun
+    until(lambda: serving.counter("memory_used_bytes") == 4 * (2 << 20))  # the memory for all four frames is reserved
 
     def ask(number: int) -> None:
         peers[number].send(frame(b"%d" % number * size, number)[4:])
@@ -548,19 +550,23 @@ def test_large_frames_come_through_when_they_wait_for_each_other(serve: Callable
 def test_claims_that_send_nothing_do_not_block_others(serve: Callable[..., Serving]) -> None:
     claim = 25 << 20
     serving = serve(queued_max_request_bytes=2 * claim, socket_request_max_bytes=claim)
-    claimers = [serving.peer() for _ in range(20)]  # few, because a sanitizer marks the memory of each claim twice
+    # Uses only a few connections, because a sanitizer needs time to mark the memory that each of them reserves.
+    claimers = [serving.peer() for _ in range(20)]
     for claimer in claimers:
         claimer.send(struct.pack(">i", claim) + b"0123456789")
     until(lambda: serving.counter("memory_used_bytes") >= len(claimers) * (2 << 20))
     peer = serving.peer()
-    for number in range(20):  # each within LIMIT_SECONDS; a claim may hold its memory for slow_frame_ms, thirty seconds
+    # Each request must be answered within LIMIT_SECONDS. An unfinished frame, however, may hold reserved memory for
+    # slow_frame_ms, which is thirty seconds.
+    for number in range(20):
         body = bytes([number]) * 1_000_000
         assert peer.ask(body) == body
     assert serving.counter("memory_waiting") == 0
 
 
 def test_memory_comes_back_when_it_is_granted_to_a_connection_that_closes(serve: Callable[..., Serving]) -> None:
-    """A grant is mail. These connections are reset while it is under way."""
+    """When the memory budget grants a request its memory, it sends a message to the processor. Here the client resets
+    its connection while this message is on its way."""
     limit = 200_000
     gate = asyncio.Event()
 
@@ -586,7 +592,8 @@ def test_memory_comes_back_when_it_is_granted_to_a_connection_that_closes(serve:
         holder.socket.close()
         until(lambda: serving.counter("connections") == 0)
         serving.peers.clear()
-        until(lambda: serving.counter("memory_used_bytes") == 0)  # the handler's loop gives its frame back last
+        # The handler loop returns the memory of its frame last.
+        until(lambda: serving.counter("memory_used_bytes") == 0)
 
 
 @contextmanager
@@ -618,7 +625,7 @@ def test_acceptor_keeps_descriptors_free_and_goes_on_when_connections_close(
             [line] = [record.message for record in caplog.records]
             assert re.match(r".*: connections hold \d+ file descriptors, and the rest are kept for logs; new", line)
             assert f"The limit is {limit} open files: raise it (ulimit -n)" in line
-            free = [os.open("/dev/null", os.O_RDONLY) for _ in range(limit // 8 - 5)]  # logs still get descriptors
+            free = [os.open("/dev/null", os.O_RDONLY) for _ in range(limit // 8 - 5)]  # logs can still open files
             for descriptor in free:
                 os.close(descriptor)
             clients.communicate()
@@ -628,8 +635,8 @@ def test_acceptor_keeps_descriptors_free_and_goes_on_when_connections_close(
 def test_acceptor_serves_newcomers_when_logs_hold_most_descriptors(
     serve: Callable[..., Serving], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Each log that is written keeps a descriptor, so clients can cause this. In this test the clients' ends of the
-    connections, and its open files, count as logs."""
+    """Each log that is being written keeps a descriptor open, so clients can use up the descriptors. In this test, the
+    client ends of the connections and other open files stand in for the logs."""
     serving = serve()
     limit = 640
     logs: list[int] = []
@@ -652,7 +659,7 @@ def test_acceptor_serves_newcomers_when_logs_hold_most_descriptors(
             assert serving.counter("connections") > 4
             waiting = serving.peer()
             waiting.send(frame(b"served"))
-            last = [os.open("/dev/null", os.O_RDONLY) for _ in range(limit // 32 - 5)]  # logs still get descriptors
+            last = [os.open("/dev/null", os.O_RDONLY) for _ in range(limit // 32 - 5)]  # logs can still open files
             for descriptor in last:
                 os.close(descriptor)
         finally:
@@ -694,7 +701,7 @@ def test_plane_holds_few_answers_when_a_peer_does_not_read(serve: Callable[..., 
     with does_not_disturb(serving):
         sender.start()
         threading.Event().wait(0.1)
-        # Socket buffers aside, the plane holds a few answers and frames, not forty.
+        # Apart from the socket buffers, the plane holds only a few answers and frames, not forty.
         assert serving.counter("memory_used_bytes") < 4 << 20
         for i in range(40):
             assert peer.answer() == (i, body)
@@ -759,7 +766,7 @@ def test_listener_can_have_a_lower_limit_than_the_others(runtime: Runtime) -> No
         assert second.answer() == (1, b"patient")
         assert third.answer() == (1, b"the plane has two")
         assert fourth.answer() == (1, b"three are all it may have")
-        # Another connection gets the place of a closed one.
+        # A new connection can replace a closed one.
         plane.loop.call(plane.set_limits, limits._replace(max_connections=99))
         last = come("SMALL")
         last.send(frame(b"last"))
@@ -800,22 +807,22 @@ def test_connection_has_the_configured_socket_buffers(serve: Callable[..., Servi
     serving = serve(**{limit: 20_000})
     peer = serving.peer()
     peer.ask(b"in")
-    # Linux doubles the requested size, for its own book-keeping.
+    # Linux doubles the requested buffer size, for its own bookkeeping.
     assert _other_end(peer).getsockopt(socket.SOL_SOCKET, option) == 40_000
 
 
 def _other_end(peer: Peer) -> socket.socket:
-    """The plane's socket of this connection, which is in this process."""
+    """Returns the plane's socket of this connection. The plane runs in this process, so the socket does, too."""
     for name in os.listdir("/proc/self/fd"):
         try:
             found = socket.fromfd(int(name), socket.AF_INET, socket.SOCK_STREAM)
-        except OSError:  # the file of the listing itself is closed by now
+        except OSError:  # this is the descriptor of the directory listing, which is closed by now
             continue
         with suppress(OSError):  # most files are not connected sockets
             if found.getpeername() == peer.socket.getsockname():
                 return found
         found.close()
-    raise AssertionError("the plane has no such connection")
+    raise AssertionError("the plane has no connection to this peer")
 
 
 def test_listener_accepts_no_faster_than_the_rate(serve: Callable[..., Serving]) -> None:
@@ -827,7 +834,7 @@ def test_listener_accepts_no_faster_than_the_rate(serve: Callable[..., Serving])
 
 def test_processor_answers_api_versions_without_a_handler(serve: Callable[..., Serving]) -> None:
     def never(context: RequestContext, body: memoryview) -> bytes:
-        raise AssertionError("the handler was asked")
+        raise AssertionError("the request reached the handler")
 
     serving = serve(never)
     serving.plane.native.publish_api_versions([b"v%d" % version for version in range(5)])
@@ -835,7 +842,8 @@ def test_processor_answers_api_versions_without_a_handler(serve: Callable[..., S
     for version in range(3):
         peer.send(frame(key=18, version=version, correlation_id=version))
         assert peer.answer() == (version, b"v%d" % version)
-    peer.send(frame(b"\0\x05test\x041.0\0", key=18, version=3))  # header tags, software name and version, tags
+    # Tagged fields of the header, software name and version, tagged fields.
+    peer.send(frame(b"\0\x05test\x041.0\0", key=18, version=3))
     assert peer.answer() == (1, b"v3")
 
 
@@ -915,7 +923,7 @@ def test_handler_begins_before_it_is_cancelled_when_the_plane_stops_in_the_same_
         return b""
 
     def answer(context: RequestContext, body: memoryview) -> Awaitable[bytes]:
-        # The stop is due before the first step of the task that awaits the handler.
+        # The stop runs before the first step of the task that waits for the handler.
         stopped.append(asyncio.get_running_loop().create_task(serving.plane.stop()))
         return later(context, bytes(body))
 
@@ -925,3 +933,124 @@ def test_handler_begins_before_it_is_cancelled_when_the_plane_stops_in_the_same_
     assert peer.is_closed()
     until(lambda: bool(stopped) and stopped[0].done())
     assert met == ["began", "ended"]
+
+
+# --- urgent requests (KAFKA-4453) ---
+
+URGENT = 18
+
+
+def test_urgent_request_overtakes_those_that_wait_for_the_handlers(runtime: Runtime) -> None:
+    """Many regular requests wait because the first handler blocks the loop. The urgent request arrives last, but is
+    handled next."""
+    began, go_on, order = threading.Event(), threading.Event(), []
+
+    def answer(context: RequestContext, body: memoryview) -> bytes:
+        if context.correlation_id == 0:
+            began.set()
+            assert go_on.wait(LIMIT_SECONDS)
+        order.append(context.correlation_id)
+        return struct.pack(">i", context.correlation_id)
+
+    plane = Plane(
+        DATA, [Listener("PLAINTEXT", "127.0.0.1", 0)], answer, RANGES, runtime=runtime, limits=PlaneLimits(),
+        urgent_apis=(URGENT,),
+    )  # fmt: skip
+    serving = Serving(plane, plane.open()["PLAINTEXT"][1])
+    plane.loop.run(plane.start())
+    try:
+        count = 60
+        peers = [serving.peer() for _ in range(count + 1)]
+        peers[0].send(frame(correlation_id=0))
+        assert began.wait(LIMIT_SECONDS)
+        for number in range(1, count):
+            peers[number].send(frame(correlation_id=number))
+        until(lambda: serving.counter("request_queue_size") == count - 1)
+        peers[count].send(frame(correlation_id=1000, key=URGENT))
+        until(lambda: serving.counter("request_queue_size") == count)
+        go_on.set()
+        for peer in peers:
+            peer.answer()
+        assert sorted(order) == [*range(count), 1000]
+        assert order.index(1000) <= 1, "only the request that was already being handled may come before the urgent one"
+    finally:
+        go_on.set()
+        plane.loop.run(plane.stop(), LIMIT_SECONDS)
+        for peer in serving.peers:
+            peer.socket.close()
+
+
+def test_waiting_requests_end_with_their_connections_when_the_plane_stops(runtime: Runtime) -> None:
+    began, go_on = threading.Event(), threading.Event()
+
+    def answer(context: RequestContext, body: memoryview) -> bytes:
+        began.set()
+        assert go_on.wait(LIMIT_SECONDS)
+        return struct.pack(">i", context.correlation_id)
+
+    before = native_inbound.live()
+    plane = Plane(
+        DATA, [Listener("PLAINTEXT", "127.0.0.1", 0)], answer, RANGES, runtime=runtime, limits=PlaneLimits(),
+        urgent_apis=(URGENT,),
+    )  # fmt: skip
+    serving = Serving(plane, plane.open()["PLAINTEXT"][1])
+    plane.loop.run(plane.start())
+    peers = [serving.peer() for _ in range(40)]
+    peers[0].send(frame())
+    assert began.wait(LIMIT_SECONDS)
+    for peer in peers[1:]:
+        peer.send(frame())
+    until(lambda: serving.counter("request_queue_size") == len(peers) - 1)
+    stopping = threading.Thread(target=lambda: plane.loop.run(plane.stop(), LIMIT_SECONDS))
+    stopping.start()
+    go_on.set()
+    stopping.join(LIMIT_SECONDS)
+    assert not stopping.is_alive()
+    for peer in peers:
+        peer.socket.close()
+    assert plane.waiting == 0
+    assert native_inbound.live() == before
+
+
+@pytest.mark.parametrize("urgent", [(), (URGENT,)], ids=["one class", "two classes"])
+def test_other_work_of_the_loop_waits_for_few_requests_when_many_are_on_the_ring(
+    runtime: Runtime, urgent: tuple[int, ...]
+) -> None:
+    """The data loop can also have work that is not a request of its own plane, for example requests of the control
+    plane (KIP-291)."""
+    began, go_on, order, before = threading.Event(), threading.Event(), [], []
+
+    def answer(context: RequestContext, body: memoryview) -> bytes:
+        if context.correlation_id == 0:
+            began.set()
+            assert go_on.wait(LIMIT_SECONDS)
+        elif len(order) == 1:
+            # This call runs when the loop has taken all other requests from the ring.
+            plane.loop.call(lambda: before.extend(order))
+        order.append(context.correlation_id)
+        time.sleep(2 * BEGIN_S)
+        return struct.pack(">i", context.correlation_id)
+
+    plane = Plane(
+        DATA, [Listener("PLAINTEXT", "127.0.0.1", 0)], answer, RANGES, runtime=runtime, limits=PlaneLimits(),
+        urgent_apis=urgent,
+    )  # fmt: skip
+    serving = Serving(plane, plane.open()["PLAINTEXT"][1])
+    plane.loop.run(plane.start())
+    try:
+        peers = [serving.peer() for _ in range(30)]
+        peers[0].send(frame(correlation_id=0))
+        assert began.wait(LIMIT_SECONDS)
+        for number, peer in enumerate(peers[1:], 1):
+            peer.send(frame(correlation_id=number))
+        until(lambda: serving.counter("request_queue_size") == len(peers) - 1)
+        go_on.set()
+        for peer in peers:
+            peer.answer()
+        assert len(order) == len(peers)
+        assert len(before) <= 4, "the loop must run the other work between requests"
+    finally:
+        go_on.set()
+        plane.loop.run(plane.stop(), LIMIT_SECONDS)
+        for peer in serving.peers:
+            peer.socket.close()

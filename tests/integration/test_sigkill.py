@@ -1,7 +1,5 @@
-"""SIGKILL at any moment during produce, again and again: every acknowledged record is there after each start.
-
-KAFKACORE_SIGKILLS is the number of kills (200 before a release); KAFKACORE_SEED repeats the choices of a run.
-"""
+"""Repeated SIGKILL at any moment while a producer writes. After each restart, the broker has every acknowledged
+record."""
 
 import contextlib
 import os
@@ -20,12 +18,12 @@ PARTITIONS = 3
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 MOST_BETWEEN_KILLS = 5000
 PATIENCE_S = 60
-# Roughly the time of one kill, with the start of the node, on a slow machine.
+# The approximate time for one kill on a slow machine, including the restart of the node.
 SECONDS_A_KILL = 30
 
 
 class Writer:
-    """Produces numbered values on a thread of its own until `finish`, and keeps the acknowledged ones with their
+    """Produces numbered values on a separate thread until `finish`. Stores the acknowledged values with their
     offsets."""
 
     def __init__(self, bootstrap, codec, choices):
@@ -64,16 +62,17 @@ class Writer:
             self.fatal.append(str(error))
 
     def acknowledges(self, more):
-        """Returns once that many more records are acknowledged, with others under way."""
+        """Waits until `more` further records are acknowledged, while others are in flight."""
         self.producing.set()
         enough = sum(map(len, self.acknowledged)) + more
         what = f"{more} more acknowledgements, KAFKACORE_SEED={SEED}"
         wait_until(lambda: sum(map(len, self.acknowledged)) >= enough, PATIENCE_S, what)
-        # Requests stay under way during the kill. A writer that went on would outrun the check.
+        # Stops the writer first. Some requests are then in flight during the kill. A writer that continued would write
+        # faster than the check can read.
         self.producing.clear()
 
     def finish(self):
-        """Stops producing and waits until everything sent is acknowledged."""
+        """Stops producing, and waits until all sent records are acknowledged."""
         self.stopping.set()
         self.producing.set()
         self.thread.join(PATIENCE_S)
@@ -82,7 +81,7 @@ class Writer:
 
 
 def read(bootstrap, partition, start, end):
-    """The values at the offsets from `start` up to, not including, `end`."""
+    """Returns the values at the offsets from `start` up to, but not including, `end`."""
     consumer = Consumer({
         "bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": False, "check.crcs": True,
         "auto.offset.reset": "error", "log_level": 0,
@@ -91,11 +90,11 @@ def read(bootstrap, partition, start, end):
     found = []
     while len(found) < end - start:
         messages = consumer.consume(min(10_000, end - start - len(found)), PATIENCE_S)
-        assert messages, f"partition {partition}: nothing at {start + len(found)} of {end}, KAFKACORE_SEED={SEED}"
+        assert messages, f"partition {partition}: no record at {start + len(found)} of {end}, KAFKACORE_SEED={SEED}"
         for message in messages:
             assert not message.error(), f"{message.error()}, KAFKACORE_SEED={SEED}"
             assert message.offset() == start + len(found), (
-                f"offset {message.offset()} out of turn, KAFKACORE_SEED={SEED}"
+                f"offset {message.offset()} in the wrong order, KAFKACORE_SEED={SEED}"
             )
             found.append(message.value())
     consumer.close()
@@ -103,15 +102,16 @@ def read(bootstrap, partition, start, end):
 
 
 def check(bootstrap, partition, acknowledged, start):
-    """Checks from `start` on that each acknowledged record is at its offset, once, in the order sent. Returns the
-    end."""
+    """Checks from offset `start` on that each acknowledged record is at its offset, once, in the order of sending.
+    Returns the end offset."""
     end = max(acknowledged, default=-1) + 1
     found = read(bootstrap, partition, start, end)
     lost = [o for o, value in acknowledged.items() if o >= start and found[o - start] != value]
     assert not lost, (
         f"partition {partition}: {len(lost)} acknowledged records lost, first offset {lost[0]}, KAFKACORE_SEED={SEED}"
     )
-    # Only this writer writes, and numbers the records of each partition from 0, so number and offset are equal.
+    # Only this writer writes to the topic, and it numbers the records of each partition from 0. So numbers and offsets
+    # are equal.
     numbers = [int(value.split(b":")[1]) for value in found]
     assert numbers == list(range(start, end)), f"partition {partition}: doubled or reordered, KAFKACORE_SEED={SEED}"
     return end
@@ -120,7 +120,7 @@ def check(bootstrap, partition, acknowledged, start):
 @pytest.mark.timeout(120 + KILLS * SECONDS_A_KILL)
 def test_no_acknowledged_record_is_lost(fresh_broker):
     choices = random.Random(SEED)
-    # Small segments, so that kills also hit rolls, indexes and producer snapshots.
+    # The segments are small, so kills also happen during rolls and writes of indexes and producer snapshots.
     broker = fresh_broker({"log.segment.bytes": "1048576", "log.index.interval.bytes": "1024"})
     admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
     admin.create_topics([NewTopic("survivor", PARTITIONS, 1)])["survivor"].result(PATIENCE_S)
@@ -135,7 +135,7 @@ def test_no_acknowledged_record_is_lost(fresh_broker):
             broker.bootstrap, partition, dict(writer.acknowledged[partition]), checked[partition]
         )
     writer.finish()
-    # Checks again from the start: a later recovery must not harm records that an earlier one kept.
+    # Checks all records again, because a later recovery must not damage records that an earlier one kept.
     total = sum(
         check(broker.bootstrap, partition, writer.acknowledged[partition], 0) for partition in range(PARTITIONS)
     )

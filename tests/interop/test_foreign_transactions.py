@@ -1,5 +1,5 @@
-"""Transactions that Apache Kafka coordinates, on partitions that we lead: our leaders ask the coordinator before the
-first batch (KIP-890), and its markers end the transactions (KIP-98)."""
+"""Transactions that Apache Kafka coordinates, on partitions that our broker leads. Our leader asks the coordinator
+before it appends a transaction's first batch (KIP-890). The coordinator's markers end the transactions (KIP-98)."""
 
 import struct
 import time
@@ -24,7 +24,8 @@ LATEST = -1
 
 @pytest.fixture(scope="module", params=APACHE)
 def cluster(request, tools_of_either, tmp_path_factory):
-    """One controller and one broker of ours that leads topic `t`, and a broker of Apache Kafka that coordinates."""
+    """Starts a controller of ours, a broker of ours that leads topic `t`, and a broker of Apache Kafka that coordinates
+    transactions."""
     cluster = ReplicatedCluster(
         tmp_path_factory.mktemp("cluster"),
         controllers={1: OURS},
@@ -60,7 +61,7 @@ def write(producer, topic, *values, partitions=(0, 1, 2)):
 
 
 def read(cluster, topic, partition, isolation="read_committed"):
-    """The values up to the end that this isolation shows."""
+    """Returns the values that a consumer with this isolation level sees, up to the end of the partition."""
     consumer = Consumer(
         {
             "bootstrap.servers": cluster.bootstrap, "group.id": "none", "isolation.level": isolation,
@@ -73,7 +74,7 @@ def read(cluster, topic, partition, isolation="read_committed"):
         consumer.assign([place])
         values, deadline = [], time.monotonic() + 30
         while consumer.position([place])[0].offset < end:
-            assert time.monotonic() < deadline, f"{values}, and the end is {end}"
+            assert time.monotonic() < deadline, f"read {values}, but the end is {end}"
             message = consumer.poll(0.2)
             if message is not None and message.error() is None:
                 values.append(message.value())
@@ -92,7 +93,7 @@ def end_offset(cluster, topic, partition, isolation):
 
 
 def wait_stable(cluster, topic, partition, offset):
-    """The coordinator answers its producer before its markers are written."""
+    """Waits until the markers are written. The coordinator answers its producer before it writes them."""
     wait_until(
         lambda: end_offset(cluster, topic, partition, COMMITTED) == offset,
         30,
@@ -112,7 +113,7 @@ def test_consumer_reads_what_was_committed_and_nothing_that_was_aborted(cluster,
         else:
             producer.commit_transaction(60)
     expected = [b"%d.%d" % (number, i) for number in (0, 2, 4) for i in (0, 1)]
-    # Each transaction has two records and a marker in each partition.
+    # In each partition, a transaction has two records and a marker.
     wait_stable(cluster, topic, 0, 18)
     wait_stable(cluster, topic, 1, 18)
     for partition in range(3):
@@ -164,7 +165,7 @@ def batch(producer_id, epoch=0, sequence=0):
 
 @pytest.mark.parametrize("version", [9, 12])
 def test_batch_without_an_open_transaction_is_refused_and_leaves_the_log_alone(cluster, topic, version):
-    """If it were appended, its transaction would never end."""
+    """If the leader appended the batch, its transaction would never end."""
     data = ProduceRequest.PartitionProduceData(index=0, records=batch(producer_id=77))
     request = ProduceRequest(
         transactional_id=f"nobody-{topic}",
@@ -178,7 +179,7 @@ def test_batch_without_an_open_transaction_is_refused_and_leaves_the_log_alone(c
 
 
 def markers(topic, *ends):
-    """A request of markers; an end is (partition, producer id, epoch, coordinator epoch)."""
+    """Returns a WriteTxnMarkers request. Each end is (partition, producer id, producer epoch, coordinator epoch)."""
     made = WriteTxnMarkersRequest
     return made(
         markers=[
@@ -214,6 +215,7 @@ def test_markers_are_fenced_one_by_one(cluster, topic, version):
     }
     assert end_offset(cluster, topic, 0, COMMITTED) == 1
     log = cluster.brokers[OUR_BROKER].batches(topic, 0)[0]
-    # The key of a control record is its version and kind, the value its version and the coordinator's epoch.
+    # The key of a control record contains its version and its type. The value contains a version and the coordinator's
+    # epoch.
     assert struct.pack(">hh", 0, 1) in log
     assert struct.pack(">hi", 0, 5) in log

@@ -1,8 +1,9 @@
-"""Random lives of groups, step by step beside Apache Kafka's own GroupCoordinatorShard.
+"""Random histories of groups, compared step by step with Apache Kafka's own GroupCoordinatorShard.
 
-Both sides get the same requests at the same times, and must give the same answers and write the same records. Apache
-Kafka makes random member ids, so each side gets its own ids, and the test compares only their beginnings. A story ends
-where Apache Kafka chooses a leader by the order of its hash map.
+Both sides receive the same requests at the same times. They must return the same answers and write the same records.
+Apache Kafka makes random member ids, so each side gets its own ids, and the test compares only the beginnings of the
+ids. A history ends at the first step where Apache Kafka chooses a group leader by the iteration order of a hash map,
+because our side cannot reproduce that choice.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ RELEASE = "4.3.1"
 JUDGE = Path(__file__).parent / "java" / "GroupJudge.java"
 STORIES = int(os.environ.get("KAFKACORE_GROUP_STORIES", "50"))
 STEPS = 60
-UUID_LENGTH = 37  # with the dash before it
+UUID_LENGTH = 37  # the length of a UUID with the dash before it
 MAX_SIZE = 4
 GROUPS = ("g", "h")
 BODY_VERSION = {ApiKey.OFFSET_COMMIT: 9, ApiKey.OFFSET_FETCH: 9}
@@ -68,7 +69,7 @@ OFFERS: tuple[tuple[tuple[str, bytes], ...], ...] = (
 )
 
 
-# Every run of 50 stories meets at least these answers.
+# Every run of 50 histories contains at least these answers.
 EXPECTED = {
     *(("JoinGroupResponse", code) for code in (0, 23, 25, 79, 82)),
     *(("SyncGroupResponse", code) for code in (0, 22, 23, 25, 27)),
@@ -82,7 +83,7 @@ EXPECTED = {
 
 
 class Judge:
-    """Apache Kafka's side."""
+    """Apache Kafka's shard, in a Java process."""
 
     def __init__(self) -> None:
         command = [*java(RELEASE, "512m"), str(JUDGE)]
@@ -91,7 +92,7 @@ class Judge:
         )
 
     def tell(self, *words: object) -> list[list[str]]:
-        """Sends one line; returns the lines of the answer."""
+        """Sends one line to the process. Returns the lines of its answer."""
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None
         assert stdout is not None
@@ -99,7 +100,7 @@ class Judge:
         stdin.flush()
         told = []
         while (line := stdout.readline()) != "done\n":
-            assert line, f"the judge is gone after {words[:6]}"
+            assert line, f"the judge process ended after {words[:6]}"
             told.append(line.rstrip("\n").split(" "))
         return told
 
@@ -118,7 +119,7 @@ def judge() -> Iterator[Judge]:
 
 
 class OtherLeaderError(Exception):
-    """Apache Kafka chose another leader among equals: the rest of the story cannot be compared."""
+    """Apache Kafka chose a different leader among equal members, so the rest of the history cannot be compared."""
 
 
 class Story:
@@ -127,15 +128,16 @@ class Story:
         self.ours = GroupLog(GroupSettings(max_size=MAX_SIZE), now_ms=1_700_000_000_000)
         self.theirs: dict[str, Any] = {}
         self.theirs_log: list[GroupRecord] = []
-        self.whole: list[GroupRecord] = []  # the log since the beginning
+        self.compared = 0  # the number of our records that have been compared
+        self.whole: list[GroupRecord] = []  # the log since the beginning of the history
         self.their_whole: list[GroupRecord] = []
         self.asked: dict[str, Any] = {}
-        self.joins: dict[str, str] = {}  # waiter of a JoinGroup: its group
+        self.joins: dict[str, str] = {}  # by waiter of a JoinGroup: its group
         self.count = 0
         judge.tell("new", self.ours.now_ms, MAX_SIZE)
         judge.tell("loaded")
         self.told: list[str] = []
-        self.seen: set[tuple[str, int]] = set()  # responses and their errors
+        self.seen: set[tuple[str, int]] = set()  # pairs of a response and its error
 
     # --- both sides ---
 
@@ -146,7 +148,7 @@ class Story:
         self.compare()
 
     def ask(self, build: Any, version: int = 9) -> str:
-        """`build(side)` is the request with that side's member ids."""
+        """Sends a request to both sides. `build(side)` returns the request with the member ids of that side."""
         self.count += 1
         waiter = f"w{self.count}"
         mine, other = build(0), build(1)
@@ -213,7 +215,7 @@ class Story:
 
     def compare(self) -> None:
         mine, other = self.ours.answers, self.theirs
-        # When a member repeats a request, Apache Kafka never answers the earlier one.
+        # When a member repeats a request, Apache Kafka never answers the earlier request.
         for waiter in mine.keys() - other.keys():
             if mine[waiter].error_code == ErrorCode.REBALANCE_IN_PROGRESS:
                 del mine[waiter]
@@ -226,16 +228,17 @@ class Story:
                 self.ids.setdefault(self.joins[waiter], {})[waiter] = (answer, other[waiter])
         mine.clear()
         other.clear()
-        written, theirs = self.ours.records, self.theirs_log
+        written, theirs = self.ours.records[self.compared :], self.theirs_log
         self.whole.extend(written)
         self.their_whole.extend(theirs)
         assert sorted(map(told_record, written)) == sorted(map(told_record, theirs)), self.story()
-        written.clear()
+        self.compared += len(written)
         theirs.clear()
 
     @property
     def ids(self) -> dict[str, dict[str, tuple[Any, Any]]]:
-        """A group's JoinGroups by waiter: our answer and theirs."""
+        """Returns the answers to the JoinGroups of each group, by waiter. Each is a pair of our answer and Apache
+        Kafka's."""
         return self.__dict__.setdefault("_ids", {})
 
     def _same_leader(self, mine: Any, other: Any) -> None:
@@ -246,7 +249,8 @@ class Story:
         return "\n".join(self.told)
 
     def exchange_logs(self) -> None:
-        """Restarts both sides, each on the other's log. A group that was rebalancing returns to its last generation."""
+        """Restarts each side with the log of the other side. A group that was in a rebalance returns to its last
+        generation."""
         self.told.append("exchange")
         now_ms = self.ours.now_ms
         self.judge.tell("new", now_ms, MAX_SIZE)
@@ -254,7 +258,7 @@ class Story:
             self.judge.tell("replay", key.hex(), "-" if value is None else value.hex())
         self.judge.tell("loaded")
         self.ours = loaded(self.their_whole, self.ours.settings, now_ms)
-        self.ours.records.clear()
+        self.compared = len(self.ours.records)
         for known in self.ids.values():
             for waiter, (mine, other) in known.items():
                 known[waiter] = (other, mine)
@@ -277,13 +281,14 @@ class Story:
         kinds += [self.commit] * 3 + [self.fetch, self.delete_offsets, self.delete_groups, self.describe, self.list]
         kinds += [self.pause] * 6
         self.random.choice(kinds)()
-        self.wait(self.random.randint(1, 13))  # so that no two deadlines are the same
+        self.wait(self.random.randint(1, 13))  # so that no two deadlines are at the same time
 
     def group(self) -> str:
         return self.random.choice((*GROUPS, *GROUPS[:1] * 3))
 
     def somebody(self, group: str) -> tuple[Any, Any]:
-        """A JoinGroup of the group, as both sides answered it; now and then one for a member that never existed."""
+        """Returns the two sides' answers to a JoinGroup of the group. Sometimes it returns answers for a member that
+        has never existed."""
         known = self.ids.get(group, {})
         if not known or self.random.random() < 0.05:
             return (JoinGroupResponse(member_id="who", generation_id=1),) * 2
@@ -293,13 +298,13 @@ class Story:
         return known[self.random.choice(list(known)[-6:])]
 
     def current(self, group: str) -> list[tuple[Any, Any]]:
-        """The answers to the members that joined the newest generation that any member knows."""
+        """Returns the answers to the members of the newest generation that any member knows."""
         joined = [each for each in self.ids.get(group, {}).values() if not each[0].error_code]
         last = max((each[0].generation_id for each in joined), default=0)
         return [each for each in joined if each[0].generation_id == last]
 
     def member(self, group: str, static: float = 0.3) -> tuple[tuple[Any, Any], int, str | None]:
-        """Answers, generation and instance id; most often they fit together."""
+        """Returns a member's answers, a generation and an instance id. In most cases they match."""
         answers = self.somebody(group)
         generation = answers[0].generation_id + (self.random.random() < 0.1)
         begins = name(answers[0].member_id)
@@ -320,7 +325,7 @@ class Story:
     def _join(self, group: str, ids: tuple[str, str], instance: str | None) -> None:
         offer = self.random.choice(OFFERS[:3] * 6 + OFFERS)
         protocol_type = self.random.choice(("consumer",) * 12 + ("connect", ""))
-        # No two sessions end together: the hash map would choose which of them ends first.
+        # No two sessions end at the same time, because Kafka's hash map would decide which of them ends first.
         session_ms = self.random.choice((6_000, 10_000, 45_000)) + 7 * self.count
         rebalance_ms = self.random.choice((5_000, 30_000))
         each = JoinGroupRequest.JoinGroupRequestProtocol
@@ -338,7 +343,8 @@ class Story:
         )
 
     def settle(self) -> None:
-        """Every member that has joined syncs; some then send heartbeats and commit."""
+        """Sends SyncGroup for every member that has joined. After that, some members send heartbeats and commit
+        offsets."""
         group = self.group()
         self.wait(self.random.choice((0, 3_100, 6_100)))
         for answers in self.current(group):
@@ -486,7 +492,7 @@ class Caller:
 
 
 def refused(request: Any, code: int) -> Any:
-    """The answer that Kafka's GroupCoordinatorService makes from an error of the shard."""
+    """Returns the response that Kafka's GroupCoordinatorService makes from an error of the shard."""
     if request.API_KEY == ApiKey.LEAVE_GROUP and code == ErrorCode.UNKNOWN_MEMBER_ID:
         response = LeaveGroupResponse.MemberResponse
         return LeaveGroupResponse(
@@ -499,12 +505,12 @@ def refused(request: Any, code: int) -> Any:
 
 
 def name(member_id: str) -> str:
-    """The beginning of a member's id: its client id or instance id."""
+    """Returns the beginning of a member id, which is the client id or the instance id."""
     return member_id[:-UUID_LENGTH] if len(member_id) > UUID_LENGTH else member_id
 
 
 def error_of(answer: Any) -> int:
-    """The first error code in an answer."""
+    """Returns the first error code in a response."""
     for field in ("topics", "partitions", "members", "groups", "results"):
         if not getattr(answer, "error_code", 0) and getattr(answer, field, None):
             return error_of(getattr(answer, field)[0])
@@ -512,7 +518,8 @@ def error_of(answer: Any) -> int:
 
 
 def shown(message: Any) -> Any:
-    """A comparable form: member ids by their beginnings, unordered lists sorted."""
+    """Converts a response to a form in which both sides can be compared: member ids are cut to their beginnings, and
+    unordered lists are sorted."""
     if isinstance(message, list):
         made = [shown(each) for each in message]
         return sorted(made, key=repr) if made and isinstance(made[0], tuple) else made
@@ -522,7 +529,7 @@ def shown(message: Any) -> Any:
             value = getattr(message, field)
             if field in ("member_id", "leader") and value:
                 value = name(value)
-            # None and an empty text are the same on the wire.
+            # None and the empty string have the same bytes on the wire.
             values.append((field, shown(value) or None))
         return tuple(values)
     return message

@@ -1,5 +1,5 @@
-"""Our validation compared with Apache Kafka's LogValidator on sound and broken batches, and batches passed both
-ways."""
+"""Our validation of batches compared with Apache Kafka's LogValidator, for valid and broken batches. Each side also
+validates batches that the other side has written."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ CASES = int(os.environ.get("KAFKACORE_JUDGE_CASES", "4000"))
 UNKNOWN_SERVER_ERROR, NONE, CORRUPT_MESSAGE, INVALID_TIMESTAMP = -1, 0, 2, 32
 UNSUPPORTED_COMPRESSION_TYPE, INVALID_RECORD = 76, 87
 
-# (theirs, ours): the differences and their reasons. We never accept a batch that Apache Kafka refuses.
+# The allowed differences, as (their result, our result), and their reasons. We never accept a batch that Apache Kafka
+# refuses.
 DIFFERENCES = {
     (UNKNOWN_SERVER_ERROR, INVALID_RECORD): "a body that does not inflate, a varint that does not end",
     (UNKNOWN_SERVER_ERROR, UNSUPPORTED_COMPRESSION_TYPE): "a codec that nobody knows",
@@ -65,9 +66,10 @@ def cases(rng: random.Random) -> list[tuple[int, bytes]]:
 
 
 def another_zstd_refuses(data: bytes) -> bool:
-    """Whether cramjam's libzstd (1.5.6 like zstd-jni's, which judges) refuses records that this machine's inflates.
+    """Returns whether cramjam's libzstd refuses records that the libzstd of this machine can inflate. cramjam contains
+    version 1.5.6, as does zstd-jni, which Apache Kafka uses.
 
-    Releases before 1.5.5 accept a block of sequences that ends at a wrong place. A node uses the library of its
+    Versions before 1.5.5 accept a block of sequences that ends at a wrong position. Our node uses the libzstd of its
     machine.
     """
     if CODECS[data[22] & 7] != "zstd":
@@ -105,7 +107,7 @@ def test_batch_is_refused_when_log_validator_refuses_it_and_else_stored_alike(tm
             continue
         seen[theirs, ours.error] += 1
         assert theirs == ours.error or (theirs, ours.error) in DIFFERENCES, f"{note}, we {ours}"
-        assert theirs == 0 or ours.error != 0, f"{note}, we take it"
+        assert theirs == 0 or ours.error != 0, f"{note}: Apache Kafka refuses the batch, but we accept it"
         if ours.error == 0:
             assert answer == f"0 {ours.max_timestamp} {zlib.crc32(ours.data or b'')}", note
     assert seen[0, 0] >= CASES // 20, seen
@@ -134,7 +136,7 @@ def test_batches_pass_both_ways(tmp_path: Path) -> None:
             for part in (record.key, record.value, b"header", b"h%d" % index):
                 crc = zlib.crc32(part, crc)
         built = builder.build()
-        if codec in ("none", "lz4") and count == "1":  # an incompressible body is framed alike, too
+        if codec in ("none", "lz4") and count == "1":  # an incompressible body has the same framing on both sides
             assert built == data
         (ours / path.name).write_bytes(built)
         expected[path.name] = f"{count} {crc}"

@@ -1,4 +1,5 @@
-"""A thousand partitions with a replica at either kind of broker: each leads half of them, then all."""
+"""A thousand partitions with one replica on a broker of Apache Kafka and one on ours. At first each broker leads half
+of the partitions, and later one broker leads all of them."""
 
 import time
 
@@ -15,7 +16,7 @@ from replicated import ReplicatedCluster
 PARTITIONS = 1000
 MINE, THEIRS = 101, 102
 PRODUCE_VERSION = 9
-TIMESTAMP_MS = int(time.time() * 1000)  # older records would be deleted by retention.ms
+TIMESTAMP_MS = int(time.time() * 1000)  # with older timestamps, retention.ms would delete the records
 WHICH = [("many", partition) for partition in range(PARTITIONS)]
 
 
@@ -35,7 +36,8 @@ def cluster(request, tools_of_either, tmp_path):
 
 
 def write(cluster, turn):
-    """One record to each partition, in one request to each leader; returns their values, once all are acknowledged."""
+    """Writes one record to each partition, with one request to each leader. Returns the values when the brokers have
+    acknowledged all of them."""
     values = [b"%d of turn %d" % (partition, turn) for partition in range(PARTITIONS)]
     left = set(range(PARTITIONS))
 
@@ -52,7 +54,8 @@ def write(cluster, turn):
 
 
 def produce(address, partitions, values):
-    """The partitions that acknowledged. Others may not have learned yet who leads them."""
+    """Returns the partitions whose records were acknowledged. The others may have a new leader that does not know its
+    role yet."""
     data = []
     for partition in partitions:
         builder = RecordBatchBuilder()
@@ -71,10 +74,11 @@ def leaders(cluster):
 
 
 def assert_replicas_hold(cluster, expected):
-    """Both directories have the same batches of each partition, and in them these values."""
+    """Checks that both directories have the same batches of each partition, and that these batches contain the
+    values."""
     for topic, partition in WHICH:
         mine, theirs = (cluster.brokers[node_id].batches(topic, partition) for node_id in (MINE, THEIRS))
-        assert mine == theirs, f"{topic}-{partition} differs"
+        assert mine == theirs, f"{topic}-{partition} differs between the brokers"
         found = [record.value for data in mine.values() for batch in Batches(data) for record in batch]
         assert found == expected[partition], f"{topic}-{partition}"
 
@@ -90,7 +94,7 @@ def test_thousand_partitions_are_replicated_both_ways_through_sigkill_and_electi
     cluster.wait(lambda: leaders(cluster)[THEIRS] == PARTITIONS, "all partitions led by Apache Kafka's broker")
     written.append(write(cluster, 1))
     cluster.brokers[MINE].start()
-    # Now ours is the preferred leader of all.
+    # Makes our broker the preferred leader of all partitions.
     cluster.move({each: [MINE, THEIRS] for each in WHICH})
     cluster.prefer(WHICH)
     assert leaders(cluster) == {MINE: PARTITIONS, THEIRS: 0}

@@ -19,9 +19,11 @@ RELEASE = APACHE["apache-4.3"]
 
 @pytest.fixture(scope="module")
 def shell():
-    """Kafka's shell over a copy of a file: it takes the lock of the directory around the file's own.
+    """Returns a function that runs Kafka's shell with a copy of a file, because the shell locks the parent of the
+    directory that contains the file.
 
-    Each command gets a process: a second shell in a process may wait for ever for its own threads.
+    Each command runs in a new process, because a second shell in the same process can wait for ever for its own
+    threads.
     """
     need(any((PEERS / f"kafka-{RELEASE}").glob("kafka-shell-*.jar")), "Apache Kafka's metadata shell: make peers")
 
@@ -39,11 +41,13 @@ NUMBERS = itertools.count(1)
 
 
 def assert_same_in_time(found, theirs):
-    """Kafka's shell may answer before it has read everything, so it is asked again until it has."""
+    """Compares our output with Kafka's, and returns it. Kafka's shell may answer before it has read all files, so the
+    check repeats the command until the outputs are equal."""
     for _ in range(20):
         if (shown := theirs()) == found:
-            return
+            break
     assert found == shown
+    return found
 
 
 def ours(*arguments, stdin=""):
@@ -54,8 +58,9 @@ def ours(*arguments, stdin=""):
 
 
 def without_place(text):
-    """The text without two lines that differ: Kafka's shell shows the last record's place in the snapshot's file, and
-    ours the offset of its state. Each shows its own version."""
+    """Returns the text without the two lines that always differ. One of them shows, in Kafka's shell, the position of
+    the last record in the snapshot file, and in ours, the offset of the state. The other shows the version of the
+    program."""
     return re.sub(r"offset \d+, epoch (\d+), time \S+|(commitId|version):\n +\S+", r"\1", text)
 
 
@@ -71,9 +76,9 @@ def without_place(text):
 )  # fmt: skip
 def test_output_is_that_of_kafkas_shell_over_a_snapshot(shell, tmp_path, command):
     path = write_snapshot(tmp_path, 100, every_kind())
-    theirs = shell(path, tmp_path, *command)
     found = ours("--snapshot", path, *command)
-    assert without_place(found.stdout) == without_place(theirs)
+    shown = without_place(found.stdout)
+    theirs = assert_same_in_time(shown, lambda: without_place(shell(path, tmp_path, *command)))
     assert found.stderr == ""
     assert found.returncode == int("o such" in theirs or "directory" in theirs or "too few" in theirs)
 
@@ -88,7 +93,7 @@ def test_output_is_that_of_kafkas_shell_over_the_log_of_a_node(shell, tools, tmp
         tools.run(*alter, "--entity-type", "users", "--entity-name", "u", "--add-config", scram)
         tools.run("kafka-topics", "--bootstrap-server", node.bootstrap, "--delete", "--topic", "a.b")
         running = ours("--directory", node.log_dir, "find", "/image")
-        assert (running.returncode, running.stderr) == (0, ""), "a running node's directory is readable"
+        assert (running.returncode, running.stderr) == (0, ""), "a running node's directory must be readable"
     finally:
         node.stop()
     [log] = (node.log_dir / "__cluster_metadata-0").glob("*.log")
@@ -101,7 +106,8 @@ def test_output_is_that_of_kafkas_shell_over_the_log_of_a_node(shell, tools, tmp
 
 
 def test_state_at_each_offset_is_that_of_kafkas_shell_over_a_log_cut_there(shell, tmp_path):
-    """The states after some batches; the log is cut behind each for Kafka's shell, which reads all of its file."""
+    """Compares the states after some of the batches. Kafka's shell always reads the whole file, so the test cuts the
+    file off after the batch."""
     directory = tmp_path / "__cluster_metadata-0"
     directory.mkdir()
     records = every_kind()

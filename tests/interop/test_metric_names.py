@@ -1,7 +1,8 @@
-"""Metrics have the names of Apache Kafka: those of the group coordinator and the log cleaner of 4.3, those of KRaft of
-3.9 and 4.3."""
+"""Our metrics have Apache Kafka's names. The metrics of the group coordinator and the log cleaner are compared with
+4.3, those of KRaft with 3.9 and 4.3."""
 
 import re
+import zipfile
 
 import pytest
 from confluent_kafka.admin import AdminClient
@@ -28,7 +29,7 @@ CLASSES = {
     ),
 }
 NAME = re.compile(r"[a-z]+(-[a-z]+)+|Num(Groups|Offsets)[A-Za-z]*|DeadThreadCount")
-# Literals that look like names of metrics and are not: files, throttlers, groups of metrics.
+# Literals that only look like names of metrics: files, throttlers, and groups of metrics.
 NO_METRICS = {"cleaner-offset-checkpoint", "cleaner-io", "group-coordinator-metrics"}
 
 ABSENT = {
@@ -58,7 +59,7 @@ def ours():
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
         admin.describe_consumer_groups(["g"])["g"].result(30)
         server = broker.node.broker
-        wait_until(lambda: server.cleaner is not None, what="the cleaner is there")
+        wait_until(lambda: server.cleaner is not None, what="the cleaner to start")
         return {sample.name for sample in broker_metrics(server) if sample.type in types}
 
 
@@ -68,7 +69,7 @@ def test_every_metric_exists_or_has_a_reason_to_be_missing(ours):
     missing = theirs - ours
     assert {name for name in missing if not any(re.fullmatch(each, name) for each in ABSENT)} == set()
     for pattern in ABSENT:
-        assert any(re.fullmatch(pattern, name) for name in missing), f"nothing is absent by the name of {pattern}"
+        assert any(re.fullmatch(pattern, name) for name in missing), f"no missing metric matches {pattern}"
 
 
 def test_no_metric_has_a_name_that_kafka_lacks(ours):
@@ -92,12 +93,12 @@ QUORUM_CLASSES = (
     ("metadata", "org.apache.kafka.image.loader.metrics.MetadataLoaderMetrics", "MetadataLoader"),
     ("metadata", "org.apache.kafka.image.publisher.metrics.SnapshotEmitterMetrics", "SnapshotEmitter"),
 )
-# Names of metrics among the literals of these classes: words with capitals, or words with hyphens.
+# Literals of these classes that may be names of metrics: words with several capitals, or words with hyphens.
 QUORUM_NAME = re.compile(r"[A-Z][a-z]+([A-Z][a-z]+)+|[a-z]+(-[a-z]+)+")
 NO_QUORUM_METRICS = {
     "KafkaController", "ControllerEventManager", "ControllerStats", "MetadataLoader", "SnapshotEmitter",
     "BrokerMetadataListener", "broker-metadata-metrics", "node-metrics", "feature-name",
-    # Sensors, and values of current-state.
+    # Names of sensors, and values of the metric current-state.
     "commit-latency", "election-latency", "fetch-records", "append-records", "poll-idle-ratio", "unattached-voted",
     "prospective-voted",
 }  # fmt: skip
@@ -122,11 +123,49 @@ def quorum_names(name):
     return {each for each in found if QUORUM_NAME.fullmatch(each)} - NO_QUORUM_METRICS
 
 
+# The metrics of ZooKeeper mode exist only in 3.9. `ControllerState` derives the names of timers from the names of its
+# states.
+NEVER_RUN = {"ControllerShutdown", "TopicUncleanLeaderElectionEnable", "UpdateMetadataResponseReceived", "Idle"}
+
+
+def zookeeper_controller_names():
+    path = PEERS / f"kafka-{APACHE['apache-3.9']}" / f"kafka_2.13-{APACHE['apache-3.9']}.jar"
+    need(path.exists(), "no jars of Apache Kafka: make peers")
+    with zipfile.ZipFile(path) as jar:
+        states = {
+            name.removeprefix("kafka/controller/ControllerState$").removesuffix("$.class")
+            for name in jar.namelist()
+            if re.fullmatch(r"kafka/controller/ControllerState\$[A-Za-z]+\$\.class", name)
+        }
+    older = {
+        each.removesuffix("RateAndTimeMs"): state
+        for state in states
+        for each in string_literals(path, f"kafka.controller.ControllerState${state}$")
+        if each.endswith("RateAndTimeMs") and each != "RateAndTimeMs"
+    }
+    names = (states | older.keys()) - set(older.values()) - NEVER_RUN - {""}
+    queue = {"EventQueueSize", "EventQueueTimeMs"}
+    assert queue <= string_literals(path, "kafka.controller.ControllerEventManager$")
+    return {f"{name}RateAndTimeMs" for name in names} | queue
+
+
+def test_metrics_of_a_controller_in_zookeeper_mode_are_those_of_its_release():
+    ours = {name for type_, name in metrics() if name.endswith("RateAndTimeMs") or type_ == "ControllerEventManager"}
+    theirs = zookeeper_controller_names()
+    assert {"LeaderElectionRateAndTimeMs", "TopicDeletionRateAndTimeMs"} <= theirs
+    assert theirs - ours == set()
+    assert ours - theirs == {"EventQueueProcessingTimeMs", "AvgIdleRatio"}, "only KRaft has these"
+
+
 def quorum_metrics_of_ours():
     types = {"broker-metadata-metrics", "node-metrics"} | {
         each for _, _, shown in QUORUM_CLASSES for each in shown.split("|")
     }
-    return {name for type_, name in metrics() if type_ in types}
+    return {
+        name
+        for type_, name in metrics()
+        if type_ in types and not name.endswith("RateAndTimeMs") and name != "EventQueueSize"
+    }
 
 
 def test_metrics_of_the_quorum_are_those_of_either_release():
@@ -134,11 +173,11 @@ def test_metrics_of_the_quorum_are_those_of_either_release():
     assert "NewActiveControllersCount" in shipped["apache-3.9"]
     assert "number-of-voters" in shipped["apache-4.3"] - shipped["apache-3.9"]
     theirs, found = set.union(*shipped.values()), quorum_metrics_of_ours()
-    assert found - theirs == set(), "names that no release ships"
+    assert found - theirs == set(), "names that exist in no release"
     missing = theirs - found
     assert {name for name in missing if not any(re.fullmatch(each, name) for each in ABSENT_OF_THE_QUORUM)} == set()
     for pattern in ABSENT_OF_THE_QUORUM:
-        assert any(re.fullmatch(pattern, name) for name in missing), f"nothing is absent by the name of {pattern}"
+        assert any(re.fullmatch(pattern, name) for name in missing), f"no missing metric matches {pattern}"
 
 
 # --- replicas --------------------------------------------------------------------------------------------------------
@@ -169,3 +208,55 @@ def test_metrics_of_replicas_are_those_of_either_release(release, type_):
         assert listed == theirs
     else:
         assert ours == listed == theirs
+
+
+# --- topics, fetchers and purgatories --------------------------------------------------------------------------------
+
+# The jar, the class and the metric type of each. Some classes are no longer in `core` in 4.3.
+SHARED_CLASSES = {
+    "apache-3.9": (
+        ("storage", "org.apache.kafka.storage.log.metrics.BrokerTopicMetrics", "BrokerTopicMetrics"),
+        (None, "kafka.server.AbstractFetcherManager", "ReplicaFetcherManager"),
+        (None, "kafka.server.FetcherMetrics$", "FetcherStats|FetcherLagMetrics"),
+        (None, "kafka.server.DelayedOperationPurgatory", "DelayedOperationPurgatory"),
+    ),
+    "apache-4.3": (
+        ("storage", "org.apache.kafka.storage.log.metrics.BrokerTopicMetrics", "BrokerTopicMetrics"),
+        (None, "kafka.server.AbstractFetcherManager", "ReplicaFetcherManager"),
+        (None, "kafka.server.FetcherMetrics$", "FetcherStats|FetcherLagMetrics"),
+        (
+            "server-common",
+            "org.apache.kafka.server.purgatory.DelayedOperationPurgatory",
+            "DelayedOperationPurgatory",
+        ),
+    ),
+}
+SHARED_NAME = re.compile(
+    # The literals of a class that are names of metrics.
+    r"[A-Z][A-Za-z]*(PerSec|Lag|Rate|Count|Operations)|PurgatorySize"
+)
+ABSENT_OF_TOPICS = {
+    r"FetchMessageConversionsPerSec": "no record is converted for a consumer: those who need it are not served",
+    r"(Total|Failed)Share.*RequestsPerSec": "share groups are not there yet",
+}
+
+
+@pytest.mark.parametrize("release", APACHE)
+def test_metrics_of_topics_fetchers_and_purgatories_are_those_of_either_release(release):
+    jars = PEERS / f"kafka-{APACHE[release]}"
+    need((jars / ".complete").exists(), "no jars of Apache Kafka: make peers")
+    for jar, class_name, types in SHARED_CLASSES[release]:
+        path = jars / (f"kafka-{jar}-{APACHE[release]}.jar" if jar else f"kafka_2.13-{APACHE[release]}.jar")
+        theirs = {each for each in string_literals(path, class_name) if SHARED_NAME.fullmatch(each)}
+        assert len(theirs) >= 2, class_name
+        listed = {name for each, name in metrics() if each in types.split("|")}
+        assert listed - theirs == set(), f"{class_name} does not contain these names"
+        absent = {name for name in theirs - listed if not any(re.fullmatch(each, name) for each in ABSENT_OF_TOPICS)}
+        assert absent == set(), class_name
+
+
+def test_broker_shows_every_listed_metric_of_topics_and_purgatories_before_the_first_request():
+    types = ("BrokerTopicMetrics", "DelayedOperationPurgatory", "ReplicaFetcherManager")
+    with Broker() as broker:
+        shown = {(each.type, each.name) for each in broker_metrics(broker.node.broker) if each.type in types}
+    assert shown == {key for key in metrics() if key[0] in types}

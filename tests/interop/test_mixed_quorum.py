@@ -1,7 +1,7 @@
 """Controllers of ours and of Apache Kafka vote in one quorum (KIP-595, KIP-631, KIP-853).
 
-Each kind leads in turn, through SIGKILL of the active controller. Topics are created under each leader and none is
-lost. The metadata logs hold the same bytes.
+The test kills the active controller with SIGKILL, so that each implementation leads in turn. It creates topics under
+each leader. No topic may be lost, and all metadata logs must contain the same bytes.
 """
 
 import re
@@ -21,12 +21,13 @@ pytestmark = pytest.mark.timeout(300)
 
 
 def kinds(release, ours):
-    """Three controllers, `ours` of them kafkacore's."""
+    """Returns three controllers, of which `ours` are kafkacore's, by node id."""
     return {node_id: OURS if node_id <= ours else release for node_id in (1, 2, 3)}
 
 
 def change_voters(quorum, run, *arguments):
-    """Runs a command of metadata-quorum until it succeeds: a leader refuses while the new voter is catching up."""
+    """Runs a command of metadata-quorum until it succeeds. The leader refuses the change until the new voter has caught
+    up."""
 
     def done():
         outcome = run("--bootstrap-controller", quorum.addresses[quorum.leader()], *arguments)
@@ -43,11 +44,12 @@ def ours(*arguments):
 
 @pytest.fixture
 def mixed_quorum(tools_of_either, tmp_path):
-    """`mixed_quorum("apache-4.3", ours=2, dynamic=True)` formats and starts a quorum."""
+    """Returns a function that formats and starts a quorum: `mixed_quorum("apache-4.3", ours=2, dynamic=True)`."""
     started = []
 
     def start(release, *, dynamic, ours=None, first=None, **options):
-        """`ours` of three controllers are kafkacore's, or `first` names the kind of each first voter."""
+        """Starts a quorum. `ours` is the number of kafkacore controllers among the three voters. Alternatively, `first`
+        lists the implementation that each initial voter runs."""
         controllers = kinds(release, ours) if first is None else first
         quorum = MixedQuorum(tmp_path / "quorum", controllers, tools_of_either, dynamic=dynamic, **options)
         started.append(quorum)
@@ -125,7 +127,7 @@ def test_voters_of_both_kinds_are_added_and_removed(mixed_quorum, tools_of_eithe
 
 @pytest.mark.parametrize(("first", "joins"), [("apache-4.3", OURS), (OURS, "apache-4.3")], ids=["ours", "theirs"])
 def test_controller_joins_a_quorum_of_the_other_kind_by_itself(mixed_quorum, first, joins):
-    """KIP-1186; the leader answers before the change is committed, as Apache Kafka does since 4.2."""
+    """KIP-1186. The leader answers before the change is committed, as Apache Kafka has done since 4.2."""
     quorum = mixed_quorum(
         "apache-4.3",
         dynamic=True,
@@ -141,9 +143,10 @@ def test_controller_joins_a_quorum_of_the_other_kind_by_itself(mixed_quorum, fir
 
 def test_wait_shows_each_member_when_it_runs_out(mixed_quorum, monkeypatch):
     quorum = mixed_quorum("apache-4.3", dynamic=True, first={1: OURS})
+    quorum.wait(lambda: "unattached -> follower" in quorum.broker.seen(), "a broker that follows")
     quorum.controllers[1].kill()
     monkeypatch.setattr(quorums, "LIMIT_S", 0.1)
-    with pytest.raises(TimeoutError, match="an active controller did not happen") as raised:
+    with pytest.raises(TimeoutError, match="in vain for: an active controller") as raised:
         quorum.leader()
     text = str(raised.value)
     assert re.search(r'kafkacore 1: exited with -9; quorum-state: {.*"leaderEpoch":1.*', text)

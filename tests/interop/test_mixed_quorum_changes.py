@@ -1,5 +1,5 @@
-"""A quorum of both kinds changes its form: static voters become dynamic, new replicas load snapshots, and members stop
-answering without being dead (KIP-595, KIP-630, KIP-853)."""
+"""Changes to a quorum with controllers of both implementations. Static voters become dynamic voters, new replicas load
+snapshots, and some nodes stop answering but do not exit (KIP-595, KIP-630, KIP-853)."""
 
 import itertools
 import subprocess
@@ -23,7 +23,7 @@ def network():
 
 @pytest.fixture
 def mixed_quorum(tools_of_either, tmp_path):
-    """`mixed_quorum("apache-4.3", {1: OURS, ...})` formats and starts a quorum."""
+    """Returns a function that formats and starts a quorum: `mixed_quorum("apache-4.3", {1: OURS, ...})`."""
     started = []
 
     def start(release, kinds, **options):
@@ -41,7 +41,8 @@ def mixed_quorum(tools_of_either, tmp_path):
 
 
 def upgrade(quorum, tools, tool):
-    """Repeats the upgrade until the active controller accepts it, which needs a message from every voter."""
+    """Repeats the upgrade until the active controller accepts it. The controller must first have received a message
+    from every voter."""
     run = tools["apache-4.3"].attempt
 
     def done():
@@ -82,7 +83,8 @@ def test_static_voters_of_both_kinds_become_dynamic(mixed_quorum, tools_of_eithe
     quorum.assert_logs_agree(quorum.wait_equal())
 
 
-# Each batch is larger than that, so that every replica makes a snapshot after it, and keeps no log below the last one.
+# Each batch is larger than this limit. So every replica makes a snapshot after each batch, and deletes the log below
+# its last snapshot.
 SNAPSHOTS = {
     "metadata.log.max.record.bytes.between.snapshots": "1",
     "metadata.max.retention.bytes": "1",
@@ -119,12 +121,12 @@ def test_new_replica_learns_the_metadata_from_a_snapshot_of_the_other_kind(mixed
 
     quorum.wait(followed, "the new replica at the leader's end")
     other = quorum.controllers[2].data / "__cluster_metadata-0"
-    assert all(int(path.stem) > 0 for path in other.glob("*.log")), "the new replica has fetched the log from its start"
+    assert all(int(path.stem) > 0 for path in other.glob("*.log")), "the new replica must load a snapshot, not the log"
     ids = {path.name for path in other.glob("*.checkpoint")} - {"00000000000000000000-0000000000.checkpoint"}
-    assert ids, "the new replica has no snapshot"
+    assert ids, "the new replica must have loaded a snapshot"
     names.append(quorum.create_topic())
     quorum.wait_visible(names)
-    # Snapshots replace the log all the time, so few batches may be left.
+    # Snapshots constantly replace the log, so only a few batches may remain.
     quorum.assert_logs_agree(quorum.describe(1).high_watermark, at_least=1)
 
 
@@ -147,11 +149,11 @@ def test_follower_of_one_kind_takes_over_when_links_of_the_other_are_cut(
     quorum = mixed_quorum(release, {1: leading, 2: other, 3: other}, dynamic=dynamic, network=network)
     quorum.make_leader_of_kind(of_ours)
     names = [quorum.create_topic()]
-    # The broker still reaches all three.
+    # The broker can still reach all three controllers.
     network.cut([1], [2, 3])
     assert quorum.next_leader(1) in (2, 3)
     described = quorum.describe(1)
-    assert described is None or described.leader_id != 1, "a leader without its quorum resigns"
+    assert described is None or described.leader_id != 1, "a leader that loses its quorum must resign"
     names.append(quorum.create_topic())
     network.heal()
     names.append(quorum.create_topic())
@@ -169,7 +171,7 @@ def test_quorum_outlives_a_member_that_is_stopped_and_goes_on(mixed_quorum, rele
     quorum = mixed_quorum(release, kinds, dynamic=dynamic)
     quorum.make_leader_of_kind(of_ours)
     names = [quorum.create_topic()]
-    # First a follower of the other kind, then the leader.
+    # Stops a follower that runs the other implementation, and then the leader.
     leader = quorum.leader()
     follower = next(node_id for node_id, member in quorum.controllers.items() if member.ours != of_ours)
     for stopped in (follower, leader):

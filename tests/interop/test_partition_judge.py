@@ -1,21 +1,24 @@
-"""Random lives of a partition, step by step beside Apache Kafka's own kafka.cluster.Partition.
+"""Random histories of a partition, compared step by step with Apache Kafka's own kafka.cluster.Partition.
 
-Both sides get the same roles, Fetches of followers and clients, appends, answers of the controller, broker states and
-times. After each step they must have the same high watermark, ISR (committed and maximal), epochs, log, epoch history
-and followers' positions, and must have answered with the same error. A story that differs is printed as the shortest
-list of commands that still differs.
+Both sides receive the same inputs: roles, Fetches of followers and clients, appends, answers of the controller, broker
+states, and times. After each step, both must have the same high watermark, ISR (committed and maximal), epochs, log,
+epoch history and followers' positions, and must have answered with the same error. If a history differs, the test
+prints the shortest list of commands that still shows the difference.
 
 These differences are intended:
 
-- After a re-election of the same leader its followers' positions count only from Fetches of the new epoch. Apache
-  Kafka keeps them. So our high watermark may stand below Apache Kafka's until the followers have fetched.
-- Metadata that repeats the partition epoch keeps a proposed ISR that is under way. Apache Kafka forgets it, although
-  the controller may commit it. So our maximal ISR may have more members, and our high watermark may
-  stand below Apache Kafka's.
-- The answer to a follower's Fetch has the high watermark that this Fetch has moved. Apache Kafka's has the one before.
-- A follower's position or a high watermark within a batch stays as it is. Apache Kafka moves it to the batch's
-  beginning. Followers hold whole batches, so in these stories both stand at the ends of batches.
-- Our high watermark moves with the time and with a broker's state too. Apache Kafka's waits for the next event.
+- After a re-election of the same leader, we count a follower's position only from its first Fetch in the new epoch.
+  Apache Kafka keeps the old positions. So our high watermark may be below Apache Kafka's until the followers have
+  fetched.
+- If new metadata repeats the partition epoch, we keep a proposed ISR that the controller has not answered yet. Apache
+  Kafka forgets the proposal, although the controller may still commit it. So our maximal ISR may have more members, and
+  our high watermark may be below Apache Kafka's.
+- If a follower's Fetch advances the high watermark, our answer contains the new one. Apache Kafka's answer contains the
+  old one.
+- If a follower's position or a high watermark is inside a batch, we leave it there. Apache Kafka moves it to the
+  beginning of the batch. In these histories both are always at the ends of batches, because followers store whole
+  batches.
+- Our high watermark also moves when time passes or a broker's state changes. Apache Kafka's waits for the next event.
 """
 
 from __future__ import annotations
@@ -53,7 +56,7 @@ pytestmark = [pytest.mark.peer("apache-4.3"), pytest.mark.timeout(300)]
 STORIES = int(os.environ.get("KAFKACORE_PARTITION_STORIES", "30"))
 STEPS = 100
 OTHERS = (2, 3, 4)
-# A run of all stories meets at least these commands.
+# All histories of a run together contain at least these commands.
 EXPECTED = {
     *(f"error {int(each)}" for each in (
         ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_ENOUGH_REPLICAS,
@@ -71,14 +74,14 @@ class DifferenceError(Exception):
 
 
 class Pair:
-    """Runs commands on both sides and compares."""
+    """Runs commands on both sides, and compares the results."""
 
     def __init__(self, theirs: Theirs, path: Path, topic: str, min_isr: int) -> None:
         self._theirs, self.ours = theirs, Ours(path)
         self._new = f"new {topic} {LAG_MS} {min_isr}"
-        self.state: Answer = {}  # Apache Kafka's
+        self.state: Answer = {}  # the state of Apache Kafka's side
         self.seen: set[str] = set()
-        self._forgotten: set[int] = set()  # followers whose positions we forgot in a re-election
+        self._forgotten: set[int] = set()  # followers whose positions our side dropped in a re-election
         self.run(self._new)
         self.run(f"time {START_MS}")
 
@@ -138,7 +141,7 @@ class Pair:
             if not same:
                 raise DifferenceError(field, f"{command}\n  {field}: Apache Kafka has {one}, ours has {other}")
         if "asked" in its and not command.startswith("refuse") and not self.ours.was_reported:
-            raise DifferenceError("edge", f"{command}: no edge was reported for the ISR {its['asked']}")
+            raise DifferenceError("edge", f"{command}: nothing was reported for the ISR {its['asked']}")
 
     def _note(self, command: str, before: Answer, its: Answer) -> None:
         self.seen.add(f"error {its['error']}")
@@ -164,7 +167,7 @@ def _followers(state: Answer) -> dict[int, tuple[str, str, str]]:
 
 @dataclass(frozen=True)
 class Committed:
-    """A decision of the controller."""
+    """A committed decision of the controller."""
 
     leader: int
     leader_epoch: int
@@ -181,14 +184,15 @@ class Committed:
 
 
 class Story:
-    """Chooses the commands, by what Apache Kafka has answered so far."""
+    """A random history. Chooses each command depending on Apache Kafka's answers so far."""
 
     def __init__(self, pair: Pair, seed: int) -> None:
         self.pair, self.random, self.commands = pair, Random(seed), list[str]()
         self.now_ms = START_MS
-        self.ends = {0}  # of batches
+        self.ends = {0}  # the offsets at which batches end
         self.brokers = {each: ("active", each * 10) for each in OTHERS}
-        self.asked: tuple[list[int], int, int] | None = None  # an ISR, in this leader epoch and partition epoch
+        # The proposed ISR, its leader epoch and its partition epoch.
+        self.asked: tuple[list[int], int, int] | None = None
         for each in OTHERS:
             self.run(f"broker {each} active {each * 10}")
         members = (1, *self.random.sample((2, 3), self.random.randint(0, 2)))
@@ -233,7 +237,7 @@ class Story:
         [chosen] = self.random.choices(list(common), list(common.values()))
         chosen()
 
-    # --- the data plane ---
+    # --- appends and reads ---
 
     def append(self) -> None:
         self.run(f"append {self.random.randint(1, 3)} {self.random.choice((1, -1))}")
@@ -278,7 +282,7 @@ class Story:
         high_watermark = int(self.pair.state["hw"])
         self.run(f"delete {self.random.choice((-1, high_watermark + 2, *sorted(self.ends)))}")
 
-    # --- a follower ---
+    # --- followers ---
 
     def follow(self) -> None:
         random, at = self.random, self.log[1]
@@ -342,7 +346,7 @@ class Story:
         else:
             self.committed = replace(now, isr=tuple(isr), partition_epoch=now.partition_epoch + 1, recovery=0)
             if self.random.random() < 0.2:
-                self.publish()  # before the answer
+                self.publish()  # publishes the metadata before the answer
             self.run(f"agree {joined(isr)} {leader_epoch} {self.committed.partition_epoch}")
             if self.random.random() < 0.4:
                 self.publish()
@@ -352,7 +356,7 @@ class Story:
         self.run(self.committed.command())
 
     def repeat(self) -> None:
-        """Sends metadata that the broker has seen before."""
+        """Sends metadata that the broker has already seen."""
         self.run(self.random.choice(self.published[-3:]).command())
 
     def decide(self) -> None:
@@ -402,7 +406,7 @@ class Lives:
             self.seen |= pair.seen
 
     def _shortest(self, commands: list[str], difference: DifferenceError, min_isr: int) -> list[str]:
-        """Removes commands as long as the same field still differs."""
+        """Returns the shortest list of commands, found by removing commands as long as the same field still differs."""
         size = max(len(commands) // 2, 1)
         while size:
             at = 0

@@ -1,6 +1,7 @@
-"""Apache Kafka's tools and ours on a cluster of three controllers and three brokers of ours.
+"""Apache Kafka's tools and ours, used with a cluster of three controllers and three brokers of ours.
 
-Each tool asks a broker, the active controller and a standby, and both tools print the same.
+Each tool sends its requests to a broker, to the active controller, and to another controller. Apache Kafka's tool and
+ours must print the same.
 """
 
 import re
@@ -19,18 +20,18 @@ from quorums import LIMIT_S, OURS, Member, MixedQuorum
 
 RELEASE = APACHE["apache-4.3"]
 LATER = 4
-# A snapshot after every few records, and two segments or more.
+# With these settings, there is a snapshot after every few records, and the log always has two segments or more.
 SETTINGS = {
     "metadata.log.max.record.bytes.between.snapshots": "2000",
     "metadata.log.segment.bytes": str(8 << 20),
     "metadata.max.idle.interval.ms": "0",
-    # The log begins at the second newest snapshot: an observer that joins has to load one.
+    # The log begins at the second newest snapshot, so a new observer has to load a snapshot.
     "metadata.max.retention.bytes": "6000",
 }
 
 
 class Cluster(MixedQuorum):
-    """Three controllers with dynamic voters, a fourth that may join, and three brokers."""
+    """Three controllers as dynamic voters, a fourth controller that can join, and three brokers."""
 
     def __init__(self, path, tools):
         super().__init__(
@@ -95,7 +96,8 @@ def ours(command, *arguments):
 
 
 def timeless(text):
-    """The text without the values that change between two calls to a live cluster; rows of replicas are sorted."""
+    """Returns the text without the values that differ between two calls to a running cluster. Lines about replicas are
+    sorted."""
     text = re.sub(r"\d+ ms ago *|\b\d{13} *", "TIME", text)
     text = re.sub(r"(HighWatermark: +|MaxFollowerLag: +|MaxFollowerLagTimeMs: +|Epoch: )-?\d+", r"\1N", text)
     text = re.sub(r"([\w-]{22}\t)\d+ *\t\d+ *", r"\1N\tN", text)
@@ -244,7 +246,7 @@ def test_topics_are_created_altered_and_deleted_at_each_broker(cluster, tools):
         run = partial(run_tool, tools, "kafka-topics", "--bootstrap-server", address)
         name = f"own-{number}"
         assert f"Created topic {name}." in run("--create", "--topic", name, "--partitions", 2)
-        # The controller has created the topic; this broker learns it a moment later.
+        # The controller has created the topic, and this broker learns about it a moment later.
         wait_until(lambda run=run, name=name: name in run("--list").split(), LIMIT_S, "the topic at this broker")
         run("--alter", "--topic", name, "--partitions", 5)
         wait_until(
@@ -253,7 +255,7 @@ def test_topics_are_created_altered_and_deleted_at_each_broker(cluster, tools):
             "5 partitions",
         )
         run("--delete", "--topic", name)
-        wait_until(lambda run=run, name=name: name not in run("--list").split(), LIMIT_S, "the topic is gone")
+        wait_until(lambda run=run, name=name: name not in run("--list").split(), LIMIT_S, "the topic's deletion")
         assert "first" in run("--list").split()
 
 
@@ -262,8 +264,8 @@ def test_topics_are_created_altered_and_deleted_at_each_broker(cluster, tools):
 
 @pytest.fixture
 def copied(cluster, tmp_path):
-    """A copy of the active controller's log directory. The controller keeps running, so the copied log may end inside a
-    batch."""
+    """Returns a copy of the active controller's log directory. The controller keeps running, so the copied log may end
+    inside a batch."""
     member = cluster.controllers[cluster.leader()]
     wait_until(lambda: list(member.data.glob("*/*[1-9]-*.checkpoint")), LIMIT_S, "a snapshot")
     shutil.copytree(member.data, tmp_path / "data", ignore=shutil.ignore_patterns("*.part", ".lock"))
@@ -296,7 +298,7 @@ def test_kafkas_shell_and_ours_show_the_same_directory(copied):
     found = ours("metadata-shell", "--snapshot", snapshot, "tree", "/image")
     assert (found.returncode, found.stderr) == (0, "")
     shown = without_place(found.stdout)
-    assert any(theirs() == shown for _ in range(10)), "Kafka's shell shows a part while it reads"
+    assert any(theirs() == shown for _ in range(10)), "Kafka's shell never showed the whole state"
     end = int(snapshot.name.split("-")[0])
     assert files.load(str(copied), end - 1)[0].offset == end - 1
     assert ours("metadata-shell", "-d", copied, "--at-offset", end - 1, "tree", "/image").stdout == found.stdout
@@ -309,8 +311,8 @@ def test_kafkas_shell_and_ours_show_the_same_directory(copied):
 
 
 def without_place(text):
-    """The text without one line that differs: Kafka's shell shows the last record's place in the snapshot's file, and
-    ours the offset of its state."""
+    """Returns the text without one line that always differs. In it, Kafka's shell shows the position of the last record
+    in the snapshot file, and ours shows the offset of the state."""
     return re.sub(r"offset \d+, epoch (\d+), time \S+", r"\1", text)
 
 

@@ -1,4 +1,4 @@
-"""`Cluster`: the same tests in real time and from a seed."""
+"""The class `Cluster`. The same tests run in real time, and in a simulated world with a seed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ REAL = None
 
 @pytest.fixture(params=[REAL, 7], ids=["real", "simulated"])
 def new(request: pytest.FixtureRequest) -> Iterator[Callable[..., Cluster]]:
-    """Makes clusters in either world, which end with the test."""
+    """Returns a function that makes clusters of either kind. They end with the test."""
     made: list[Cluster] = []
 
     def make(*arguments: Any, **named: Any) -> Cluster:
@@ -91,9 +91,9 @@ def test_write_waits_for_the_disk_when_it_is_slow(new: Callable[..., Cluster]) -
     node = cluster[1]
     began_ns = node.server.world.environment.monotonic_ns()
     assert cluster.produce("orders", "slow") == 1
-    assert node.server.world.environment.monotonic_ns() - began_ns >= 200_000_000  # the sync at least
+    assert node.server.world.environment.monotonic_ns() - began_ns >= 200_000_000  # at least the duration of the sync
     cluster.slow_disk(1, ms=0)
-    with pytest.raises(ValueError, match="from 0 to below 1000 ms longer, not 1000"):
+    with pytest.raises(ValueError, match="can be slowed by 0 to below 1000 ms, not by 1000"):
         cluster.slow_disk(1, ms=1000)
 
 

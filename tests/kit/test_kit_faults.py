@@ -1,5 +1,5 @@
-"""Faults that a test orders: their effect, the clients that they hit, how often they happen, and that they leave no
-trace."""
+"""Faults that a test injects: their effects, which clients they affect, how often they happen, and that they leave
+nothing behind."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_refusal_lasts_for_the_ordered_number_of_times(broker) -> None:
         with pytest.raises(KafkaError) as caught:
             broker.produce("t", "x")
         assert (caught.value.code, caught.value.retriable, fault.hits) == (19, True, hits)
-    assert broker.produce("t", "x") == 0  # the broker has done nothing of the refused requests
+    assert broker.produce("t", "x") == 0  # the broker has not executed any part of the refused requests
     assert (fault.hits, fault.is_over, broker.faults()) == (2, True, [])
 
 
@@ -94,7 +94,7 @@ def test_fault_hits_only_the_named_client(broker) -> None:
 
 def test_refusal_hits_only_the_named_topic(broker) -> None:
     broker.refuse("Fetch", error="UNKNOWN_LEADER_EPOCH", topic="t")
-    # The refusal comes at once, without a wait for records of the other topic.
+    # The error comes immediately. The broker does not wait for records of the other topic.
     answer = ask(broker, fetch("t", "other", max_wait_ms=30_000), 12)
     assert [each.partitions[0].error_code for each in answer.responses if each.topic == "t"] == [75]
     broker.produce("other", "there")
@@ -276,7 +276,7 @@ def test_wrong_name_is_refused_with_similar_names(broker) -> None:
         broker.drop("Prodce")
     with pytest.raises(UnknownName, match="do you mean NOT_ENOUGH_REPLICAS or"):
         broker.refuse("produce", error="NOT_ENOUGH_REPLICA")
-    with pytest.raises(UnknownName, match="NONE is no error"):
+    with pytest.raises(UnknownName, match="a request cannot be refused with NONE"):
         broker.refuse("produce", error=0)
     with pytest.raises(UnknownName, match="no API has the key 5000"):
         broker.drop(5000)

@@ -1,4 +1,4 @@
-"""The pytest plugin, in separate runs of pytest."""
+"""The pytest plugin, tested in separate runs of pytest."""
 
 from __future__ import annotations
 
@@ -141,8 +141,8 @@ def test_used(kafka):
 
 
 def run(directory: Path, *options: str) -> str:
-    """Runs pytest without the other plugins of this environment, because some load asyncio. The examples show that
-    pytest finds our plugin by its entry point."""
+    """Runs pytest without the other plugins of this environment, because some of them import asyncio. The tests of the
+    examples show that pytest finds our plugin through its entry point."""
     plain = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
     own = ["-p", "kafkacore.testing.plugin", "-p", "no:cacheprovider", "--strict-markers"]
     done = subprocess.run(
@@ -158,7 +158,7 @@ def run(directory: Path, *options: str) -> str:
 
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The output of pytest for a project that uses the fixtures in every way."""
+    """Returns the output of pytest for a project that uses the fixtures in all ways."""
     directory = tmp_path_factory.mktemp("project")
     for name, text in (
         ("together", TOGETHER),
@@ -211,7 +211,7 @@ def test_plugin_does_not_change_the_log_level_of_others(told: str) -> None:
 
 def test_invalid_marker_is_refused_with_the_reason(told: str) -> None:
     assert len(re.findall(r"^test_markers\.py::.* ERROR", told, re.MULTILINE)) == 2, told
-    assert "the marker kafka does not take config; it is kafka(configs=" in told
+    assert "the marker kafka does not accept config; its form is kafka(configs=" in told
     assert "configs in the marker kafka need a broker of the test's own: use kafka_broker" in told
     assert "def _marked" not in told
 
@@ -223,7 +223,8 @@ def test_plugin_loads_no_heavy_module_before_a_fixture_is_used(tmp_path: Path) -
 
 
 def test_pytest_does_not_rewrite_modules_of_the_broker() -> None:
-    """pytest would rewrite their asserts, as in every distribution with a plugin."""
+    """By default, pytest would rewrite the asserts of these modules, as it does for every distribution with a
+    plugin."""
     from kafkacore.server import broker
 
     assert type(broker.__loader__).__name__ == "SourceFileLoader"

@@ -1,4 +1,4 @@
-"""The recorder: requests of clients, decoded on demand."""
+"""The recorder, which stores the requests of clients and decodes them on demand."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_error_for_a_missing_request_shows_the_others(broker) -> None:
     with pytest.raises(RequestNotSeen) as caught:
         broker.requests.wait_for("Fetch", topic="t", client_id="app", timeout_seconds=0.01)
     told = str(caught.value)
-    assert told.startswith("no Fetch of client 'app' of topic 't' came within 0.01 s. These requests came: ")
+    assert told.startswith("no Fetch of client 'app' of topic 't' arrived within 0.01 s. These requests arrived: ")
     assert "1 Produce" in told
     assert "Produce v12 of 'kafkacore.testing' for t, answered well after" in told
     with pytest.raises(UnknownName, match="do you mean Heartbeat"):

@@ -1,4 +1,5 @@
-"""Replicated partitions of a `Cluster`, in real time and from a seed: nothing that was acknowledged is lost."""
+"""Replicated partitions of a `Cluster`, in real time and in a simulated world with a seed. No acknowledged record is
+lost."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kafkacore.protocol.errors import ErrorCode
+from kafkacore.protocol.errors import ErrorCode, NotLeaderOrFollowerError
 from kafkacore.protocol.messages import (
     ElectLeadersRequest,
     FindCoordinatorRequest,
@@ -23,7 +24,7 @@ REAL = None
 
 @pytest.fixture(params=[REAL, 7], ids=["real", "simulated"])
 def new(request: pytest.FixtureRequest) -> Iterator[Callable[..., Cluster]]:
-    """Makes clusters in either world, which end with the test."""
+    """Returns a function that makes clusters of either kind. They end with the test."""
     made: list[Cluster] = []
 
     def make(*arguments: Any, more: Mapping[str, Any] | None = None, **named: Any) -> Cluster:
@@ -98,15 +99,22 @@ def test_every_partition_gets_a_leader_when_one_of_many_leaders_is_killed(new: C
     cluster = new(nodes=3)
     cluster.create_topic("orders", 30, replication_factor=3, configs=TWO_OF_THREE)
     for partition in range(30):
-        cluster.wait_until(lambda at=partition: len(row(cluster, "orders", at).isr) == 3, "a whole ISR")
+        cluster.wait_until(lambda at=partition: len(row(cluster, "orders", at).isr) == 3, "all replicas in the ISR")
     killed = next(node for node in cluster if node is not cluster.controller.active)
     killed.kill()
     left = {node.node_id for node in cluster if node is not killed}
     cluster.wait_until(
         lambda: all(row(cluster, "orders", each).leader in left for each in range(30)), "leaders for all partitions"
     )
+
+    def takes_its_first_record(partition: int) -> bool:
+        try:
+            return cluster.produce("orders", "tea", partition=partition) == 0
+        except NotLeaderOrFollowerError:
+            return False  # the new leader does not know its role yet
+
     for partition in range(30):
-        assert cluster.produce("orders", "tea", partition=partition) == 0
+        cluster.wait_until(lambda at=partition: takes_its_first_record(at), f"a record in partition {partition}")
 
 
 def test_cleanly_stopped_node_hands_over_and_comes_back(new: Callable[..., Cluster]) -> None:
@@ -126,7 +134,7 @@ GROUP = "readers"
 
 
 def coordinator(cluster: Cluster) -> ClusterNode:
-    """The running node that coordinates the group, as the running nodes know."""
+    """Returns the running node that coordinates the group, according to the running nodes."""
 
     def find() -> ClusterNode | None:
         asked = next(node for node in cluster if node.is_running)
@@ -189,4 +197,4 @@ def test_coordinator_forgets_its_former_life_when_it_moves_away_and_back(new: Ca
     second.ask(ElectLeadersRequest(election_type=0, topic_partitions=[partitions], timeout_ms=10_000))
     cluster.wait_until(lambda: coordinator(cluster) is first, "the preferred leader")
     cluster.wait_until(lambda: committed_offset(first) == 8, "the newest offset")
-    cluster.wait_until(lambda: committed_offset(second) == ErrorCode.NOT_COORDINATOR, "the end of its former life")
+    cluster.wait_until(lambda: committed_offset(second) == ErrorCode.NOT_COORDINATOR, "the second coordinator to end")

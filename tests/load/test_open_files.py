@@ -1,4 +1,4 @@
-"""A node that runs out of file descriptors refuses connections, and serves those that it has."""
+"""A node that runs out of file descriptors refuses new connections, but serves the existing ones."""
 
 import contextlib
 import socket
@@ -15,7 +15,7 @@ FOR_CONNECTIONS = descriptors_for_connections(OPEN_FILES)
 
 
 class FewFiles(Node):
-    """May have only so many files open, its sockets among them."""
+    """A node that may have only OPEN_FILES files open, including its sockets."""
 
     def command_line(self) -> list[object]:
         return ["prlimit", f"--nofile={OPEN_FILES}:{OPEN_FILES}", "--", *super().command_line()]
@@ -36,22 +36,23 @@ def test_node_serves_its_clients_when_connections_take_every_file_descriptor(tmp
 
             def descriptors_are_taken() -> bool:
                 held.enter_context(socket.create_connection(address, timeout=30))
-                # An acceptor looks at the number of a new descriptor: a few below it may be free again.
+                # The acceptor decides by the number of a new descriptor, so a few lower numbers can be free again.
                 return open_files(node) >= FOR_CONNECTIONS - 16
 
-            # One after another: the system makes a client wait for a second or more whose SYN meets a full backlog.
-            wait_until(descriptors_are_taken, what="connections that take every descriptor")
+            # The connections are opened one after another. If a client's SYN finds the backlog full, the system makes
+            # that client wait for a second or more.
+            wait_until(descriptors_are_taken, what="the connections to use up all descriptors")
             for _ in range(OPEN_FILES):
                 one = held.enter_context(socket.socket())
                 one.setblocking(False)
                 one.connect_ex(address)
-            assert open_files(node) < OPEN_FILES - 20  # the reserve of logs
+            assert open_files(node) < OPEN_FILES - 20  # the reserve of descriptors for logs remains
             honest.go_on(50)
             honest.check()
-            # New logs need files of their own.
+            # The new logs must open files of their own.
             answer = attacker.ask(produce("wide", [(each, batch()) for each in range(20)]))
             assert {each.error_code for each in answer.responses[0].partition_responses} == {ErrorCode.NONE}
-        wait_until(lambda: open_files(node) < OPEN_FILES // 2, what="connections that their clients closed")
+        wait_until(lambda: open_files(node) < OPEN_FILES // 2, what="the node's close of the connections")
         assert attack(node.bootstrap, metadata("honest")).topics[0].error_code == ErrorCode.NONE
     finally:
         assert node.stop() == 0, node.child.tail()

@@ -1,16 +1,17 @@
-"""`python -m benchmarks.groups`: a large classic group, and many commits, on our broker and on Apache Kafka's in turns.
+"""`python -m benchmarks.groups` measures a large group and many offset commits on our broker and Apache Kafka's in
+turns.
 
 Rows:
 - join: 1,000 members join one group in one generation, from the first JoinGroup until every member has its assignment.
-  group.initial.rebalance.delay.ms is 0. One member is there before the others and joins again when all have their ids;
-  otherwise chance would decide how many generations there are.
-- rebalance: as "join", when all members join again.
-- heartbeats of 1,000 members, one each in 3 s, spread evenly, at rest and while another group of 1,000 rebalances again
-  and again.
-- commits of 100 partitions each by 16 groups, one request under way each.
+  group.initial.rebalance.delay.ms is 0. One member joins before the others, and joins again when all have their ids.
+  Otherwise chance would decide how many generations there are.
+- rebalance: the same time when all members join again.
+- heartbeats: 1,000 members send one each in 3 s, spread evenly, at rest and while another group of 1,000 rebalances
+  repeatedly.
+- commits: 16 groups commit 100 partitions in each request, and each group has one request in flight.
 
-CPU is the broker's own; the client's is shown too, because it shares the machine's cores. The first round warms up and
-does not count.
+CPU is the broker's own. The client's CPU is also shown, because the client shares the machine's cores. The first round
+warms up and does not count.
 """
 
 import argparse
@@ -42,9 +43,9 @@ REBALANCES, WARM_UP_REBALANCES = 5, 20
 HEARTBEAT_INTERVAL_S = 3.0  # per member, the default of clients
 HEARTBEATS_S, WARM_UP_HEARTBEATS_S = 6.0, 3.0
 COMMIT_PARTITIONS = 100
-COMMIT_GROUPS = 16  # one request under way each
+COMMIT_GROUPS = 16  # each with one request in flight
 COMMIT_S = 3.0
-WARM_UP_S = 20.0  # of commits in the round that does not count, for the JVM's compiler
+WARM_UP_S = 20.0  # duration of the commits in the round that does not count, so that the JVM compiles the code
 LIMIT_S = 120.0
 TOPIC = "committed"
 OVERRIDES = {
@@ -54,11 +55,11 @@ OVERRIDES = {
 }
 NOT_YET = {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR}
 SHOWN = {
-    "join s": "1,000 members join until stable, s",
-    "join CPU s": "broker CPU of that, s",
-    "join client CPU s": "the client's CPU of that, s",
-    "rebalance s": "all of them join again, s",
-    "rebalance CPU s": "broker CPU of that, s ",
+    "join s": "1,000 members join, until all have their assignment, s",
+    "join CPU s": "broker CPU of the join, s",
+    "join client CPU s": "the client's CPU of the join, s",
+    "rebalance s": "all 1,000 members join again, s",
+    "rebalance CPU s": "broker CPU of the second join, s",
     "heartbeat p50 ms": "heartbeat p50, ms",
     "heartbeat p99 ms": "heartbeat p99, ms",
     "busy heartbeat p50 ms": "heartbeat p50 while another group rebalances, ms",
@@ -84,7 +85,8 @@ def find(address, group):
 
 
 def stable_crowd(broker, group, meanwhile=lambda: None):
-    """A crowd, its seconds until stable, and the CPU seconds of the broker and of this process for that."""
+    """Returns a new crowd, the seconds until it was stable, and the CPU seconds that the broker and this process used
+    meanwhile."""
     find(broker.bootstrap, group)
     crowd = Crowd(broker.bootstrap, group, MEMBERS, meanwhile)
     crowd.begin()
@@ -104,7 +106,7 @@ def join_figures(broker, prefix, times):
 
 
 def heartbeat_figures(broker, prefix, rebalances, seconds):
-    """Latencies of one crowd's heartbeats, at rest and while another crowd rebalances again and again."""
+    """Measures latencies of one crowd's heartbeats, at rest and while another crowd rebalances repeatedly."""
     crowd = stable_crowd(broker, f"{prefix}-beating")[0]
     pulse = Pulse(crowd, HEARTBEAT_INTERVAL_S)
     other = stable_crowd(broker, f"{prefix}-moving", pulse.look)[0]
@@ -123,7 +125,7 @@ def heartbeat_figures(broker, prefix, rebalances, seconds):
 
 
 def latencies(pulse, step, seconds):
-    """Percentiles, in ms, of the heartbeats that are sent during `seconds` of calls to `step`."""
+    """Returns percentiles, in ms, of the heartbeats that are sent during `seconds` of calls to `step`."""
     pulse.latencies.clear()
     end = time.perf_counter() + seconds
     while (left := end - time.perf_counter()) > 0:
@@ -133,8 +135,8 @@ def latencies(pulse, step, seconds):
 
 
 def group_figures(broker, number):
-    """The figures of one round. The first round, which does not count, has more of everything, for the JVM's
-    compiler."""
+    """Returns the figures of one round. The first round does not count. It is larger in every respect, so that the JVM
+    compiles the code."""
     prefix = f"crowd-{number}"
     figures = join_figures(broker, prefix, JOINS if number else WARM_UP_JOINS)
     seconds = HEARTBEATS_S if number else WARM_UP_HEARTBEATS_S
@@ -149,7 +151,7 @@ def commit(group, offset):
 
 
 def settle(address, group):
-    """Waits until the group's coordinator accepts its commits."""
+    """Waits until the group's coordinator accepts the group's commits."""
     find(address, group)
     deadline = time.perf_counter() + LIMIT_S
     while True:
@@ -158,7 +160,7 @@ def settle(address, group):
         if errors == {0}:
             return
         if not errors <= NOT_YET or time.perf_counter() > deadline:
-            raise RuntimeError(f"a commit met the errors {sorted(errors)}")
+            raise RuntimeError(f"commits failed with the errors {sorted(errors)}")
         time.sleep(0.05)
 
 
@@ -176,7 +178,7 @@ def commit_figures(broker, seconds=COMMIT_S):
 
 
 def measured(brokers, rounds, only):
-    """Figures by broker, a list with one entry for each round."""
+    """Returns the figures of each broker. Each figure is a list with one entry for each round."""
     figures = {name: [] for name in brokers}
     for number in range(rounds + 1):
         for name, broker in brokers.items():

@@ -1,11 +1,12 @@
-"""Three voters in this process: how soon a quorum that never ran has a topic, and what a commit costs beside two syncs.
+"""Three voters in this process. Measures how soon a new quorum has a topic, and the cost of a commit.
 
     python -m benchmarks.quorum [--rounds 5] [--commits 300] [--directory DIR]
 
-The first row runs from the start of three formatted nodes (broker and controller each, static voters) to the answer of
-CreateTopics; the modules are imported before. The commits are ConfigRecords that the active controller writes one after
-another, each from the decision to its commit; all three voters sync their logs to one disk. The device's sync is an
-append of 100 bytes and fdatasync in the same directory, measured between the commits. `--directory` decides the disk.
+The time of the first row runs from the start of three formatted nodes to the answer of CreateTopics. Each node is a
+broker and a controller, the voters are static, and the modules are already imported. The commits are ConfigRecords that
+the active controller writes one after another. Each commit is measured from the decision on. All three voters sync
+their logs to one disk. The table compares a commit with two syncs of the device. Such a sync is an append of 100 bytes
+and an fdatasync in the same directory, measured between the commits. `--directory` decides the disk.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class Quorum:
             self.nodes.append(Node(BrokerConfig(settings)))
 
     def start_and_create_topic(self) -> float:
-        """Milliseconds."""
+        """Returns the milliseconds until a new cluster has created a topic."""
         began = time.perf_counter()
         with ThreadPoolExecutor(3) as pool:
             list(pool.map(Node.start, self.nodes))
@@ -71,7 +72,8 @@ class Quorum:
         return (time.perf_counter() - began) * 1e3
 
     def commits(self, count: int, directory: Path) -> tuple[list[float], list[float]]:
-        """Milliseconds of `count` commits, and of as many syncs of the device between them."""
+        """Returns the milliseconds of `count` commits, and of the same number of syncs of the device between the
+        commits."""
         node = next(node for node in self.nodes if node.controller_server.quorum.active)
         commits, syncs = [], []
         with (directory / "synced").open("ab", buffering=0) as file:
@@ -122,11 +124,11 @@ def main() -> None:
             else:  # the first round imports modules
                 starts.append(took)
             quorum.stop()
-    show("three nodes that never ran: elected, topic created", starts)
+    show("three new nodes: leader elected, topic created", starts)
     show("commit of one record, three voters on one disk", commits)
     show("sync of the device", syncs)
     bound = 2 * statistics.median(syncs) + 1
-    print(f"  the commit's must, two syncs + 1 ms: {bound:.2f} ms")
+    print(f"  the goal for a commit, two syncs + 1 ms: {bound:.2f} ms")
 
 
 if __name__ == "__main__":

@@ -1,13 +1,16 @@
-"""`python -m benchmarks.controller`: the cost of the controller's decisions and of its image, from 1,000 partitions on.
+"""`python -m benchmarks.controller` measures the cost of the controller's decisions and of its metadata image, for
+several numbers of partitions.
 
-- zone: nine brokers in three racks, topics of one partition, RF 3, placed in stripes. The three sessions of one rack
-  end in one check. Measured from the check to the published root, with the batches built for the log; the commit takes
-  no time. "follow" is the time that another node needs to read those batches and to replay them.
-- snapshot: a snapshot of topics of ten partitions, RF 3, is read and becomes an image. The memory is that of the image
-  alone, measured as the growth of the process.
+- zone: nine brokers in three racks, topics of one partition, RF 3, placed in stripes. One check of the sessions finds
+  that all three sessions of one rack have expired. The time runs from the check to the published image. It includes
+  building the batches for the log, but the commit itself takes no time. "follow" is the time in which another node
+  reads those batches and replays them.
+- snapshot: a node reads a snapshot with topics of ten partitions, RF 3, and builds an image. The memory is that of the
+  image alone, measured as the growth of the process.
 - failover: see `failover.py`.
 
-Times are milliseconds of wall time, and of CPU in a second column; if the machine does other work, the two differ.
+Times are in milliseconds, wall time in one column and CPU time in the next. If the machine does other work, the two
+differ. `--plot FILE` also draws the CPU time and the memory of zone and snapshot against the number of partitions.
 """
 
 import argparse
@@ -17,6 +20,7 @@ import random
 import resource
 import statistics
 import time
+from pathlib import Path
 
 from benchmarks.controller.failover import failover
 
@@ -57,7 +61,7 @@ CONFIG = BrokerConfig(
 
 
 def cluster_records(topics, partitions):
-    """The records of a snapshot of the cluster."""
+    """Returns the records of a snapshot of the cluster."""
     levels = honoured_levels(LATEST_METADATA_VERSION)
     for name, level in levels.items():
         if level and name != "kraft.version":
@@ -89,7 +93,7 @@ def directory(broker):
 
 
 class Log:
-    """The quorum of a controller that commits at once: it builds the batches and keeps them."""
+    """A stub of the Raft quorum. It builds the batches, commits them immediately, and keeps them."""
 
     leader_id, kraft_version = 100, 1
 
@@ -121,7 +125,7 @@ class Stopwatch:
 
 
 def lose_a_zone(image):
-    """One measurement: the decision and its root, then the replay by another node."""
+    """Measures the controller's decision and new image, and then another node's replay of the batches."""
     log, now = Log(), [0]
     log.end_offset = image.offset + 1
     published = MetadataPublisher()
@@ -157,6 +161,7 @@ def zone(counts, rounds):
     print(
         "| partitions | decided and published ms | CPU ms | follow ms | CPU ms | batches |\n|---|---|---|---|---|---|"
     )
+    series = {}
     for count in counts:
         image = image_of(cluster_records(count, 1), 0, EPOCH, 0)
         runs = [lose_a_zone(image) for _ in range(rounds + 1)][1:]
@@ -164,11 +169,14 @@ def zone(counts, rounds):
             statistics.median(getattr(run[part], name) for run in runs)
             for part in (0, 1) for name in ("wall_ms", "cpu_ms")
         ]  # fmt: skip
-        print(f"| {count:,} | " + " | ".join(f"{each:.1f}" for each in told) + f" | {runs[0][2]} |")
+        print(f"| {count:,} | " + " | ".join(f"{each:.1f}" for each in told) + f" | {runs[0][2]} |", flush=True)
+        series.setdefault("zone lost: decided and published", []).append((count, told[1]))
+        series.setdefault("zone lost: replayed by another node", []).append((count, told[3]))
+    return series
 
 
 def snapshot_batches(count):
-    """The batches of a snapshot, as they are on the disk."""
+    """Returns the batches of a snapshot in the format that they have on disk."""
     image = image_of(cluster_records(count // PARTITIONS_OF_A_TOPIC, PARTITIONS_OF_A_TOPIC), 0, EPOCH, 0)
     writer, values, made = RecordWriter(LATEST_METADATA_VERSION), [], []
     for record in records_of(image):
@@ -182,6 +190,7 @@ def snapshot_batches(count):
 
 def snapshot(counts, rounds):
     print("| partitions | loaded ms | CPU ms | image MiB |\n|---|---|---|---|")
+    times, sizes = [], []
     for count in counts:
         batches = snapshot_batches(count)
         gc.collect()
@@ -199,8 +208,31 @@ def snapshot(counts, rounds):
             del image
             gc.collect()
         wall, cpu = (statistics.median(getattr(run, name) for run in runs) for name in ("wall_ms", "cpu_ms"))
-        # Only the first round makes the process grow; later rounds reuse the memory of the image before.
-        print(f"| {count:,} | {wall:.0f} | {cpu:.0f} | {max(memory):.0f} |")
+        # Only the first round shows how much memory the image needs. Later rounds reuse the memory of the earlier
+        # image.
+        print(f"| {count:,} | {wall:.0f} | {cpu:.0f} | {max(memory):.0f} |", flush=True)
+        times.append((count, cpu))
+        sizes.append((count, max(memory)))
+    return {"snapshot loaded": times}, {"memory of the image": sizes}
+
+
+def plot(times, sizes, path):
+    """Draws each series, a list of (partitions, value), in one of two panels: CPU time in ms, and memory in MiB."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, panels = plt.subplots(1, 2, figsize=(12, 5))
+    for panel, series, unit in zip(panels, (times, sizes), ("CPU ms", "MiB"), strict=True):
+        for name, points in series.items():
+            panel.plot(*zip(*points, strict=True), marker="o", label=name)
+        panel.set(xscale="log", yscale="log", xlabel="partitions", ylabel=unit)
+        panel.grid(visible=True, which="major", alpha=0.3)
+        if series:
+            panel.legend()
+    figure.tight_layout()
+    figure.savefig(path, dpi=120)
 
 
 def rss_mib():
@@ -213,12 +245,17 @@ def main():
     parser.add_argument("--rows", nargs="+", choices=("zone", "snapshot", "failover"), default=["zone", "snapshot"])
     parser.add_argument("--counts", nargs="+", type=int, default=list(COUNTS))
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="draws zone and snapshot; needs matplotlib")
     arguments = parser.parse_args()
     logging.disable(logging.WARNING)
+    times, sizes = {}, {}
     if "zone" in arguments.rows:
-        zone([count for count in arguments.counts if count <= 100_000], arguments.rounds)
+        times |= zone([count for count in arguments.counts if count <= 100_000], arguments.rounds)
     if "snapshot" in arguments.rows:
-        snapshot(arguments.counts, arguments.rounds)
+        loaded, sizes = snapshot(arguments.counts, arguments.rounds)
+        times |= loaded
+    if arguments.plot is not None:
+        plot(times, sizes, arguments.plot)
     if "failover" in arguments.rows:
         failover(arguments.counts, arguments.rounds)
 

@@ -1,9 +1,10 @@
-"""The active controller of three is killed: when does another one answer CreateTopics?
+"""Kills the active one of three controllers. Measures the time until another controller answers CreateTopics.
 
-Three controllers, each a process with its own directory and the settings of Apache Kafka, snapshots included. The
-brokers are only registered: they have a long session and send no heartbeat. A kill is SIGKILL. The client asks the two
-other controllers for a topic, each in turn, until one has created it. Milliseconds from the kill to that answer. The
-memory is that of the largest controller, by the growth of its process since it had no topic.
+Each of the three controllers is a process with its own directory and the default settings of Apache Kafka, also for
+snapshots. The brokers exist only as registrations, with a long session and without heartbeats. The kill is a SIGKILL.
+The client requests a topic from the two other controllers in turn, until one has created it. The figure is the time in
+milliseconds from the kill to that answer. The memory is that of the largest controller, measured as the growth of its
+process since the cluster had no topic.
 """
 
 import shutil
@@ -29,7 +30,7 @@ from quorums import CLUSTER_ID
 
 BROKERS, RACKS, FACTOR = 9, 3, 3
 PARTITIONS_OF_A_TOPIC = 10
-PARTITIONS_OF_A_REQUEST = 8_000  # with the records of their topics 8,800 of 10,000
+PARTITIONS_OF_A_REQUEST = 8_000  # these and their topics make 8,800 records; the limit is 10,000
 PATIENCE_S = 120
 ASK_EACH_S = 0.005
 FETCH_TIMEOUT_MS, ELECTION_TIMEOUT_MS = 2000, 1000  # Apache Kafka's defaults
@@ -39,7 +40,7 @@ CONFIGS = {
     "controller.quorum.fetch.timeout.ms": str(FETCH_TIMEOUT_MS),
     "controller.quorum.election.timeout.ms": str(ELECTION_TIMEOUT_MS),
 }
-# The versions in which the benchmark asks.
+# The versions of the requests that the benchmark sends.
 REGISTER, BEAT, CREATE = 4, 1, 7
 
 
@@ -63,7 +64,7 @@ def topics(names, partitions=PARTITIONS_OF_A_TOPIC):
 
 
 def fill(cluster, count):
-    """Registers the brokers and creates so many partitions."""
+    """Registers the brokers and creates `count` partitions."""
     active = cluster.leader()
     for broker in range(101, 101 + BROKERS):
         answer = cluster.ask(active, registration(broker), REGISTER)
@@ -86,7 +87,7 @@ def created(cluster, node_id, request):
 
 
 def kill_once(cluster, number):
-    """Milliseconds until another controller has answered."""
+    """Kills the active controller. Returns the milliseconds until another controller has answered CreateTopics."""
     cluster.wait_equal()
     killed = cluster.leader()
     others = [node_id for node_id in cluster.controllers if node_id != killed]
@@ -95,7 +96,7 @@ def kill_once(cluster, number):
     cluster.controllers[killed].kill()
     while not any(created(cluster, node_id, request) for node_id in others):
         if time.perf_counter() - began > PATIENCE_S:
-            raise TimeoutError(f"nobody answers\n{cluster.seen()}")
+            raise TimeoutError(f"no controller answers CreateTopics\n{cluster.seen()}")
         time.sleep(ASK_EACH_S)
     took_ms = (time.perf_counter() - began) * 1e3
     cluster.controllers[killed].start()

@@ -1,13 +1,15 @@
-"""`python -m benchmarks.files.load_logs`: logs loaded at start by us and by Apache Kafka's LogManager, in turns.
+"""`python -m benchmarks.files.load_logs` measures how our node and Apache Kafka's LogManager load logs at start, in
+turns.
 
-It measures two things: the recovery of logs after a crash (every batch checked, every index rebuilt), and the load of
-many partitions that were shut cleanly, for each given number. Each load is a process of its own, measured from the
-call that loads to its return; the start of Python or the JVM does not count, and the JVM has the heap of a broker. CPU
-seconds are those of all threads of the process, the JVM's compiler and collector included.
+There are two measurements. The first is the recovery of logs after a crash, which checks every batch and rebuilds every
+index. The second is the load of many partitions after a clean shutdown, for each given number of partitions. Each load
+runs in a separate process. The measured time is that of the call that loads, without the start of Python or the JVM.
+The JVM has the heap of a broker. CPU seconds cover all threads of the process, including the JVM's compiler and
+collector.
 
-The files are in the page cache. `--links N` measures more bytes than fit there: each log exists N times, as hard links
-to the same segments. Apache Kafka opens three files for each log; if the limit of the process does not allow that, ours
-is measured alone.
+The files are in the page cache. To measure more bytes than fit into the page cache, use `--links N`: each log then
+exists N times, as hard links to the same segments. Apache Kafka opens three files for each log. If the limit of the
+process does not allow that, the benchmark measures only our node.
 """
 
 import argparse
@@ -45,7 +47,7 @@ HEAD = "| work | logs | s, ours | s, Apache Kafka | CPU s, ours | CPU s, Apache 
 
 
 def batch(at):
-    """A batch of one of several idempotent producers."""
+    """Returns a batch of one of several idempotent producers."""
     builder = RecordBatchBuilder(
         base_offset=at * RECORDS, partition_leader_epoch=0, producer_id=at % PRODUCERS, producer_epoch=0,
         base_sequence=at // PRODUCERS * RECORDS,
@@ -78,7 +80,7 @@ def make_unclean(root, size_bytes, logs, links):
 
 
 def make_clean(root, logs):
-    """Makes logs with one record each, and all files that an orderly stop leaves beside it."""
+    """Makes logs with one record each, and all files that an orderly stop leaves next to the logs."""
     builder = RecordBatchBuilder(partition_leader_epoch=0)
     builder.append(NOW_MS, b"key", b"v" * 100)
     nobody = struct.pack(">i", 0)
@@ -100,7 +102,8 @@ def make_clean(root, logs):
 
 
 def prepare(root, clean):
-    """Restores the state after the stop: a load removes the mark, and Apache Kafka's also preallocates indexes."""
+    """Restores the state that the stop left. Each load removes the file that marks the clean shutdown, and a load by
+    Apache Kafka also preallocates indexes."""
     if clean:
         for path in root.glob("*/*.index"):
             os.truncate(path, 0)
@@ -124,7 +127,7 @@ def theirs(root, threads, classes):
 
 
 def run(command):
-    """Logs, seconds, CPU seconds: the last line that the process prints."""
+    """Returns the number of logs, the seconds and the CPU seconds, which the process prints as its last line."""
     done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=LIMIT_S, cwd=ROOT)
     logs, wall_ms, cpu_ms = map(int, done.stdout.splitlines()[-1].split())
     return logs, wall_ms / 1000, cpu_ms / 1000
@@ -141,7 +144,7 @@ def load(root, threads):
     manager.load()
     taken, cpu = time.perf_counter() - began, time.process_time() - cpu
     print(len(list(manager)), round(taken * 1000), round(cpu * 1000), flush=True)
-    os._exit(0)  # without shutting the logs, so that the next load finds the same files
+    os._exit(0)  # does not close the logs, so that the next load finds the same files
 
 
 def row(name, root, clean, asked, classes):
@@ -170,7 +173,7 @@ def main():
     parser = argparse.ArgumentParser(prog="python -m benchmarks.files.load_logs", description=__doc__)
     parser.add_argument("--gigabytes", type=float, default=4, help="size of the logs to recover")
     parser.add_argument("--links", type=int, default=1, help="how many logs share the same files")
-    parser.add_argument("--partitions", type=int, nargs="*", default=[6000], help="partitions shut cleanly")
+    parser.add_argument("--partitions", type=int, nargs="*", default=[6000], help="partitions after a clean stop")
     parser.add_argument("--threads", type=int, default=2, help="num.recovery.threads.per.data.dir")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--directory", type=Path, help="where the files are made; a temporary directory by default")

@@ -1,13 +1,13 @@
-/* The floor: the throughput of one thread of plain C with the system calls that a broker needs.
+/* Measures a lower bound for brokers: one thread of plain C that makes only the system calls that a broker needs.
  *
- *   floor produce DIR BYTES MESSAGES   recv a message, CRC-32C it, pwrite it, acknowledge; depth 5
- *   floor fetch   DIR BYTES MESSAGES   sendfile a message from the page cache for each request; depth 5
- *   floor echo    DIR BYTES MESSAGES   receive BYTES after epoll_wait, send them back; depth 1
+ *   floor produce DIR BYTES MESSAGES   recv a message, CRC-32C it, pwrite it, acknowledge; 5 messages in flight
+ *   floor fetch   DIR BYTES MESSAGES   sendfile a message from the page cache for each request; 5 requests in flight
+ *   floor echo    DIR BYTES MESSAGES   receive BYTES after epoll_wait, send them back; 1 message in flight
  *   floor create  DIR BYTES MESSAGES   make MESSAGES directories with a file of BYTES in each, and sync all of them once
  *
- * Prints one JSON object: megabytes per second of wall clock and of the serving thread's CPU time, or the round trip's
- * median and 99th percentile in microseconds, or seconds. The peer is another thread of this process and is not
- * counted.
+ * Prints one JSON object. `produce` and `fetch` give megabytes per second of wall-clock time and of the serving
+ * thread's CPU time. `echo` gives the median and the 99th percentile of the round trip in microseconds. `create` gives
+ * seconds. The client is another thread of this process, whose CPU time does not count.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -63,7 +63,7 @@ static void transmit(int to, const uint8_t *data, size_t size) {
 #if defined(__x86_64__)
 #include <nmmintrin.h>
 __attribute__((target("sse4.2"))) static uint32_t checksum(const uint8_t *data, size_t size) {
-    /* Three streams, as the instruction's latency allows; their combination costs nothing that would show here. */
+    /* Three independent streams hide the latency of the instruction. Combining their results costs almost nothing. */
     uint64_t a = 0, b = 0, c = 0;
     size_t third = size / 24 * 8;
     for (size_t i = 0; i < third; i += 8) {

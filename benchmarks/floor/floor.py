@@ -1,14 +1,16 @@
-"""Builds and runs floor.c: the most that this machine allows, as a measure for the figures of brokers.
+"""Builds and runs floor.c, which measures the most that this machine can do, for comparison with the figures of
+brokers.
 
     python benchmarks/floor/floor.py [--directory DIR] [--rounds N]
 
-The directory decides the file system, so give the one that the brokers write to. Pages that the machine touches for the
-first time cost several times as much as recycled ones, most of all in a virtual machine that gets memory on demand. So
-each round writes the same amount as the one before and deletes it, and the first round does not count.
+The directory decides the file system, so name the directory that the brokers write to. Pages that the machine touches
+for the first time cost several times as much as recycled ones, most of all in a virtual machine that gets memory on
+demand. So each round writes the same amount as the round before and deletes it, and the first round does not count.
 """
 
 import argparse
 import json
+import os
 import shutil
 import statistics
 import subprocess
@@ -16,12 +18,14 @@ import tempfile
 from pathlib import Path
 
 SOURCE = Path(__file__).with_name("floor.c")
+# The environment without a preloaded sanitizer: neither the compiler nor floor.c is built for one.
+ENVIRONMENT = {key: value for key, value in os.environ.items() if key != "LD_PRELOAD"}
 WORK = {"produce": (1_000_000, 1000), "fetch": (1 << 20, 4000), "echo": (200, 20_000)}
 
 
 def build(into: Path) -> Path:
     program = into / "floor"
-    subprocess.run(["cc", "-O2", "-pthread", "-o", str(program), str(SOURCE)], check=True)
+    subprocess.run(["cc", "-O2", "-pthread", "-o", str(program), str(SOURCE)], env=ENVIRONMENT, check=True)
     return program
 
 
@@ -30,7 +34,7 @@ def run(program: Path, work: str, directory: str) -> dict[str, float]:
     with tempfile.TemporaryDirectory(dir=directory) as scratch:
         command = [str(program), work, scratch, str(size_bytes), str(messages)]
         figures: dict[str, float] = json.loads(
-            subprocess.run(command, check=True, capture_output=True, text=True).stdout
+            subprocess.run(command, env=ENVIRONMENT, check=True, capture_output=True, text=True).stdout
         )
     figures.pop("checksum", None)
     return figures
@@ -41,7 +45,7 @@ def medians(rounds: list[dict[str, float]]) -> dict[str, float]:
 
 
 def measure(directory: str, rounds: int) -> dict[str, dict[str, float]]:
-    """Medians by kind of work."""
+    """Returns the median figures of each kind of work."""
     if not shutil.which("cc"):
         raise SystemExit("floor.py needs a C compiler: install gcc or clang, so that `cc` runs it")
     found: dict[str, list[dict[str, float]]] = {work: [] for work in WORK}

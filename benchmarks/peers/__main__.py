@@ -1,8 +1,8 @@
-"""`python -m benchmarks.peers`: the same load on our broker and on its peers, interleaved, in one run.
+"""`python -m benchmarks.peers` puts the same load on our broker and on other brokers in turns, in one run.
 
 All brokers run throughout, on the loopback interface and one file system. The broker under load shares the machine only
-with the idle work of the others. CPU is the broker's own, spinning included. The first round warms up and does not
-count.
+with the idle work of the other brokers. CPU is the broker's own, including its spinning. The first round warms up and
+does not count.
 """
 
 import argparse
@@ -19,8 +19,8 @@ from .rows import ONCE, ROWS
 
 def arguments():
     parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=__doc__.splitlines()[0])
-    parser.add_argument("--peers", nargs="+", metavar="NAME", help="default: all that are installed")
-    parser.add_argument("--before", type=Path, metavar="CHECKOUT", help="another checkout, built, as the peer 'before'")
+    parser.add_argument("--peers", nargs="+", metavar="NAME", help="default: all installed brokers")
+    parser.add_argument("--before", type=Path, metavar="CHECKOUT", help="another, built checkout, as the peer 'before'")
     parser.add_argument("--rows", nargs="+", choices=[*ROWS, "start"], default=[*ROWS, "start"], metavar="ROW")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--directory", type=Path, default=Path("build/bench"), help="the brokers' files go below it")
@@ -34,7 +34,8 @@ def arguments():
 
 
 def measure(row, broker):
-    """One row on one broker. A row that the broker cannot serve gives an empty cell and a line with the reason."""
+    """Measures one row on one broker. If the broker cannot serve the row, the cell stays empty, and a line gives the
+    reason."""
     try:
         return ROWS[row][2](broker)
     except (RuntimeError, AssertionError, OSError) as error:
@@ -43,7 +44,7 @@ def measure(row, broker):
 
 
 def run(brokers, rows, rounds):
-    """Figures by row and contestant, a list with one entry for each round."""
+    """Returns the figures of each row and contestant. Each figure is a list with one entry for each round."""
     results = {row: {name: [] for name in brokers} for row in rows}
     for row in rows:
         repeats = 1 if row in ONCE else rounds + 1

@@ -1,4 +1,4 @@
-"""The rows of the table. Each is one function that loads one broker for a moment and returns its figures."""
+"""The rows of the table. Each row is a function that puts a load on one broker for a moment and returns its figures."""
 
 import functools
 import itertools
@@ -26,7 +26,7 @@ FETCH_REQUESTS = 1500
 ROUND_TRIPS = 3000
 IDLE_S = 2.0
 END_TO_END = 500
-END_TO_END_LIMIT_S = 5.0  # a peer that polls takes seconds for each record
+END_TO_END_LIMIT_S = 5.0  # a broker that polls takes seconds to deliver a record
 METADATA_PARTITIONS = 10_000
 METADATA_REQUESTS = 30
 PIPELINE_DEPTH = 5
@@ -36,7 +36,7 @@ NUMBERS = itertools.count()
 
 
 def processes(pid):
-    """A process and all of its descendants."""
+    """Returns a process and all of its descendants."""
     waiting = [pid]
     while waiting:
         yield (one := waiting.pop())
@@ -45,7 +45,8 @@ def processes(pid):
 
 
 def ticks_seconds(pid):
-    """User and system time of a process tree, with ended threads and children, in steps of 10 ms."""
+    """Returns the user and system time of a process tree, in steps of 10 ms. Includes threads and children that have
+    ended."""
     total = 0
     for one in processes(pid):
         fields = Path(f"/proc/{one}/stat").read_text().rsplit(")", 1)[1].split()
@@ -54,7 +55,7 @@ def ticks_seconds(pid):
 
 
 def threads_seconds(pid):
-    """The same to the nanosecond, for threads that are alive."""
+    """Returns the user and system time of a process tree to the nanosecond, but only for threads that are alive."""
     threads = [thread for one in processes(pid) for thread in Path(f"/proc/{one}/task").iterdir()]
     return sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads) / 1e9
 
@@ -64,7 +65,8 @@ def rss_mib(pid):
 
 
 def with_cpu(work, *pids):
-    """The result of `work()`, and the CPU seconds that these brokers used meanwhile, spinning included."""
+    """Returns the result of `work()`, and the CPU seconds that these brokers used meanwhile, including their
+    spinning."""
     coarse, fine = sum(map(ticks_seconds, pids)), sum(map(threads_seconds, pids))
     result = work()
     coarse, fine = sum(map(ticks_seconds, pids)) - coarse, sum(map(threads_seconds, pids)) - fine
@@ -73,8 +75,10 @@ def with_cpu(work, *pids):
 
 
 def back_memory(size_bytes):
-    """Touches and frees that much memory. In a virtual machine, pages that were never used, or were given back, cause a
-    fault in the hypervisor when the page cache first uses them, which costs ten times the broker's own work."""
+    """Touches and frees `size_bytes` of memory. In a virtual machine, some pages were never used or were given back to
+    the host. When the page cache first uses such a page, it causes a fault in the hypervisor, which costs ten times the
+    broker's own work.
+    """
     with mmap.mmap(-1, size_bytes) as memory:
         page = b"x" * mmap.PAGESIZE
         for _ in range(size_bytes // mmap.PAGESIZE):
@@ -83,7 +87,7 @@ def back_memory(size_bytes):
 
 @functools.cache
 def text():
-    """Real text, as long as all batches together."""
+    """Returns real text that is as long as all batches together."""
     wanted = DIFFERENT_BATCHES * BATCH_BYTES
     pieces, size = [], 0
     for path in sorted(Path(sysconfig.get_path("stdlib")).rglob("*.py")):
@@ -98,7 +102,7 @@ def text():
 
 @functools.cache
 def batches(codec, record_bytes=RECORD_BYTES):
-    """64 different batches of about 1 MB before compression, each with its number of records."""
+    """Returns 64 different batches of about 1 MB before compression, each with its number of records."""
     count = (BATCH_BYTES - 1000) // (record_bytes + 20)
     made = []
     for number in range(DIFFERENT_BATCHES):
@@ -111,7 +115,8 @@ def batches(codec, record_bytes=RECORD_BYTES):
 
 
 def fresh_topic(broker, partitions=1):
-    """A cluster of brokers places its own topics."""
+    """Creates a topic and returns its name. A cluster of brokers places the topic itself, with its own
+    `fresh_topic`."""
     if hasattr(broker, "fresh_topic"):
         return broker.fresh_topic(partitions)
     name = f"bench-{next(NUMBERS)}"
@@ -121,7 +126,7 @@ def fresh_topic(broker, partitions=1):
 
 
 def pids(broker):
-    """The processes whose CPU time counts: those of a whole cluster, or one."""
+    """Returns the processes whose CPU time counts: one process, or all processes of a cluster."""
     return broker.pids if hasattr(broker, "pids") else (broker.pid,)
 
 
@@ -211,7 +216,7 @@ def round_trip(broker, count=ROUND_TRIPS):
 
 
 def end_to_end(broker):
-    """From the first byte of a Produce to the answer of a waiting Fetch, on two plain sockets."""
+    """Measures the time from the first byte of a Produce to the answer of a waiting Fetch, on two plain sockets."""
     topic = fresh_topic(broker)
     batch = one_record()
     writer, reader = requests.Connection(broker.bootstrap), requests.Connection(broker.bootstrap)
@@ -226,7 +231,7 @@ def end_to_end(broker):
         writer.send(requests.produce(topic, 0, batch))
         answer = reader.receive()
         taken.append(time.perf_counter() - began)
-        assert len(answer) > len(batch), "a Fetch came back empty"
+        assert len(answer) > len(batch), "a Fetch returned no record"
         writer.receive()
     writer.close()
     reader.close()
@@ -235,7 +240,8 @@ def end_to_end(broker):
 
 
 def create_topics(broker):
-    """900 topics of 10 partitions in one request: answered, every partition serving, every partition with a record."""
+    """Creates 900 topics of 10 partitions in one request. Measures the time until the answer, until every partition
+    serves requests, and until every partition has a record."""
     names = [f"many-{next(NUMBERS)}" for _ in range(900)]
     began = time.perf_counter()
     requests.create(broker.bootstrap, names, 10)
@@ -252,7 +258,8 @@ def create_topics(broker):
 
 
 def first_records(broker, topics):
-    """Produces a record to each partition, 1,000 partitions in each request, as a producer groups its batches."""
+    """Produces a record to each partition, with 1,000 partitions in each request, because producers also send several
+    batches in a request."""
     record = one_record()
     connection = requests.Connection(broker.bootstrap)
     parts = [topics[at : at + TOPICS_IN_A_PRODUCE] for at in range(0, len(topics), TOPICS_IN_A_PRODUCE)]
@@ -277,7 +284,7 @@ def one_record():
 
 
 def metadata(broker):
-    """Metadata of topics with 10,000 partitions together."""
+    """Requests the metadata of topics that have 10,000 partitions together."""
     name = f"wide-{next(NUMBERS)}"
     names = [f"{name}-{part}" for part in range(10)]
     for one in names:
@@ -293,7 +300,7 @@ def metadata(broker):
 
 
 def librdkafka(broker):
-    """A cross-check of our own load generator: a client in wide use, on the same broker."""
+    """Checks our own load generator against a widely used client, on the same broker."""
     from confluent_kafka import Producer
 
     topic = fresh_topic(broker)
@@ -319,13 +326,13 @@ def librdkafka(broker):
 
 
 def memory(broker):
-    """Resident set and CPU time during some seconds without a request."""
+    """Measures the resident set, and the CPU time during some seconds without a request."""
     _, cpu_s = with_cpu(lambda: time.sleep(IDLE_S), broker.pid)
     return {"RSS MiB": rss_mib(broker.pid), "% of a core": cpu_s / IDLE_S * 100}
 
 
 def api_versions_answered(address):
-    """Whether the broker answers ApiVersions now."""
+    """Returns whether the broker answers ApiVersions now."""
     try:
         body = requests.call(address, requests.frame(requests.API_VERSIONS, 0, b""), timeout_s=2)
     except OSError:
@@ -333,16 +340,16 @@ def api_versions_answered(address):
     return struct.unpack(">h", body[:2])[0] == requests.NO_ERROR
 
 
-# name: (title, the figure that the plot shows, function). The last rows leave topics in the broker.
+# Each entry is name: (title, the figure that the plot shows, function). The last rows leave topics in the broker.
 ROWS = {
     "idle": ("idle", "RSS MiB", memory),
-    "produce": ("produce 1 KB records in 1 MB batches, depth 5", "MB/s per CPU-s", produce_plain),
+    "produce": ("produce 1 KB records in 1 MB batches, 5 in flight", "MB/s per CPU-s", produce_plain),
     "produce-lz4": ("the same, lz4", "Mrec/s per CPU-s", produce_lz4),
     "produce-zstd": ("the same, zstd", "Mrec/s per CPU-s", produce_zstd),
     "produce-gzip": ("the same, gzip", "Mrec/s per CPU-s", produce_gzip),
-    "fetch": ("fetch 1 MiB, depth 5", "MB/s per CPU-s", fetch),
+    "fetch": ("fetch 1 MiB, 5 in flight", "MB/s per CPU-s", fetch),
     "round-trip": ("produce 100 B, acks=all, one at a time", "p50 us", round_trip),
-    "end-to-end": ("a record to a waiting Fetch", "p50 ms", end_to_end),
+    "end-to-end": ("delivery of a new record to a waiting Fetch", "p50 ms", end_to_end),
     "librdkafka": ("cross-check: librdkafka produces 1 KB records", "MB/s per CPU-s", librdkafka),
     "metadata": ("Metadata of 10,000 partitions", "ns a partition", metadata),
     "create-topics": ("CreateTopics 900 x 10", "first records acknowledged s", create_topics),

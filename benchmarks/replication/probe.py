@@ -1,5 +1,5 @@
-"""Small records to many partitions, one request under way at each node: when does each partition answer, and how long
-does the longest one stay silent?"""
+"""Writes small records to many partitions, with one request in flight at each node. Records when each partition
+acknowledges, and the longest time between two acknowledgements."""
 
 import contextlib
 import itertools
@@ -13,17 +13,17 @@ from benchmarks.peers.rows import PIPELINE_DEPTH, one_record
 
 from .cluster import LIMIT_S
 
-MOST_PARTITIONS = 500  # of one request
-PAUSE_S = 0.001  # of a node that has nothing to ask or does not answer
-REFUSED = -1  # the error of a request whose connection broke
+MOST_PARTITIONS = 500  # at most, in one request
+PAUSE_S = 0.001  # pause when there is no request for a node, or when the node does not answer
+REFUSED = -1  # stands for the error of a request whose connection broke
 
 
 class Probe:
-    """Writes to these partitions of one topic again and again: `with Probe(nodes, topic, leaders) as probe`.
+    """Writes repeatedly to these partitions of one topic: `with Probe(nodes, topic, leaders) as probe`.
 
-    `leaders` has the node that each partition is asked first. A partition that refuses is asked at the next node, so
-    the probe needs no metadata. `stalls` has the longest time between two acknowledgements of each partition, `last`
-    the moment of its last one, and `by` the node that gave it.
+    `leaders` holds the node to which the first request for each partition goes. After a refusal the next request for
+    that partition goes to the next node, so the probe needs no metadata. For each partition, `stalls` holds the longest
+    time between two acknowledgements, `last` the moment of the last acknowledgement, and `by` the node that sent it.
     """
 
     def __init__(self, nodes, topic, leaders):
@@ -47,13 +47,26 @@ class Probe:
             thread.join()
 
     def forget(self):
-        """Begins anew with the stalls."""
+        """Forgets the stalls that were measured so far."""
         self.stalls = dict.fromkeys(self.where, 0.0)
 
+    def wait_at(self, node_id):
+        """Waits until this node acknowledges the records of each partition. Then starts to measure the stalls again. On
+        a busy machine a short session may have expired meanwhile, so that another node leads."""
+
+        def leads():
+            if set(self.by.values()) == {node_id}:
+                return True
+            self.nodes.elect([(self.topic, index) for index in self.where])  # refused until the node is in sync
+            return False
+
+        self.nodes.wait(leads, f"a record in each partition at node {node_id}")
+        self.forget()
+
     def wait_without(self, gone):
-        """Waits until another node than `gone` has acknowledged a record of each partition; returns the longest
+        """Waits until a node other than `gone` has acknowledged a record of each partition. Returns the longest
         stall."""
-        self.nodes.wait(lambda: gone not in self.by.values(), f"a record in each partition at another node than {gone}")
+        self.nodes.wait(lambda: gone not in self.by.values(), f"a record in each partition at a node other than {gone}")
         return max(self.stalls.values())
 
     def _run(self, node_id):
@@ -94,7 +107,7 @@ def closed(connection):
 
 
 def first_records(nodes, names, partitions):
-    """Writes a record to each partition of these topics, each at its leader, until all are acknowledged."""
+    """Writes a record to the leader of each partition of these topics, until all are acknowledged."""
     left = {(name, index) for name in names for index in range(partitions)}
     deadline = time.monotonic() + LIMIT_S
     while left:
@@ -109,7 +122,8 @@ def first_records(nodes, names, partitions):
 
 
 def acknowledged(address, which):
-    """Writes a record to each of these (topic, partition) at one node; returns those that took it."""
+    """Writes a record to each partition in `which`, a list of (topic, partition), at one node. Returns the partitions
+    that accepted their record."""
     record, taken = one_record(), set()
     connection = requests.Connection(address)
     waiting = 0

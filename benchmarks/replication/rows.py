@@ -1,4 +1,5 @@
-"""The rows of the table: each loads one cluster for a moment and returns its figures."""
+"""The rows of the table. Each row is a function that puts a load on one cluster for a moment and returns its
+figures."""
 
 import dataclasses
 import json
@@ -9,6 +10,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
+from benchmarks.floor.floor import ENVIRONMENT
 from benchmarks.peers import requests
 from benchmarks.peers.rows import (
     PIPELINE_DEPTH,
@@ -30,7 +32,7 @@ from .probe import Probe, first_records
 
 LEADER, FOLLOWER, THIRD = NODES
 BATCH_MB = 1.0
-# The load beside a reassignment runs in slices. It ends with the first slice after the reassignment.
+# During a reassignment, another load runs in slices. It ends with the first slice after the end of the reassignment.
 SLICE_S = 0.1
 STOP_S = 300
 SMALL_BYTES = 100 << 20
@@ -39,7 +41,7 @@ TOPIC_PARTITIONS = 100
 
 @dataclasses.dataclass(frozen=True)
 class Sizes:
-    """How much each row does."""
+    """The amount of work of each row."""
 
     round_trips: int = 3000
     produce_mb: int = 400
@@ -62,8 +64,9 @@ SMOKE = Sizes(
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """`shown` names the value that is plotted. `alone`: each round starts a cluster, and no other one runs meanwhile;
-    else all clusters run through all rounds, and the first round warms up and does not count."""
+    """One row. The plot shows the figure that `shown` names. With `alone`, each round starts a cluster, and no other
+    cluster runs meanwhile. Otherwise all clusters run through all rounds, and the first round warms up and does not
+    count."""
 
     title: str
     shown: str
@@ -85,8 +88,8 @@ def large_batches(nodes, sizes):
 
 
 def followed(nodes, sizes):
-    """A partition of two replicas takes large batches; the CPU time is that of the follower's process. This
-    process is a controller too, so the figure includes what an idle node does."""
+    """Writes large batches to a partition with two replicas. Measures the CPU time of the follower's process. That
+    process is also a controller, so the figure includes the work of an idle node."""
     made, _ = batches("none")
     topic = nodes.fresh_topic(replicas=2)
     sent = [requests.produce(topic, 0, batch) for batch in made]
@@ -102,7 +105,8 @@ def followed(nodes, sizes):
 
 
 def followed_floor(floor, directory, sizes):
-    """The floor for `followed`: receives, checks and writes the same amount of data."""
+    """Measures a lower bound for `followed`: a C program (benchmarks/floor) that only receives, checks and writes the
+    same amount of data."""
     figures = run_floor(floor, "produce", directory, round(BATCH_MB * 1e6), round(sizes.followed_mb / BATCH_MB))
     return {"CPU s per GB": 1000 / figures["mb_per_cpu_s"], "MB/s": figures["mb_per_s"]}
 
@@ -111,20 +115,22 @@ def followed_floor(floor, directory, sizes):
 
 
 def leader_killed(nodes, sizes):
-    """A broker that is not the active controller."""
+    """Kills the leader of a partition, a node that is not the active controller."""
     active = nodes.leader()
     return killed(nodes, next(node_id for node_id in NODES if node_id != active))
 
 
 def controller_killed(nodes, sizes):
-    """The active controller, which leads the partition as a broker."""
+    """Kills the active controller, which is also the broker that leads the partition."""
     return killed(nodes, nodes.leader())
 
 
 def killed(nodes, victim):
-    """SIGKILL of the leader of a partition: the time from the last record that it acknowledged to the next one."""
+    """Kills the leader of a partition with SIGKILL. Returns the time from the last record that this leader acknowledged
+    to the next acknowledged record."""
     topic = nodes.fresh_topic(leader=victim)
     with Probe(nodes, topic, {0: victim}) as probe:
+        probe.wait_at(victim)
         nodes.members[victim].kill()
         stall_s = probe.wait_without(victim)
     nodes.bring_back(victim, topic, 1)
@@ -133,15 +139,15 @@ def killed(nodes, victim):
 
 
 def stopped(nodes, sizes):
-    """SIGTERM of a broker that leads many partitions."""
+    """Stops with SIGTERM a broker that leads many partitions."""
     active = nodes.leader()
     victim = next(node_id for node_id in NODES if node_id != active)
     topic = nodes.fresh_topic(sizes.led_partitions, leader=victim)
     step = sizes.led_partitions // sizes.probed_partitions
     with Probe(nodes, topic, dict.fromkeys(range(0, sizes.led_partitions, step), victim)) as probe:
-        time.sleep(min(sizes.settle_s, 2.0))  # the longest stall of a time without a fault, for comparison
+        time.sleep(min(sizes.settle_s, 2.0))  # for comparison, the longest stall without a fault
         calm_s = max(probe.stalls.values())
-        probe.forget()
+        probe.wait_at(victim)
         began = time.perf_counter()
         nodes.members[victim].child.terminate(STOP_S)
         exit_s = time.perf_counter() - began
@@ -163,7 +169,8 @@ def made_until_written(nodes, sizes):
 
 
 def made_floor(floor, directory, sizes):
-    """mkdir, create and write as many logs, and one sync."""
+    """Measures a lower bound for new partitions: benchmarks/floor makes the same number of directories with a written
+    log in each, and syncs once."""
     figures = run_floor(floor, "create", directory, len(one_record()), sizes.new_partitions * REPLICAS)
     return {"first records acknowledged s": figures["seconds"]}
 
@@ -180,7 +187,8 @@ def idle(nodes, sizes):
 
 
 def reassigned(nodes, sizes):
-    """Partitions of one replica move to another broker, while records go to another partition one at a time."""
+    """Moves partitions with one replica to another broker. Meanwhile a client writes records to another partition, one
+    at a time."""
     topic, beside = nodes.fresh_topic(sizes.moved_partitions, FOLLOWER, replicas=1), nodes.fresh_topic()
     size_mb = filled(nodes, topic, sizes)
     request, where = [requests.produce(beside, 0, one_record())], requests.produce_error_at(beside)
@@ -206,7 +214,7 @@ def reassigned(nodes, sizes):
 
 
 def wait_moved(moving):
-    """The moment at which no reassignment is left."""
+    """Waits until no reassignment is left. Returns the time at which this was seen."""
     deadline = time.monotonic() + 4 * LIMIT_S
     while moving():
         if time.monotonic() > deadline:
@@ -216,7 +224,7 @@ def wait_moved(moving):
 
 
 def filled(nodes, topic, sizes):
-    """Writes to the partitions at FOLLOWER, which leads them; returns MB."""
+    """Writes to the partitions at FOLLOWER, which leads them. Returns MB."""
     made, _ = batches("none")
     host, port = nodes.addresses[FOLLOWER].rsplit(":", 1)
     back_memory(round(2e6 * sizes.reassigned_mb))
@@ -230,11 +238,11 @@ def filled(nodes, topic, sizes):
 
 
 def together(results):
-    """Several runs of a load as one."""
+    """Combines several runs of a load into one."""
     buckets = {}
     for result in results:
         if result.errors or result.broken:
-            raise RuntimeError(f"the load beside the reassignment failed: {result}")
+            raise RuntimeError(f"the load during the reassignment failed: {result}")
         for bucket, count in result.buckets.items():
             buckets[bucket] = buckets.get(bucket, 0) + count
     sums = {
@@ -248,10 +256,11 @@ def together(results):
 
 
 def run_floor(program, work, directory, size_bytes, count):
-    """Its files stay as those of the clusters do, but for a large one, whose pages the next round is to get."""
+    """Runs benchmarks/floor and returns its figures. Its files stay, like those of the clusters. Only a large file is
+    deleted, because the next round should reuse its pages."""
     scratch = tempfile.mkdtemp(dir=directory)
     command = [program, work, scratch, str(size_bytes), str(count)]
-    figures = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    figures = json.loads(subprocess.run(command, env=ENVIRONMENT, check=True, capture_output=True, text=True).stdout)
     if size_bytes * count > SMALL_BYTES:
         shutil.rmtree(scratch)
     return figures
@@ -260,10 +269,10 @@ def run_floor(program, work, directory, size_bytes, count):
 SHORT_SESSION = {"broker.session.timeout.ms": "500", "broker.heartbeat.interval.ms": "100"}
 ROWS = {
     "round-trip": Row("RF 3, acks=all, 100 B, one at a time", "p50 us", one_at_a_time),
-    "produce": Row("RF 3, acks=all, 1 KB records in 1 MB batches, depth 5", "MB/s per CPU-s", large_batches),
+    "produce": Row("RF 3, acks=all, 1 KB records in 1 MB batches, 5 in flight", "MB/s per CPU-s", large_batches),
     "follower": Row("CPU of a follower", "CPU s per GB", followed, floor=followed_floor),
     "reassign": Row("reassignment", "MB/s", reassigned),
-    "shutdown": Row("controlled shutdown of a leader of many", "longest stall ms", stopped, alone=True),
+    "shutdown": Row("controlled shutdown of a leader of many partitions", "longest stall ms", stopped, alone=True),
     "create": Row(
         "new partitions, RF 3", "first records acknowledged s", made_until_written, alone=True, floor=made_floor
     ),

@@ -1,4 +1,4 @@
-// A kfake cluster of one broker on a given port: the peer that shows the speed of a fake in memory.
+// Starts a kfake cluster of one broker on a given port. This peer shows the speed of a fake broker in memory.
 package main
 
 import (

@@ -1,42 +1,47 @@
-# The two commands of the README come first. Each target makes what it needs: .venv, the extensions, the real peers.
-.PHONY: demo test build bench lint sanitize fuzz simulate wheel peers peer-tests
+# The first targets are the commands that README.md shows first. Each target makes whatever it needs: .venv, the
+# extensions, the other brokers.
+.PHONY: demo demo-spark test build bench lint sanitize fuzz simulate wheel peers peer-tests
 
 PYTHON := .venv/bin/python
 
-demo: ## a node, a cluster, real clients, kill -9, nothing lost
+demo: ## shows with real clients that a node and a cluster lose no record after kill -9
 	@ci/build.sh test
 	@.venv/bin/kafkacore demo
 
-test: ## every test, also against Apache Kafka's own clients and tools (Java 17, Maven)
+demo-spark: ## counts lines in a query, kills a broker, audits the counts, writes a report (Java 17, PySpark: 480 MB)
+	@ci/demo-spark.sh
+
+test: ## runs every test, also those with Apache Kafka's clients and tools (Java 17, Maven) and PySpark (2 x 480 MB)
 	@ci/build.sh test
 	@ci/peers.sh
+	@ci/spark.sh
 	@$(PYTHON) -m pytest -n 2 --dist loadfile --durations=15
 
-build: ## .venv, the extensions in place, and .venv/bin/kafkacore
+build: ## makes .venv, the extensions in place, and .venv/bin/kafkacore
 	@ci/build.sh test
 
-bench: ## micro benchmarks, the floor of this machine, and the table beside the peers
+bench: ## runs the micro benchmarks, benchmarks/floor, and the comparison with other brokers
 	@ci/bench.sh
 
-lint: ## ruff, mypy, cython-lint and the import contracts
+lint: ## runs ruff, mypy, cython-lint and the check of the import contracts
 	@ci/build.sh test,dev
 	@ci/lint.sh
 
-sanitize: ## the native tests with assertions: a debug build, AddressSanitizer with UBSan, ThreadSanitizer
+sanitize: ## runs the native tests in three builds: debug with assertions, AddressSanitizer with UBSan, ThreadSanitizer
 	@ci/sanitize.sh
 
-fuzz: ## every fuzzer, guided by coverage and under each sanitizer: an hour and a half; ci/fuzz.sh all SECONDS sets another budget
+fuzz: ## runs all fuzzers, by coverage and under each sanitizer, for 1.5 hours (ci/fuzz.sh all SECONDS changes that)
 	@ci/fuzz.sh all
 
-simulate: ## clusters from 2,000 new seeds on every core, with the coverage reached; SEEDS=N sets another number
+simulate: ## simulates clusters from 2,000 new seeds on every core and prints the coverage; SEEDS=N sets another number
 	@ci/build.sh test
 	@.venv/bin/kafkacore simulate --runs $(or $(SEEDS),2000)
 
-wheel: ## the source distribution and, from it, a manylinux wheel for each installed CPython, in dist/
+wheel: ## builds in dist/ the source distribution, and from it a manylinux wheel for each installed CPython
 	@ci/wheel.sh
 
-peers: ## Apache Kafka 4.3 and 3.9 and an older librdkafka, under .peers
+peers: ## installs Apache Kafka 4.3 and 3.9 and an older librdkafka under .peers
 	@ci/peers.sh
 
-peer-tests: ## the tests in the source distributions of kafka-python and aiokafka, against a node; explains each failure
+peer-tests: ## runs the tests of kafka-python and aiokafka's README against a node, and explains each failure
 	@ci/peer-tests.sh

@@ -1,4 +1,4 @@
-# The other scripts source this file: strict mode, the repository's root as working directory, say and die.
+# The other scripts source this file. It sets strict mode, changes to the repository's root, and defines say and die.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

@@ -1,7 +1,8 @@
-"""The rooms (packages) of kafkacore import only downward: checks `import` in Python and `cimport` in Cython against one
-table.
+"""Checks that the rooms (packages) of kafkacore import only downward. It compares `import` in Python and `cimport` in
+Cython with one table.
 
-Usage: python ci/contracts.py [SOURCE_ROOT]; prints one line for each import that points up or sideways and exits 1.
+Usage: python ci/contracts.py [SOURCE_ROOT]. Prints one line for each import that points up or sideways, and exits with
+1.
 """
 
 import ast
@@ -15,9 +16,10 @@ PACKAGE = "kafkacore"
 ENVIRONMENT = {"_fast", "protocol", "config", "runtime"}
 STORES = ENVIRONMENT | {"storage", "network"}
 CLUSTER = STORES | {"raft", "metadata"}
-DECIDES = CLUSTER | {"controller", "replication", "coordinator"}
+DECIDES = CLUSTER | {"zookeeper", "controller", "replication", "coordinator"}
 
-# room: the rooms that it may import. A room may always import itself; a module at the top (`_version`) is free to all.
+# Maps each room to the rooms that it may import. A room may always import itself. Every room may import a module at the
+# top level (`_version`).
 ALLOWED = {
     "_fast": set(),
     "protocol": {"_fast"},
@@ -25,21 +27,23 @@ ALLOWED = {
     "runtime": {"_fast"},
     "storage": ENVIRONMENT,
     "network": ENVIRONMENT,
+    "client": {"_fast", "protocol"},
     "raft": STORES,
     "metadata": STORES,
-    "controller": CLUSTER,
+    "zookeeper": ENVIRONMENT,
+    "controller": CLUSTER | {"zookeeper"},
     "replication": CLUSTER,
     "coordinator": CLUSTER,
     "observability": CLUSTER,
     "inspection": CLUSTER,
     "server": DECIDES | {"observability"},
     "simulation": DECIDES | {"observability", "server"},
-    "tools": DECIDES | {"observability", "inspection", "server", "simulation"},
-    "spark": CLUSTER,
+    "tools": DECIDES | {"observability", "inspection", "server", "simulation", "spark"},
+    "spark": CLUSTER | {"client", "inspection"},
     "testing": DECIDES | {"observability", "server", "simulation", "tools"},
 }
 
-# Inside `_fast`: the packages that each may import. Native code has floors too.
+# Maps each package of `_fast` to the packages that it may import. Native code also has levels.
 FAST = {
     "base": set(),
     "world": {"base"},
@@ -47,6 +51,7 @@ FAST = {
     "codec": {"base"},
     "schema": {"base"},
     "record": {"base", "world", "codec"},
+    "columns": {"base", "world", "codec", "record"},
     "log": {"base", "world", "wait", "codec", "record"},
     "compact": {"base", "world", "wait", "codec", "record", "log"},
     "plane": {"base", "world", "wait", "log"},
@@ -54,17 +59,18 @@ FAST = {
     "hot": {"base", "world", "wait", "schema", "record", "log", "plane"},
 }
 
-# Within a room: the ZooKeeper-era controller and the quorum share `controller.common`, never each other.
+# Packages of one room that may not import each other: the ZooKeeper-era controller and the quorum both import
+# `controller.common`, but never each other.
 APART = {("controller.quorum", "controller.zookeeper"), ("controller.zookeeper", "controller.quorum")}
 
-# Libraries that only one room may load, so that no other room pays for them or depends on them.
+# Libraries that only one room may import, so that no other room loads them or depends on them.
 LIBRARY_ROOM = {"pyspark": "spark", "pyarrow": "spark"}
 
 CIMPORT = re.compile(r"^\s*(?:from\s+(?P<module>[\w.]+)\s+c?import\s|c?import\s+(?P<plain>[\w.]+(?:\s*,\s*[\w.]+)*))")
 
 
 def python_imports(path: Path, module: str) -> Iterator[tuple[int, str]]:
-    """Every module imported anywhere in a `.py` or `.pyi` file, relative imports resolved against `module`."""
+    """Yields every module that a `.py` or `.pyi` file imports. Relative imports are resolved against `module`."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"), str(path))):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
@@ -78,13 +84,14 @@ def imported_from(node: ast.ImportFrom, path: Path, module: str) -> Iterator[str
         package = module.split(".") if path.stem == "__init__" else module.split(".")[:-1]
         base = package[: len(package) - node.level + 1]
         origin = ".".join([*base, *([origin] if origin else [])])
-    # `from kafkacore import server` names the room in the list, not in the origin.
+    # `from kafkacore import server` names the room in the imported names, not in the module.
     for alias in node.names:
         yield f"{origin}.{alias.name}"
 
 
 def cython_imports(path: Path) -> Iterator[tuple[int, str]]:
-    """Every `import` and `cimport` line of a `.pyx` or `.pxd` file; a line is enough, its module comes first."""
+    """Yields every `import` and `cimport` line of a `.pyx` or `.pxd` file. The first line of a statement is enough,
+    because the module comes first."""
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         if not (match := CIMPORT.match(line)):
             continue
@@ -98,12 +105,12 @@ def cython_imports(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def complaint(importer: str, imported: str) -> str | None:
-    """Why `importer` may not import `imported`, or None; both are dotted modules."""
+    """Returns why `importer` may not import `imported`, or None if it may. Both are dotted module names."""
     room = importer.split(".")[1]
     head, *rest = imported.split(".")
     if head != PACKAGE:
         owner = LIBRARY_ROOM.get(head)
-        return f"{head} is imported in {owner} only" if owner and owner != room else None
+        return f"{head} may be imported in {owner} only" if owner and owner != room else None
     target = rest[0] if rest else ""
     if target in ALLOWED and target != room and target not in ALLOWED.get(room, set()):
         return f"{room} may not import {target}"
@@ -116,19 +123,19 @@ def complaint(importer: str, imported: str) -> str | None:
 
 
 def complaint_inside_fast(importer: list[str], imported: list[str]) -> str | None:
-    """Why a package of `_fast` may not import another one, or None."""
+    """Returns why a package of `_fast` may not import another package, or None if it may."""
     if len(importer) < 3 or not importer[2] or len(imported) < 2:
         return None
     package, target = importer[2], imported[1]
     if package not in FAST:
-        return f"_fast.{package} is not a package of the plan: give it a floor in ci/contracts.py"
+        return f"_fast.{package} is not in the table of packages: add it to FAST in ci/contracts.py"
     if target in FAST and target != package and target not in FAST[package]:
         return f"_fast.{package} may not import _fast.{target}"
     return None
 
 
 def violations(source_root: Path) -> Iterator[str]:
-    """`file:line: reason` for each import that the table does not allow."""
+    """Yields `file:line: reason` for each import that the table does not allow."""
     package = source_root / PACKAGE
     for path in sorted(package.rglob("*")):
         if path.suffix not in {".py", ".pyi", ".pyx", ".pxd"} or path.parent == package:
@@ -136,11 +143,11 @@ def violations(source_root: Path) -> Iterator[str]:
         parts = path.relative_to(source_root).with_suffix("").parts
         module = ".".join(parts[:-1] if path.stem == "__init__" else parts)
         if parts[1] not in ALLOWED:
-            yield f"{path}:1: {parts[1]} is not a room of the plan: give it a floor in ci/contracts.py"
+            yield f"{path}:1: {parts[1]} is not in the table of rooms: add it to ALLOWED in ci/contracts.py"
             continue
         found = python_imports(path, module) if path.suffix in {".py", ".pyi"} else cython_imports(path)
         for line, imported in found:
-            # A package's own module counts as inside it.
+            # A package's own module counts as part of the package.
             if reason := complaint(f"{module}." if path.stem == "__init__" else module, imported):
                 yield f"{path}:{line}: {reason} ({imported})"
 

@@ -1,25 +1,25 @@
 #!/usr/bin/env bash
-# Coverage-guided fuzzing of the native readers of bytes, under AddressSanitizer and UBSan, on a copy of the tree with its
-# own instrumented extensions (gcc's -fsanitize-coverage).
+# Coverage-guided fuzzing of the native code that parses bytes, under AddressSanitizer and UBSan. It uses a copy of the tree with
+# instrumented extensions (gcc's -fsanitize-coverage).
 #   usage: ci/fuzz.sh TARGET SECONDS [--seed N] [--keep DIR]     one target of tests/support/fuzz_targets.py
-#          ci/fuzz.sh all [SECONDS]    every target, then tests/fuzz and the readers of files under AddressSanitizer with
+#          ci/fuzz.sh all [SECONDS]    every target, then tests/fuzz and the parsers of files under AddressSanitizer with
 #                                      UBSan and under ThreadSanitizer, SECONDS (default 120) for each fuzzer
-# The input that ended the process is in build/fuzz/last-input. Copy an input that is worth keeping to
+# If an input ends the process, it is in build/fuzz/last-input. Copy an input that is worth keeping to
 # tests/fuzz/corpus/TARGET.
 source "$(dirname "$0")/common.sh"
 
-targets=(records validator log directory dump metadata messages offsets views)
+targets=(records columns validator log directory dump metadata messages offsets views)
 [ $# -ge 2 ] || [ "${1:-}" = all ] || die "usage: ci/fuzz.sh TARGET SECONDS [--seed N] [--keep DIR], or ci/fuzz.sh all [SECONDS]"
 [[ " all ${targets[*]} " == *" $1 "* ]] || die "unknown target $1; the targets are ${targets[*]}, and all"
 ci/build.sh test
 root="$PWD"
 copy=build/fuzz
-# The extensions that the targets run through; the others are copies of the tree's.
+# The extensions that the targets execute. All others are copies of the tree's extensions.
 packages=(base codec record schema log)
 modules=(hot/offset_commit hot/offset_records hot/offset_rows)
 
 mkdir -p "$copy"
-[ ! -d "$copy/src" ] || find "$copy/src" -type f ! -name '*.so' -delete  # files that the tree no longer has
+[ ! -d "$copy/src" ] || find "$copy/src" -type f ! -name '*.so' -delete  # deletes files that the tree no longer has
 git ls-files -z --cached --others --exclude-standard |
     tar --create --null --files-from=- --ignore-failed-read 2>/dev/null | tar --extract --directory="$copy"
 find src/kafkacore/_fast -name '*.so' -exec cp --update --parents {} "$copy" \;
@@ -33,7 +33,7 @@ done
 for each in "${packages[@]}"; do
     for source in src/kafkacore/_fast/"$each"/*.pyx; do sources+=("$each.$(basename "$source" .pyx)"); done
 done
-# Built again if any source changed; the stamp is the digest of all sources.
+# The build runs again if any source has changed. The stamp is the digest of all sources.
 stamp="$(cat setup.py src/kafkacore/_fast/*/*.p?? | sha256sum)"
 if [ "$(cat "$copy/built" 2>/dev/null)" != "$stamp" ]; then
     say "compiling ${#sources[@]} extensions for coverage"

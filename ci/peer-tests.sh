@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs the tests from the source distributions of client libraries against a node of ours. ci/peer-tests/suites.toml lists
-# them and explains every failure. Takes five minutes and needs a package index.
+# Runs the tests in the source distributions of client libraries against a kafkacore node. ci/peer-tests/suites.toml lists
+# the suites and explains every expected failure. Takes five minutes and needs a package index.
 #   usage: ci/peer-tests.sh [PROJECT[==VERSION] ...]
 source "$(dirname "$0")/common.sh"
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs the real peers under .peers: Apache Kafka's jars with Maven, kafkajs, and the oldest librdkafka that is tested.
-# Without Java or Maven the tests that need them are skipped; with CI=true that is a failure.
+# Without Java or Maven, the tests that need them are skipped. With CI=true, this is a failure.
 source "$(dirname "$0")/common.sh"
 
 kafkajs=.peers/kafkajs
@@ -29,7 +29,7 @@ fi
 
 for release in "${releases[@]}"; do
     jars=".peers/kafka-$release"
-    # Without the mark .complete, a download was interrupted and is fetched again.
+    # A directory without the marker .complete is an interrupted download, so the script fetches it again.
     if [ ! -e "$jars/.complete" ] || [ ci/peers/pom.xml -nt "$jars/.complete" ]; then
         say "fetching Apache Kafka $release"
         rm -rf "$jars"
@@ -44,7 +44,7 @@ if [ ! -e "$classes/.complete" ] || [ -n "$(find ci/peers/java -newer "$classes/
     say "compiling the Java client and the tools' runner"
     rm -rf "$classes"
     mkdir -p "$classes"
-    # Compiled against the older release: one set of classes serves both.
+    # The classes are compiled against the older release, so that they work with both releases.
     javac -proc:none -nowarn -d "$classes" -cp ".peers/kafka-3.9.2/*" $(find ci/peers/java -name '*.java')
     touch "$classes/.complete"
 fi
@@ -55,7 +55,7 @@ for release in "${releases[@]}"; do
     if [ -x .venv/bin/python ] && [ ".peers/kafka-$release/.complete" -nt "$archive" ]; then
         say "archiving the classes of Apache Kafka $release"
         PYTHONPATH=tests/support .venv/bin/python ci/peers/archive.py "$release" >build/archive.log 2>&1 ||
-            say "this Java writes no class archive (see build/archive.log): Apache Kafka starts without one, more slowly"
+            say "this Java writes no class archive (see build/archive.log): Apache Kafka starts without an archive, more slowly"
     fi
 done
 

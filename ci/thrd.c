@@ -1,5 +1,5 @@
-/* ThreadSanitizer intercepts pthread_create and pthread_join, but not glibc's thrd_create, which starts librdkafka's threads;
- * the first malloc of such a thread then crashes. Preloaded in runs under ThreadSanitizer. */
+/* ThreadSanitizer intercepts pthread_create and pthread_join, but not glibc's thrd_create, with which librdkafka starts its
+ * threads. The first malloc of such a thread would crash. Runs under ThreadSanitizer preload this library. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <threads.h>

@@ -1,8 +1,9 @@
-"""Feeds a target with inputs that reach new code. ci/fuzz.sh runs it in a tree whose native modules report coverage.
+"""Feeds a target with inputs that reach new code. ci/fuzz.sh runs this script in a tree whose native modules report
+coverage.
 
-An input is kept, and changed further, if it takes an edge more often, or comes nearer to the other side of a
-comparison, than all inputs before it. `--keep` writes the fewest new inputs that reach all of that, so that a corpus
-stays small.
+The script keeps an input, and changes it further, if the input takes an edge more often than all earlier inputs, or
+brings the two sides of a comparison closer together. `--keep` writes the smallest set of new inputs with the same
+coverage, so that a corpus stays small.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from mutated_bytes import mutated  # noqa: E402
 
 REPORT_S = 10.0
 LARGEST_KEPT_BYTES = 2048
-LEAST_GAIN = 8  # edges, counts and comparisons that an input of the corpus reaches first
+# The number of edges, counts and comparisons that an input must be the first to reach to stay in the corpus.
+LEAST_GAIN = 8
 
 
 class Guide:
@@ -40,7 +42,7 @@ class Guide:
         self.runs = 0
 
     def run(self, data: bytes) -> int:
-        """Runs one input and returns how much new coverage it shows. If the process dies, the input is in `last`."""
+        """Runs one input, and returns the amount of new coverage. If the process dies, `last` contains the input."""
         os.ftruncate(self._last, 0)
         os.pwrite(self._last, data, 0)
         self.coverage.kc_coverage_take()
@@ -77,7 +79,7 @@ class Guide:
         )
 
     def fewest(self, known: list[bytes]) -> list[bytes]:
-        """The inputs, smallest first, that reach coverage that neither `known` nor the smaller inputs reach."""
+        """Returns the inputs, smallest first, whose coverage neither `known` nor smaller inputs have."""
         self.coverage.kc_coverage_forget()
         for data in known:
             self.run(data)
@@ -91,7 +93,9 @@ def main() -> int:
     parser.add_argument("seconds", type=float)
     parser.add_argument("corpus", type=Path, help="the folder of known inputs")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().getrandbits(32))
-    parser.add_argument("--keep", type=Path, help="write the new inputs that reach more than the corpus to this folder")
+    parser.add_argument(
+        "--keep", type=Path, help="write the new inputs with more coverage than the corpus to this folder"
+    )
     parser.add_argument("--most", type=int, default=60, help="the most inputs to write")
     arguments = parser.parse_args()
     logging.getLogger("kafkacore").setLevel(logging.CRITICAL)
@@ -102,7 +106,7 @@ def main() -> int:
     guide.learn(known)
     if not guide.corpus:
         print(
-            "no input shows coverage: run ci/fuzz.sh, which preloads the library and instruments the extensions",
+            "no input produces coverage: run ci/fuzz.sh, which preloads the library and instruments the extensions",
             file=sys.stderr,
         )
         return 1

@@ -29,11 +29,12 @@ import java.util.TreeMap;
 import java.util.TreeSet;
 
 /**
- * Writes and prints metadata that only Apache Kafka acts on, as a tool for {@link Runner}: users, quotas, access control,
- * client metrics.
+ * A tool for {@link Runner} that writes and prints metadata on which only Apache Kafka acts: users, quotas, access
+ * control and client metrics.
  *
- * <p>{@code write BOOTSTRAP} creates some of each; {@code tell BOOTSTRAP} prints all of them in order, one per line. {@code
- * features BOOTSTRAP} prints the finalised levels likewise; {@code upgrade BOOTSTRAP FEATURE=LEVEL ...} finalises features.
+ * <p>{@code write BOOTSTRAP} creates some metadata of each kind. {@code tell BOOTSTRAP} prints all of it in order, one
+ * item per line. {@code features BOOTSTRAP} prints the finalised feature levels in the same way. {@code upgrade BOOTSTRAP
+ * FEATURE=LEVEL ...} finalises features.
  */
 public final class Administration {
     private static final ConfigResource METRICS = new ConfigResource(ConfigResource.Type.CLIENT_METRICS, "seen");

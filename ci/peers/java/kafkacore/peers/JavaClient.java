@@ -20,12 +20,12 @@ import java.util.concurrent.Future;
 import java.util.function.Predicate;
 
 /**
- * The Java producer and consumer, as a tool for {@link Runner}.
+ * A tool for {@link Runner} that uses the Java producer and the Java consumer.
  *
- * <p>{@code produce TOPIC COUNT SIZE [key=value ...]} prints the offsets acknowledged; {@code consume TOPIC COUNT
- * [key=value ...]} prints one line for each record of partition 0: offset, timestamp, key, size of the value, headers;
- * {@code group TOPIC PARTITIONS [key=value ...]} has two members share the partitions, takes one away, commits the ends,
- * and prints who had what.
+ * <p>{@code produce TOPIC COUNT SIZE [key=value ...]} prints the acknowledged offsets. {@code consume TOPIC COUNT
+ * [key=value ...]} prints one line for each record of partition 0: the offset, the timestamp, the key, the size of the
+ * value, and the headers. {@code group TOPIC PARTITIONS [key=value ...]} makes two members share the partitions, closes
+ * one member, commits the end offsets, and prints the assignments.
  */
 public final class JavaClient {
     private static final Duration PATIENCE = Duration.ofSeconds(30);
@@ -33,7 +33,7 @@ public final class JavaClient {
     private JavaClient() {
     }
 
-    /** The arguments behind the first three, as settings. */
+    /** Returns the arguments after the first three as settings. */
     static Properties properties(String[] args) {
         Properties properties = new Properties();
         for (int at = 3; at < args.length; at++) {
@@ -91,7 +91,7 @@ public final class JavaClient {
             KafkaConsumer<byte[], byte[]> last = members.get(0);
             last.seekToEnd(last.assignment());
             last.assignment().forEach(last::position);
-            // Otherwise the client would take the answer to a request that poll() has sent for the answer to the call below.
+            // Without this call, the call after the commit could return the answer to a request that poll() has already sent.
             last.committed(last.assignment());
             last.commitSync();
             last.committed(last.assignment()).entrySet().stream()

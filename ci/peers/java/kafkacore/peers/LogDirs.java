@@ -11,11 +11,11 @@ import java.util.Map;
 import java.util.TreeMap;
 
 /**
- * The Java administrator's view of one broker's log directories, as a tool for {@link Runner}.
+ * A tool for {@link Runner} that shows and changes a broker's log directories with the Java admin client.
  *
- * <p>{@code describe BOOTSTRAP BROKER} prints one line for each replica: directory, partition, size, lag, whether it is
- * a future one; and one for each directory: its path, {@code -}, whether its size is known, and its error.
- * {@code alter BOOTSTRAP BROKER TOPIC PARTITION DIRECTORY} moves a replica.
+ * <p>{@code describe BOOTSTRAP BROKER} prints one line for each replica: its directory, its partition, its size, its lag,
+ * and whether it is a future replica. It also prints one line for each directory: its path, {@code -}, whether its size
+ * is known, and its error. {@code alter BOOTSTRAP BROKER TOPIC PARTITION DIRECTORY} moves a replica.
  */
 public final class LogDirs {
     private LogDirs() {

@@ -23,8 +23,9 @@ import java.util.Map;
 import java.util.TreeMap;
 
 /**
- * Prints everything that clients can read about topics, as a tool for {@link Runner}: {@code BOOTSTRAP TOPIC ...} prints one JSON
- * object, {"topics": {name: {"id", "configs"}}, isolation level: {partition: {"first", "end", "position", "records"}}}.
+ * A tool for {@link Runner} that prints everything that clients can read about topics. {@code BOOTSTRAP TOPIC ...} prints
+ * one JSON object: {"topics": {name: {"id", "configs"}}, isolation level: {partition: {"first", "end", "position",
+ * "records"}}}.
  *
  * <p>A record is one line: offset, leader epoch, timestamp and its type, key, value, headers.
  */
@@ -39,7 +40,7 @@ public final class Reads {
         return bytes == null ? "null" : HexFormat.of().formatHex(bytes);
     }
 
-    /** Long values are printed as size and hash, so that the output of a failed test stays readable. */
+    /** Prints a long value as its size and its hash, so that the output of a failed test stays readable. */
     private static String value(byte[] bytes) {
         return bytes == null || bytes.length < 64 ? hex(bytes) : bytes.length + "#" + Arrays.hashCode(bytes);
     }

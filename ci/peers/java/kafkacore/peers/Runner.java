@@ -20,15 +20,16 @@ import java.util.Collections;
 import java.util.List;
 
 /**
- * Runs many command-line tools in one process, one after the other, because the start of a JVM costs more than a tool.
+ * Runs many command-line tools in one process, one after another, because the start of a JVM takes longer than
+ * most tools.
  *
- * <p>Reads one JSON object per line from standard input, {"main", "args", "stdin"}, and answers with one per line,
- * {"exit", "out", "err"}.
+ * <p>Reads a JSON object {"main", "args", "stdin"} from each line of standard input. Answers each with a line that contains
+ * a JSON object {"exit", "out", "err"}.
  */
 public final class Runner {
     private static final ObjectMapper JSON = new ObjectMapper();
 
-    /** Thrown where a tool would end the process. It is an Error because tools catch Exception around their main. */
+    /** Thrown when a tool would end the process. It is an Error, because tools catch every Exception in their main. */
     private static final class Exited extends Error {
         final int status;
 
@@ -38,7 +39,7 @@ public final class Runner {
         }
     }
 
-    /** Standard streams are installed once, because Scala's Console and log4j keep the streams that they saw first. */
+    /** A standard stream, installed only once, because Scala's Console and log4j keep the first streams that they get. */
     private static final class Switch extends OutputStream {
         private final OutputStream idle;
         private volatile OutputStream target;
@@ -66,7 +67,7 @@ public final class Runner {
     private static volatile InputStream stdin = InputStream.nullInputStream();
     private static volatile Exited first;
 
-    /** Hooks that a tool registered for the end of its process, such as flushing its producer. */
+    /** The shutdown hooks that a tool has registered, for example to flush its producer. */
     private static final List<Runnable> HOOKS = Collections.synchronizedList(new ArrayList<>());
 
     private Runner() {
@@ -75,7 +76,7 @@ public final class Runner {
     private static void exit(int status, String message) {
         if (message != null)
             System.err.println(message);
-        // A handler that catches Throwable exits a second time with another status; the first status is the right one.
+        // A tool that catches Throwable exits a second time, with another status. The first status is the right one.
         if (first == null)
             first = new Exited(status);
         throw first;

@@ -19,10 +19,10 @@ import java.util.TreeMap;
 import java.util.concurrent.TimeoutException;
 
 /**
- * A program of Kafka Streams, as a tool for {@link Runner}: {@code FROM TO COUNT [key=value ...]} counts values.
+ * A tool for {@link Runner} that counts values with Kafka Streams: {@code FROM TO COUNT [key=value ...]}.
  *
- * <p>The values go through a repartition topic into a store in memory, whose changelog is a compacted topic, and the counts
- * go to TO. The program ends and prints the counts when their sum is COUNT.
+ * <p>The values go from topic FROM through a repartition topic into a store in memory, whose changelog is a compacted
+ * topic. The counts go to topic TO. When their sum is COUNT, the program prints the counts and ends.
  */
 public final class WordCount {
     private static final Duration PATIENCE = Duration.ofSeconds(60);

@@ -19,14 +19,14 @@ import java.util.Map;
 import java.util.concurrent.Future;
 
 /**
- * Writes to a cluster before its directory passes to the other broker, as a tool for {@link Runner}.
+ * A tool for {@link Runner} that writes to a cluster before another broker takes over its directory.
  *
- * <p>{@code create BOOTSTRAP} creates the topics. {@code turn BOOTSTRAP NUMBER} writes to each of them: every codec, keys
- * that keep changing, a thousand batches from one new idempotent producer. {@code transactions BOOTSTRAP NUMBER} commits
- * some, aborts some, and leaves three open; {@code end BOOTSTRAP} ends those: by a commit and by an abort of their own
- * producers, which live here meanwhile, and by another producer of the third's transactional.id. {@code lag BOOTSTRAP
- * MS} sets the age from which the log cleaner may compact records; {@code forget} drops the producers without sending
- * anything.
+ * <p>{@code create BOOTSTRAP} creates the topics. {@code turn BOOTSTRAP NUMBER} writes to each topic with every codec, with
+ * keys whose values keep changing, and a thousand batches from a new idempotent producer. {@code transactions BOOTSTRAP
+ * NUMBER} commits some transactions, aborts some, and leaves three open. {@code end BOOTSTRAP} ends these three: their own
+ * producers, which this process has kept, commit the first and abort the second. A new producer with the third's
+ * transactional.id ends the third. {@code lag BOOTSTRAP MS} sets the age from which the log cleaner may compact records.
+ * {@code forget} drops the producers without sending anything.
  */
 public final class Writes {
     static final List<String> CODECS = List.of("none", "gzip", "snappy", "lz4", "zstd");
@@ -39,7 +39,7 @@ public final class Writes {
     private static final int ROUNDS = 3;
     private static final long TIME = 1_700_000_000_000L;
     private static final long TURN_MS = 1_000_000;
-    /** More than segment.ms, so that records this far apart are in different segments. */
+    /** This is more than segment.ms, so records that are this far apart are in different segments. */
     private static final long ROUND_MS = 10_000;
     private static final String TEN_YEARS_MS = Long.toString(10L * 365 * 24 * 3600 * 1000);
     private static final Map<String, KafkaProducer<byte[], byte[]>> OPEN = new HashMap<>();
@@ -85,7 +85,7 @@ public final class Writes {
         admin.incrementalAlterConfigs(Map.of(topic, List.of(new AlterConfigOp(entry, AlterConfigOp.OpType.SET)))).all().get();
     }
 
-    /** Keys, values and headers that are present, empty or null, and timestamps that go back and forth. */
+    /** Returns records whose keys, values and headers are present, empty or null, with timestamps that go back and forth. */
     private static List<ProducerRecord<byte[], byte[]>> variety(String topic, int partition, String name, long time) {
         List<ProducerRecord<byte[], byte[]>> made = new ArrayList<>();
         for (int at = 0; at < RECORDS; at++) {
@@ -126,7 +126,7 @@ public final class Writes {
             try (KafkaProducer<byte[], byte[]> producer = producer(bootstrap, "compression.type", codec)) {
                 for (int partition = 0; partition < PARTITIONS; partition++) {
                     send(producer, variety("codecs", partition, name, time));
-                    // Behind the open transactions.
+                    // These records come after the open transactions.
                     send(producer, variety("transactions", partition, name, time));
                     if (at < ROUNDS)
                         send(producer, changes(partition, name, time + at * ROUND_MS, number + at));
@@ -164,7 +164,7 @@ public final class Writes {
             for (int partition = 0; partition < PARTITIONS; partition++)
                 send(producer, variety("transactions", partition, number + id, time));
             if (id.equals("left"))
-                producer.close(Duration.ZERO);  // which does not end the transaction
+                producer.close(Duration.ZERO);  // this does not end the transaction
             else
                 OPEN.put(id, producer);
         }

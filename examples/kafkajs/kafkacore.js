@@ -1,4 +1,4 @@
-// A broker for tests: `const kafka = await startKafka(); ... await kafka.stop()`.
+// Starts a broker for tests: `const kafka = await startKafka(); ... await kafka.stop()`.
 // Runs `kafkacore` from the PATH, or the program that the environment variable KAFKACORE names.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -8,7 +8,7 @@ export async function startKafka(...options) {
   const program = process.env.KAFKACORE ?? "kafkacore";
   const child = spawn(
     program,
-    // --with-parent: the broker ends with this process, even if this process is killed.
+    // --with-parent: the broker ends when this process ends, even if this process is killed.
     ["dev", "--json", "--with-parent", ...options],
     { stdio: ["ignore", "pipe", "inherit"] },
   );

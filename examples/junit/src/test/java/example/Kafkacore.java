@@ -12,7 +12,8 @@ import org.junit.jupiter.api.extension.ParameterContext;
 import org.junit.jupiter.api.extension.ParameterResolver;
 
 /**
- * One broker for all tests of a run: {@code @ExtendWith(Kafkacore.class)} and a parameter {@code Kafkacore.Broker}.
+ * Starts one broker for all tests of a run. A test gets it with {@code @ExtendWith(Kafkacore.class)} and a parameter of
+ * type {@code Kafkacore.Broker}.
  * Runs {@code kafkacore} from the PATH, or the program that the environment variable KAFKACORE names.
  */
 public final class Kafkacore implements ParameterResolver {
@@ -37,7 +38,7 @@ public final class Kafkacore implements ParameterResolver {
     private static Broker start() {
         String program = System.getenv().getOrDefault("KAFKACORE", "kafkacore");
         try {
-            // --with-parent: the broker ends with this process, even if this process is killed.
+            // --with-parent: the broker ends when this process ends, even if this process is killed.
             Process process = new ProcessBuilder(program, "dev", "--json", "--with-parent")
                     .redirectError(ProcessBuilder.Redirect.INHERIT).start();
             BufferedReader output = new BufferedReader(

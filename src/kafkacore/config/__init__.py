@@ -1,7 +1,8 @@
-"""Every key of a server.properties and of a topic, with Kafka's name, type, default and check, and whether it can
+"""Every key of a server.properties and of a topic, with Kafka's name, type, default and check, and whether the key can
 change at run time.
 
-`BrokerConfig` configures a node, `TopicConfig` the logs of a topic. The keys themselves are data, in `tables/`.
+`BrokerConfig` configures a node. `TopicConfig` configures the logs of a topic. The keys themselves are data in
+`tables/`.
 """
 
 from kafkacore.config.broker import BrokerConfig

@@ -1,4 +1,5 @@
-"""`host:port`, `id@host:port` and `host:count`: quorum voters, bootstrap servers, limits of single hosts."""
+"""Parses `host:port`, `id@host:port` and `host:count`, for quorum voters, bootstrap servers and limits of single
+hosts."""
 
 from __future__ import annotations
 
@@ -10,11 +11,11 @@ _HOST: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01
 
 
 class AddressError(ValueError):
-    """A malformed address. The message says what was expected."""
+    """A malformed address. The message names the expected form."""
 
 
 class Address(NamedTuple):
-    """`host` is as written, without the brackets of an IPv6 address."""
+    """An address. `host` is as written, but without the brackets of an IPv6 address."""
 
     host: str
     port: int
@@ -34,7 +35,7 @@ class Voter(NamedTuple):
 
 
 def parse_address(text: str) -> Address:
-    """Reads `host:port` or `[ipv6]:port`; a `scheme://` may stand before it. Raises AddressError."""
+    """Parses `host:port` or `[ipv6]:port`, with an optional `scheme://` in front. Raises AddressError."""
     host, colon, port = text.rpartition("://")[2].rpartition(":")
     if not colon or not is_host(host := host.removeprefix("[").removesuffix("]")):
         raise AddressError(f"entry {text!r} must be host:port")
@@ -42,7 +43,7 @@ def parse_address(text: str) -> Address:
 
 
 def parse_voter(text: str) -> Voter:
-    """Reads `id@host:port`. Raises AddressError."""
+    """Parses `id@host:port`. Raises AddressError."""
     node_id, at, address = text.partition("@")
     if not at or "@" in address:
         raise AddressError(f"entry {text!r} must be id@host:port")
@@ -50,7 +51,8 @@ def parse_voter(text: str) -> Voter:
 
 
 def parse_limits(text: str) -> dict[str, int]:
-    """Counts by host, from `host:count` entries; the last entry of a host counts. Raises AddressError."""
+    """Parses `host:count` entries. Returns the count of each host. If a host occurs twice, its last entry counts.
+    Raises AddressError."""
     limits: dict[str, int] = {}
     for entry in text.split(",") if text else ():
         host, colon, count = entry.strip().rpartition(":")
@@ -64,7 +66,7 @@ def parse_limits(text: str) -> dict[str, int]:
 
 
 def parse_node_id(text: str, entry: str) -> int:
-    """A number from 0 to 2^31 - 1. Raises AddressError, which names the entry."""
+    """Parses a number from 0 to 2^31 - 1. Raises AddressError, which names the entry."""
     number = _number(text, _INT_MAX)
     if number is None:
         raise AddressError(f"entry {entry!r} must begin with the id of a node, an int of at least 0")
@@ -72,7 +74,7 @@ def parse_node_id(text: str, entry: str) -> int:
 
 
 def parse_port(text: str, entry: str) -> int:
-    """A number from 0 to 65535. Raises AddressError, which names the entry."""
+    """Parses a number from 0 to 65535. Raises AddressError, which names the entry."""
     number = _number(text, _PORT_MAX)
     if number is None:
         raise AddressError(f"entry {entry!r} must end with a port from 0 to 65535")
@@ -80,8 +82,8 @@ def parse_port(text: str, entry: str) -> int:
 
 
 def _number(text: str, most: int) -> int | None:
-    """A number from 0 to `most`; None for any other text."""
-    # Check the length first: int() raises an error of its own for thousands of digits.
+    """Parses a number from 0 to `most`. Returns None for any other text."""
+    # Check the length first, because int() raises its own error for thousands of digits.
     if not (text.isascii() and text.isdigit()) or len(text.lstrip("0")) > len(str(most)):
         return None
     number = int(text.lstrip("0") or "0")
@@ -89,5 +91,6 @@ def _number(text: str, most: int) -> int | None:
 
 
 def is_host(text: str) -> bool:
-    """Whether the text has only characters of a name or an address. The empty text is the wildcard address."""
+    """Returns whether all characters of the text can occur in a host name or an address. The empty text is the wildcard
+    address."""
     return _HOST.issuperset(text)

@@ -1,4 +1,5 @@
-"""Every key as an attribute: `log.segment.bytes` is `log_segment_bytes`. The types are in the stub beside this file."""
+"""Makes every key an attribute: `log.segment.bytes` becomes `log_segment_bytes`. The types are in the stub
+attributes.pyi."""
 
 from __future__ import annotations
 
@@ -6,10 +7,10 @@ from kafkacore.config.values import Value
 
 
 class KeyAttributes:
-    """Parses a value when it is first read, and keeps it. Attributes cannot be assigned."""
+    """Parses a value at its first access, and caches it. Attributes are read-only."""
 
     def value(self, name: str) -> Value:
-        """The typed value of Kafka's key `name`. Raises KeyError for an unknown key."""
+        """Returns the typed value of Kafka's key `name`. Raises KeyError for an unknown key."""
         raise KeyError(name)
 
     def __getattr__(self, attribute: str) -> Value:

@@ -13,9 +13,9 @@ NAMES: Final = {SET: "SET", DELETE: "DELETE", APPEND: "APPEND", SUBTRACT: "SUBTR
 
 
 def changed(current: str | None, operation: int, given: str | None, default: str | None) -> str | None:
-    """The new value; None if the setting has no value afterwards.
+    """Returns the new value, or None if the setting has no value afterwards.
 
-    Entries are added to, and removed from, the `default` of a list that is not set yet.
+    If a list is not set yet, entries are added to its `default`, or removed from it.
     """
     if operation in (SET, DELETE):
         return given if operation == SET else None
@@ -26,12 +26,12 @@ def changed(current: str | None, operation: int, given: str | None, default: str
 
 def _appended(entries: list[str], parts: list[str]) -> list[str]:
     known = set(entries)
-    # Duplicates that are in the list already stay.
+    # Duplicates that are already in the list stay there.
     return entries + [part for part in dict.fromkeys(parts) if part not in known]
 
 
 def _subtracted(entries: list[str], parts: list[str]) -> list[str]:
-    """Each part removes the first equal entry."""
+    """Returns the entries without the parts. Each part removes the first equal entry."""
     taken = Counter(parts)
     left = []
     for entry in entries:
@@ -43,7 +43,7 @@ def _subtracted(entries: list[str], parts: list[str]) -> list[str]:
 
 
 def _parts(text: str) -> list[str]:
-    """Splits as Java's String.split does: keeps empty entries except at the end."""
+    """Splits as Java's String.split does: keeps empty parts, except at the end."""
     parts = text.split(",")
     while len(parts) > 1 and not parts[-1]:
         parts.pop()

@@ -1,4 +1,4 @@
-"""The configuration of a subscription to client metrics (KIP-714)."""
+"""The configuration of a client metrics subscription (KIP-714)."""
 
 from __future__ import annotations
 
@@ -24,18 +24,20 @@ _MATCHED: Final = frozenset(
 
 
 class MatchError(ConfigError):
-    """A malformed pattern that matches clients. Kafka has an error of its own for it."""
+    """A malformed pattern for the matching of clients. Kafka has a separate error code for this error."""
 
 
 class ClientMetricsConfig:
-    """Ignores a stored setting that this release does not allow. `validate` checks new settings."""
+    """The configuration of a subscription. Ignores a stored setting that this release does not allow. `validate` checks
+    new settings."""
 
     def __init__(self, overrides: Mapping[str, str]) -> None:
         self.overrides = overrides
 
     @classmethod
     def validate(cls, overrides: Mapping[str, str]) -> ClientMetricsConfig:
-        """The configuration of a request. Raises ConfigError (INVALID_REQUEST), MatchError (INVALID_CONFIG)."""
+        """Checks the settings in a request and returns their configuration. Raises ConfigError (INVALID_REQUEST),
+        MatchError (INVALID_CONFIG)."""
         for name, text in overrides.items():
             if name not in CLIENT_METRICS:
                 raise ConfigError(name, text, "unknown client metrics configuration")
@@ -52,7 +54,7 @@ class ClientMetricsConfig:
         return config
 
     def value(self, name: str) -> Value:
-        """The typed value of a key. Raises KeyError for an unknown key."""
+        """Returns the typed value of a key. Raises KeyError for an unknown key."""
         key = CLIENT_METRICS[name]
         if name in self.overrides:
             value, problem = stored(key, self.overrides)
@@ -61,7 +63,7 @@ class ClientMetricsConfig:
         return default(key)
 
     def describe(self, name: str) -> Described:
-        """The entry of DescribeConfigs for `name`."""
+        """Returns the entry of DescribeConfigs for `name`."""
         key = CLIENT_METRICS.get(name)
         value = self.overrides[name] if key is None else render(self.value(name))
         source = Source.CLIENT_METRICS_CONFIG if name in self.overrides else Source.DEFAULT_CONFIG
@@ -81,8 +83,8 @@ class ClientMetricsConfig:
 
 
 def _check_pattern(pattern: str) -> None:
-    """Checks `ATTRIBUTE=REGULAR EXPRESSION`. Kafka's regular expressions are Java's. This release does not use them
-    yet, so a check by Python's module is enough."""
+    """Checks `ATTRIBUTE=REGULAR EXPRESSION`. Kafka's regular expressions are Java's. This release does not use the
+    patterns yet, so a check with Python's module is enough."""
     parts = pattern.split("=")
     if len(parts) != 2 or parts[0].strip() not in _MATCHED:
         raise MatchError(
@@ -90,5 +92,6 @@ def _check_pattern(pattern: str) -> None:
         )
     try:
         re.compile(parts[1].strip())
-    except (re.error, ValueError, OverflowError, RecursionError) as bad:  # numbers too large, or parentheses too deep
+    # The numbers are too large, or the parentheses are nested too deeply.
+    except (re.error, ValueError, OverflowError, RecursionError) as bad:
         raise MatchError(_MATCH, pattern, f"illegal client matching pattern: {bad}") from None

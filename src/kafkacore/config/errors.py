@@ -1,12 +1,13 @@
-"""The errors of a configuration: of a setting, or of the file itself."""
+"""The errors of a configuration: errors in a setting, and errors in the file itself."""
 
 from __future__ import annotations
 
 
 class ConfigError(ValueError):
-    """Names the key, its value, and what is allowed. The value of a password is never shown.
+    """An invalid setting. The message names the key, its value, and the allowed values. It never shows the value of a
+    password.
 
-    `key` is Kafka's name of the setting; `value` is None if the setting is missing.
+    `key` is Kafka's name for the setting. `value` is None if the setting is missing.
     """
 
     def __init__(self, key: str, value: object, allowed: str) -> None:
@@ -18,7 +19,7 @@ class ConfigError(ValueError):
 
 
 class ConfigFileError(ConfigError):
-    """An unreadable file of properties; `key` is its path, perhaps with a line, and `value` is None."""
+    """A properties file cannot be read. `key` is the path of the file, possibly with a line number. `value` is None."""
 
     def __init__(self, source: str, problem: str) -> None:
         super().__init__(source, None, problem)

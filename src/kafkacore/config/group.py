@@ -1,4 +1,5 @@
-"""The configuration of a group (KIP-848, KIP-932, KIP-1071): its own settings, and else its broker's."""
+"""The configuration of a group (KIP-848, KIP-932, KIP-1071). A setting that the group does not have comes from the
+broker."""
 
 from __future__ import annotations
 
@@ -14,13 +15,14 @@ from kafkacore.config.values import Value, default, parse, render, stored
 
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 _KINDS: Final = ("consumer", "share", "streams")
-# The broker's key that bounds this one does not follow the pattern of the other names.
+# The broker's key that limits this key does not follow the naming pattern of the others.
 _STANDBYS: Final = "streams.num.standby.replicas"
 _MOST_STANDBYS: Final = "group.streams.max.standby.replicas"
 
 
 class GroupConfig:
-    """Ignores a stored setting that this release does not allow. `validate` checks new settings."""
+    """The configuration of a group. Ignores a stored setting that this release does not allow. `validate` checks new
+    settings."""
 
     def __init__(self, broker: BrokerConfig, overrides: Mapping[str, str] = _NOTHING) -> None:
         self.broker = broker
@@ -28,7 +30,7 @@ class GroupConfig:
 
     @classmethod
     def validate(cls, broker: BrokerConfig, overrides: Mapping[str, str]) -> GroupConfig:
-        """The configuration of a request. Raises ConfigError (INVALID_CONFIG)."""
+        """Checks the settings in a request and returns their configuration. Raises ConfigError (INVALID_CONFIG)."""
         for name, text in overrides.items():
             if name not in GROUP:
                 raise ConfigError(name, text, "unknown group config name")
@@ -41,7 +43,7 @@ class GroupConfig:
         return config
 
     def value(self, name: str) -> Value:
-        """The typed value of a key. Raises KeyError for an unknown key."""
+        """Returns the typed value of a key. Raises KeyError for an unknown key."""
         key = GROUP[name]
         if name in self.overrides:
             value, problem = stored(key, self.overrides)
@@ -50,7 +52,7 @@ class GroupConfig:
         return self.broker.value(key.broker_keys[0][0]) if key.broker_keys else default(key)
 
     def describe(self, name: str) -> Described:
-        """The entry of DescribeConfigs for `name`. An unknown key is shown without its value, as secrets are."""
+        """Returns the entry of DescribeConfigs for `name`. The value of an unknown key is hidden, as secrets are."""
         key = GROUP.get(name)
         value = render(self.value(name)) if key is not None else None
         synonyms: list[Synonym] = []
@@ -66,7 +68,7 @@ class GroupConfig:
         return iter(dict.fromkeys((*GROUP.names(), *self.overrides)))
 
     def _check_bounds(self, name: str) -> None:
-        """Checks the bounds that the broker's keys set. An interval that the group does not set needs no check."""
+        """Checks the bounds that the broker's keys set. An interval that the group does not set is not checked."""
         if name.endswith(".assignment.interval.ms") and name not in self.overrides:
             return
         kind, _, rest = name.partition(".")

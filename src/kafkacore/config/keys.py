@@ -1,18 +1,18 @@
 """The tables of keys: one line for each key, parsed when the key is first read.
 
-A start reads some sixty of four hundred keys, so a start only splits a table into lines. Columns:
+A node's start reads about sixty of the four hundred keys, so it only splits a table into lines. Columns:
 
 key         Kafka's name
 type        boolean, int, long, short, double, string, list, class, password
 default     our default, written as in a file; `null` for none, `!` if Kafka demands a value
 check       the rules for a value, see `kafkacore.config.values`
 importance  high, medium, low
-mode        read-only, per-broker or cluster-wide (of a broker's key): the reach of a dynamic change
-generation  the Kafka that knows the key: 3.9, 4.3, both, or own for a key of kafkacore
-honoured    whether kafkacore acts on it, or only validates it; *_without_effect.tsv has the reasons
+mode        read-only, per-broker or cluster-wide (for a broker's key): where a dynamic change applies
+generation  the release of Kafka that knows the key: 3.9, 4.3, both, or own for a key of kafkacore
+honoured    whether kafkacore acts on the key, or only validates it; *_without_effect.tsv has the reasons
 kind        internal (DescribeConfigs shows it only if it is set), dynamic-only (not for server.properties), or -
 3.9         the differences in 3.9, as `type=...;default=...;mode=...;check=...`
-broker      (of a topic's or group's key) the broker's keys of the same meaning, by precedence; `*N` converts the unit
+broker      (for a topic's or group's key) the broker's keys of the same meaning, by precedence; `*N` converts the unit
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from difflib import get_close_matches
 from typing import Final
 
 _TABLES: Final = os.path.join(os.path.dirname(__file__), "tables")
-_ALIKE: Final = 0.85  # difflib's ratio above which a name counts as a typing mistake
+_ALIKE: Final = 0.85  # a name counts as a typing mistake if its ratio in difflib is above this value
 
 
 class Key:
-    """One row of a table. `default` is text, or None for Kafka's null; a `required` key has no default.
+    """One row of a table. `default` is text, or None for Kafka's null. A `required` key has no default.
 
-    `broker_keys` has the names and factors of the broker's keys that a topic's or group's key inherits from.
+    `broker_keys` contains the names and factors of the broker's keys from which a topic's or group's key inherits.
     """
 
     __slots__ = (
@@ -78,7 +78,7 @@ def _broker_key(text: str) -> tuple[str, int]:
 
 
 class Keys:
-    """A table of keys by name. `old` gives each key its type, default and check of Kafka 3.9 (ZooKeeper mode)."""
+    """A table of keys, by name. With `old`, each key has its type, default and check of Kafka 3.9 (ZooKeeper mode)."""
 
     def __init__(self, name: str, *, old: bool = False) -> None:
         self._file = os.path.join(_TABLES, f"{name}.tsv")
@@ -89,7 +89,7 @@ class Keys:
         self._columns: list[str] = []
         self._keys: dict[str, Key] = {}
         self._documentation: dict[str, str] = {}
-        self._reasons: dict[str, str] = {}  # reasons by the prefix of a key's name
+        self._reasons: dict[str, str] = {}  # reason by the prefix of a key's name
 
     def __contains__(self, name: object) -> bool:
         return name in self._keys or name in self._table()
@@ -102,7 +102,7 @@ class Keys:
         return len(self._table())
 
     def __getitem__(self, name: str) -> Key:
-        """The row of a key. Raises KeyError for an unknown key."""
+        """Returns the row of a key. Raises KeyError for an unknown key."""
         key = self._keys.get(name)
         if key is None:
             line = self._table()[name]
@@ -116,18 +116,20 @@ class Keys:
         return iter(self._table())
 
     def unknown(self, name: str) -> str:
-        """The message about an unknown key; it names the most similar key, if there is one."""
+        """Returns the message about an unknown key. The message suggests the most similar known key, if there is
+        one."""
         close = get_close_matches(name, self._table(), n=1, cutoff=_ALIKE)
         return f"{name}: unknown key, kept but not used" + "".join(f"; do you mean {each}?" for each in close)
 
     def documentation(self, name: str) -> str:
-        """The description of a key, in a sentence or two, as DescribeConfigs shows it."""
+        """Returns the description of a key in one or two sentences, as DescribeConfigs shows it."""
         if not self._documentation:
             self._documentation = _lines(self._documentation_file)[1]
         return self._documentation.get(name, "")
 
     def reason(self, name: str) -> str:
-        """Why a key that is not honoured has no effect; empty if the table has no reason."""
+        """Returns the reason why a key that is not honoured has no effect. The reason is empty if the table has
+        none."""
         if not self._reasons:
             self._reasons = _lines(self._reasons_file)[1]
         prefixes = [prefix for prefix in self._reasons if name.startswith(prefix)]
@@ -141,7 +143,8 @@ class Keys:
 
 
 def _lines(path: str) -> tuple[str, dict[str, str]]:
-    """The heading, and the lines by their first column. A line of documentation is returned without that column."""
+    """Returns the heading, and the lines by their first column. A line of documentation does not contain this
+    column."""
     with open(path, encoding="utf-8") as file:
         head, *lines = file.read().splitlines()
     if head.count("\t") == 1:

@@ -1,7 +1,7 @@
-"""Files of java.util.Properties: server.properties and meta.properties.
+"""Reads and writes files of java.util.Properties, such as server.properties and meta.properties.
 
-A line ends with LF, CR or CR LF. If its end is escaped, the next line continues it without its leading blanks.
-Comments begin with `#` or `!`. A key ends at the first unescaped `=`, `:` or blank.
+A line ends with LF, CR or CR LF. If its end is escaped, the next line continues it without its leading blanks. Comments
+begin with `#` or `!`. A key ends at the first unescaped `=`, `:` or blank.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ESCAPED: Final = {
 
 
 def load(path: str) -> dict[str, str]:
-    """The properties of a file. Raises ConfigFileError if it cannot be read or an escape is malformed."""
+    """Reads the properties in a file. Raises ConfigFileError if the file cannot be read or an escape is malformed."""
     try:
         with open(path, "rb") as file:
             data = file.read()
@@ -37,9 +37,10 @@ def load(path: str) -> dict[str, str]:
 
 
 def parse(data: bytes, source: str = "properties") -> dict[str, str]:
-    """The properties in the bytes of a file, read as UTF-8 if they are valid, else as ISO-8859-1, as Java does.
+    """Returns the properties in the bytes of a file. Reads the bytes as UTF-8 if they are valid UTF-8, and otherwise as
+    ISO-8859-1, as Java does.
 
-    The last line of a key counts. Raises ConfigFileError, which names `source` and the line.
+    If a key occurs more than once, its last line counts. Raises ConfigFileError, which names `source` and the line.
     """
     try:
         text = data.decode("utf-8")
@@ -57,7 +58,8 @@ def parse(data: bytes, source: str = "properties") -> dict[str, str]:
 
 
 def store(properties: Mapping[str, str], comments: Iterable[str] = ()) -> bytes:
-    """The file that Properties.store writes: comments, then `key=value` lines, in ASCII with Unicode escapes."""
+    """Returns the file that Properties.store writes: comments, and then `key=value` lines in ASCII with Unicode
+    escapes."""
     lines = [f"#{comment}" for comment in comments]
     lines += [
         f"{_escape(key, every_blank=True)}={_escape(value, every_blank=False)}" for key, value in properties.items()
@@ -66,7 +68,7 @@ def store(properties: Mapping[str, str], comments: Iterable[str] = ()) -> bytes:
 
 
 def parse_overrides(overrides: Iterable[str]) -> dict[str, str]:
-    """Reads `key=value` texts of a command line; a value has no escapes. Raises ConfigError."""
+    """Parses `key=value` texts from a command line. A value has no escapes. Raises ConfigError."""
     properties: dict[str, str] = {}
     for override in overrides:
         key, equals, value = override.partition("=")
@@ -77,7 +79,8 @@ def parse_overrides(overrides: Iterable[str]) -> dict[str, str]:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """The lines that hold a property, joined with their continuations, and the number of their first line."""
+    """Yields each line that contains a property, joined with its continuation lines, and the number of the first of
+    these lines."""
     natural = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     if not natural[-1]:
         natural.pop()
@@ -85,7 +88,8 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
     for number, content in enumerate(natural, 1):
         stripped = content.lstrip(_BLANKS)
         if not line:
-            # A blank or comment line after a line with only a backslash is skipped too: there is nothing to continue.
+            # A blank line or comment line after a line with only a backslash is also skipped, because there is nothing
+            # to continue.
             if not stripped or stripped[0] in "#!":
                 continue
             first = number
@@ -95,7 +99,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
         else:
             yield first, line
             line = ""
-    # Java reads a backslash at the end of the file as an empty key, unless CR LF follows it.
+    # Java reads a backslash at the end of the file as an empty key, unless CR LF follows the backslash.
     if line or (continued == len(natural) > 0 and not text.endswith("\r\n")):
         yield first, line
 
@@ -113,7 +117,7 @@ def _split(line: str) -> tuple[str, str]:
 
 
 def _unescape(text: str) -> str:
-    """Raises ValueError for a `\\u` without four hexadecimal digits."""
+    """Replaces escapes. Raises ValueError for a `\\u` without four hexadecimal digits."""
     if "\\" not in text:
         return text
     made: list[str] = []
@@ -133,7 +137,7 @@ def _unescape(text: str) -> str:
             else:
                 char = _ESCAPES.get(char, char)
         made.append(char)
-    # Two escapes may be the surrogate halves of one character outside the basic plane.
+    # Two escapes may be the two surrogates of one character outside the basic plane.
     return "".join(made).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 

@@ -1,4 +1,5 @@
-"""The entries of DescribeConfigs: a value, its type, its source, and the sources that it overrides."""
+"""The entries of a DescribeConfigs response: a value, its type, its source, and the sources that this source
+overrides."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from kafkacore.config.keys import Keys
 
 
 class Source(IntEnum):
-    """DescribeConfigsResponse's ConfigSource."""
+    """The ConfigSource of a DescribeConfigsResponse."""
 
     UNKNOWN = 0
     TOPIC_CONFIG = 1
@@ -23,7 +24,7 @@ class Source(IntEnum):
     GROUP_CONFIG = 8
 
 
-# DescribeConfigsResponse's ConfigType; 0 is unknown.
+# The ConfigType of a DescribeConfigsResponse. 0 means unknown.
 TYPE_IDS: Final = {
     "boolean": 1,
     "string": 2,
@@ -38,7 +39,7 @@ TYPE_IDS: Final = {
 
 
 class Synonym(NamedTuple):
-    """One source of a value; `value` is None if it is secret."""
+    """One source of a value. `value` is None if it is secret."""
 
     name: str
     value: str | None
@@ -46,7 +47,8 @@ class Synonym(NamedTuple):
 
 
 class Described(NamedTuple):
-    """One entry of DescribeConfigs. `value` is None if it is secret or Kafka's null; `type_id` is Kafka's number."""
+    """One entry of DescribeConfigs. `value` is None if it is secret or Kafka's null. `type_id` is Kafka's number for
+    the type."""
 
     name: str
     value: str | None
@@ -59,8 +61,8 @@ class Described(NamedTuple):
 
 
 def described(keys: Keys, name: str, value: str | None, synonyms: Sequence[Synonym]) -> Described:
-    """The entry of an entity that inherits; the first synonym is its source. An unknown key is hidden as secrets
-    are."""
+    """Returns the entry of an entity that inherits settings. The first synonym is its source. The value of an unknown
+    key is hidden, as secrets are."""
     key = keys.get(name)
     return Described(
         name=name,

@@ -1,4 +1,4 @@
-"""Configurations of groups and of client metrics subscriptions."""
+"""Configurations of groups, and of subscriptions to client metrics."""
 
 import pytest
 
@@ -23,7 +23,7 @@ def test_keys_of_a_group_inherit_from_keys_of_the_broker():
     assert all(name in BROKER for key in GROUP for name, _ in key.broker_keys)
     assert GroupConfig(BROKER_CONFIG).value("share.delivery.count.limit") == 7
     assert GroupConfig(BROKER_CONFIG, {"share.delivery.count.limit": "3"}).value("share.delivery.count.limit") == 3
-    # A group accepts every default.
+    # The defaults are valid for a group.
     GroupConfig.validate(BROKER_CONFIG, {})
 
 

@@ -1,4 +1,4 @@
-"""The code outside the configuration reads exactly the keys that the tables mark as honoured."""
+"""The code outside the configuration package reads exactly the keys that the tables of keys mark as honoured."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kafkacore.storage.log_settings import FIELDS
 from processes import ROOT
 
 SOURCE = ROOT / "src" / "kafkacore"
-# In raft/, `config` is the configuration of the core.
+# In raft/, `config` is the configuration of the Raft core, not of the broker.
 ELSEWHERE = ("config", "raft")
 ATTRIBUTE = re.compile(r"config\.(?:broker\.)?(\w+)")
 STANDS_FOR_NODE_ID = "broker.id"
@@ -39,12 +39,13 @@ SOUND = {
 
 
 class NotedBroker(BrokerConfig):
-    """Notes the keys behind each attribute that is read."""
+    """A broker configuration that records the keys behind each attribute that the code reads."""
 
     def __init__(self) -> None:
         self.__dict__["noted"] = set()
         super().__init__(SOUND)
-        # The checks of relations have read these already, and the configuration keeps their values.
+        # The checks of relations between keys have already read these attributes, so the configuration has cached their
+        # values.
         for attribute in self.__dict__.keys() - KEPT:
             del self.__dict__[attribute]
         self.noted.clear()
@@ -82,12 +83,12 @@ def attributes_read() -> set[str]:
 
 @pytest.fixture(scope="module")
 def read() -> tuple[set[str], set[str]]:
-    """The broker and topic keys that the code reads, through attributes (some combine several keys) and through the
-    tables of keys that reach native code."""
+    """Returns the broker keys and topic keys that the code reads. It reads them through attributes, some of which
+    combine several keys, and through the tables of keys that reach native code."""
     broker = NotedBroker()
     limits_from(broker)
     broker_keys, topic_keys = broker.noted & set(BROKER.names()), set()
-    for codec in ("gzip", "lz4", "zstd"):  # each has a level of its own
+    for codec in ("gzip", "lz4", "zstd"):  # each of these codecs has its own key for the compression level
         topic = NotedTopic(compression_type=codec)
         for field in FIELDS.values():
             field.value(topic)

@@ -1,4 +1,4 @@
-"""The tables of keys are complete and equal those of Apache Kafka."""
+"""The tables of configuration keys are complete, and equal those of Apache Kafka."""
 
 import importlib.util
 import subprocess
@@ -29,7 +29,8 @@ def test_every_row_parses_its_own_default(keys):
         assert allowed(key)
         if not key.required:
             text = render(default(key))
-            # A default passes its own check, except for Kafka's nulls and the port that the system chooses.
+            # A default passes the check of its own key, except for null defaults and for port 0, with which the system
+            # chooses a port.
             assert text is None or key.type == "password" or render(parse(key, text)) == text
 
 
@@ -60,7 +61,8 @@ def test_stub_is_up_to_date():
     assert module.STUB.read_text() == module.stub(), "run: python ci/config_stub.py"
 
 
-# Kafka's buffers of 100 KiB slow a connection down; the operating system grows those that it chooses.
+# Kafka's default of 100 KiB for socket buffers slows a connection down. With -1, the operating system chooses the size
+# and can enlarge the buffers.
 OWN_DEFAULTS = {("broker", "socket.send.buffer.bytes"): "-1", ("broker", "socket.receive.buffer.bytes"): "-1"}
 
 
@@ -79,7 +81,7 @@ def test_keys_types_and_defaults_equal_those_of_apache_kafka(release, broker, to
         scope, name, *fields = line.split("\t")
         theirs[scope][name] = fields
     other = "4.3" if release.startswith("3.9") else "3.9"
-    # The keys that can change at run time are those of 4.3, our release.
+    # The set of keys that can change at run time is that of 4.3, the release that we implement.
     if release.startswith("4.3"):
         ours = {key.name: [key.mode] for key in broker if key.dynamic and key.generation in {"4.3", "both"}}
         assert ours == theirs["mode"]
@@ -100,7 +102,8 @@ def test_keys_types_and_defaults_equal_those_of_apache_kafka(release, broker, to
 
 
 def expected_check(key, validator):
-    """Our table's word for a validator as Kafka prints it (a range or a list of words); None for the others."""
+    """Converts a validator, in the form in which Kafka prints it (a range or a list of words), to the form of our
+    table. Returns None for other validators."""
     if not validator.startswith("[") or key.check in {"release", "replicas", "reset"}:
         return None
     fields = validator.split("]")[0][1:].split(",")

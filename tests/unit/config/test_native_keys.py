@@ -1,4 +1,5 @@
-"""A key reaches native code by one table: of a plane's limits, or of a topic's log settings."""
+"""Every key that reaches native code does so through one table: as a limit of a plane (the network layer), or as a log
+setting of a topic."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from kafkacore.storage.log_settings import FIELDS
 
 QUORUM = {"controller.quorum.voters": "9@h:9", "controller.listener.names": "CONTROLLER"}
 STUB = Path(kafkacore.__file__).parent / "_fast/log/settings.pyi"
-# These fields have several numbers or a name, so no single native field takes them.
+# These fields contain several numbers or a name, so they do not fit into a single native field.
 STRUCTURED = {"max_connections_per_ip_overrides", "of_listeners", "exempt_listener"}
 
 

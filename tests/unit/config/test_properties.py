@@ -1,4 +1,4 @@
-"""server.properties as java.util.Properties reads and writes it."""
+"""server.properties is read and written in the same way as by java.util.Properties."""
 
 import pytest
 
@@ -12,7 +12,7 @@ from kafkacore.config.properties import load, parse, parse_overrides, store
         ("a=1", {"a": "1"}),
         ("a:1", {"a": "1"}),
         ("a 1", {"a": "1"}),
-        ("  a \t = \t 1 \t", {"a": "1 \t"}),  # blanks at the end belong to the value
+        ("  a \t = \t 1 \t", {"a": "1 \t"}),  # trailing blanks belong to the value
         ("a", {"a": ""}),
         ("a=", {"a": ""}),
         ("a==1", {"a": "=1"}),
@@ -23,11 +23,11 @@ from kafkacore.config.properties import load, parse, parse_overrides, store
         ("a=1\r\nb=2\rc=3\n\n\n", {"a": "1", "b": "2", "c": "3"}),
         ("a=1\na=2", {"a": "2"}),
         ("a=one,\\\n    two,\\\n\tthree", {"a": "one,two,three"}),
-        ("a=b\\\\\nc=d", {"a": "b\\", "c": "d"}),  # an escaped backslash continues nothing
+        ("a=b\\\\\nc=d", {"a": "b\\", "c": "d"}),  # an escaped backslash does not continue the line
         ("a=b\\\\\\\n  c", {"a": "b\\c"}),
         ("a=b\\\n", {"a": "b"}),
         ("a=b\\", {"a": "b"}),
-        ("# a comment\\\na=1", {"a": "1"}),  # nor does a comment continue
+        ("# a comment\\\na=1", {"a": "1"}),  # a comment cannot be continued either
         ("a=1\\\n# still the value", {"a": "1# still the value"}),
         ("a\\=b\\:c\\ d=1", {"a=b:c d": "1"}),
         ("a=\\t\\n\\r\\f\\\\\\q\\'", {"a": "\t\n\r\f\\q'"}),

@@ -1,4 +1,4 @@
-"""A topic's configuration over its broker's."""
+"""The configuration of a topic, which overrides the broker's configuration."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Values of every type, as Kafka's ConfigDef parses them."""
+"""Values of every type, parsed as by Kafka's ConfigDef."""
 
 import pytest
 

@@ -1,1 +1,1 @@
-"""One partition on disk: segments, indexes, producer state, epochs, recovery, appends and reads."""
+"""The log of one partition on disk: segments, indexes, producer state, leader epochs, recovery, appends and reads."""

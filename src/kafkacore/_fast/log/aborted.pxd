@@ -6,8 +6,9 @@ from kafkacore._fast.log.log cimport Log
 from kafkacore._fast.log.read cimport ReadResult
 from kafkacore._fast.log.txn_index cimport AbortedTransaction
 
-# Whether a read from `offset` may meet records of an aborted transaction; most logs have none. Never blocks.
+# Returns whether a read from `offset` can return records of an aborted transaction. In most logs it cannot. Never
+# blocks.
 cdef bint log_may_be_aborted(Log *log, int64_t offset) noexcept nogil
-# The aborted transactions that overlap the range read from `offset`, malloc'ed; returns how many, or -errno. Reads
-# files: pool threads only.
+# Sets `into` to a malloc'ed array of the aborted transactions that overlap the range read from `offset`. Returns their
+# number, or -errno. Reads files, so call this on pool threads only.
 cdef int64_t log_aborted(Log *log, int64_t offset, const ReadResult *found, AbortedTransaction **into) noexcept nogil

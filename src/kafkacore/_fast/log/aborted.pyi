@@ -1,1 +1,1 @@
-"""Aborted transactions of a range. Native only; `partition_handle` is what Python calls."""
+"""Aborted transactions in a range of offsets. Native code only; Python calls `partition_handle`."""

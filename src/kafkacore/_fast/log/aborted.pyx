@@ -1,4 +1,4 @@
-"""Aborted transactions of a range that was read, as aborted.pxd says."""
+"""Implements aborted.pxd: collects the aborted transactions in a range that was read."""
 
 from libc.errno cimport ENOMEM, ESTALE
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -22,7 +22,7 @@ cdef bint log_may_be_aborted(Log *log, int64_t offset) noexcept nogil:
 
 
 cdef int64_t end_of_range(const ReadResult *found) noexcept nogil:
-    """Returns the offset behind the last batch that lies in the range, even in part, or -errno. Reads one header per
+    """Returns the offset after the last batch that is at least partly in the range, or -errno. Reads the header of each
     batch."""
     cdef Segment *segment = found.segment
     cdef uint8_t raw[HEADER_BYTES]
@@ -35,14 +35,14 @@ cdef int64_t end_of_range(const ReadResult *found) noexcept nogil:
         if got < 0:
             return got
         if parse_header(raw, <size_t> got, &header) != BATCH_OK:
-            break  # a truncation ran meanwhile; the batches before it were read
+            break  # a truncation happened during this loop, but the batches before it were read
         offset = last_offset(&header) + 1
         at += header.size_bytes
     return offset
 
 
 cdef int64_t collect(Segment *segment, int64_t offset, int64_t end, Found *found) noexcept nogil:
-    """Returns 1 when no later segment can add a transaction, else 0, or -errno."""
+    """Returns 1 if no later segment can add a transaction, else 0, or -errno."""
     cdef AbortedTransaction *entries
     cdef AbortedTransaction *grown
     cdef int64_t complete = 0
@@ -59,9 +59,10 @@ cdef int64_t collect(Segment *segment, int64_t offset, int64_t end, Found *found
         if entries[i].last_offset >= offset and entries[i].first_offset < end:
             memcpy(&grown[found.count], &entries[i], sizeof(AbortedTransaction))
             found.count += 1
-        # A stable offset at or behind `end` means that all transactions before `end` had ended. One exception: when
-        # Apache Kafka copies several markers at once, it records the stable offset after the last of them, and the same
-        # producer may have begun another transaction in between.
+        # If the last stable offset of an entry is at or above `end`, every transaction that started before `end` had
+        # ended when the entry was written. So no later segment can add one. There is one exception. When Apache Kafka
+        # copies several markers at once, it records the last stable offset after the last of these markers, although
+        # the same producer may have begun another transaction between two of them.
         if entries[i].last_stable_offset >= end and entries[i].last_offset + 1 >= end:
             complete = 1
             break
@@ -74,8 +75,8 @@ cdef int64_t collect_all(Log *log, SegmentList *list, int64_t offset, int64_t en
     cdef int64_t result = 0
     cdef int32_t i
     for i in range(list.count):
-        # A transaction is in the index of the segment that holds its marker: the segment of its records, or a later
-        # one.
+        # The index of a segment lists the transactions whose marker is in that segment. A marker is in the segment of
+        # its transaction's records or in a later one.
         if list.items[i].base_offset > load64(&log.last_aborted_offset) or result != 0:
             break
         if i + 1 == list.count or list.items[i + 1].base_offset > found.segment.base_offset:
@@ -84,7 +85,7 @@ cdef int64_t collect_all(Log *log, SegmentList *list, int64_t offset, int64_t en
 
 
 cdef bint is_deleted(const Log *log, const Segment *segment) noexcept nogil:
-    """Under the lock."""
+    """Returns whether the segment has been deleted. Call this with the log's lock held."""
     return load32(&segment.dropped) == SEGMENT_DELETED or log.segments == NULL or (
         log.segments.items[0].base_offset > segment.base_offset)
 
@@ -114,11 +115,11 @@ cdef int64_t log_aborted(Log *log, int64_t offset, const ReadResult *found, Abor
         result = collect_all(log, list, offset, end, found, &all) if list != NULL else 0
         segments_release(list)
         mutex_lock(&log.lock)
-        same = log.cuts == cuts  # otherwise an index may have been removed before it was read
+        same = log.cuts == cuts  # if they differ, an index may have been removed before it was read
         deleted = is_deleted(log, found.segment)
         mutex_unlock(&log.lock)
     if result >= 0 and deleted:
-        result = -ESTALE  # the index is gone; without it aborted records would look committed
+        result = -ESTALE  # the index is gone, and without it aborted records would look committed
     if result < 0:
         free(all.items)
         return result

@@ -1,5 +1,5 @@
-"""Appends to a log. A batch is validated without the lock; under the lock it is checked against its producer, stamped,
-written and noted."""
+"""Appends to a log. An append first validates the batch without the lock. Then, under the lock, it checks the batch
+against the producer's state, assigns its offsets, writes it, and updates the producer's state."""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stddef cimport size_t
@@ -15,35 +15,37 @@ ctypedef struct AppendInfo:
     int64_t last_offset
     int64_t log_append_time_ms           # -1 unless message.timestamp.type=LogAppendTime
     int64_t log_start_offset
-    int64_t end_position                 # in the active segment's file
-    bint duplicate                       # the log has this batch of an idempotent producer; first_offset is the old one
-    ValidateResult validated             # names the invalid record of the batch
+    int64_t end_position                 # the end of the batch in the active segment's file
+    bint duplicate                       # the log already has this batch of an idempotent producer, at `first_offset`
+    ValidateResult validated             # says which record of the batch is invalid
 
-# A batch that passed validation: its bytes, in the caller's memory or rewritten with another codec.
+# A batch that passed validation. Its bytes are in the caller's memory, or in `rewritten` if they were compressed again
+# with another codec.
 ctypedef struct Prepared:
     uint8_t *data
     size_t size
-    int origin                           # validate.pxd's AppendOrigin
-    bint idempotent                      # has a producer id, and is checked against the producer's state
+    int origin                           # an AppendOrigin of validate.pxd
+    # Whether the batch has a producer id and is checked against the producer's state.
+    bint idempotent
     Writer rewritten
 
 cdef void append_info_init(AppendInfo *info) noexcept nogil
 
-# Without the lock. Returns 0 or Kafka's error code; call `prepared_free` in both cases.
+# Call this without the lock. Returns 0 or a Kafka error code. Call `prepared_free` even after an error.
 cdef int log_prepare(const LogConfig *config, int64_t now_ms, uint8_t *records, size_t size, int origin,
                      Prepared *prepared,
                      AppendInfo *info) noexcept nogil
 cdef void prepared_free(Prepared *prepared) noexcept nogil
 
-# Under the lock. Returns 0, Kafka's error code, or LOG_BLOCKED with `blocked` (may be NULL) queued: call again when it
-# is woken.
+# Call this with the lock held. Returns 0, a Kafka error code, or LOG_BLOCKED. In the last case it has queued `blocked`,
+# unless `blocked` is NULL. Call this again when `blocked` is woken.
 cdef int log_append_prepared(Log *log, Prepared *prepared, int32_t leader_epoch, Waiter *blocked,
                              AppendInfo *info) noexcept nogil
-# Appends whole batches whose offsets and epochs are set already, as a follower or a replicated log does. `checked`
-# comes from check_batches.
+# Appends whole batches that already have their offsets and leader epochs, for a follower or a log that is replicated
+# with Raft. `checked` comes from check_batches.
 cdef int log_append_checked(Log *log, const uint8_t *records, const BatchesResult *checked, Waiter *blocked,
                             AppendInfo *info) noexcept nogil
 
-# Updates producers, transactions and leader epochs for a batch that is in the log; appends and recovery call it. 0 or
-# -ENOMEM. `ended` is the transaction that the batch ended (last_offset -1: it ended no transaction).
+# Updates producers, transactions and leader epochs for a batch that is in the log. Appends and recovery call this.
+# Returns 0 or -ENOMEM. Sets `ended` to the transaction that the batch ended; its last_offset is -1 if there was none.
 cdef int log_note_state(Log *log, const uint8_t *batch, size_t size, EndedTransaction *ended) noexcept nogil

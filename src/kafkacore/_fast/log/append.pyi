@@ -1,1 +1,1 @@
-"""Appends to a log. Native only; `partition_handle` is what Python calls."""
+"""Appends to a log. Native code only; Python calls `partition_handle`."""

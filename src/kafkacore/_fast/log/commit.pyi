@@ -1,1 +1,1 @@
-"""The group commit of logs; native only."""
+"""The group commit of logs. Native code only."""

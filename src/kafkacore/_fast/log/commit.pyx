@@ -1,4 +1,4 @@
-"""The group commit, as commit.pxd says."""
+"""Implements commit.pxd: the group commit."""
 
 from libc.errno cimport ENOENT, ENOMEM
 from libc.stddef cimport size_t
@@ -41,8 +41,8 @@ cdef void log_commit_soon(Log *log, int64_t offset) noexcept nogil:
 
 
 cdef void log_want_synced(Log *log, int64_t offset) noexcept nogil:
-    # A truncation may have moved the log's end below `offset` since the caller read it. The round then has not synced
-    # the records that later got these offsets.
+    # The log may have been truncated below `offset` since the caller read the log's end. Then the next round does not
+    # sync the records that get these offsets later.
     if offset > log.end_offset:
         offset = log.end_offset
     if log.commit_offset < offset:
@@ -56,7 +56,7 @@ cdef int64_t log_recovery_point(const Log *log) noexcept nogil:
         point = log.end_offset
     if log.segments == NULL:
         return point
-    # Looks at all segments: a load may have rebuilt one in the middle because its index was missing.
+    # Checks all segments, because a load may have rebuilt a segment in the middle whose index was missing.
     for i in range(log.segments.count - 1):
         if log.segments.items[i].base_offset >= point:
             break
@@ -78,8 +78,8 @@ cdef void end_commit(Dirty *dirty) noexcept nogil:
 
 
 cdef char *path_beside(const Segment *segment, int64_t offset, const char *suffix) noexcept nogil:
-    """The path, malloc'ed, of a file named by `offset` in the segment's directory; the log may have moved elsewhere by
-    now."""
+    """Returns the malloc'ed path of the file for `offset` in the segment's directory. (The log may have moved to
+    another directory since then.)"""
     cdef size_t length = strlen(segment.path)
     cdef char *path = <char *> malloc(length + 16)
     if path != NULL:
@@ -105,8 +105,8 @@ cdef int sync_snapshot(Segment *segment, int64_t offset) noexcept nogil:
 
 
 cdef int log_sync_segment(Log *log, Segment *segment, int64_t next_base, int64_t cuts) noexcept nogil:
-    """Syncs one segment. The synced size of the last segment is noted at the end of the round. A dropped segment needs
-    no sync."""
+    """Syncs one segment. commit_round records the synced size of the last segment. A segment that was dropped needs no
+    sync, so errors in its files are ignored."""
     cdef int64_t size = load64(&segment.size)
     cdef int result = segment_sync(segment, load32(&segment.sealed) != 0)
     if result == 0 and next_base >= 0:
@@ -151,8 +151,9 @@ cdef int sync_names(SegmentList *list) noexcept nogil:
 
 
 cdef int sync_up_to(Log *log, SegmentList *list, int64_t synced_offset, int64_t until, int64_t cuts) noexcept nogil:
-    """Syncs every segment with bytes between the two offsets, and the names of new segments. Also syncs segments that
-    were sealed since their bytes were synced, for their indexes and the snapshot behind them."""
+    """Syncs every segment that has bytes between the two offsets, and the names of new segments. Also syncs each
+    segment that was sealed after its bytes were synced, because its indexes and its producer snapshot may not be on the
+    disk."""
     cdef int64_t next_base
     cdef int32_t i
     cdef int result
@@ -173,15 +174,17 @@ cdef int run_commit(Dirty *dirty) noexcept nogil:
     cdef Log *log = log_of_dirty(dirty)
     cdef int rounds_left = FILES_ROUNDS
     cdef bint is_done = False
-    # After a truncation or a deletion it is unknown which offsets the sync covered, and an append may wait for them.
+    # After a truncation or a deletion, it is unknown which offsets the sync covered, and an append may be waiting for
+    # such an offset. So another round follows.
     while not is_done:
         is_done = commit_round(log, &rounds_left)
     return 0
 
 
 cdef bint commit_round(Log *log, int *rounds_left) noexcept nogil:
-    """Returns False when another round must follow: segments were removed meanwhile, so the sync proves nothing, or
-    there was no file descriptor. Takes the lock twice for a short time, because appends need it constantly."""
+    """Returns False if another round must follow. Either segments were removed during this round, so that the sync
+    proves nothing, or no file descriptor was free. Takes the lock twice, each time only briefly, because appends
+    constantly need the lock."""
     cdef SegmentList *list
     cdef LogDir *dir
     cdef Segment *last = NULL
@@ -207,7 +210,7 @@ cdef bint commit_round(Log *log, int *rounds_left) noexcept nogil:
     if list == NULL or load32(&dir.offline):
         segments_release(list)
         if load32(&dir.offline):
-            # Another file failed. Wake the waiters of this log too.
+            # The directory failed because of another file. The waiters of this log must be woken too.
             log_fail_in(log, dir, load32(&dir.offline))
         return True
     result = sync_up_to(log, list, synced_offset, until, cuts)
@@ -220,7 +223,8 @@ cdef bint commit_round(Log *log, int *rounds_left) noexcept nogil:
     wakes.count = 0
     wakes.why = WAKE_READY
     mutex_lock(&log.lock)
-    # A sync from before a truncation does not cover the records that took those offsets since.
+    # If the log was truncated during the sync, other records may have been appended at the same offsets, and the sync
+    # does not cover these.
     is_proved = log.cuts == cuts
     if is_proved and log.synced_offset < until:
         log.synced_offset = until

@@ -1,15 +1,17 @@
 from kafkacore._fast.wait.io import LogDirectory
 
 def await_checkpoints(directory: LogDirectory, wanted: bool) -> None:
-    """Whether a thread checkpoints the recovery points of the directory when `take` has logs. Then a log that is
-    truncated below the recovery point in the file takes no append until that is done."""
+    """Declares whether a thread checkpoints the recovery points of the directory whenever `take` returns logs. If so, a
+    log that is truncated below its checkpointed recovery point accepts no append until the new recovery point is on
+    disk."""
 
 def take(directory: LogDirectory) -> CutLogs | None:
-    """The logs that wait for a checkpoint. Call it when the directory's `fileno` is readable; one thread at a time."""
+    """Returns the logs that wait for a checkpoint, or None. Call this when the directory's `fileno` is readable. Only
+    one thread at a time may call this."""
 
 class CutLogs:
-    """Logs that were truncated and wait until their recovery points are on disk. They go on when it is freed, at the
-    latest."""
+    """Logs that were truncated, and that wait until their recovery points are on disk. They continue when `go_on` is
+    called, or at the latest when this object is freed."""
 
     def __len__(self) -> int: ...
     def go_on(self) -> None: ...

@@ -1,4 +1,4 @@
-"""Python's end of truncations that wait for a checkpoint of the recovery points (`end_cut` in truncate.pyx)."""
+"""The Python interface of truncations that wait for a checkpoint of the recovery points (`end_cut` in truncate.pyx)."""
 
 cimport cython
 
@@ -9,9 +9,9 @@ from kafkacore._fast.wait.io cimport LogDirectory
 from kafkacore._fast.wait.mail cimport inbox_awake, inbox_deliver, inbox_may_sleep, inbox_silence
 
 
-@cython.no_gc  # it is part of no cycle
+@cython.no_gc  # it is part of no reference cycle
 cdef class CutLogs:
-    cdef Log *first           # linked by `next_cut`, each counted
+    cdef Log *first           # linked by `next_cut`; holds a reference to each log
     cdef int count
     cdef LogDirectory directory
 

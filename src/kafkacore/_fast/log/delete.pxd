@@ -1,5 +1,5 @@
-"""Deletion: removes records from the start of a log (DeleteRecords, retention). May block: pool threads, or a thread of
-your own.
+"""Deletes records from the start of a log (DeleteRecords, retention). The functions can block, so call them on a pool
+thread or on another thread that may block.
 """
 
 from libc.stdint cimport int64_t
@@ -7,8 +7,10 @@ from libc.stdint cimport int64_t
 from kafkacore._fast.log.log cimport Log
 from kafkacore._fast.wait.park cimport Waiter
 
-# Hides the records below `offset` from readers, and drops segments that hold no other records. 0 or Kafka's error code.
+# Hides the records below `offset` from readers, and drops the segments that hold no other records. Returns 0 or a Kafka
+# error code.
 cdef int log_advance_start(Log *log, int64_t offset) noexcept nogil
-# Retention by time and size as configured, below `high_watermark`: returns how many it deleted, LOG_BLOCKED
-# (the active segment is due too and rolls first; `blocked` is queued), or -KAFKA_STORAGE_ERROR.
+# Deletes the segments below `high_watermark` that exceed the configured retention by time or size. Returns the number
+# of deleted segments or -KAFKA_STORAGE_ERROR. Returns LOG_BLOCKED, with `blocked` queued, if the active segment must be
+# deleted too and has to roll first.
 cdef int log_delete_old(Log *log, int64_t high_watermark, Waiter *blocked) noexcept nogil

@@ -1,1 +1,1 @@
-"""Deletion of old records. Native only; Python calls `partition_handle`."""
+"""Deletes old records. Native code only; Python calls `partition_handle`."""

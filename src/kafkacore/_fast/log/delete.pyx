@@ -1,4 +1,5 @@
-"""Deletion at the start of a log, as delete.pxd says (UnifiedLog.deleteOldSegments, maybeIncrementLogStartOffset)."""
+"""Implements delete.pxd: deletion at the start of a log (UnifiedLog.deleteOldSegments,
+maybeIncrementLogStartOffset)."""
 
 from libc.stdint cimport int32_t, int64_t
 
@@ -21,8 +22,9 @@ from kafkacore._fast.wait.park cimport WAKE_READY
 
 
 cdef int unlink_first(SegmentList *list, int32_t count) noexcept nogil:
-    """Unlinks the oldest segment first, and makes each removal durable before the next. If a crash brought back a
-    segment before a gap, the log would begin with it, and the load would drop the segments behind the gap."""
+    """Unlinks the segments from the oldest on, and makes each removal durable before the next one. Otherwise a crash
+    could bring back a segment before a gap. Then the log would begin with that segment, and the load would drop the
+    segments after the gap."""
     cdef int32_t i
     cdef int result = 0
     for i in range(count):
@@ -36,7 +38,7 @@ cdef int unlink_first(SegmentList *list, int32_t count) noexcept nogil:
 
 
 cdef bint begins_with(const Log *log, const SegmentList *list, int32_t count) noexcept nogil:
-    """Under the lock. Whether the log's first segments are still those of `list`."""
+    """Returns whether the log's first segments are still those of `list`. Call this with the lock held."""
     cdef int32_t i
     if log.segments == NULL or log.segments.count <= count:
         return False
@@ -47,14 +49,14 @@ cdef bint begins_with(const Log *log, const SegmentList *list, int32_t count) no
 
 
 cdef int drop_first(Log *log, SegmentList *list, int32_t count) noexcept nogil:
-    """Drops the first `count` segments of `list`, a recent copy of the log's list, but never the active one. Appends go
-    on meanwhile. Returns how many segments it dropped, or -errno."""
+    """Drops the first `count` segments of `list`, which is a recent copy of the log's list. Never drops the active
+    segment. Appends can continue in the meantime. Returns the number of dropped segments, or -errno."""
     cdef int result = 0
     if count <= 0 or count >= list.count:
         return 0
     mutex_lock(&log.lock)
-    # They may have been truncated, compacted or moved in the meantime. If compaction is replacing segments now, it
-    # repeats the deletion when it is done.
+    # The segments may have been truncated, compacted or moved in the meantime. If a compaction is replacing segments
+    # now, it repeats the deletion when it has finished.
     if not log.swapping and begins_with(log, list, count):
         result = log_keep_segments(log, count, log.segments.count, NULL)
         log.cuts += 1
@@ -74,8 +76,8 @@ cdef int drop_first(Log *log, SegmentList *list, int32_t count) noexcept nogil:
 
 
 cdef int failed(Log *log, LogDir *dir, int result) noexcept nogil:
-    """Takes the directory offline, unless no file descriptor was left. In that case the caller tries again. Until it
-    succeeds, a restart may bring back the deleted records (docs/durability.md)."""
+    """Takes the directory offline after an error. Does not do so if no file descriptor was free, because then the
+    caller tries again. Until that succeeds, a restart may bring back the deleted records (docs/durability.md)."""
     if not is_short_of_files(result):
         log_fail_in(log, dir, -result)
     return KAFKA_STORAGE_ERROR
@@ -111,7 +113,8 @@ cdef int log_advance_start(Log *log, int64_t offset) noexcept nogil:
 
 
 cdef int is_due(Log *log, Segment *segment, int64_t retention_ms, int64_t excess_bytes) noexcept nogil:
-    """Returns 1 when the segment is due by retention.ms or retention.bytes, else 0, or -errno."""
+    """Returns 1 if the segment must be deleted because of retention.ms or retention.bytes, else 0. Returns -errno after
+    an error."""
     cdef int64_t newest_ms, unused
     cdef int result
     if excess_bytes >= load64(&segment.size):
@@ -156,7 +159,7 @@ cdef int log_delete_old(Log *log, int64_t high_watermark, Waiter *blocked) noexc
     mutex_unlock(&log.lock)
     due = count_due(log, list, high_watermark, retention_ms, retention_bytes)
     if due == list.count:
-        # Everything is due: a new, empty active segment keeps the end offset on disk.
+        # All segments must be deleted. A new, empty active segment preserves the log end offset on disk.
         mutex_lock(&log.lock)
         if log.state == LOG_OPEN and log.active == list.items[list.count - 1] and log.end_offset == high_watermark:
             due = log_start_roll(log, log.end_offset, blocked)
@@ -166,7 +169,7 @@ cdef int log_delete_old(Log *log, int64_t high_watermark, Waiter *blocked) noexc
     if due > 0:
         due = drop_first(log, list, due)
     if due < 0 and due != LOG_BLOCKED and load32(&list.items[0].dropped):
-        due = 0  # the log moved or was truncated, and its files were removed meanwhile
+        due = 0  # the log was moved or truncated in the meantime, and its files were removed
     segments_release(list)
     if due < 0 and due != LOG_BLOCKED:
         return -failed(log, dir, due)

@@ -1,1 +1,1 @@
-"""Where each leader epoch of a log begins. Native only; `partition_handle` is what Python calls."""
+"""The start offset of each leader epoch of a log. Native code only; Python calls `partition_handle`."""

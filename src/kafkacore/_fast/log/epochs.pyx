@@ -1,4 +1,4 @@
-"""Leader epochs of a log, as epochs.pxd says."""
+"""Implements epochs.pxd: the leader epochs of a log."""
 
 from libc.errno cimport EINVAL, ENOMEM
 from libc.stdint cimport int32_t, int64_t
@@ -74,7 +74,8 @@ cdef void epochs_drop_empty(Log *log, int64_t end_offset) noexcept nogil:
 
 
 cdef void epochs_truncate_start(Log *log, int64_t start_offset) noexcept nogil:
-    """The epoch that holds `start_offset` now begins there. Earlier epochs are removed."""
+    """Removes the epochs that end at or before `start_offset`. The epoch that contains `start_offset` now begins
+    there."""
     cdef int32_t gone = 0
     cdef int32_t i
     while gone + 1 < log.epoch_count and log.epochs[gone + 1].start_offset <= start_offset:
@@ -113,7 +114,7 @@ cdef void epochs_end(const Log *log, int32_t epoch, int32_t *found_epoch, int64_
     end_offset[0] = log.epochs[higher].start_offset
 
 
-# --- leader-epoch-checkpoint ---
+# --- the leader-epoch-checkpoint file ---
 
 cdef void epochs_write(const Log *log, Writer *out) noexcept nogil:
     cdef char line[LINE_BYTES]
@@ -127,7 +128,7 @@ cdef void epochs_write(const Log *log, Writer *out) noexcept nogil:
 
 
 cdef int64_t read_number(const char **at, const char *end) noexcept nogil:
-    """Reads a decimal number and the one blank or line end behind it; -1 when there is no number."""
+    """Reads a decimal number and the blank or line end after it. Returns -1 if there is no number."""
     cdef int64_t value = 0
     cdef int digits = 0
     while at[0] < end and c"0" <= at[0][0] <= c"9" and digits < 19:
@@ -150,7 +151,7 @@ cdef int epochs_read(Log *log, const char *text, int64_t size) noexcept nogil:
     if read_number(&at, end) != 0:
         return -EINVAL
     if at == end:
-        return 0  # Kafka, too, reads a file that ends here as one without entries
+        return 0  # Apache Kafka, too, reads a file that ends here as a file without entries
     count = read_number(&at, end)
     if count < 0:
         return -EINVAL

@@ -1,11 +1,11 @@
-"""The leader-epoch-checkpoint file of an open log: a pool thread writes it soon after the entries change.
+"""The leader-epoch-checkpoint file of an open log. A pool thread writes the file soon after the entries have changed.
 
-Both functions under the lock.
+Call both functions with the lock held.
 """
 
 from kafkacore._fast.log.log cimport Log
 
-# Whether the file lacks entries that are worth a sync.
+# Returns whether the file lacks entries that are worth a sync.
 cdef bint log_epochs_wanted(const Log *log) noexcept nogil
-# Writes the file soon if it lacks such entries.
+# Makes a pool thread write the file soon, if the file lacks such entries.
 cdef void log_save_epochs(Log *log) noexcept nogil

@@ -1,1 +1,1 @@
-"""The leader-epoch-checkpoint of open logs; native only."""
+"""The leader-epoch-checkpoint files of open logs. Native code only."""

@@ -1,4 +1,4 @@
-"""The leader-epoch-checkpoint of an open log, as epochs_checkpoint.pxd says."""
+"""Implements epochs_checkpoint.pxd: the leader-epoch-checkpoint file of an open log."""
 
 from libc.stddef cimport size_t
 from libc.string cimport memset
@@ -19,13 +19,14 @@ cdef Log *log_of_epochs_job(Job *job) noexcept nogil:
 
 
 cdef bint log_epochs_wanted(const Log *log) noexcept nogil:
-    # Without this rule each restart would sync two files per partition, for epochs that the next start drops.
+    # Without this rule, each restart would sync two files per partition for epochs that the next start drops.
     cdef bint at_rest = log.active != NULL and load32(&log.active.sealed) != 0
     return log.epochs_dirty != EPOCHS_SAVED and not (log.epochs_dirty == EPOCHS_EMPTY and at_rest)
 
 
 cdef void log_save_epochs(Log *log) noexcept nogil:
-    # A log that opens writes this file together with its other files. It saves later entries once it is open.
+    # When a log is being opened, this file is written together with the log's other files. Entries that are added
+    # meanwhile are written when the log is open.
     if log.epochs_job_queued or (log.state != LOG_OPEN and log.state != LOG_ROLLING) or not log_epochs_wanted(log):
         return
     memset(&log.epochs_job, 0, sizeof(Job))
@@ -45,7 +46,7 @@ cdef void run_save_epochs(Job *job) noexcept nogil:
     mutex_lock(&log.lock)
     log.epochs_job_queued = False
     if result == 0:
-        log_save_epochs(log)  # the entries may have changed meanwhile
+        log_save_epochs(log)  # the entries may have changed during the write
     mutex_unlock(&log.lock)
     log_wake_blocked(log, WAKE_READY)
     log.release(log)

@@ -1,5 +1,6 @@
-"""The small files beside a log's segments. Each is written whole to a temporary file and then renamed, so that a reader
-finds either the old file or the new one. Blocking: pool threads only. All return 0 or -errno.
+"""The small files in a log's directory, next to its segments. A writer writes a whole new file under a temporary name
+and then renames it, so that a reader finds either the old file or the new one. The functions block, so call them on
+pool threads only. All of them return 0 or -errno.
 """
 
 from libc.stdint cimport int64_t, uint8_t
@@ -9,14 +10,14 @@ from kafkacore._fast.world.environment cimport Disk
 from kafkacore._fast.log.log cimport Log
 from kafkacore._fast.log.producers cimport Producers
 
-# `synced`: the bytes and the name survive a power loss when this returns.
+# Writes a file. With `synced`, its content and its name survive a power loss once the function has returned.
 cdef int write_small_file(const Disk *disk, const char *directory, const char *name, const void *data, size_t size,
                           bint synced) noexcept nogil
-# Reads the whole file into a malloc'ed block. Returns its size, or -errno. Files over 64 MiB are refused with -EFBIG.
+# Reads the whole file into a malloc'ed block. Returns its size, or -errno. Rejects files over 64 MiB with -EFBIG.
 cdef int64_t read_small_file(const Disk *disk, const char *directory, const char *name, uint8_t **data) noexcept nogil
 
-# The same in steps, for many files at once: writes the temporary file; syncs it; renames it. The caller syncs the
-# directory.
+# The steps of write_small_file, for callers that write many files at once: write the temporary file, sync it, rename
+# it. The caller syncs the directory.
 cdef int begin_small_file(const Disk *disk, const char *directory, const char *name, const void *data,
                           size_t size) noexcept nogil
 cdef int sync_small_file(const Disk *disk, const char *directory, const char *name) noexcept nogil
@@ -25,10 +26,10 @@ cdef int name_small_file(const Disk *disk, const char *directory, const char *na
 cdef int begin_partition_metadata(const Disk *disk, const char *directory, const uint8_t *topic_id) noexcept nogil
 cdef int begin_epochs(Log *log, const char *directory) noexcept nogil
 cdef int write_partition_metadata(const Disk *disk, const char *directory, const uint8_t *topic_id) noexcept nogil
-# Copies the entries under the lock and writes them without it.
+# Copies the leader epochs under the lock, and writes the copy without the lock.
 cdef int write_epochs(Log *log, const char *directory, bint synced) noexcept nogil
-# Writes the producer state below `offset` as the snapshot of that offset. The second function copies the log's state
-# under the lock first.
+# Writes the producer state below `offset` as the producer snapshot of that offset. The second function first copies the
+# log's producer state under the lock.
 cdef int write_producers(const Disk *disk, const char *directory, const Producers *producers, int64_t offset,
                          bint synced) noexcept nogil
 cdef int write_producer_snapshot(Log *log, const char *directory, int64_t offset, bint synced) noexcept nogil

@@ -1,1 +1,1 @@
-"""The small files beside a log's segments. Native only; `partition_handle` is what Python calls."""
+"""The small files in a log's directory. Native code only; Python calls `partition_handle`."""

@@ -1,4 +1,4 @@
-"""Small files of a log directory, as files.pxd says (PartitionMetadataFile, CheckpointFile,
+"""Implements files.pxd: the small files in a log's directory (PartitionMetadataFile, CheckpointFile,
 ProducerStateManager).
 """
 
@@ -104,7 +104,8 @@ cdef int write_small_file(const Disk *disk, const char *directory, const char *n
 
 
 cdef int64_t read_whole(const Disk *disk, int file, uint8_t **data) noexcept nogil:
-    """A start reads three such files per log. Most are short, and are read without asking for their size first."""
+    """Reads a whole file. A start reads three such files per log, and most of them are short. So this reads the file
+    without asking for its size first."""
     cdef int64_t room = SHORT_BYTES
     cdef int64_t size, got
     while True:
@@ -137,7 +138,8 @@ cdef int64_t read_small_file(const Disk *disk, const char *directory, const char
 
 
 cdef int metadata_text(const uint8_t *topic_id, char *text) noexcept nogil:
-    """Writes the file's text to `text`, which has METADATA_BYTES, and returns its size."""
+    """Writes the text of partition.metadata to `text`, which has room for METADATA_BYTES. Returns the size of the
+    text."""
     cdef char encoded[23]
     cdef uint32_t bits = 0
     cdef int have = 0
@@ -176,7 +178,8 @@ cdef void take_epochs(Log *log, Writer *out) noexcept nogil:
 
 
 cdef int written_epochs(Log *log, Writer *out, int result) noexcept nogil:
-    """Frees the text. After an error the file lacks the entries, and the next attempt writes them."""
+    """Frees the text. After an error, marks the entries as missing in the file, so that the next attempt writes
+    them."""
     writer_free(out)
     if result < 0:
         mutex_lock(&log.lock)
@@ -205,7 +208,8 @@ cdef int begin_epochs(Log *log, const char *directory) noexcept nogil:
 
 cdef int save_snapshot(const Disk *disk, const char *directory, int64_t offset, const Writer *content,
                        bint synced) noexcept nogil:
-    """Writes no temporary file: a snapshot that a crash tears fails its checksum, and the load discards it."""
+    """Writes a producer snapshot. Uses no temporary file: if a crash interrupts the write, the checksum of the snapshot
+    is wrong, and the load discards the snapshot."""
     cdef char name[SNAPSHOT_NAME_BYTES]
     cdef char *path
     cdef int result = -ENOMEM

@@ -8,15 +8,17 @@ TIME_ENTRY_SIZE: Final[int]
 ABORTED_ENTRY_SIZE: Final[int]
 
 def offset_entries(data: Buffer, base_offset: int) -> tuple[array[int], array[int]]:
-    """`(offsets, positions)` of the whole entries."""
+    """Returns `(offsets, positions)` of the complete entries."""
 
 def time_entries(data: Buffer, base_offset: int) -> tuple[array[int], array[int]]:
-    """`(timestamps, offsets)` of the whole entries."""
+    """Returns `(timestamps, offsets)` of the complete entries."""
 
 def aborted_transactions(data: Buffer) -> list[tuple[int, int, int, int]]:
-    """`(producer id, first offset, last offset, last stable offset)` of each whole entry. Raises ValueError."""
+    """Returns `(producer id, first offset, last offset, last stable offset)` for each complete entry. Raises ValueError
+    if an entry has an unknown version."""
 
 def producer_entries(data: Buffer) -> list[tuple[int, int, int, int, int, tuple[int, int, int, int, int] | None]]:
-    """`(producer id, epoch, coordinator epoch, first offset of its open transaction or -1, last timestamp, last batch)`
-    of each producer of a snapshot, in the file's order. The batch is None or `(first sequence, last sequence, first
-    offset, last offset, timestamp)`. Raises ValueError when version, checksum or length are wrong."""
+    """Returns `(producer id, epoch, coordinator epoch, first offset of its open transaction or -1, last timestamp, last
+    batch)` for each producer of a snapshot, in the order of the file. The last batch is None or `(first sequence, last
+    sequence, first offset, last offset, timestamp)`. Raises ValueError if the version, the checksum or the length is
+    wrong."""

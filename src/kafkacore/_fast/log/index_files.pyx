@@ -1,4 +1,4 @@
-"""The files beside a segment as Python reads them: offset and time index, transaction index, producer snapshot."""
+"""Reads the files next to a segment for Python: offset index, time index, transaction index and producer snapshot."""
 
 import array
 
@@ -19,7 +19,7 @@ ABORTED_ENTRY_SIZE = ABORTED_ENTRY_BYTES
 
 
 def offset_entries(const uint8_t[::1] data not None, int64_t base_offset):
-    """`(offsets, positions)` of the whole entries."""
+    """Returns `(offsets, positions)` of the complete entries."""
     cdef int64_t count = data.shape[0] // OFFSET_ENTRY_BYTES
     cdef int64_t[::1] offsets, positions
     cdef OffsetEntry entry
@@ -35,7 +35,7 @@ def offset_entries(const uint8_t[::1] data not None, int64_t base_offset):
 
 
 def time_entries(const uint8_t[::1] data not None, int64_t base_offset):
-    """`(timestamps, offsets)` of the whole entries."""
+    """Returns `(timestamps, offsets)` of the complete entries."""
     cdef int64_t count = data.shape[0] // TIME_ENTRY_BYTES
     cdef int64_t[::1] timestamps, offsets
     cdef TimeEntry entry
@@ -51,7 +51,8 @@ def time_entries(const uint8_t[::1] data not None, int64_t base_offset):
 
 
 def aborted_transactions(const uint8_t[::1] data not None):
-    """`(producer id, first offset, last offset, last stable offset)` of each whole entry. Raises ValueError."""
+    """Returns `(producer id, first offset, last offset, last stable offset)` for each complete entry. Raises ValueError
+    if an entry has an unknown version."""
     cdef AbortedTransaction entry
     cdef int64_t i
     found = []
@@ -63,7 +64,7 @@ def aborted_transactions(const uint8_t[::1] data not None):
 
 
 def producer_entries(const uint8_t[::1] data not None):
-    """Each producer of a snapshot, as index_files.pyi says. Raises ValueError."""
+    """Returns the entry of each producer in a snapshot, as index_files.pyi describes. Raises ValueError."""
     cdef Reader reader
     cdef Producer producer
     cdef int32_t _left, count

@@ -1,13 +1,14 @@
-"""The partitions of a node whose ISR may have to change, and the states of the other brokers, on which such changes
+"""The queue of partitions whose ISR may have to change, and the states of the other brokers, on which such changes
 depend.
 
-A partition reports an edge (a need to look at its ISR) when a follower may join its ISR or a member has fallen behind.
-The queue of edges coalesces: a partition stands in it at most once. Python drains it, decides and asks the controller
-(`partition_edges`). The brokers are those of the committed metadata. A fenced broker, or one that has restarted since
-its last Fetch, must not join an ISR (KIP-903).
+A partition reports an "edge" when a follower may join its ISR or a member of its ISR has fallen behind. The queue holds
+a partition at most once. Python drains the queue, decides which ISRs change, and sends requests to the controller
+(`partition_edges`). The brokers are those of the committed metadata. A broker must not join an ISR if it is fenced or
+has restarted since its last Fetch (KIP-903).
 
-`lock` guards all fields that are not marked atomic. It is a leaf: partitions take it under `Log.lock`. A link is part
-of its partition. This struct does not count the partition: the link leaves before the partition is freed.
+`lock` guards all fields except those commented "atomic". No other lock is taken while it is held, but partitions take
+it while they hold `Log.lock`. An IsrLink is part of its partition. IsrEdges holds no reference to the partition, so the
+link must be removed before the partition is freed.
 """
 
 from libc.stdint cimport int32_t, int64_t
@@ -18,16 +19,16 @@ from kafkacore._fast.wait.mail cimport Inbox, Mail
 from kafkacore._fast.world.agenda cimport Agenda
 
 ctypedef struct IsrLink:
-    ListLink in_leading       # first
+    ListLink in_leading       # must be the first field
     ListLink in_waiting
     bint is_linked
     bint has_edge
-    int32_t *refs             # atomic: the partition's count
+    int32_t *refs             # atomic: the reference count of the partition
 
 cdef enum:
     BROKER_UNKNOWN = 0
     BROKER_FENCED = 1
-    BROKER_LEAVING = 2        # in controlled shutdown
+    BROKER_LEAVING = 2        # in a controlled shutdown
     BROKER_ACTIVE = 3
 
 ctypedef struct BrokerState:
@@ -39,26 +40,28 @@ ctypedef struct IsrEdges:
     int32_t refs              # atomic
     Mutex lock
     int64_t max_lag_ms        # atomic: replica.lag.time.max.ms
-    BrokerState *brokers      # sorted by id
+    BrokerState *brokers      # sorted by broker id
     int32_t broker_count
-    LinkedList leading        # IsrLink.in_leading: that lead and have followers, by the next look at their lag
-    LinkedList waiting        # IsrLink.in_waiting: the queue of edges
+    LinkedList leading        # IsrLink.in_leading: led partitions with followers; the first one's lag is checked next
+    LinkedList waiting        # IsrLink.in_waiting: the queue of partitions that reported an edge
     Inbox inbox
     Mail mail                 # wakes the thread that drains the queue
 
-cdef IsrEdges *isr_edges_new(Agenda *agenda, int64_t max_lag_ms, int *error) noexcept nogil  # NULL: `error`, -errno
+# Returns NULL after a failure, with -errno in `error`.
+cdef IsrEdges *isr_edges_new(Agenda *agenda, int64_t max_lag_ms, int *error) noexcept nogil
 cdef void isr_edges_hold(IsrEdges *edges) noexcept nogil
 cdef void isr_edges_release(IsrEdges *edges) noexcept nogil
 
-# These take the lock.
+# The functions below take the lock.
 cdef void isr_edges_link(IsrEdges *edges, IsrLink *link) noexcept nogil
-# Leaves both lists; does nothing when it is in neither.
+# Removes the link from both lists. Does nothing if the link is in neither list.
 cdef void isr_edges_unlink(IsrEdges *edges, IsrLink *link) noexcept nogil
 cdef void isr_edges_report(IsrEdges *edges, IsrLink *link) noexcept nogil
-# Takes up to `most` edges, each with a count of its partition, which passes to the caller.
+# Removes up to `most` links from the queue. For each, the caller gets a reference to the partition.
 cdef int32_t isr_edges_take(IsrEdges *edges, IsrLink **into, int32_t most) noexcept nogil
-# Up to `most` links, counted: those whose lag was not looked at for the longest time.
+# Returns up to `most` links, beginning with those whose lag was last checked the longest time ago. For each, the caller
+# gets a reference to the partition.
 cdef int32_t isr_edges_oldest(IsrEdges *edges, IsrLink **into, int32_t most) noexcept nogil
 cdef BrokerState isr_edges_broker(IsrEdges *edges, int32_t broker_id) noexcept nogil
-# Takes over `brokers`, malloc'ed and sorted by id.
+# Takes ownership of `brokers`, which must be malloc'ed and sorted by id.
 cdef void isr_edges_set_brokers(IsrEdges *edges, BrokerState *brokers, int32_t count) noexcept nogil

@@ -1,1 +1,1 @@
-"""The queue of partitions whose ISR may have to change; `partition_edges` is what Python calls."""
+"""The queue of partitions whose ISR may have to change. Native code only; Python calls `partition_edges`."""

@@ -1,5 +1,5 @@
-"""Edges of ISRs, as isr_edges.pxd says. (In Kafka, Partition.maybeExpandIsr and maybeShrinkIsr decide; here Python
-decides.)"""
+"""Implements isr_edges.pxd: partitions report when their ISR may have to change. (In Kafka, Partition.maybeExpandIsr
+and maybeShrinkIsr decide about the change. Here, Python decides.)"""
 
 from libc.errno cimport ENOMEM
 from libc.stdint cimport int32_t, int64_t
@@ -14,7 +14,7 @@ from kafkacore._fast.world.agenda cimport Agenda
 
 
 cdef void delivered(Mail *mail) noexcept nogil:
-    """Does nothing: the wake-up itself is the message."""
+    """Does nothing, because the wake-up itself is the signal."""
 
 
 cdef IsrEdges *isr_edges_new(Agenda *agenda, int64_t max_lag_ms, int *error) noexcept nogil:
@@ -53,7 +53,7 @@ cdef void isr_edges_release(IsrEdges *edges) noexcept nogil:
 # --- the caller holds the lock ---
 
 cdef inline IsrLink *of_waiting(ListLink *link) noexcept nogil:
-    cdef IsrLink layout  # only for the offset of the field
+    cdef IsrLink layout  # used only to compute the offset of the field
     return <IsrLink *> (<char *> link - (<char *> &layout.in_waiting - <char *> &layout))
 
 
@@ -63,8 +63,8 @@ cdef void end_wait(IsrEdges *edges, IsrLink *link) noexcept nogil:
 
 
 cdef bint try_hold(IsrLink *link) noexcept nogil:
-    """Takes a count of the link's partition. Returns False when the partition is being freed; it then waits for this
-    lock to leave the lists."""
+    """Takes a reference to the link's partition. Returns False if the partition is being freed. In that case the
+    freeing thread waits for this lock, because it must remove the link from the lists."""
     cdef int32_t refs = load32(link.refs)
     while refs > 0:
         if cas32(link.refs, refs, refs + 1):
@@ -73,7 +73,7 @@ cdef bint try_hold(IsrLink *link) noexcept nogil:
     return False
 
 
-# --- with the lock ---
+# --- these take the lock ---
 
 cdef void isr_edges_link(IsrEdges *edges, IsrLink *link) noexcept nogil:
     mutex_lock(&edges.lock)

@@ -1,7 +1,8 @@
-"""Jobs on pool threads, each of which has a log's files to itself: opening, waking and rolling.
+"""Jobs on pool threads that have exclusive use of a log's files. They open a log, open its last segment for appends
+again, or roll it.
 
-When no file descriptor is left (EMFILE, ENFILE), such a job changes nothing and no directory goes offline. For a moment
-the log then refuses appends with KAFKA_STORAGE_ERROR, which clients retry.
+If no file descriptor is free (EMFILE, ENFILE), such a job changes nothing, and the directory stays online. For a short
+time the log then rejects appends with KAFKA_STORAGE_ERROR, and clients retry them.
 """
 
 from libc.stdint cimport int32_t
@@ -10,22 +11,23 @@ from kafkacore._fast.log.log cimport Log
 from kafkacore._fast.wait.io cimport Job
 from kafkacore._fast.wait.park cimport Waiter
 
-# Under the lock: sets the state and submits the job, which holds a reference to the log until `log_end_job`.
-# Returns LOG_BLOCKED when the job will run soon and then wake `blocked` (may be NULL). Otherwise it has changed nothing
-# and returns an error that clients retry. `run_all`, if not NULL, runs the jobs of many logs at once.
+# Call this under the lock. Sets the state and submits the job, which holds a reference to the log until `log_end_job`.
+# Returns LOG_BLOCKED if the job will run soon; then the job wakes `blocked`, which may be NULL. Otherwise nothing has
+# changed, and the result is an error that clients retry. If `run_all` is not NULL, it runs the jobs of many logs at
+# once.
 cdef int log_start_job(Log *log, int32_t state, void (*run)(Job *job) noexcept nogil,
                        void (*run_all)(Job *first) noexcept nogil, Waiter *blocked) noexcept nogil
-# Without the lock: wakes the blocked appends and releases the log. `result` is 0 when the job has set the new state. A
-# `result` below zero takes the directory offline, except when there was no file descriptor: then the log returns to
+# Call this without the lock. Wakes the blocked appends and releases the log. `result` is 0 if the job has set the new
+# state. If `result` is negative, takes the directory offline, or, if no file descriptor was free, restores the log's
 # state `before`.
 cdef void log_end_job(Log *log, int32_t before, int result) noexcept nogil
 cdef Log *log_of_job(Job *job) noexcept nogil
 
 
 cdef enum:
-    FILES_ROUNDS = 1500   # with 20 ms between them: 30 s
+    FILES_ROUNDS = 1500   # the most rounds of a repeated step: 30 s, with 20 ms between two rounds
 
 cdef bint is_short_of_files(int result) noexcept nogil  # -EMFILE or -ENFILE
-# For steps that can be repeated but must not stop half-way: whether to repeat them. True while `result` says that there
-# was no file descriptor and rounds are left. Sleeps before the next round.
+# Returns whether to repeat a step that must not stop before it is complete. Returns True if `result` says that no file
+# descriptor was free and there are rounds left. In that case, sleeps before the next round.
 cdef bint wait_for_files(int result, int *rounds_left) noexcept nogil

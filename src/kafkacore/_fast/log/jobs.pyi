@@ -1,1 +1,1 @@
-"""Jobs of logs on pool threads; native only."""
+"""Jobs of logs on pool threads. Native code only."""

@@ -1,4 +1,4 @@
-"""Jobs of a log on pool threads, as jobs.pxd says."""
+"""Implements jobs.pxd: jobs of a log on pool threads."""
 
 from libc.errno cimport EMFILE, ENFILE
 from libc.stddef cimport size_t
@@ -14,7 +14,7 @@ from kafkacore._fast.wait.park cimport WAKE_READY
 cdef enum:
     FILES_WAIT_NS = 20000000
 
-cdef int64_t REFUSAL_NS = 100000000  # how long a log refuses appends after a job found no file descriptor
+cdef int64_t REFUSAL_NS = 100000000  # how long a log rejects appends after a job found no free file descriptor
 
 
 cdef bint is_short_of_files(int result) noexcept nogil:
@@ -45,7 +45,7 @@ cdef int log_start_job(Log *log, int32_t state, void (*run)(Job *job) noexcept n
     log.state = state
     log.hold(log)
     if io_submit(log.dir, &log.job) < 0:
-        # The directory is closing, or no thread can be started now.
+        # The directory is being closed, or no thread can be started now.
         log.state = before
         log.release(log)
         return NOT_LEADER_OR_FOLLOWER

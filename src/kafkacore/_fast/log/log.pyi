@@ -1,1 +1,1 @@
-"""A partition's log on one log directory. Native only; `partition_handle` is what Python calls."""
+"""A partition's log on one log directory. Native code only; Python calls `partition_handle`."""

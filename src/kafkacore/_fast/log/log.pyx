@@ -1,4 +1,4 @@
-"""The life of a log, its list of segments and its waiters, as log.pxd says."""
+"""Implements log.pxd: the life cycle of a log, its list of segments and its waiters."""
 
 from libc.errno cimport ENOENT, ENOMEM
 from libc.stdint cimport int32_t, int64_t
@@ -116,7 +116,8 @@ cdef void log_fail_in(Log *log, LogDir *dir, int error) noexcept nogil:
     if not gone:
         log.state = LOG_FAILED
     mutex_unlock(&log.lock)
-    # A job on a log that was closed or moved may find that its directory was renamed. That is not a disk fault.
+    # The directory of a log may have been renamed because the log was closed or moved. If a job then does not find a
+    # file, that is not an error of the disk.
     if not gone or error != ENOENT:
         io_fail(dir, error)
     log_wake_blocked(log, WAKE_GONE)
@@ -195,7 +196,7 @@ cdef void recent_add(Log *log, int64_t base_offset, int64_t position) noexcept n
     if log.recent == NULL:
         log.recent = <Recent *> calloc(1, sizeof(Recent))
         if log.recent == NULL:
-            return  # the index finds the batch too
+            return  # the batch can still be found by the index
     recent = log.recent
     if recent.count < RECENT_BATCHES:
         at = (recent.first + recent.count) % RECENT_BATCHES

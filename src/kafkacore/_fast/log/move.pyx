@@ -1,4 +1,4 @@
-"""Moving a log to another directory, as move.pxd says (ReplicaAlterLogDirsThread,
+"""Implements move.pxd: moves a log to another directory (ReplicaAlterLogDirsThread,
 LogManager.replaceCurrentWithFutureLog).
 """
 
@@ -34,7 +34,7 @@ from kafkacore._fast.wait.sleeper cimport Sleeper, sleep_until_woken, sleeper_ne
 from kafkacore._fast.base.sync cimport mutex_lock, mutex_unlock
 
 cdef enum:
-    BLOCK_BYTES = 1 << 20        # copied at once; a larger batch is copied whole
+    BLOCK_BYTES = 1 << 20        # how much is copied at once; a larger batch is still copied as a whole
     ANY_EPOCH = 0x7FFFFFFF
 
 
@@ -66,8 +66,8 @@ cdef int begin_at(Log *into, int64_t offset, Sleeper *sleeper) noexcept nogil:
 
 
 cdef int make_files(Log *into, Sleeper *sleeper) noexcept nogil:
-    """Makes the files that a first append would make. Otherwise a log that is empty now, but was longer before, would
-    begin at 0 after a restart."""
+    """Creates the files that a first append would create. Otherwise, if a log is empty now but was not empty before,
+    its copy would start at offset 0 after a restart."""
     cdef int result = LOG_BLOCKED
     while result == LOG_BLOCKED:
         mutex_lock(&into.lock)
@@ -95,8 +95,8 @@ cdef int look(Partition *source, int64_t offset, int64_t max_bytes, ReadResult *
 
 
 cdef int begin(Partition *source, Partition *into, Sleeper *sleeper) noexcept nogil:
-    """Begins the copy at the source's log start, or at the start of the batch that spans it. A cleaner may have removed
-    records there too."""
+    """Starts the copy at the source's log start offset, or at the base offset of the batch that contains this offset.
+    Compaction may have removed the records at this offset."""
     cdef int64_t offset = locked(&source.log, &source.log.log_start_offset)
     cdef ReadResult found
     cdef int result = look(source, offset, 1, &found)
@@ -108,7 +108,7 @@ cdef int begin(Partition *source, Partition *into, Sleeper *sleeper) noexcept no
 
 
 cdef inline int64_t refused(int error) noexcept nogil:
-    """Kafka's error code as a result below zero. UNKNOWN_SERVER_ERROR, which is -1 itself, means that memory ran
+    """Returns a Kafka error code as a negative result. UNKNOWN_SERVER_ERROR, which is already -1, means that memory ran
     out."""
     return -error if error > 0 else -ENOMEM
 
@@ -150,14 +150,14 @@ cdef int64_t copy_block(Partition *source, Partition *into, int64_t max_bytes, S
 
 
 cdef int follow_start(Partition *source, Partition *into) noexcept nogil:
-    """Deletes records from the copy that the source deleted after they were copied."""
+    """Deletes from the copy those records that the source deleted after they were copied."""
     cdef int64_t offset = min(locked(&source.log, &source.log.log_start_offset),
                               locked(&into.log, &into.log.end_offset))
     return log_advance_start(&into.log, offset)
 
 
 cdef int64_t empty_end(Log *log) noexcept nogil:
-    """The log's end, when the last segment is empty and begins there; else -1."""
+    """Returns the log end offset if the last segment is empty and begins at this offset. Returns -1 otherwise."""
     cdef int64_t end = -1
     mutex_lock(&log.lock)
     if log.active != NULL and log.active.size == 0 and log.active.base_offset == log.end_offset:
@@ -167,7 +167,7 @@ cdef int64_t empty_end(Log *log) noexcept nogil:
 
 
 cdef int roll_to(Log *into, int64_t end, Waiter *blocked) noexcept nogil:
-    """Under the lock."""
+    """Call this with the lock held."""
     if into.end_offset >= end:
         return 0
     if into.state == LOG_FAILED or into.state == LOG_CLOSED:
@@ -182,8 +182,8 @@ cdef int roll_to(Log *into, int64_t end, Waiter *blocked) noexcept nogil:
 
 
 cdef int follow_end(Partition *source, Partition *into, Sleeper *sleeper) noexcept nogil:
-    """Called when everything is copied. If the source ends with an empty segment, the copy gets one too, so that both
-    logs end in the same way."""
+    """Runs when all records have been copied. If the source ends with an empty segment, the copy gets an empty segment
+    too, so that both logs have the same structure."""
     cdef int64_t end = empty_end(&source.log)
     cdef int result = LOG_BLOCKED
     while result == LOG_BLOCKED:
@@ -196,7 +196,7 @@ cdef int follow_end(Partition *source, Partition *into, Sleeper *sleeper) noexce
 
 
 cdef bint is_overtaken(Partition *source, Partition *into) noexcept nogil:
-    """Whether the copy has no files yet, or the source has deleted the records that come next."""
+    """Returns whether the copy has no files yet, or the source has deleted the records to copy next."""
     return not has_files(&into.log) or (
         locked(&into.log, &into.log.end_offset) < locked(&source.log, &source.log.log_start_offset))
 
@@ -215,7 +215,7 @@ cdef int64_t log_copy(Partition *source, Partition *into, int64_t max_bytes, Sle
         if more > 0:
             copied += more
         elif more < 0 and not begun and is_overtaken(source, into):
-            # The source deleted records just before they were copied.
+            # The source deleted these records just before they were to be copied.
             begun = True
             more = 1
             error = begin(source, into, sleeper)
@@ -228,7 +228,7 @@ cdef int64_t log_copy(Partition *source, Partition *into, int64_t max_bytes, Sle
     return copied if error == 0 else refused(error)
 
 
-# --- taking its place ---
+# --- replacing the current log ---
 
 cdef int log_hold_still(Log *log, Waiter *blocked) noexcept nogil:
     cdef int result = 0
@@ -239,7 +239,7 @@ cdef int log_hold_still(Log *log, Waiter *blocked) noexcept nogil:
         log_block(log, blocked)
         result = LOG_BLOCKED
     else:
-        # A log leaves these states only at the end of a job, and no job runs now.
+        # A log leaves these two states only at the end of a job, and no job is running now.
         log.state = LOG_ROLLING if log.state == LOG_OPEN else LOG_OPENING
     mutex_unlock(&log.lock)
     return result
@@ -256,7 +256,8 @@ cdef void log_go_on(Log *log) noexcept nogil:
 
 
 cdef void drop(SegmentList *list) noexcept nogil:
-    """Marks the segments as deleted. A reader that still uses them asks the log again when their files are missing."""
+    """Marks the segments as deleted. If a reader still uses one of them and does not find its files, the reader reads
+    the log's list of segments again."""
     cdef int32_t i
     if list != NULL:
         for i in range(list.count):
@@ -264,7 +265,7 @@ cdef void drop(SegmentList *list) noexcept nogil:
 
 
 cdef void exchange(Log *log, Log *fresh) noexcept nogil:
-    """Under the lock of `log`. No other thread knows `fresh`."""
+    """Exchanges the files of the two logs. Call this with the lock of `log` held. No other thread may know `fresh`."""
     cdef SegmentList *segments = log.segments
     cdef Segment *active = log.active
     cdef LogDir *dir = log.dir
@@ -289,7 +290,7 @@ cdef int log_adopt(Log *log, Log *fresh, Waiter *blocked) noexcept nogil:
     if log.state != LOG_ROLLING and log.state != LOG_OPENING:
         result = KAFKA_STORAGE_ERROR
     elif log_has_jobs(log):
-        # Meanwhile a role change has started the job that writes the leader-epoch-checkpoint.
+        # A role change has started the job that writes the leader-epoch-checkpoint file.
         log_block(log, blocked)
         result = LOG_BLOCKED
     else:
@@ -302,18 +303,19 @@ cdef int log_adopt(Log *log, Log *fresh, Waiter *blocked) noexcept nogil:
         store64(&log.last_aborted_offset, fresh.last_aborted_offset)
         log.epochs_dirty = EPOCHS_BEHIND
         if log.segments != NULL:
-            # The shutdown of the future log synced everything.
+            # All records are synced, because the shutdown of the future log synced them.
             log.synced_offset = log.commit_offset = log.end_offset
             log.unflushed_since_ns = -1
     mutex_unlock(&log.lock)
     return result
 
 
-# --- Python's face ---
+# --- the Python interface ---
 
 def new_future(LogDirectory directory not None, str topic not None, int32_t index, topic_id, LogSettings settings,
                str suffix not None):
-    """The partition of a future log: its directory is named by topic, index and `suffix`. It has no leader."""
+    """Creates the partition of a future log, which has no leader. The name of its directory consists of topic, index
+    and `suffix`."""
     cdef bytes encoded = suffix.encode()
     cdef PartitionHandle handle = PartitionHandle(directory, topic, index, topic_id, settings)
     if encoded:
@@ -324,8 +326,8 @@ def new_future(LogDirectory directory not None, str topic not None, int32_t inde
 
 
 def copy(PartitionHandle source not None, PartitionHandle into not None, int64_t max_bytes):
-    """Copies about `max_bytes` that the future log `into` lacks. Returns how many bytes it copied: fewer than
-    `max_bytes` when `into` has everything. Blocking. Raises OSError when one of the directories is offline, or when the
+    """Copies about `max_bytes` that the future log `into` lacks. Returns the number of copied bytes, which is less than
+    `max_bytes` if `into` then has everything. Blocking. Raises OSError if one of the directories is offline, or if the
     records of the source cannot be copied."""
     cdef Sleeper *sleeper = sleeper_new(into.directory.dir)
     cdef int64_t copied
@@ -339,14 +341,15 @@ def copy(PartitionHandle source not None, PartitionHandle into not None, int64_t
 
 
 def fail(PartitionHandle handle not None, LogDirectory directory not None, int error):
-    """Fails the directory, and the log with it, unless the log has moved to another directory meanwhile."""
+    """Takes the directory offline, and the log with it, unless the log has moved to another directory in the
+    meantime."""
     with nogil:
         log_fail_in(&handle.partition.log, directory.dir, error)
 
 
 def hold_still(PartitionHandle handle not None):
-    """Waits until no job works on the log. From then on appends wait until `go_on`. Blocking. Raises OSError when the
-    log is closed or its directory is offline."""
+    """Waits until no job works on the log. After that, appends wait until `go_on` is called. Blocking. Raises OSError
+    if the log is closed or its directory is offline."""
     cdef Sleeper *sleeper = sleeper_new(handle.directory.dir)
     cdef int result = LOG_BLOCKED
     with nogil:
@@ -360,14 +363,15 @@ def hold_still(PartitionHandle handle not None):
 
 
 def go_on(PartitionHandle handle not None):
-    """Ends `hold_still`; appends continue."""
+    """Ends `hold_still`. Appends continue."""
     with nogil:
         log_go_on(&handle.partition.log)
 
 
 def adopt(PartitionHandle handle not None, PartitionHandle fresh not None):
-    """Makes `handle` use the files of `fresh`. `handle` holds still, and both logs end at the same offset. Blocking.
-    Raises OSError when `handle` was closed meanwhile, its directory is offline, or `fresh` ends at another offset."""
+    """Makes `handle` use the files of `fresh`. Call this after `hold_still` on `handle`, when both logs end at the same
+    offset. Blocking. Raises OSError if `handle` was closed in the meantime, if its directory is offline, or if `fresh`
+    ends at another offset."""
     cdef Sleeper *sleeper
     cdef int result = LOG_BLOCKED
     if handle.end_offset != fresh.end_offset:

@@ -1,1 +1,1 @@
-"""Opening logs for appends. Native only; Python calls `partition_handle`."""
+"""Opens logs for appends. Native code only; Python calls `partition_handle`."""

@@ -1,4 +1,4 @@
-"""Opening a log for appends, as open.pxd says."""
+"""Implements open.pxd: opens a log for appends."""
 
 from libc.errno cimport EEXIST, ENOMEM
 from libc.stdlib cimport free
@@ -25,7 +25,7 @@ from kafkacore._fast.world.environment cimport Disk
 cdef const char *PARTITION_METADATA = b"partition.metadata"
 cdef const char *LEADER_EPOCHS = b"leader-epoch-checkpoint"
 
-# A log that a pool thread is opening, on the stack of that thread.
+# A log that a pool thread is opening. The struct is on the stack of that thread.
 ctypedef struct Opening:
     Log *log
     const Disk *disk
@@ -53,7 +53,7 @@ cdef void run_open(Job *job) noexcept nogil:
 
 
 cdef void run_open_all(Job *first) noexcept nogil:
-    """Runs each step for every log before the next step, so that the file system commits the names of all logs at
+    """Runs each step for all logs before the next step begins, so that the file system commits the names of all logs at
     once."""
     cdef Opening openings[JOBS_AT_ONCE]
     cdef Job *job = first
@@ -94,7 +94,7 @@ cdef void make_files(Opening *opening) noexcept nogil:
         return
     opening.result = segment_create(opening.segment, log_now_ms(log), True, log_preallocated_bytes(log))
     if opening.result == -EEXIST:
-        return  # the .log holds records: leave the files alone
+        return  # the .log holds records, so the files must stay
     if opening.result == 0 and log.topic_id != NULL:
         opening.result = begin_partition_metadata(disk, opening.path, log.topic_id)
     if opening.result == 0:
@@ -104,10 +104,11 @@ cdef void make_files(Opening *opening) noexcept nogil:
 
 
 cdef int sync_contents(Opening *opening) noexcept nogil:
-    """Gives the small files their names once their contents are on disk."""
+    """Renames the small files to their final names after their contents have been synced."""
     cdef int result = 0
     if opening.log.topic_id != NULL:
-        # Synced before the first append is acknowledged: recovery finds the topic of the records in it (KIP-516).
+        # This is synced before the first append is acknowledged, so that recovery finds the topic id of the records
+        # (KIP-516).
         result = sync_small_file(opening.disk, opening.path, PARTITION_METADATA)
     if result == 0:
         result = sync_small_file(opening.disk, opening.path, LEADER_EPOCHS)
@@ -156,7 +157,7 @@ cdef void finish(Opening *opening) noexcept nogil:
     if opening.result == 0:
         opening.result = install(opening)
     elif opening.segment != NULL and opening.result != -EEXIST:
-        segment_discard(opening.segment)  # so that a second try finds no .log
+        segment_discard(opening.segment)  # so that the next attempt finds no .log
     if opening.result < 0:
         segment_release(opening.segment)
         free(opening.path)

@@ -1,4 +1,4 @@
-"""A partition as the data plane sees it; `partition_handle` is what Python calls."""
+"""A partition in the data plane. Native code only, except for a count; Python calls `partition_handle`."""
 
 def live_count() -> int:
-    """Number of live partitions in this process."""
+    """Returns the number of partitions in this process that have not been freed."""

@@ -1,4 +1,4 @@
-"""The partitions of a node whose ISR may have to change."""
+"""The queue of a node's partitions whose ISR may have to change."""
 
 from collections.abc import Iterable
 
@@ -10,36 +10,37 @@ LEAVING: int
 ACTIVE: int
 
 class PartitionEdges:
-    """A bounded queue that coalesces: a partition stands in it at most once.
+    """A bounded queue of partitions. A partition is in the queue at most once, however often it reports.
 
-    A partition that reports to it (`report_to`) enters the queue when a follower may join its ISR, when a member has
-    fallen behind (`check_lag`), and when its leader was elected uncleanly. The brokers decide whether a follower is
-    eligible (KIP-903).
+    After `report_to`, a partition enters the queue when a follower may join its ISR, when a member of its ISR has
+    fallen behind (`check_lag`), and when its leader was elected uncleanly. The state of a follower's broker decides
+    whether the follower may join (KIP-903).
     """
 
     def __init__(self, max_lag_ms: int, environment: Environment | None = None) -> None:
-        """`max_lag_ms`: replica.lag.time.max.ms."""
+        """`max_lag_ms` is replica.lag.time.max.ms."""
 
     max_lag_ms: int
 
     def set_brokers(self, brokers: Iterable[tuple[int, int, int]]) -> None:
-        """All registered brokers: id, FENCED, LEAVING or ACTIVE, and broker epoch."""
+        """Sets the registered brokers. Each tuple has the broker id, the state (FENCED, LEAVING or ACTIVE) and the
+        broker epoch."""
 
     def check_lag(self, most: int = ...) -> int:
-        """Looks at the lag of the followers of up to `most` leading partitions, first at those that were not looked at
-        for the longest time. Returns how many it looked at. Call it so often that each partition is looked at twice
-        within replica.lag.time.max.ms."""
+        """Checks the lag of the followers of up to `most` led partitions, beginning with those that were last checked
+        the longest time ago. Returns how many partitions it checked. Call this so often that each partition is checked
+        twice within replica.lag.time.max.ms."""
 
     def take(self, most: int) -> list[tuple[Uuid, int]]:
-        """Takes up to `most` partitions out of the queue, the oldest first: topic id and index. While more wait,
-        `fileno` stays readable."""
+        """Removes up to `most` partitions from the queue, the oldest first, and returns their topic ids and indexes.
+        While more are in the queue, `fileno` stays readable."""
 
     def fileno(self) -> int:
-        """Becomes readable when `take` has partitions to return."""
+        """Returns the file descriptor that becomes readable when `take` has partitions to return."""
 
     def __len__(self) -> int:
-        """Number of partitions that wait to be taken."""
+        """Returns the number of partitions in the queue."""
 
     @property
     def leading(self) -> int:
-        """Number of partitions that report to it, lead and have followers."""
+        """The number of partitions that report to this queue, are led by this node and have followers."""

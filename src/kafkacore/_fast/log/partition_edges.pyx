@@ -1,4 +1,4 @@
-"""Edges of ISRs for Python, as partition_edges.pxd says."""
+"""Implements partition_edges.pyi: the queue of partitions whose ISR may have to change."""
 
 cimport cython
 
@@ -27,7 +27,7 @@ cdef enum:
     AT_ONCE = 64
 
 
-@cython.no_gc  # it is part of no cycle, and its environment must outlive the inbox
+@cython.no_gc  # it is part of no reference cycle, and its environment must outlive the inbox
 cdef class PartitionEdges:
 
     def __cinit__(self, int64_t max_lag_ms, Environment environment=None):

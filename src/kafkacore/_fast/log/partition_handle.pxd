@@ -1,6 +1,7 @@
-"""Python's handle of a partition, for tests, punted requests and the metadata log.
+"""The Python handle of a partition, for tests, for requests that native code passes on to Python, and for the metadata
+log.
 
-A method that may wait for a device releases the GIL and every native lock while it waits.
+A method that can wait for a device releases the GIL and every native lock while it waits.
 """
 
 from libc.stdint cimport int32_t
@@ -11,10 +12,10 @@ from kafkacore._fast.log.partition cimport Partition
 
 
 cdef class PartitionHandle:
-    """Owns one count of a Partition."""
+    """Holds one reference to a Partition."""
     cdef Partition *partition
     cdef readonly LogDirectory directory
-    cdef readonly LogSettings settings  # as last configured
+    cdef readonly LogSettings settings  # the settings of the last `configure`
 
     cdef int make(self, LogDirectory directory, bytes name, int32_t index, bytes topic_id, bint named,
                   LogSettings settings) except -1

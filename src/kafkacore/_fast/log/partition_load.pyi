@@ -1,4 +1,5 @@
-"""Loads of logs for Python. Functions that wait for a device release the GIL meanwhile."""
+"""Loads logs from their directories, for Python callers. Functions that can wait for a device release the GIL while
+they wait."""
 
 from typing import NamedTuple
 
@@ -11,15 +12,16 @@ class LoadReport(NamedTuple):
     dropped_segments: int
 
 class Damage(NamedTuple):
-    """Where a log is damaged: the base offset of a segment, a byte in it, and the offset of the record there."""
+    """Where a log is damaged: the base offset of a segment, the position of a byte in the segment, and the offset of
+    the record at that position."""
 
     segment: int
     position: int
     offset: int
 
 class LoadProgress:
-    """The progress of any number of loads: bytes and segments looked through so far, and how many segments of the log
-    under recovery remain to be checked."""
+    """The progress of any number of loads: the bytes and segments that they have checked, and the number of segments
+    that must still be checked in the log that is being recovered."""
 
     def __init__(self) -> None: ...
     @property
@@ -35,21 +37,21 @@ class LogFiles:
     def __init__(self, names: list[str]) -> None: ...
     @property
     def has_left_overs(self) -> bool:
-        """Whether there are files of an unfinished operation (`.deleted`, `.cleaned`, `.swap`), or an index without its
-        segment."""
+        """Whether the directory has files of an unfinished operation (`.deleted`, `.cleaned`, `.swap`), or an index
+        without its segment."""
 
     @property
     def base_offsets(self) -> list[int]: ...
 
 def read_topic_ids(handles: list[PartitionHandle]) -> list[bool]:
-    """Reads the topic id of each log from partition.metadata, before its load. Blocking; releases the GIL once for all
-    logs. False: the file is missing, or is not as Kafka writes it."""
+    """Reads the topic id of each log from partition.metadata, before the load of the log. Blocking; releases the GIL
+    once for all logs. Returns False for each log whose file is missing or is not as Kafka writes it."""
 
 class LogLoad:
-    """Loads a log from its directory before its first use. Unless `clean`, it checks and rebuilds what lies behind the
-    recovery point; compaction may have left gaps below `gaps_until`. When records below `trusted_until` are damaged, no
-    record is removed: the load fails with EUCLEAN. A clean log has no file open until its first use; with `at_rest`
-    this holds for every log."""
+    """Loads a log from its directory before its first use. Unless `clean`, checks the segments after the recovery point
+    and rebuilds their indexes. Compaction may have left gaps below `gaps_until`. If records below `trusted_until` are
+    damaged, removes no record, and the load fails with EUCLEAN. A clean log has no file open until its first use; with
+    `at_rest`, this holds for every log."""
 
     def __init__(
         self,
@@ -68,10 +70,10 @@ class LogLoad:
     def handle(self) -> PartitionHandle: ...
     @property
     def damage(self) -> Damage:
-        """The damage, after a load that failed with EUCLEAN."""
+        """The place of the damage, after a load that failed with EUCLEAN."""
 
     def report(self) -> LoadReport:
-        """The result, once the load has run. Raises OSError."""
+        """Returns the result. Call this after the load. Raises OSError if the load failed."""
 
 def run(loads: list[LogLoad]) -> None:
-    """Runs one load after the other. Blocking; releases the GIL once for all of them."""
+    """Performs the loads one after the other. Blocking; releases the GIL once for all of them."""

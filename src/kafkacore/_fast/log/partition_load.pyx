@@ -1,4 +1,4 @@
-"""Loads of logs for Python, as partition_load.pyi says."""
+"""Implements partition_load.pyi: loads logs for Python callers."""
 
 from cpython.unicode cimport PyUnicode_GET_LENGTH
 from libc.errno cimport EINVAL
@@ -28,7 +28,7 @@ cdef enum:
     OFFSET_DIGITS = 20
     ID_CHARACTERS = 22
 
-# The kinds of a log's files, by the ends of their names.
+# The kinds of files in a log's directory, by the ends of their names.
 cdef enum:
     IS_LOG = 1
     IS_OFFSET_INDEX = 2
@@ -77,8 +77,8 @@ cdef bint ends(const char *name, Py_ssize_t size, const char *end) noexcept nogi
 
 
 cdef bint is_left_over(const char *name, Py_ssize_t size) noexcept nogil:
-    """Whether the file is left over from an unfinished operation. The metadata log itself handles the snapshots that it
-    is deleting."""
+    """Returns whether an unfinished operation left this file behind. Returns False for metadata snapshots that are
+    being deleted, because the metadata log handles those."""
     if ends(name, size, b".deleted"):
         return not ends(name, size, b".checkpoint.deleted")
     return ends(name, size, b".cleaned") or ends(name, size, b".swap")
@@ -97,7 +97,7 @@ cdef int kind_of(const char *end, Py_ssize_t size) noexcept nogil:
 
 
 cdef int64_t offset_of(const char *name) noexcept nogil:
-    """The offset in the first 20 characters of a name; -1 when they hold none."""
+    """Returns the offset in the first 20 characters of a name, or -1 if they are not an offset."""
     cdef uint64_t value = 0
     cdef int i
     if name[0] != c"0":
@@ -110,7 +110,7 @@ cdef int64_t offset_of(const char *name) noexcept nogil:
 
 
 cdef class LogFiles:
-    """The arrays have room for as many entries as there were names."""
+    """The segments and producer snapshots of a log. The arrays have room for as many entries as there are names."""
     cdef int64_t *offsets
     cdef int32_t *files
     cdef int64_t *snapshots
@@ -133,7 +133,8 @@ cdef class LogFiles:
         free(self.snapshots)
 
     cdef int sort(self, list names) except -1:
-        """The names are sorted, so names with the same offset follow each other."""
+        """Sorts the files into the arrays. The names are in ascending order, so names with the same offset are
+        consecutive."""
         cdef const char *text
         cdef Py_ssize_t size
         cdef int64_t at, offset = -1
@@ -158,7 +159,7 @@ cdef class LogFiles:
         return 0
 
     cdef void note(self, int64_t offset, int kinds) noexcept:
-        """Notes the kinds of files that have one offset in their names."""
+        """Records which kinds of files have this offset in their names."""
         if kinds & IS_SNAPSHOT:
             self.snapshots[self.snapshot_count] = offset
             self.snapshot_count += 1
@@ -184,7 +185,7 @@ cdef class LogFiles:
 # --- partition.metadata ---
 
 cdef int digit_of(char character) noexcept nogil:
-    """The value of a digit of URL-safe base64; -1 for any other character."""
+    """Returns the value of a digit of URL-safe base64, or -1 for any other character."""
     if c"A" <= character <= c"Z":
         return character - c"A"
     if c"a" <= character <= c"z":
@@ -215,7 +216,8 @@ cdef bint parse_id(const char *text, uint8_t *topic_id) noexcept nogil:
 
 
 cdef bint parse_metadata(const char *text, int64_t size, uint8_t *topic_id) noexcept nogil:
-    """Accepts only text as Kafka and this node write it, with an id that a topic may have."""
+    """Reads the topic id. Accepts only text in the form that Kafka and this node write, with an id that a topic can
+    have."""
     cdef const char *head = b"version: 0\ntopic_id: "
     cdef int64_t length = <int64_t> strlen(head)
     cdef uint8_t nobody[16]
@@ -252,7 +254,7 @@ cdef bint take_topic_id(Partition *p) noexcept nogil:
 def read_topic_ids(list handles not None):
     cdef Py_ssize_t count = len(handles)
     cdef Py_ssize_t i
-    cdef list held = list(handles)  # other threads may change the list while this one has released the GIL
+    cdef list held = list(handles)  # other threads may change the list after this thread has released the GIL
     cdef Partition **partitions = <Partition **> calloc(count + 1, sizeof(Partition *))
     cdef bint *known = <bint *> calloc(count + 1, sizeof(bint))
     try:
@@ -281,7 +283,7 @@ ctypedef struct Task:
 cdef class LogLoad:
     cdef readonly PartitionHandle handle
     cdef LogFiles found        # owns the arrays that the plan points to
-    cdef LoadProgress progress  # likewise
+    cdef LoadProgress progress  # owns the counters that the plan points to
     cdef Task task
 
     def __cinit__(self, PartitionHandle handle not None, LogFiles found not None, *, int64_t log_start_offset=0,

@@ -1,1 +1,1 @@
-"""Roles of partitions; `partition_handle` is what Python calls."""
+"""The roles of partitions. Native code only; Python calls `partition_handle`."""

@@ -1,4 +1,5 @@
-"""Roles, as partition_role.pxd says (Partition.makeLeader, makeFollower, prepareIsrExpand; KIP-497, KIP-704)."""
+"""Implements partition_role.pxd: the roles of partitions (Partition.makeLeader, makeFollower, prepareIsrExpand;
+KIP-497, KIP-704)."""
 
 from libc.errno cimport ENOMEM
 from libc.stdint cimport int32_t, int64_t
@@ -66,7 +67,8 @@ cdef void take_role(Partition *p, int32_t role, int32_t leader_id, int32_t leade
 
 
 cdef void count_in_sync(Partition *p) noexcept nogil:
-    """Every change of the role or the ISR comes here. A follower that leaves the ISR has its position noted again."""
+    """Counts the members of the ISR. Every change of the role or the ISR ends with a call of this function. Also
+    records again the position of a follower that has left the ISR."""
     cdef int32_t i
     p.role_changed = True
     p.in_sync_count = 1
@@ -75,7 +77,8 @@ cdef void count_in_sync(Partition *p) noexcept nogil:
 
 
 cdef Follower *adopt_role(Partition *p, const LeaderRole *role, Follower *fresh, int32_t count) noexcept nogil:
-    """Under the lock. Returns the followers from before, for the caller to free."""
+    """Adopts the leader's role with the followers `fresh`. Call this with the lock held. Returns the former followers,
+    which the caller frees."""
     cdef Follower *before = p.followers
     cdef bint is_new_epoch = p.role != ROLE_LEADER or role.leader_epoch != p.leader_epoch
     if is_new_epoch:
@@ -97,7 +100,8 @@ cdef Follower *adopt_role(Partition *p, const LeaderRole *role, Follower *fresh,
 
 
 cdef void wake_after_change(Partition *p, bint everybody) noexcept nogil:
-    """Without the lock. A new role or leader epoch wakes all waiters: their requests look again, and find out."""
+    """Wakes the waiters after a change of the role. Call this without the lock. A new role or leader epoch wakes all
+    waiters, so that their requests check the partition again."""
     cdef WakeList wakes
     cdef bint more = True
     wakes.count = 0
@@ -112,8 +116,8 @@ cdef void wake_after_change(Partition *p, bint everybody) noexcept nogil:
 
 
 cdef void report_if_due(Partition *p) noexcept nogil:
-    """Under the lock: reports an edge if another change of the ISR is due after this one, or after the end of a
-    proposal."""
+    """Reports the partition to the queue if its ISR may have to change again, after a change of the ISR or the end of a
+    proposal. Call this with the lock held."""
     cdef int32_t i
     if p.edges == NULL or p.role != ROLE_LEADER or p.is_proposing:
         return
@@ -150,8 +154,8 @@ cdef bint partition_lead(Partition *p, const LeaderRole *role, int *error) noexc
         else:
             isr_edges_unlink(p.edges, &p.link)
         report_if_due(p)
-    # Records that a crash left in the page cache count only when they are synced, and perhaps no append will ask for a
-    # sync.
+    # Records that were in the page cache when the previous process ended count only once they are synced, and there may
+    # be no append that requests a sync. So request one now.
     sync = p.log.config.flush_messages <= 1 and p.log.synced_offset < p.log.end_offset
     if sync:
         log_want_synced(&p.log, p.log.end_offset)
@@ -254,7 +258,8 @@ cdef void partition_check_lag(Partition *p) noexcept nogil:
     mutex_lock(&p.log.lock)
     if p.role == ROLE_LEADER and not p.is_proposing:
         report_if_due(p)
-    # A follower outside the ISR that lags now, or whose broker was fenced, no longer holds the high watermark back.
+    # A follower outside the ISR may now lag, or its broker may be fenced. Then it no longer holds back the high
+    # watermark.
     if p.role == ROLE_LEADER:
         more = partition_advance(p, &wakes)
     mutex_unlock(&p.log.lock)
@@ -295,8 +300,8 @@ cdef int partition_note_leader(Partition *p, int32_t leader_epoch, int64_t high_
     mutex_lock(&p.log.lock)
     error = partition_follower_error(p, leader_epoch)
     if error == 0:
-        # A new leader may have a lower high watermark than its predecessor: this replica may have got a later one from
-        # that predecessor.
+        # A new leader can have a lower high watermark than this replica, because the previous leader may have reported
+        # a higher one.
         p.high_watermark = max(min(high_watermark, p.log.end_offset), p.log.log_start_offset)
         more = partition_advance(p, wakes)
         start_is_behind[0] = p.log.log_start_offset < log_start_offset <= p.log.end_offset
@@ -311,6 +316,6 @@ cdef int partition_delete_as_follower(Partition *p, int64_t log_start_offset, in
     mutex_lock(&p.log.lock)
     error = partition_follower_error(p, leader_epoch)
     mutex_unlock(&p.log.lock)
-    # If this node gets a new role after the check, the deletion is still right: the former leader deleted only
+    # If this node gets a new role after the check, the deletion is still correct. The former leader deleted only
     # committed records, and a deletion is never undone.
     return error if error != 0 else log_advance_start(&p.log, log_start_offset)

@@ -1,9 +1,10 @@
-"""The partition table maps a topic id or name and an index to a Partition. Immutable and counted. The publisher makes a
-new table and hands it to each processor by mail; the old one is freed when all have taken the new one. Processors look
-up without a lock or a count.
+"""The partition table maps a topic id or name, and an index, to a Partition. A table is immutable and
+reference-counted. The publisher creates a new table and sends it to each processor by mail. When all processors use the
+new table, the old one is freed. So processors look up partitions without a lock or a reference.
 
-A topic is counted by itself, and so is each shard of the two indexes: a new table shares with the old one every topic
-and every shard that did not change. Adding or removing a topic copies two shards, and a pointer to each other shard.
+Each topic has its own reference count, and so has each shard of the two indexes. A new table shares with the old one
+every topic and every shard that did not change. To add or remove a topic, the publisher copies two shards, and the
+pointers to all other shards.
 """
 
 from libc.stdint cimport int32_t, uint8_t
@@ -13,38 +14,40 @@ from kafkacore._fast.log.partition cimport Partition
 ctypedef struct Topic:
     int32_t refs          # atomic
     uint8_t topic_id[16]
-    char *name            # not terminated; `name_size` bytes
+    char *name            # `name_size` bytes, without a terminating zero
     int32_t name_size
-    int32_t count         # of `partitions`, by index
-    Partition **partitions  # each counted; NULL where this node has none
+    int32_t count         # the number of `partitions`; their position is their index
+    Partition **partitions  # holds a reference to each; NULL where this node has no replica
 
-# Some dozens of topics, open addressing.
+# A hash table with open addressing, for a few dozen topics.
 ctypedef struct Shard:
     int32_t refs          # atomic
-    int32_t mask          # places, less one; at least half of them are free
+    int32_t mask          # the number of places, less one; at least half of the places are free
     int32_t count
-    Topic **places        # each counted
+    Topic **places        # holds a reference to each topic
 
 ctypedef struct PartitionTable:
     int32_t refs          # atomic
-    int32_t mask          # shards in each of the two indexes, less one
-    int32_t count         # topics
-    Shard **by_id         # each counted; NULL: empty
+    int32_t mask          # the number of shards in each of the two indexes, less one
+    int32_t count         # the number of topics
+    Shard **by_id         # holds a reference to each shard; NULL for an empty shard
     Shard **by_name
 
 cdef void table_release(PartitionTable *table) noexcept nogil
 cdef Partition *table_find_id(const PartitionTable *table, const uint8_t *topic_id, int32_t index) noexcept nogil
 cdef Partition *table_find_name(const PartitionTable *table, const uint8_t *topic, int32_t size,
                                 int32_t index) noexcept nogil
-# Whether the topic is known at all: UNKNOWN_TOPIC_ID or UNKNOWN_TOPIC_OR_PARTITION.
+# The two functions return whether the table has the topic at all. If it does not, a request gets UNKNOWN_TOPIC_ID or
+# UNKNOWN_TOPIC_OR_PARTITION.
 cdef bint table_knows_id(const PartitionTable *table, const uint8_t *topic_id) noexcept nogil
 
 cdef Topic *topic_new(const uint8_t *topic_id, const char *name, int32_t name_size, int32_t count) noexcept nogil
 cdef void topic_release(Topic *topic) noexcept nogil
-cdef Topic *table_topic_by_id(const PartitionTable *table, const uint8_t *topic_id) noexcept nogil  # not counted
+# Returns the topic without a new reference.
+cdef Topic *table_topic_by_id(const PartitionTable *table, const uint8_t *topic_id) noexcept nogil
 cdef Topic *table_topic_by_name(const PartitionTable *table, const uint8_t *name, int32_t size) noexcept nogil
 
 
 cdef class Table:
-    """Python's handle of one published table."""
+    """The Python handle of one published table."""
     cdef PartitionTable *table

@@ -1,4 +1,4 @@
-"""The partition table, as partition_table.pxd says."""
+"""Implements partition_table.pxd."""
 
 from libc.errno cimport ENOMEM
 from libc.stddef cimport size_t
@@ -15,8 +15,9 @@ from kafkacore._fast.base.uuid import Uuid
 
 cdef enum:
     LEAST_PLACES = 8
-    TOPICS_A_SHARD = 32  # a change copies two shards and a pointer for each of the others
-    SPARSE = 8           # a table gets fewer shards when it has this many times the shards that it needs
+    # The intended number of topics in a shard; a change copies two shards, and a pointer for each of the others.
+    TOPICS_A_SHARD = 32
+    SPARSE = 8           # a table with this many times the shards that it needs is replaced by one with fewer shards
 
 cdef int32_t live_tables = 0  # both are atomic; tests check that they return to zero
 cdef int32_t live_topic_count = 0
@@ -60,7 +61,8 @@ cdef void topic_release(Topic *topic) noexcept nogil:
 # --- shards ---
 
 cdef inline uint64_t key_hash(const uint8_t *key, int32_t size) noexcept nogil:
-    """Keyed, because clients choose the names that they create and ask for."""
+    """Returns a keyed hash. It has a secret key because clients choose the names of the topics that they create and
+    request."""
     return hash_bytes(process_hash_key(), key, <size_t> size)
 
 
@@ -75,7 +77,7 @@ cdef inline int32_t key_size(const Topic *topic, bint is_id) noexcept nogil:
 
 
 cdef inline int32_t shard_at(uint64_t hashed, int32_t mask) noexcept nogil:
-    return <int32_t> ((hashed >> 32) & <uint64_t> mask)  # bits that the place within a shard does not use
+    return <int32_t> ((hashed >> 32) & <uint64_t> mask)  # the bits that do not choose the place within a shard
 
 
 cdef Topic *find(Shard **index, int32_t mask, const uint8_t *key, int32_t size, bint is_id) noexcept nogil:
@@ -95,7 +97,7 @@ cdef Topic *find(Shard **index, int32_t mask, const uint8_t *key, int32_t size, 
 
 
 cdef void shard_put(Shard *shard, Topic *topic, bint is_id) noexcept nogil:
-    """The shard has room, and the topic is not in it yet."""
+    """Adds a topic to a shard. The shard must have room, and must not contain the topic yet."""
     cdef int32_t at = <int32_t> (key_hash(key_of(topic, is_id), key_size(topic, is_id)) & <uint64_t> shard.mask)
     while shard.places[at] != NULL:
         at = (at + 1) & shard.mask
@@ -129,7 +131,8 @@ cdef void shard_release(Shard *shard) noexcept nogil:
 
 
 cdef Shard *shard_with_room(const Shard *from_, int32_t more, const Topic *without, bint is_id) noexcept nogil:
-    """A copy with room for `more` topics, known only to the caller; NULL: no memory."""
+    """Returns a copy of the shard, with room for `more` further topics. Leaves out the topic `without`, unless it is
+    NULL. No table uses the copy yet. Returns NULL if memory runs out."""
     cdef Shard *shard = <Shard *> calloc(1, sizeof(Shard))
     cdef int32_t count = (from_.count if from_ != NULL else 0) + more
     cdef int32_t places = LEAST_PLACES
@@ -183,7 +186,8 @@ cdef Shard **shard_of(PartitionTable *table, const Topic *topic, bint is_id) noe
 
 
 cdef int index_put(PartitionTable *table, Topic *topic, bint is_id) noexcept nogil:
-    """Puts the topic into a shard that no other table has: its own, or a copy that it makes."""
+    """Adds the topic to the shard of the table. If another table uses this shard too, or it is full, replaces it by a
+    copy first."""
     cdef Shard **shard = shard_of(table, topic, is_id)
     cdef Shard *own = shard[0]
     if own == NULL or load32(&own.refs) > 1 or (own.count + 1) * 2 > own.mask + 1:
@@ -197,7 +201,7 @@ cdef int index_put(PartitionTable *table, Topic *topic, bint is_id) noexcept nog
 
 
 cdef int table_put(PartitionTable *table, Topic *topic) noexcept nogil:
-    """The table's shards take counts of their own. Neither the topic's id nor its name is in the table yet."""
+    """Adds a topic, whose id and name must not be in the table yet. The table's shards take their own references."""
     cdef int error = index_put(table, topic, True)
     if error == 0:
         error = index_put(table, topic, False)
@@ -216,7 +220,7 @@ cdef int index_drop(PartitionTable *table, Topic *topic, bint is_id) noexcept no
 
 
 cdef int table_drop(PartitionTable *table, Topic *topic) noexcept nogil:
-    """Removes a topic that the table has. The table from before the change keeps the topic alive meanwhile."""
+    """Removes a topic that is in the table. The previous table keeps the topic alive until this returns."""
     cdef int error
     if topic == NULL:
         return 0
@@ -228,8 +232,8 @@ cdef int table_drop(PartitionTable *table, Topic *topic) noexcept nogil:
 
 
 cdef PartitionTable *table_copy(PartitionTable *table, int32_t topics) noexcept nogil:
-    """A table of the same topics that will soon have `topics` of them. It shares the shards, unless it needs more of
-    them, or far fewer."""
+    """Creates a table with the same topics, for a change after which it has `topics` topics. Shares the shards of the
+    old table, unless the new one needs more shards or far fewer."""
     cdef int32_t shards = shards_for(topics)
     cdef bint is_same = table.mask // SPARSE < shards <= table.mask + 1
     cdef PartitionTable *made = table_new(table.mask + 1 if is_same else shards)
@@ -292,7 +296,7 @@ cdef Partition *partition_of(const Topic *topic, int32_t index) noexcept nogil:
 
 
 cdef Partition *table_find_id(const PartitionTable *table, const uint8_t *topic_id, int32_t index) noexcept nogil:
-    # A broker that has just started has no table yet, and followers fetch from it already.
+    # A broker that has just started has no table yet, but followers may already fetch from it.
     return partition_of(table_topic_by_id(table, topic_id), index) if table != NULL else NULL
 
 
@@ -307,10 +311,10 @@ cdef bint table_knows_id(const PartitionTable *table, const uint8_t *topic_id) n
     return table != NULL and table_topic_by_id(table, topic_id) != NULL
 
 
-# --- Python ---
+# --- the Python interface ---
 
 cdef Topic *topic_of(str name, topic_id, partitions) except NULL:
-    """`partitions` has an item for each index, None where this node has no replica."""
+    """Creates a topic. `partitions` has an item for each index, which is None where this node has no replica."""
     cdef bytes raw = bytes(topic_id)
     cdef bytes encoded = name.encode()
     cdef PartitionHandle handle
@@ -348,7 +352,7 @@ cdef int put_new(PartitionTable *table, Topic *topic) except -1:
 
 
 cdef class Table:
-    """An immutable table of topics. `Table()` is empty; `changed` makes the next table."""
+    """An immutable table of topics. `Table()` is empty; `changed` creates the next table."""
 
     def __cinit__(self):
         self.table = NULL
@@ -366,9 +370,9 @@ cdef class Table:
         return self.table.count
 
     def changed(self, topics, gone=()):
-        """A new table: this one's topics without the ids in `gone`, and with `topics` (`(name, topic id,
-        [PartitionHandle or None])`), each in place of the topic that had its id or name. Topics that stay cost
-        nothing."""
+        """Returns a new table. It has the topics of this table without the ids in `gone`, and the topics of `topics`
+        (`(name, topic id, [PartitionHandle or None])`). A topic in `topics` replaces the topic with the same id or
+        name. Topics that do not change cost nothing."""
         cdef Table made = Table.__new__(Table)
         cdef int32_t bound = self.table.count + <int32_t> len(topics)
         with nogil:
@@ -384,7 +388,7 @@ cdef class Table:
         return made
 
     def topics(self):
-        """`[(name, topic id, number of partitions)]`, in no particular order."""
+        """Returns `[(name, topic id, number of partitions)]`, in no particular order."""
         cdef int32_t i, at
         cdef Topic *topic
         cdef list found = []
@@ -400,7 +404,7 @@ cdef class Table:
         return found
 
     def longest_probe(self):
-        """The most places that a look-up passes on its way to a topic; tests bound it."""
+        """Returns the highest number of places that a look-up of a topic visits. Tests check its limit."""
         cdef int32_t i
         cdef int32_t longest = 0
         for i in range(self.table.mask + 1):
@@ -409,7 +413,7 @@ cdef class Table:
         return longest
 
     def find(self, topic, int32_t index):
-        """Whether the table has the partition of a topic name or a topic id (Uuid)."""
+        """Returns whether the table has the partition. `topic` is a topic name or a topic id (Uuid)."""
         cdef bytes key = bytes(topic) if isinstance(topic, Uuid) else topic.encode()
         if isinstance(topic, Uuid):
             return table_find_id(self.table, <const uint8_t *> <char *> key, index) != NULL
@@ -417,10 +421,10 @@ cdef class Table:
 
 
 def live_count():
-    """Number of live tables in this process."""
+    """Returns the number of tables in this process that have not been freed."""
     return load32(&live_tables)
 
 
 def live_topics():
-    """Number of live topics in this process; tables share them."""
+    """Returns the number of topics in this process that have not been freed. Tables share topics."""
     return load32(&live_topic_count)

@@ -1,2 +1,2 @@
-"""The waiters of requests that Python answers, on the partitions that a loop watches. One thread makes, arms and reads
-a watch; partitions wake it from any thread."""
+"""Lets requests that Python answers wait for partitions, on an event loop. One thread creates, arms and reads a
+PartitionWatch. Partitions wake it from any thread."""

@@ -1,4 +1,4 @@
-"""Waits for partitions on a Python loop, as partition_watch.pxd says."""
+"""Implements partition_watch.pxd: waits for partitions on an event loop."""
 
 cimport cython
 
@@ -28,21 +28,22 @@ DELETED = WAIT_DELETED
 cdef int32_t live_watches = 0    # atomic
 
 
-# One request's wait for one partition. `parked` is counted; releasing its last count frees the watch.
+# The wait of one request for one partition. `parked` is reference-counted; releasing the last reference frees the
+# Watch.
 ctypedef struct Watch:
-    Parked parked                # first, so that its address is the watch's
+    Parked parked                # must be the first field, so that its address is the address of the Watch
     Waiter waiter
-    Partition *partition         # counted
+    Partition *partition         # holds a reference
     Post *post
-    Watch *next                  # in its post's list of woken ones
+    Watch *next                  # the next one in the list `woken` of its Post
     bint woken
 
-# The part of a PartitionWatch that lives on until the last wake-up under way is released.
+# The part of a PartitionWatch that must exist until the last pending wake-up is released.
 ctypedef struct Post:
     Inbox inbox
-    Watch *woken                 # delivered, not yet taken, oldest first; each counted
+    Watch *woken                 # woken and not taken yet, oldest first; holds a reference to each
     Watch *last_woken
-    int32_t refs                 # atomic: one for the PartitionWatch, one for each watch
+    int32_t refs                 # atomic; the PartitionWatch and each Watch hold a reference
 
 
 cdef void post_release(Post *post) noexcept nogil:
@@ -74,15 +75,15 @@ cdef void destroy_watch(Parked *parked) noexcept nogil:
     post_release(post)
 
 
-@cython.no_gc  # `close` needs its members, and disarms tokens that refer back to it
+@cython.no_gc  # `close` needs the members of this object, and disarms tokens that refer back to it
 cdef class PartitionWatch:
-    """Any number of waits, named by tokens, for partitions in the world of `environment` (by default the real one).
-    `fileno` becomes readable when `take` has tokens to return."""
+    """Any number of waits for partitions, each identified by a token. `environment` is the world in which they happen,
+    by default the real world. `fileno` becomes readable when `take` has tokens to return."""
     cdef Post *post
-    cdef Environment environment  # keeps the world alive that holds its bells
-    cdef dict armed              # token to addresses of its watches
-    cdef dict tokens             # address to token
-    # Directories of all partitions armed so far, because a native count does not keep them alive.
+    cdef Environment environment  # keeps alive the world to which the inbox belongs
+    cdef dict armed              # maps each token to the addresses of its Watches
+    cdef dict tokens             # maps the address of a Watch to its token
+    # The directories of all partitions armed so far, because a native reference does not keep the Python objects alive.
     cdef set directories
 
     def __cinit__(self, Environment environment=None):
@@ -123,10 +124,11 @@ cdef class PartitionWatch:
         return self.post.inbox.eventfd
 
     def arm(self, token, PartitionHandle partition not None, int kind, int64_t at, int64_t generation=-1):
-        """Wakes `token` when the high watermark (FETCH), last stable offset (COMMITTED) or log end (FOLLOWER) passes
-        `at`, when the high watermark (ACKS), synced offset (SYNCED) or low watermark (DELETED) reaches `at`, or when
-        the partition gets another role. Returns False and arms nothing when the condition holds already, or when the
-        leadership of `generation` (an acknowledgement's) has ended. A token may wait for many partitions."""
+        """Makes `token` wait for a partition. The token is woken when the high watermark (FETCH), last stable offset
+        (COMMITTED) or log end (FOLLOWER) passes `at`, when the high watermark (ACKS), synced offset (SYNCED) or low
+        watermark (DELETED) reaches `at`, or when the partition gets another role. Returns False and arms nothing if the
+        condition is already satisfied, or if the leadership of `generation` (for an acknowledgement) has ended. A token
+        can wait for many partitions."""
         cdef Acknowledgement ack
         cdef Watch *watch = <Watch *> calloc(1, sizeof(Watch))
         cdef bint waits
@@ -159,7 +161,7 @@ cdef class PartitionWatch:
         return True
 
     def disarm(self, token):
-        """Forgets what `token` waits for, so that nothing wakes it."""
+        """Ends all waits of `token`, so that nothing wakes it."""
         cdef Watch *watch
         for address in self.armed.pop(token, ()):
             watch = <Watch *> <size_t> address
@@ -169,8 +171,8 @@ cdef class PartitionWatch:
                 park_release(&watch.parked)
 
     def take(self):
-        """The tokens that were woken, in the order of their wake-ups; each is disarmed. Afterwards `fileno` signals the
-        next wake-up."""
+        """Returns the tokens that were woken, in the order of their wake-ups, and disarms them. After this, `fileno`
+        signals the next wake-up."""
         cdef Watch *watch
         cdef dict found = {}
         with nogil:
@@ -185,7 +187,9 @@ cdef class PartitionWatch:
             self.post.woken = watch.next
             if <size_t> watch in self.tokens:
                 found[self.tokens[<size_t> watch]] = None
-            with nogil:  # perhaps the last count of its partition, whose files are then closed under their disk's lock
+            # This may release the last reference to a partition, whose files are then closed under the lock of their
+            # disk.
+            with nogil:
                 park_release(&watch.parked)
         for token in found:
             self.disarm(token)
@@ -193,5 +197,5 @@ cdef class PartitionWatch:
 
 
 def live():
-    """Number of watches in this process that are not freed."""
+    """Returns the number of Watches in this process that have not been freed."""
     return load32(&live_watches)

@@ -1,1 +1,1 @@
-"""Producer state from snapshots and batches. Native only."""
+"""Rebuilds producer state from snapshots and batches. Native code only."""

@@ -1,4 +1,5 @@
-"""Any thread may ask. The log's lock is held, without the GIL, while the states are copied."""
+"""Copies the state of a log's producers. Any thread may call this. It holds the log's lock during the copy, but not the
+GIL."""
 
 from kafkacore._fast.log.producers cimport Producer
 

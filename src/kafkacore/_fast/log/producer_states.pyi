@@ -3,8 +3,8 @@ from typing import NamedTuple
 from kafkacore._fast.log.partition_handle import PartitionHandle
 
 class ProducerState(NamedTuple):
-    """`last_sequence` is -1 when no batch of the producer is known. `transaction_first_offset` is -1 when no
-    transaction is open."""
+    """The state of one producer. `last_sequence` is -1 if no batch of the producer is known. `transaction_first_offset`
+    is -1 if no transaction is open."""
 
     producer_id: int
     producer_epoch: int
@@ -14,8 +14,8 @@ class ProducerState(NamedTuple):
     transaction_first_offset: int
 
 def producer_states(handle: PartitionHandle) -> list[ProducerState]:
-    """The states of a partition's producers, in no particular order. Raises MemoryError."""
+    """Returns the states of a partition's producers, in no particular order. Raises MemoryError."""
 
 def producer_counts(handle: PartitionHandle) -> tuple[int, int]:
-    """How many producers the partition knows, and the time of the last batch of the one whose transaction has been open
-    longest, in ms; -1: no transaction is open."""
+    """Returns two numbers. The first is the number of producers that the partition knows. The second is the time, in
+    ms, of the last batch of the producer whose transaction has been open longest, or -1 if no transaction is open."""

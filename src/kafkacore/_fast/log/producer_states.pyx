@@ -1,4 +1,4 @@
-"""The state of a log's producers, for DescribeProducers and for metrics."""
+"""Copies the state of a log's producers, for DescribeProducers and for metrics."""
 
 from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport free
@@ -48,7 +48,8 @@ def producer_states(PartitionHandle handle not None):
 
 
 cdef int64_t oldest_open_ms(Producers *producers) noexcept nogil:
-    """Under the lock: when the producer whose transaction has been open longest wrote last; -1: none is open."""
+    """Returns the time of the last write of the producer whose transaction has been open longest, or -1 if no
+    transaction is open. Call this with the lock held."""
     cdef Producer *producer
     cdef int32_t i
     for i in range(producers.transaction_count):

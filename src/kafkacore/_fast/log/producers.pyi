@@ -1,9 +1,9 @@
-"""The producers that logs remember. Native code uses them; Python only counts them."""
+"""The producers that logs know. Native code uses them; Python only counts them."""
 
 from collections.abc import Iterable
 
 def live_count() -> int:
-    """Number of producers that the logs of this process remember."""
+    """Returns the number of producers that the logs of this process know."""
 
 def longest_chain(producer_ids: Iterable[int]) -> int:
-    """Number of producers in the fullest bucket of a table with these ids; tests bound it."""
+    """Returns the number of producers in the fullest bucket of a table with these ids. Tests check its limit."""

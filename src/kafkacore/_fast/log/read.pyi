@@ -1,1 +1,1 @@
-"""Reads of a log. Native only; `partition_handle` is what Python calls."""
+"""Reads of a log. Native code only; Python calls `partition_handle`."""

@@ -1,4 +1,5 @@
-"""Reads, as read.pxd says (LocalLog.read, LogSegment.read, UnifiedLog.fetchOffsetByTimestamp)."""
+"""Implements the reads of a log that read.pxd declares. (In Kafka: LocalLog.read, LogSegment.read,
+UnifiedLog.fetchOffsetByTimestamp.)"""
 
 from libc.errno cimport EAGAIN, EILSEQ, EIO, ENOMEM
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -27,20 +28,21 @@ from kafkacore._fast.codec.thread_context cimport thread_codec
 
 cdef int64_t FOREVER = 0x7FFFFFFFFFFFFFFF
 
-# The result of one look under the lock: where to read on.
+# The result of one look-up under the lock. It says where to continue the read without the lock.
 ctypedef struct Look:
-    Segment *segment      # counted
-    int32_t cuts          # of the segment
-    int64_t floor         # from the index in memory; -1: ask the file
-    int64_t limit         # visible bytes of the segment, if the bound lies behind it
-    int64_t next_base     # of the following segment; -1: this one is the last
-    bint bound_inside     # the bound lies in this segment: its position must be found
+    Segment *segment      # with a reference
+    int32_t cuts          # the value of the segment's `cuts`
+    int64_t floor         # a position at or before the batch, from the index in memory; -1: use the index file
+    int64_t limit         # how many bytes of the segment are visible, if the bound is after the segment
+    int64_t next_base     # the base offset of the following segment; -1 if this segment is the last one
+    bint bound_inside     # the bound is inside this segment, so its position must be found
 
 
 # --- the recent batches, under the lock ---
 
 cdef int32_t recent_index(const Log *log, int64_t offset) noexcept nogil:
-    """Which recent batch holds `offset`, counted from the oldest; -1 when it is older."""
+    """Returns the index in the list of recent batches (0 is the oldest) of the batch that contains `offset`. Returns -1
+    if `offset` is older than all of them, or not below the log end offset."""
     cdef const Recent *recent = log.recent
     cdef int32_t i
     if recent == NULL or offset >= log.end_offset:
@@ -56,7 +58,7 @@ cdef int64_t recent_position(const Log *log, int32_t i) noexcept nogil:
 
 
 cdef int64_t position_of_bound(const Log *log, int64_t bound) noexcept nogil:
-    """The bound's position in the active segment; -1 when the recent batches do not contain it."""
+    """Returns the position of the bound in the active segment, or -1 if the recent batches do not contain the bound."""
     cdef int32_t i
     if bound >= log.end_offset:
         return log.active.size
@@ -66,12 +68,12 @@ cdef int64_t position_of_bound(const Log *log, int64_t bound) noexcept nogil:
 
 cdef void clip(ReadResult *out, Segment *segment, const Position *found, int64_t limit, int64_t max_bytes,
                bint min_one) noexcept nogil:
-    """Fills in the result. Takes over the count of `segment`."""
+    """Fills in the result. Takes over the caller's reference to `segment`."""
     cdef int64_t size = limit - found.position
     if size > max_bytes:
         size = max_bytes
     if size < found.size:
-        # A first batch that does not fit is returned whole or not at all (KIP-74).
+        # If the first batch is too large, it is returned whole or not at all (KIP-74).
         size = found.size if min_one and found.size <= limit - found.position else 0
     out.first_offset = found.offset
     out.position = found.position
@@ -105,7 +107,7 @@ cdef bint read_recent(Log *log, int64_t offset, int64_t bound, int64_t max_bytes
 # --- reads from the files ---
 
 cdef void look(Log *log, int64_t offset, int64_t bound, Look *at) noexcept nogil:
-    """Under the lock."""
+    """Fills in `at`. Call this with the lock held."""
     cdef int64_t limit
     cdef int32_t i
     at.segment = log_segment_at(log, offset)
@@ -130,7 +132,7 @@ cdef void look(Log *log, int64_t offset, int64_t bound, Look *at) noexcept nogil
 
 
 cdef int locate(const Look *at, int64_t offset, bint cached, Position *found) noexcept nogil:
-    """Finds the batch that holds `offset` in the segment's files: 0, SEGMENT_END or -errno."""
+    """Finds the batch that contains `offset` in the segment's files. Returns 0, SEGMENT_END or -errno."""
     cdef int64_t floor = at.floor
     cdef int result
     if load32(&at.segment.file) < 0:
@@ -145,14 +147,16 @@ cdef int locate(const Look *at, int64_t offset, bint cached, Position *found) no
             return <int> floor
     result = segment_find(at.segment, offset, floor, at.limit, cached, found)
     if floor > 0 and (result == -EILSEQ or (result == 0 and found.position == floor and found.offset > offset)):
-        # The index is wrong: no batch begins at that position, or only one behind the offset. Search all batches.
+        # The index is wrong: no batch starts at this position, or the batch there begins after the offset. So search
+        # all batches.
         result = segment_find(at.segment, offset, 0, at.limit, cached, found)
     return result
 
 
 cdef int read_segment(const Look *at, int64_t offset, int64_t bound, int64_t max_bytes, bint min_one, bint cached,
                       ReadResult *out) noexcept nogil:
-    """Takes over the segment's count unless it returns SEGMENT_END or -errno."""
+    """Reads a range of the segment. Takes over the reference to the segment, unless it returns SEGMENT_END or
+    -errno."""
     cdef Position found
     cdef Position end
     cdef int64_t limit = at.limit
@@ -173,7 +177,7 @@ cdef int read_segment(const Look *at, int64_t offset, int64_t bound, int64_t max
 
 
 cdef int check_range(Log *log, int64_t offset) noexcept nogil:
-    """Under the lock."""
+    """Returns an error code if the log cannot be read at `offset`, else 0. Call this with the lock held."""
     if log.state == LOG_FAILED or load32(&log.dir.offline):
         return KAFKA_STORAGE_ERROR
     if offset < log.log_start_offset or offset > log.end_offset:
@@ -201,7 +205,7 @@ cdef int read(Log *log, int64_t offset, int64_t bound, int64_t max_bytes, bint m
         cuts = log.cuts
         result = check_range(log, offset)
         if bound > log.end_offset:
-            bound = log.end_offset  # a truncation lowers the log's end first; the bytes behind it may be disappearing
+            bound = log.end_offset  # a truncation first lowers the log end, and then removes the bytes after it
         at.segment = NULL
         if result == 0 and offset < bound and not read_recent(log, offset, bound, max_bytes, min_one, out):
             look(log, offset, bound, &at)
@@ -213,14 +217,14 @@ cdef int read(Log *log, int64_t offset, int64_t bound, int64_t max_bytes, bint m
         if result == 0 and (out.segment == NULL or load32(&out.segment.cuts) == at.cuts):
             return 0
         if result == 0:
-            # A truncation came during the search, which may have seen other records.
+            # The log was truncated during the search, so the search may have seen other records.
             segment_release(out.segment)
             memset(out, 0, sizeof(ReadResult))
             out.first_offset = offset
             continue
         segment_release(at.segment)
         if result == SEGMENT_END:
-            # Compaction may leave no batch at the end of a segment's offsets. Read on in the next segment.
+            # A compaction can remove the last batches of a segment. Continue in the next segment.
             if at.next_base < 0:
                 return 0
             offset = at.next_base
@@ -228,7 +232,7 @@ cdef int read(Log *log, int64_t offset, int64_t bound, int64_t max_bytes, bint m
             return LOG_BLOCKED
         elif cuts_of(log) == cuts:
             return KAFKA_STORAGE_ERROR
-        # The records were removed during the search, so look at the log again.
+        # The records were removed during the search, so look up the offset again.
 
 
 cdef int log_read(Log *log, int64_t offset, int64_t bound, int64_t max_bytes, bint min_one,
@@ -241,7 +245,7 @@ cdef int log_read_slowly(Log *log, int64_t offset, int64_t bound, int64_t max_by
     return read(log, offset, bound, max_bytes, min_one, False, out)
 
 
-# --- by time; pool threads ---
+# --- reads by time; for pool threads ---
 
 cdef int segment_max_timestamp(Log *log, Segment *segment, int64_t *timestamp_ms, int64_t *offset) noexcept nogil:
     cdef TimeEntry entry
@@ -254,7 +258,7 @@ cdef int segment_max_timestamp(Log *log, Segment *segment, int64_t *timestamp_ms
         result = segment_time_floor_on_disk(segment, FOREVER, &entry)
         timestamp_ms[0] = entry.timestamp_ms
         offset[0] = segment.base_offset + entry.relative_offset
-        if result == 0:  # loaded from disk: remember it
+        if result == 0:  # the timestamp was read from the disk, so keep it in memory
             store64(&segment.offset_of_max_timestamp, offset[0])
             store64(&segment.max_timestamp_ms, timestamp_ms[0])
         return result
@@ -301,7 +305,7 @@ cdef int look_into(Segment *segment, const Position *at, int64_t timestamp_ms, i
 
 
 cdef int64_t position_by_time(Log *log, Segment *segment, int64_t timestamp_ms, int64_t start_offset) noexcept nogil:
-    """The position where a scan for the timestamp begins, or -errno."""
+    """Returns the position where a scan for the timestamp begins, or -errno."""
     cdef TimeEntry entry
     cdef int64_t offset, position
     cdef int result
@@ -331,7 +335,8 @@ cdef int scan_by_time(Log *log, Segment *segment, int64_t timestamp_ms, int64_t 
         return <int> position
     result = segment_open_log(segment)
     while result == 0 and position < limit and not found.found:
-        result = segment_find(segment, 0, position, limit, False, &at)  # offset 0 finds any batch that lies there
+        # Offset 0 makes this accept any batch at the position.
+        result = segment_find(segment, 0, position, limit, False, &at)
         if result == 0:
             result = look_into(segment, &at, timestamp_ms, start_offset, False, limits, found)
         position = at.position + at.size
@@ -348,8 +353,8 @@ cdef int32_t epoch_of(Log *log, int64_t offset) noexcept nogil:
 
 cdef int begin_by_time(Log *log, SegmentList **list, int64_t *start_offset, int64_t *cuts,
                        InflateLimits *limits) noexcept nogil:
-    """The segments to search, counted; NULL when there are no records: a log that begins anew may be removing its
-    files."""
+    """Sets `list` to the segments to search, with a reference. Sets it to NULL if there are no records, because a log
+    that begins again at another offset may be removing its files."""
     cdef int result
     list[0] = NULL
     mutex_lock(&log.lock)
@@ -416,8 +421,8 @@ cdef int find_greatest(Log *log, SegmentList *list, const InflateLimits *limits,
 
 
 cdef int search(Log *log, bint greatest, int64_t timestamp_ms, FoundRecord *found) noexcept nogil:
-    """Finds the first record at or after `timestamp_ms`, or the first with the greatest timestamp. 0 or Kafka's error
-    code."""
+    """Finds the first record at or after `timestamp_ms`, or the first record with the greatest timestamp. Returns 0 or
+    a Kafka error code."""
     cdef SegmentList *list
     cdef InflateLimits limits
     cdef int64_t start_offset, cuts
@@ -436,7 +441,7 @@ cdef int search(Log *log, bint greatest, int64_t timestamp_ms, FoundRecord *foun
             return 0
         if cuts_of(log) == cuts:
             return KAFKA_STORAGE_ERROR
-        # Files were removed during the search, and the log has other files now.
+        # Files were removed during the search, so the log has other files now. Search again.
 
 
 cdef void answer(Log *log, const FoundRecord *found, int64_t *offset, int64_t *found_ms,

@@ -1,15 +1,19 @@
-"""Readers of many partitions hear which of them changed, so that a Fetch of a session costs what changed.
+"""A reader of many partitions learns which partitions have changed. So the cost of a Fetch in a fetch session depends
+on the number of changed partitions, not on the size of the session.
 
 A reader has one `Changes`, and one `Change` for each of its partitions. The partition lists the Changes that watch it
-(`Partition.readers`). The thread that moves its end, high watermark, last stable offset or log start, or changes its
-role or its ISR, marks them under `Log.lock`. The reader takes what is marked, looks at each partition, and keeps the
-Change of one that it has not settled. A mark stays until it is taken, and a partition is marked once
-however often it changes.
+(`Partition.readers`). When a thread moves the partition's log end, high watermark, last stable offset or log start
+offset, or changes its role or ISR, it marks those Changes under `Log.lock`. The reader takes the marked Changes and
+looks at the partition of each. It marks a Change again if it could not finish with that partition. A mark stays until
+the reader takes it, and a Change is marked once however often its partition changes.
 
-`Log.lock` guards a partition's list, and `in_readers`, `kind` and `at` of the Changes in it. `Changes.lock` is a leaf,
-which partitions take under `Log.lock`. It guards everything else that is not marked atomic. A Change that watches a
-partition has a count of it until it leaves, or until the partition dismisses all its readers: when it closes. The owner
-of a Change calls `change_leave` before it frees the Change.
+`Log.lock` guards a partition's list, and the fields `in_readers`, `kind` and `at` of the Changes in that list.
+`Changes.lock` guards all other fields of both structs, except those commented "atomic". No other lock is taken while it
+is held, but partitions take it under `Log.lock`.
+
+While a Change watches a partition, it holds a reference to the partition. The reference is released when the Change
+leaves, or when the partition closes and dismisses all its readers. The owner of a Change calls `change_leave` before it
+frees the Change.
 """
 
 from libc.stdint cimport int32_t, int64_t
@@ -23,52 +27,58 @@ from kafkacore._fast.wait.park cimport Parked, WakeList
 cdef enum:
     CHANGE_NONE = 0           # not marked
     CHANGE_NEWS = 1           # the next answer may have to name the partition
-    CHANGE_READY = 2          # there is something to read, or the role is another: a waiting Fetch looks at once
+    # There is something to read, or the role has changed: a waiting Fetch must look at the partition at once.
+    CHANGE_READY = 2
 
 ctypedef struct Changes:
     Mutex lock
-    LinkedList marked         # Change.in_marked, in the order in which they are to be looked at
-    int32_t ready_count       # of them CHANGE_READY
-    Parked *waiting           # counted: the Fetch that is woken when one becomes CHANGE_READY
-    int32_t follower_id       # atomic, like the next two; -1: a client
-    int64_t follower_epoch    # the broker epoch that its last Fetch named; -1: none
-    int64_t asked_ms          # monotonic: its last Fetch
+    LinkedList marked         # Change.in_marked, in the order in which the reader looks at them
+    int32_t ready_count       # how many of `marked` are CHANGE_READY
+    Parked *waiting           # the Fetch to wake when a Change becomes CHANGE_READY; holds a reference
+    int32_t follower_id       # atomic, like the next two fields; -1: a client
+    int64_t follower_epoch    # the broker epoch that its last Fetch named; -1 if none
+    int64_t asked_ms          # monotonic; the time of its last Fetch
 
 ctypedef struct Change:
-    ListLink in_marked        # first
+    ListLink in_marked        # must be the first field
     ListLink in_readers
     Changes *changes
-    Log *log                  # of the partition that it watches, counted; NULL: it watches none
+    Log *log                  # the log of the watched partition, with a reference; NULL if it watches none
     int32_t state             # atomic: CHANGE_...
     int32_t kind              # WAIT_FETCH, WAIT_FOLLOWER or WAIT_COMMITTED
-    int64_t at                # CHANGE_READY when that offset is passed
-    bint has_left             # for good
+    int64_t at                # the Change becomes CHANGE_READY when the offset of this kind passes `at`
+    bint has_left             # the Change will never be marked again
 
-cdef int changes_init(Changes *changes) noexcept nogil  # 0 or errno
+cdef int changes_init(Changes *changes) noexcept nogil  # returns 0 or errno
 cdef void changes_close(Changes *changes) noexcept nogil
 
-# --- the reader; it serialises its own calls, but for `changes_unwait` ---
+# --- for the reader, which must serialise its own calls, except calls of `changes_unwait` ---
 cdef void change_init(Change *change, Changes *changes) noexcept nogil
-cdef void change_mark(Change *change) noexcept nogil  # CHANGE_NEWS; goes behind those that are marked already
-# A Fetch begins: notes who asks and when, and wakes the Fetch that waits here: it is overtaken. Returns how many
-# Changes are marked.
+cdef void change_mark(Change *change) noexcept nogil  # marks it CHANGE_NEWS and puts it at the end of `marked`
+# Call this when a Fetch begins. Records which follower fetches and when. Wakes the Fetch that waits here, because the
+# new Fetch replaces it. Returns the number of marked Changes.
 cdef int32_t changes_begin(Changes *changes, int32_t follower_id, int64_t follower_epoch,
                            int64_t asked_ms) noexcept nogil
 cdef int32_t changes_count(Changes *changes) noexcept nogil
-cdef Change *changes_take(Changes *changes) noexcept nogil  # the first; NULL: none is marked
-# Marks one that was taken again: before all others (call it for the last one first), or behind them. `state`:
-# CHANGE_NEWS, or CHANGE_READY, which wakes the Fetch that waits now.
+cdef Change *changes_take(Changes *changes) noexcept nogil  # returns the first marked Change, or NULL if there is none
+# Puts a taken Change back into `marked`. With `first`, it comes before all others, else after them. To put back several
+# with `first`, begin with the last one. `state` is CHANGE_NEWS or CHANGE_READY. The latter wakes the Fetch that waits
+# now.
 cdef void changes_return(Change *change, bint first, int32_t state) noexcept nogil
-# Queues `parked` for the next CHANGE_READY, and wakes the Fetch that waited here before. False: there is one already.
+# Queues `parked` for the next CHANGE_READY, and wakes the Fetch that waited here before. Returns False, and queues
+# nothing, if a Change is already ready.
 cdef bint changes_wait(Changes *changes, Parked *parked) noexcept nogil
-cdef void changes_unwait(Changes *changes, Parked *parked) noexcept nogil  # any thread
-# Stops watching; True: with the count of `left`, for the caller to release. With `for_good` it is never marked again.
+cdef void changes_unwait(Changes *changes, Parked *parked) noexcept nogil  # any thread may call this
+# Stops watching the partition. Returns True if `left` was set to the partition, with a reference that the caller must
+# release. With `for_good`, the Change is never marked again.
 cdef bint change_leave(Change *change, bint for_good, Partition **left) noexcept nogil
-cdef Partition *change_watches(Change *change) noexcept nogil  # not counted: to compare
+cdef Partition *change_watches(Change *change) noexcept nogil  # without a reference, so only for comparisons
 
-# --- the partition; under `Log.lock` ---
+# --- for the partition; call these with `Log.lock` held ---
 cdef void readers_join(Partition *p, const ReadAsked *asked, int64_t at) noexcept nogil
-# Marks who has news. `reached`: by kind, what a READY partition has passed. True: call again for more wakes.
+# Marks the Changes of all readers that must learn of the change. `reached` has an item for each kind: the offset that
+# makes a Change ready if its `at` is not above it. Returns True if this must be called again for more waiters.
 cdef bint readers_tell(Partition *p, const int64_t *reached, bint everybody, WakeList *wakes) noexcept nogil
-# All readers stop watching, and look again. Returns the counts for the caller to release without the lock.
+# Makes all readers stop watching the partition and check it again. Returns how many references to the partition the
+# caller must release, without the lock.
 cdef int32_t readers_dismiss(Partition *p) noexcept nogil

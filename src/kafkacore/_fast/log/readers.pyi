@@ -1,1 +1,1 @@
-"""Readers of many partitions; fetch sessions are the only ones."""
+"""Readers of many partitions. Fetch sessions are the only such readers."""

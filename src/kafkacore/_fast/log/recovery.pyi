@@ -1,1 +1,1 @@
-"""Loading a log from its directory. Native only; `partition_handle` is what Python calls."""
+"""Loads a log from its directory. Native code only; Python calls `partition_handle`."""

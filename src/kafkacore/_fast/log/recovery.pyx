@@ -1,4 +1,4 @@
-"""Loading and recovery of a log, as recovery.pxd says."""
+"""Implements recovery.pxd: loads and recovers a log."""
 
 from libc.errno cimport EFBIG, EILSEQ, EINVAL, EIO, ENOENT, ENOMEM, EOVERFLOW, EUCLEAN
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
@@ -32,15 +32,15 @@ from kafkacore._fast.log.segment_end cimport SegmentEnd, segment_find_end, segme
 from kafkacore._fast.base.sync cimport mutex_lock, mutex_unlock
 from kafkacore._fast.log.txn_index cimport txn_index_last, txn_index_reset
 
-# A load, its plan and its report.
+# A load, with its plan and its report.
 ctypedef struct Recovery:
     Load load
     const LoadPlan *plan
     LoadReport *report
-    bint *damaged                    # of each segment: its transaction index is corrupt
+    bint *damaged                    # for each segment, whether its transaction index is corrupt
 
 
-# --- one segment, batch by batch ---
+# --- the batches of one segment ---
 
 cdef int room_for(Load *load, int64_t size) noexcept nogil:
     cdef uint8_t *block
@@ -55,7 +55,7 @@ cdef int room_for(Load *load, int64_t size) noexcept nogil:
 
 
 cdef int64_t fill(Load *load, Segment *segment, int64_t at, int64_t end) noexcept nogil:
-    """Reads as many bytes from `at` as the block holds. Returns how many, or -errno."""
+    """Reads bytes from `at` until the block is full. Returns the number of bytes, or -errno."""
     cdef int64_t size = end - at if end - at < load.block_bytes else load.block_bytes
     cdef int64_t got = segment.disk.pread(segment.disk.self, segment.file, load.block, <size_t> size, at)
     return got if got < 0 or got == size else -EIO
@@ -68,7 +68,8 @@ cdef int note_recovered(Load *load, int32_t i, const uint8_t *batch, const Batch
         return -ENOMEM
     segment_note_batch(segment, at, header.size_bytes, last_offset(header), header.max_timestamp,
                        load.log.config.index_interval_bytes)
-    # Epochs that only the checkpoint has are cut off at the log's end, not by an older batch.
+    # Only newer epochs are noted. An older epoch would remove later epochs of the checkpoint. These are removed only
+    # when the end of the log is known (epochs_drop_empty).
     if header.magic >= 2 and header.partition_leader_epoch > epochs_latest(load.log):
         if epochs_assign(load.log, header.partition_leader_epoch, header.base_offset) < 0:
             return -ENOMEM
@@ -76,14 +77,14 @@ cdef int note_recovered(Load *load, int32_t i, const uint8_t *batch, const Batch
 
 
 cdef bint may_have_gap(const Recovery *recovery, int64_t offset) noexcept nogil:
-    """Whether a gap below `offset` is possible. Only compaction leaves gaps: the topic is compacted, or was when a
-    cleaner compacted up to here."""
+    """Returns whether there can be a gap below `offset`. Only compaction leaves gaps, so there can be one if the topic
+    is compacted now, or was when a cleaner reached this offset."""
     return recovery.load.log.config.compact_policy or offset < recovery.plan.gaps_until
 
 
 cdef bint lay_there(const Recovery *recovery, int32_t i, const BatchHeader *header) noexcept nogil:
-    """Whether a batch behind a gap is valid: if it was synced, a compaction that wrote no checkpoint may have made the
-    gap. The last segment is never compacted."""
+    """Returns whether a batch after a gap is valid. It is valid if it was synced, because a compaction may have made
+    the gap without writing its checkpoint. The last segment is never compacted."""
     cdef const Load *load = &recovery.load
     return (i + 1 < load.count and load.state_offset < header.base_offset
             and last_offset(header) < load.segments[i + 1].base_offset
@@ -91,8 +92,8 @@ cdef bint lay_there(const Recovery *recovery, int32_t i, const BatchHeader *head
 
 
 cdef bint follows(const Recovery *recovery, int32_t i, const BatchHeader *header) noexcept nogil:
-    """Whether the batch may follow the one before it. No checksum covers a base offset; old magics give only the last
-    offset."""
+    """Returns whether the batch can follow the previous batch, because no checksum covers its base offset. For magic 0
+    and 1, only the last offset is known."""
     if header.magic >= 2 and header.base_offset != recovery.load.state_offset and not lay_there(
             recovery, i, header) and not may_have_gap(recovery, recovery.load.state_offset):
         return False
@@ -100,15 +101,16 @@ cdef bint follows(const Recovery *recovery, int32_t i, const BatchHeader *header
 
 
 cdef int64_t valid_bytes(Recovery *recovery, int32_t i) noexcept nogil:
-    """Checks every batch, and rebuilds the indexes in memory and the producer state. Returns where the first bad batch
-    begins, or -errno; -EOVERFLOW: an offset is too far from the segment's base offset for an index entry."""
+    """Checks every batch, and rebuilds the indexes in memory and the producer state. Returns the position of the first
+    bad batch, or -errno. -EOVERFLOW means that an offset is too far from the segment's base offset for an index entry.
+    """
     cdef Load *load = &recovery.load
     cdef Segment *segment = load.segments[i]
     cdef BatchHeader header
     cdef int64_t size = segment.size
-    cdef int64_t at = 0      # in the file
-    cdef int64_t held = 0    # bytes in the block
-    cdef int64_t start = 0   # of the block in the file
+    cdef int64_t at = 0      # the position in the file
+    cdef int64_t held = 0    # the number of bytes in the block
+    cdef int64_t start = 0   # the position of the block in the file
     cdef int64_t have
     cdef int result
     load.state_offset = segment.base_offset
@@ -119,7 +121,7 @@ cdef int64_t valid_bytes(Recovery *recovery, int32_t i) noexcept nogil:
             return at
         if result == BATCH_SHORT or (result == BATCH_OK and header.size_bytes > have):
             if have == size - at:
-                return at  # the block has all that is left, and it is no whole batch
+                return at  # the block has all remaining bytes, but they are not a whole batch
             if result == BATCH_OK and room_for(load, header.size_bytes) < 0:
                 return -ENOMEM
             start = at
@@ -146,7 +148,7 @@ cdef int64_t valid_bytes(Recovery *recovery, int32_t i) noexcept nogil:
 
 
 cdef int begin_segment(Load *load, int32_t i) noexcept nogil:
-    """Restores the producers as of the segment's base offset, and empties its indexes."""
+    """Restores the producers as of the segment's base offset, and clears the segment's indexes."""
     cdef Segment *segment = load.segments[i]
     cdef int result = replay_to(load, segment.base_offset)
     if result == 0:
@@ -170,7 +172,7 @@ cdef int seal_recovered(Load *load, int32_t i) noexcept nogil:
 
 
 cdef int damaged_here(Recovery *recovery, int32_t i, int64_t at) noexcept nogil:
-    """Reports damage to records that were committed. Nothing may cut them off."""
+    """Reports damage to committed records, which must not be truncated."""
     recovery.report.damaged_offset = recovery.load.state_offset
     recovery.report.damaged_segment = recovery.load.segments[i].base_offset
     recovery.report.damaged_at = at
@@ -178,8 +180,8 @@ cdef int damaged_here(Recovery *recovery, int32_t i, int64_t at) noexcept nogil:
 
 
 cdef int recover_segment(Recovery *recovery, int32_t i) noexcept nogil:
-    """Returns 1 when it cut the segment, 0 when the segment is whole, or -errno. Its indexes are in memory and in their
-    files afterwards."""
+    """Recovers a segment. Returns 1 if it truncated the segment, 0 if the segment was complete, or -errno. After this,
+    the indexes are in memory and in their files."""
     cdef Load *load = &recovery.load
     cdef Segment *segment = load.segments[i]
     cdef int64_t size = segment.size
@@ -205,7 +207,7 @@ cdef int recover_segment(Recovery *recovery, int32_t i) noexcept nogil:
     return result if result < 0 else valid < size
 
 
-# --- the log's segments ---
+# --- the segments of the log ---
 
 cdef int measure(Segment *segment, bint stays_open) noexcept nogil:
     cdef int result = segment_open_log(segment)
@@ -213,7 +215,7 @@ cdef int measure(Segment *segment, bint stays_open) noexcept nogil:
         return result
     segment.size = segment.disk.size(segment.disk.self, segment.file)
     if not stays_open:
-        segment_close(segment)  # a long log has more segments than a process may open files
+        segment_close(segment)  # a large log has more segments than a process may have open files
     return <int> segment.size if segment.size < 0 else (-EFBIG if segment.size > 0x7FFFFFFF else 0)
 
 
@@ -233,17 +235,17 @@ cdef int open_segments(Recovery *recovery) noexcept nogil:
         if result < 0:
             return result
         segment.created_ms = segment.modified_ms = log_now_ms(load.log)
-        # A process that was killed may have just made the segment, without a sync of its name.
+        # If the process was killed, it may have created the segment shortly before, without syncing its name.
         segment.entry_synced = plan.clean
         result = txn_index_last(segment, &load.last_aborted_offset) if plan.files[i] & FILE_HAS_ABORTED else 0
-        recovery.damaged[i] = result == -EINVAL  # rebuilt together with the segment
+        recovery.damaged[i] = result == -EINVAL  # then the index is rebuilt together with the segment
         if result < 0 and result != -EINVAL:
             return result
     return 0
 
 
 cdef int drop_segments_after(Recovery *recovery, int32_t i) noexcept nogil:
-    """Drops the segments behind a cut: they may not follow on it."""
+    """Drops the segments after a truncated one, because they cannot follow it."""
     cdef Load *load = &recovery.load
     cdef int result = 0
     while load.count > i + 1 and result == 0:
@@ -252,7 +254,7 @@ cdef int drop_segments_after(Recovery *recovery, int32_t i) noexcept nogil:
         add64(recovery.plan.progress, load.segments[load.count].size)
         result = segment_unlink(load.segments[load.count])
         if result == 0:
-            # Otherwise a crash could bring back only a later one.
+            # The removal is synced before the next one. Otherwise, after a crash, only a later segment might exist.
             result = segment_sync_names(load.segments[load.count])
         segment_release(load.segments[load.count])
         load.segments[load.count] = NULL
@@ -260,14 +262,14 @@ cdef int drop_segments_after(Recovery *recovery, int32_t i) noexcept nogil:
 
 
 cdef bint is_unflushed(const Recovery *recovery, int32_t i) noexcept nogil:
-    """Whether the segment holds the recovery point, or lies behind it."""
+    """Returns whether the segment contains the recovery point or is after it."""
     cdef const Load *load = &recovery.load
     return i + 1 >= load.count or load.segments[i + 1].base_offset > recovery.plan.recovery_point
 
 
 cdef bint lacks_its_end(const Recovery *recovery, int32_t i) noexcept nogil:
-    """Whether a rebuilt segment ends before the next one begins: a file that lost its last pages may end with a whole
-    batch."""
+    """Returns whether a rebuilt segment ends before the next segment begins. A file that lost its last pages can still
+    end with a complete batch."""
     cdef const Load *load = &recovery.load
     return (i + 1 < load.count and load.state_offset != load.segments[i + 1].base_offset
             and not may_have_gap(recovery, load.state_offset))
@@ -293,12 +295,12 @@ cdef int recover_all(Recovery *recovery) noexcept nogil:
     count_left(recovery)
     while i < load.count:
         if not recovery.plan.clean and is_unflushed(recovery, i) and load.snapshots_end > load.segments[i].base_offset:
-            load.snapshots_end = load.segments[i].base_offset  # snapshots behind it may describe other records
+            load.snapshots_end = load.segments[i].base_offset  # snapshots above this offset may describe other records
         if needs_recovery(recovery, i):
             result = recover_segment(recovery, i)
             add64(recovery.plan.segments_left, -1)
-            # A crash does not damage synced bytes. The records in the segments behind the damage were acknowledged, so
-            # these segments stay.
+            # A crash does not damage synced bytes. The records in the segments after the damage were acknowledged, so
+            # these segments are kept.
             if not recovery.plan.clean and is_unflushed(recovery, i) and (
                     result > 0 or (result == 0 and lacks_its_end(recovery, i))):
                 if load.state_offset < recovery.plan.trusted_until:
@@ -314,8 +316,9 @@ cdef int recover_all(Recovery *recovery) noexcept nogil:
 
 
 cdef int prepare_active(Recovery *recovery, int64_t *end_offset) noexcept nogil:
-    """Finds the log's end and prepares the last segment. After a clean shutdown, or with `at_rest`, it stays closed
-    until the first append, with its indexes on disk. Otherwise it is open, with its indexes in memory."""
+    """Finds the log end and prepares the last segment. After a clean shutdown, or with `at_rest`, the segment stays
+    closed until the first append, and its indexes stay on disk. Otherwise the segment is opened, and its indexes are in
+    memory."""
     cdef Load *load = &recovery.load
     cdef int32_t last = load.count - 1
     cdef Segment *segment = load.segments[last]
@@ -341,14 +344,14 @@ cdef int prepare_active(Recovery *recovery, int64_t *end_offset) noexcept nogil:
     segment_note_end(segment, &found)
     end_offset[0] = found.next_offset
     if not recovery.plan.clean:
-        result = segment_truncate(segment, segment.size)  # gives back blocks that the crashed node had reserved
+        result = segment_truncate(segment, segment.size)  # frees disk blocks that the crashed node had reserved
     if result == 0 and recovery.plan.at_rest:
         return put_to_rest(segment)
     return result if result < 0 else segment_reserve(segment)
 
 
 cdef int put_to_rest(Segment *segment) noexcept nogil:
-    """Leaves the segment as an orderly stop does."""
+    """Leaves the segment in the state in which an orderly stop leaves it."""
     cdef int result = segment_end_times(segment)
     if result == 0:
         result = segment_seal(segment)
@@ -359,7 +362,7 @@ cdef int put_to_rest(Segment *segment) noexcept nogil:
 
 
 cdef void seal_rest(Load *load) noexcept nogil:
-    """Seals all segments but the last. Readers open their files again."""
+    """Seals all segments except the last one. Readers open the files of sealed segments again."""
     cdef int32_t i
     for i in range(load.count - 1):
         segment_forget_indexes(load.segments[i])
@@ -383,13 +386,13 @@ cdef int load_epochs(Load *load) noexcept nogil:
     return result
 
 
-# --- the whole load ---
+# --- the complete load ---
 
 cdef int load_producers(Recovery *recovery, int64_t end_offset) noexcept nogil:
     cdef Load *load = &recovery.load
     cdef int result = 0
     if recovery.plan.clean and load.snapshot_count == 0 and load.state_offset < 0:
-        # No producer is known, as when Kafka upgrades a log from before idempotent producers.
+        # No producer is known. This is also the case when Kafka upgrades a log that is older than idempotent producers.
         load.state_offset = end_offset
     elif load.state_offset < end_offset:
         result = replay_to(load, end_offset)
@@ -398,8 +401,8 @@ cdef int load_producers(Recovery *recovery, int64_t end_offset) noexcept nogil:
 
 
 cdef int drop_everything_before(Recovery *recovery, int64_t *end_offset) noexcept nogil:
-    """When the checkpointed start lies behind the end, segment files were lost. Begins anew at the start, as Kafka
-    does."""
+    """Handles lost segment files: if the checkpointed log start offset is after the log end, begins the log again at
+    that log start offset, as Kafka does."""
     cdef Load *load = &recovery.load
     cdef int result
     if end_offset[0] >= recovery.plan.log_start_offset:
@@ -421,7 +424,7 @@ cdef int64_t synced_until(const Recovery *recovery, int64_t end_offset) noexcept
 
 
 cdef void note_synced(Recovery *recovery, int64_t synced) noexcept nogil:
-    """Marks the segments below `synced`, and after a clean shutdown the last one, as synced."""
+    """Marks the segments below `synced` as synced. After a clean shutdown, also marks the last segment."""
     cdef Load *load = &recovery.load
     cdef int32_t i
     for i in range(load.count):
@@ -436,7 +439,7 @@ cdef int install(Recovery *recovery, int64_t end_offset) noexcept nogil:
     cdef int64_t synced = synced_until(recovery, end_offset)
     cdef int result = 0
     if log.epochs_dirty:
-        log.epochs_dirty = EPOCHS_BEHIND  # the checked batches had epochs that the file lacks
+        log.epochs_dirty = EPOCHS_BEHIND  # the checked batches had epochs that are not in the file
     epochs_drop_empty(log, end_offset)
     epochs_truncate_start(log, recovery.plan.log_start_offset)
     note_synced(recovery, synced)
@@ -456,7 +459,7 @@ cdef int install(Recovery *recovery, int64_t end_offset) noexcept nogil:
         result = log_set_segments(log, load.segments, load.count)
         if result == 0:
             log.state = LOG_OPEN
-            load.count = 0   # the list has taken over the counts
+            load.count = 0   # the list has taken over the references
             log_save_epochs(log)
     else:
         log.synced_offset = log.commit_offset = log.end_offset = log.log_start_offset = recovery.plan.log_start_offset
@@ -485,7 +488,8 @@ cdef int run_load(Recovery *recovery) noexcept nogil:
     seal_rest(load)
     result = replay_drop_strays(load, end_offset)
     if result == 0 and recovery.report.dropped_segments:
-        # They must be removed durably before the log grows again; otherwise they would follow other records.
+        # The removals must be durable before the log grows again. Otherwise the removed segments could come back after
+        # a crash, next to other records.
         result = load.log.dir.disk.sync_directory(load.log.dir.disk.self, load.path)
     return result if result < 0 else install(recovery, end_offset)
 

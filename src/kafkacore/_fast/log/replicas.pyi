@@ -1,1 +1,1 @@
-"""The followers of a partition; `partition_handle` is what Python calls."""
+"""The followers of a partition. Native code only; Python calls `partition_handle`."""

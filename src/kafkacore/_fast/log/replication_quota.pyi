@@ -3,7 +3,7 @@ BY_LEADER: int
 BY_FOLLOWER: int
 
 class ReplicationQuota:
-    """Bytes per second of the throttled partitions that a broker sends, or fetches (KIP-73).
+    """A quota for the bytes per second of throttled partitions that a broker sends, or fetches (KIP-73).
 
     `samples` and `sample_ms` are replication.quota.window.num and replication.quota.window.size.seconds."""
 
@@ -13,4 +13,4 @@ class ReplicationQuota:
     def record(self, size_bytes: int, now_ms: int) -> None: ...
     def exceeded(self, now_ms: int) -> bool: ...
     def rate(self, now_ms: int) -> float:
-        """Bytes per second over the window, as the metric byte-rate shows them."""
+        """Returns the bytes per second over the window, as the metric byte-rate shows them."""

@@ -1,1 +1,1 @@
-"""Rolls of logs; native only."""
+"""Rolls logs. Native code only."""

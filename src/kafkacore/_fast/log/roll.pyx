@@ -1,4 +1,4 @@
-"""Rolls, as roll.pxd says (UnifiedLog.roll)."""
+"""Implements roll.pxd: rolls of a log (UnifiedLog.roll)."""
 
 from libc.errno cimport ENOMEM
 from libc.stddef cimport size_t
@@ -40,8 +40,8 @@ cdef int log_start_roll(Log *log, int64_t base_offset, Waiter *blocked) noexcept
 
 
 cdef int append_segment(Log *log, Segment *segment) noexcept nogil:
-    """Adds a segment to the end of the list and takes over its count. The indexes of the sealed segment leave
-    memory."""
+    """Adds a segment to the end of the list and takes over its reference. Removes the indexes of the sealed segment
+    from memory."""
     cdef Segment *sealed = log.active
     cdef int32_t count = log.segments.count
     cdef int32_t i
@@ -65,7 +65,7 @@ cdef int append_segment(Log *log, Segment *segment) noexcept nogil:
 
 
 cdef int roll(Log *log) noexcept nogil:
-    """No append runs meanwhile. Readers go on."""
+    """Performs a roll. No append runs during a roll, but reads continue."""
     cdef Segment *segment
     cdef int result
     mutex_lock(&log.lock)
@@ -90,7 +90,8 @@ cdef int roll(Log *log) noexcept nogil:
         if result == 0:
             log.snapshot_offset = log.roll_offset
             if log.end_offset < log.roll_offset:
-                log.end_offset = log.roll_offset  # a copy of a log that ends behind its last batch (log/move.pxd)
+                # This is a copy of a log whose end is after its last batch (log/move.pxd).
+                log.end_offset = log.roll_offset
             if log.state == LOG_ROLLING:
                 log.state = LOG_OPEN
         mutex_unlock(&log.lock)
@@ -101,14 +102,14 @@ cdef int roll(Log *log) noexcept nogil:
 
 cdef void run_roll(Job *job) noexcept nogil:
     cdef Log *log = log_of_job(job)
-    cdef int64_t base_offset = log.roll_offset  # the next roll may start as soon as this one is in place
+    cdef int64_t base_offset = log.roll_offset  # the next roll may begin as soon as this one has finished
     cdef int result = roll(log)
     if result == 0:
         log_commit_soon(log, base_offset)  # syncs the sealed segment, as Kafka flushes after a roll
     log_end_job(log, LOG_OPEN, result)
 
 
-# --- blocks reserved ahead ---
+# --- reserving blocks ahead ---
 
 cdef Log *log_of_ahead_job(Job *job) noexcept nogil:
     return <Log *> (<char *> job - <size_t> &(<Log *> NULL).ahead_job)
@@ -127,7 +128,7 @@ cdef void log_reserve_ahead(Log *log) noexcept nogil:
 
 
 cdef void run_reserve_ahead(Job *job) noexcept nogil:
-    """Reserves blocks, because a write into reserved blocks costs the file system a quarter less."""
+    """Reserves disk blocks, because a write into reserved blocks costs the file system a quarter less."""
     cdef Log *log = log_of_ahead_job(job)
     cdef const Disk *disk = log.dir.disk
     cdef Segment *segment
@@ -141,7 +142,7 @@ cdef void run_reserve_ahead(Job *job) noexcept nogil:
     mutex_unlock(&log.lock)
     if size > AHEAD_BYTES:
         size = AHEAD_BYTES
-    # A refusal (no such call, no room) is not a failure: the appends find out whether there is room.
+    # It is no error if the file system refuses (not supported, no space). If there is no space, an append will notice.
     result = disk.want(disk.self, file_of(segment), start, <size_t> size) if size > 0 else -1
     mutex_lock(&log.lock)
     if load32(&segment.sealed) == 0:

@@ -1,13 +1,13 @@
-"""A segment: one .log file with its offset, time and transaction index (Kafka's LogSegment). This module holds its life
-and its files; segment_index has the indexes, segment_find finds batches.
+"""A segment: one .log file with its offset index, time index and transaction index (Kafka's LogSegment). This module
+has the life cycle and the files of a segment. segment_index has the indexes, and segment_find finds batches.
 
-A segment is counted. A drop unlinks its files at once; its last holder closes them. The indexes of the active segment
-live in memory and reach their files in blocks, at the latest when the segment is sealed or the log closes: after a
-crash the next load rebuilds them anyway, as Kafka does. Readers search the indexes of a sealed segment in its files. No
-file is mapped.
+A segment is reference-counted. When it is dropped, its files are unlinked at once, and they are closed when the last
+reference is released. The indexes of the active segment are in memory. They are written to their files in blocks, at
+the latest when the segment is sealed or the log is closed. After a crash, the next load rebuilds them anyway, as Kafka
+does. Readers search the indexes of a sealed segment in its files. No file is memory-mapped.
 
-The log's lock guards every field of an active segment that is not atomic. A sealed segment does not change, but its
-first reader opens its files.
+The log's lock guards every field of an active segment, except those commented "atomic". A sealed segment does not
+change, but its first reader opens its files.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -21,8 +21,8 @@ cdef enum:
     ABORTED_ENTRY_BYTES = 34
     LAST_RELATIVE_OFFSET = 0x7FFFFFFF
 
-# Kafka's entries on disk have 8 bytes (relative offset, position) and 12 bytes (timestamp, relative offset),
-# big-endian. Memory holds them in host order.
+# The entries of the indexes. On disk, as in Kafka, they have 8 bytes (relative offset, position) and 12 bytes
+# (timestamp, relative offset), big-endian. In memory, they are in host order.
 ctypedef struct OffsetEntry:
     int32_t relative_offset
     int32_t position
@@ -33,40 +33,42 @@ ctypedef struct TimeEntry:
 
 ctypedef struct Segment:
     int32_t refs          # atomic
-    int32_t dropped       # atomic: a SEGMENT_ value; the files are unlinked, the last holder closes them
-    int32_t cuts          # atomic: counts truncations. The bytes that a reader found may be others afterwards
-    int32_t sealed        # atomic: no more appends, and the indexes are in their files
+    int32_t dropped       # atomic: 0, or a SEGMENT_ value once the files are unlinked
+    int32_t cuts          # atomic: counts truncations; after one, the bytes that a reader found may have changed
+    int32_t sealed        # atomic: the segment takes no more appends, and its indexes are in their files
     const Disk *disk
-    int32_t file          # of the .log; atomic; -1 until it is opened
-    int32_t offset_index_file  # likewise
-    int32_t time_index_file    # likewise
-    bint entry_synced     # its names are on disk: the directory was synced after the files were made
-    int64_t reserved      # disk blocks are reserved up to here; at least `size` once a log has grown large
+    int32_t file          # atomic: the open .log; -1 until it is opened
+    int32_t offset_index_file  # atomic: the open .index; -1 until it is opened
+    int32_t time_index_file    # atomic: the open .timeindex; -1 until it is opened
+    bint entry_synced     # the file names are on disk: the directory was synced after the files were created
+    # Disk blocks are reserved up to this position; at least `size` once the segment has grown large.
+    int64_t reserved
     bint preallocated     # the file is longer than `size` until the segment is sealed
     int64_t base_offset
-    int64_t size          # bytes of the .log; atomic for readers without the lock
-    int64_t synced_size   # bytes that a sync has covered; atomic
-    int32_t wholly_synced  # atomic: sealed, and syncs have covered its indexes and the producer snapshot behind it
-    int64_t max_timestamp_ms        # the greatest so far; -1 without records
-    int64_t offset_of_max_timestamp  # last offset of the first batch that has it
+    int64_t size          # the bytes of the .log; atomic for readers without the lock
+    int64_t synced_size   # atomic: the bytes that a sync has covered
+    int32_t wholly_synced  # atomic: sealed, and its indexes and the producer snapshot after it are synced
+    int64_t max_timestamp_ms        # the greatest timestamp so far; -1 without records
+    int64_t offset_of_max_timestamp  # the last offset of the first batch that has this timestamp
     int64_t created_ms
-    int64_t first_timestamp_ms      # the greatest of the first batch, for rolls by time; -1 without records
+    int64_t first_timestamp_ms      # the greatest timestamp of the first batch, for rolls by time; -1 without records
     int64_t modified_ms             # for the retention of a segment without timestamps
     int64_t jitter_ms
     int64_t bytes_since_index
     OffsetEntry *offset_index
     int32_t offset_count
     int32_t offset_capacity
-    int32_t offset_written          # entries that are in the file
+    int32_t offset_written          # how many entries are in the file
     TimeEntry *time_index
     int32_t time_count
     int32_t time_capacity
     int32_t time_written
-    # The content of .txnindex until its temporary file gets that name; out of date once `aborted_stale` is set.
+    # The content of .txnindex, until a temporary file with that content is renamed to .txnindex. Out of date once
+    # `aborted_stale` is set.
     uint8_t *aborted
     int64_t aborted_bytes
     int32_t aborted_stale           # atomic
-    char *path            # directory and 20 digits, without a suffix
+    char *path            # the directory and 20 digits, without a suffix
 
 cdef enum:
     SEGMENT_DELETED = 1
@@ -75,28 +77,36 @@ cdef enum:
 cdef void segment_hold(Segment *segment) noexcept nogil
 cdef void segment_release(Segment *segment) noexcept nogil
 
-# All of the following may block; they return 0 or -errno.
-cdef Segment *segment_new(const Disk *disk, const char *directory, int64_t base_offset) noexcept nogil  # or NULL
-# Makes empty files and opens the .log for appends. With `first` the log is new, and a .log with bytes in it is an
-# error (-EEXIST). With `preallocated_bytes` the file has that size until the segment is sealed.
+# Unless their comment says otherwise, the functions below can block, and return 0 or -errno.
+
+# Returns NULL if memory runs out.
+cdef Segment *segment_new(const Disk *disk, const char *directory, int64_t base_offset) noexcept nogil
+# Creates empty files and opens the .log for appends. With `first`, the log is new, and an existing .log with bytes in
+# it is an error (-EEXIST). With `preallocated_bytes`, the .log has that size until the segment is sealed.
 cdef int segment_create(Segment *segment, int64_t now_ms, bint first, int64_t preallocated_bytes) noexcept nogil
 # Removes the files of a segment that never became part of its log.
 cdef void segment_discard(Segment *segment) noexcept nogil
-cdef int segment_open_log(Segment *segment) noexcept nogil  # once; any thread
+cdef int segment_open_log(Segment *segment) noexcept nogil  # opens it once; any thread may call this
 
 
 cdef inline int32_t file_of(const Segment *segment) noexcept nogil:
-    """The handle of the .log; several readers may be opening it."""
+    """Returns the handle of the .log. The field is atomic, because several readers may be opening the file at the same
+    time."""
     return load32(&segment.file)
 
 
-cdef void segment_close(Segment *segment) noexcept nogil  # its files, while nobody else holds it
-cdef int segment_open_part(Segment *segment, const char *suffix, int flags) noexcept nogil  # a file handle, or -errno
-# Stores a handle in `file` unless another thread was first; then the handle is closed. Passes -errno through.
+cdef void segment_close(Segment *segment) noexcept nogil  # closes its files; nobody else may use it now
+# Returns a file handle, or -errno.
+cdef int segment_open_part(Segment *segment, const char *suffix, int flags) noexcept nogil
+# Stores a handle in `file`. If another thread has stored one before, closes the handle instead. If `handle` is a
+# negative errno, only returns it.
 cdef int segment_keep_file(Segment *segment, int32_t *file, int handle) noexcept nogil
-cdef int segment_truncate(Segment *segment, int64_t size) noexcept nogil  # the .log alone
+cdef int segment_truncate(Segment *segment, int64_t size) noexcept nogil  # truncates only the .log
 cdef int segment_sync(Segment *segment, bint indexes) noexcept nogil
-cdef int segment_sync_names(const Segment *segment) noexcept nogil  # its directory, if that still exists
-cdef int segment_unlink(Segment *segment) noexcept nogil  # with its producer snapshot; the last holder closes
-cdef int segment_unlink_files(Segment *segment) noexcept nogil  # the same for a segment that is already marked dropped
-cdef int segment_unlink_part(Segment *segment, const char *suffix) noexcept nogil  # 0 if there is no such file
+cdef int segment_sync_names(const Segment *segment) noexcept nogil  # syncs its directory, if that still exists
+# Unlinks its files and its producer snapshot. The files are closed when the last reference is released.
+cdef int segment_unlink(Segment *segment) noexcept nogil
+# Does the same for a segment that is already marked as dropped.
+cdef int segment_unlink_files(Segment *segment) noexcept nogil
+# Returns 0 even if there is no such file.
+cdef int segment_unlink_part(Segment *segment, const char *suffix) noexcept nogil

@@ -1,4 +1,4 @@
-"""Segments of logs; native only."""
+"""Segments of logs. Native code only, except for a count."""
 
 def live_count() -> int:
-    """Number of live segments in this process."""
+    """Returns the number of segments in this process that have not been freed."""

@@ -1,4 +1,4 @@
-"""A segment's life and its files, as segment.pxd says (LogSegment)."""
+"""Implements segment.pxd: the life cycle and the files of a segment (LogSegment)."""
 
 from libc.errno cimport EEXIST, ENOENT, ENOMEM
 from libc.stdint cimport int32_t, int64_t
@@ -12,7 +12,7 @@ cdef extern from "<fcntl.h>" nogil:
     int O_CREAT, O_EXCL, O_RDWR, O_TRUNC, O_CLOEXEC
 
 cdef enum:
-    SUFFIX_ROOM = 24          # the longest is ".timeindex.cleaned"
+    SUFFIX_ROOM = 24          # room for the longest suffix, ".timeindex.cleaned"
 
 cdef int32_t live_segments = 0  # atomic; tests check that it returns to zero
 
@@ -67,7 +67,7 @@ cdef Segment *segment_new(const Disk *disk, const char *directory, int64_t base_
 
 
 cdef int segment_open_part(Segment *segment, const char *suffix, int flags) noexcept nogil:
-    """A file handle, or -errno."""
+    """Opens a file of the segment. Returns a file handle, or -errno."""
     cdef size_t room = strlen(segment.path) + SUFFIX_ROOM
     cdef char *name = <char *> malloc(room)
     cdef int result
@@ -80,7 +80,7 @@ cdef int segment_open_part(Segment *segment, const char *suffix, int flags) noex
 
 
 cdef int segment_keep_file(Segment *segment, int32_t *file, int handle) noexcept nogil:
-    """Several readers may open the file at once: one handle stays."""
+    """Keeps only one handle if several readers open the file at the same time."""
     if handle < 0:
         return handle
     if not cas32(file, -1, handle):
@@ -97,7 +97,8 @@ cdef int segment_open_log(Segment *segment) noexcept nogil:
 
 
 cdef int open_new_log(Segment *segment, int flags) noexcept nogil:
-    """Opens a new .log. An attempt that had no file descriptor left an empty one; one with bytes holds records."""
+    """Opens a new .log. If the file exists and is empty, an earlier attempt left it because no file descriptor was
+    free. If it has bytes, it contains records, and the result is -EEXIST."""
     cdef int result = open_once(segment, &segment.file, b".log", flags | O_EXCL)
     if result != -EEXIST:
         return result
@@ -114,7 +115,8 @@ cdef int segment_create(Segment *segment, int64_t now_ms, bint first, int64_t pr
     if first:
         result = open_new_log(segment, flags)
     else:
-        result = open_once(segment, &segment.file, b".log", flags | O_TRUNC)  # a crash during a roll may have left one
+        # A crash during a roll may have left this file.
+        result = open_once(segment, &segment.file, b".log", flags | O_TRUNC)
     if result == 0:
         result = open_once(segment, &segment.offset_index_file, b".index", flags | O_TRUNC)
     if result == 0:
@@ -122,7 +124,7 @@ cdef int segment_create(Segment *segment, int64_t now_ms, bint first, int64_t pr
     if result == 0 and preallocated_bytes > 0:
         result = segment.disk.truncate(segment.disk.self, file_of(segment), preallocated_bytes)
         segment.preallocated = True
-    # A log with few appends has one file open. It opens the indexes again when there are entries to write.
+    # A log with few appends keeps only one file open. It opens the indexes again when there are entries to write.
     close_file(segment.disk, &segment.offset_index_file)
     close_file(segment.disk, &segment.time_index_file)
     segment.created_ms = segment.modified_ms = now_ms
@@ -164,13 +166,14 @@ cdef int segment_unlink(Segment *segment) noexcept nogil:
 
 
 cdef int segment_unlink_files(Segment *segment) noexcept nogil:
-    # The .log goes first: a crash in between leaves orphaned indexes, which a load removes. A segment that came back
-    # without its transaction index would show aborted records as committed; a load rebuilds the other indexes.
+    # The .log is removed first. If a crash follows, it leaves indexes without a .log, which a load removes. If the
+    # transaction index were removed first, a crash could leave a segment that shows aborted records as committed. (A
+    # load rebuilds the other indexes.)
     cdef int rest
     cdef int result = segment_unlink_part(segment, b".log")
     cdef int32_t aborted = segment_open_part(segment, b".txnindex", O_RDWR | O_CLOEXEC)
     close_file(segment.disk, &aborted)
-    if aborted != -ENOENT:  # any other error, such as no file descriptor, leaves open whether it exists
+    if aborted != -ENOENT:  # after any other error, such as no free file descriptor, the file may exist
         rest = segment_sync_names(segment)
         if rest == 0:
             rest = segment_unlink_part(segment, b".txnindex")
@@ -203,13 +206,13 @@ cdef int segment_sync(Segment *segment, bint indexes) noexcept nogil:
         if result == 0:
             result = sync_part(segment, b".timeindex")
         if result == 0:
-            result = sync_part(segment, b".txnindex")  # transactions that it lacks would look committed
+            result = sync_part(segment, b".txnindex")  # without it, its aborted transactions would look committed
     return result
 
 
 cdef int sync_part(Segment *segment, const char *suffix) noexcept nogil:
-    """Syncs the file if it exists, by a handle of its own: a long log has more sealed segments than a process may open
-    files."""
+    """Syncs the file if it exists. Uses a temporary handle, because a large log has more sealed segments than a process
+    may have open files."""
     cdef const Disk *disk = segment.disk
     cdef int result
     cdef int file = segment_open_part(segment, suffix, O_RDWR | O_CLOEXEC)
@@ -221,5 +224,5 @@ cdef int sync_part(Segment *segment, const char *suffix) noexcept nogil:
 
 
 def live_count():
-    """Number of live segments in this process."""
+    """Returns the number of segments in this process that have not been freed."""
     return load32(&live_segments)

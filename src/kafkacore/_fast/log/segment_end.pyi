@@ -1,1 +1,1 @@
-"""Where a closed segment ends. Native only."""
+"""Finds the end of a closed segment. Native code only."""

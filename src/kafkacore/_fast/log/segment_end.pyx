@@ -1,4 +1,4 @@
-"""Ends of segments, as segment_end.pxd says (LogSegment.readNextOffset)."""
+"""Implements segment_end.pxd: finds the ends of segments (LogSegment.readNextOffset)."""
 
 from libc.errno cimport EILSEQ, EINVAL, EIO
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -17,7 +17,7 @@ cdef enum:
 
 cdef int last_entry(Segment *segment, const int32_t *held, const char *suffix, int entry_bytes,
                     uint8_t *raw) noexcept nogil:
-    """Returns 1 when there is an entry, 0 when the index is empty, or -errno."""
+    """Reads the last entry of an index. Returns 1 if there is an entry, 0 if the index is empty, or -errno."""
     cdef int file = segment_borrow(segment, held, suffix)
     cdef int result = read_last_entry(segment.disk, file, entry_bytes, raw) if file >= 0 else file
     segment_give_back(segment, held, file)
@@ -38,7 +38,7 @@ cdef int read_last_entry(const Disk *disk, int file, int entry_bytes, uint8_t *r
 
 
 cdef int64_t last_indexed(Segment *segment, int64_t interval_bytes) noexcept nogil:
-    """Position of the last batch in the offset index; 0 when it has none."""
+    """Returns the position of the last batch in the offset index, or 0 if the index is empty."""
     cdef uint8_t raw[OFFSET_ENTRY_BYTES]
     cdef int64_t position
     cdef int found

@@ -1,1 +1,1 @@
-"""Batches found in segments; native only."""
+"""Finds batches in segments. Native code only."""

@@ -1,4 +1,4 @@
-"""Batches found in a segment's .log, as segment_find.pxd says (LogSegment)."""
+"""Implements segment_find.pxd: finds batches in a segment's .log (LogSegment)."""
 
 from libc.errno cimport EAGAIN, EILSEQ
 from libc.stdint cimport int64_t, uint8_t
@@ -17,9 +17,9 @@ cdef int segment_find(Segment *segment, int64_t offset, int64_t floor, int64_t e
     cdef uint8_t block[SCAN_BYTES]
     cdef const Disk *disk = segment.disk
     cdef BatchHeader header
-    cdef int64_t at = floor     # position of the batch
-    cdef int64_t start = 0      # position of the block
-    cdef int64_t held = 0       # bytes in the block
+    cdef int64_t at = floor     # the position of the batch
+    cdef int64_t start = 0      # the position of the block
+    cdef int64_t held = 0       # the number of bytes in the block
     cdef int64_t got
     cdef int parsed
     while at < end:
@@ -36,7 +36,8 @@ cdef int segment_find(Segment *segment, int64_t offset, int64_t floor, int64_t e
             if got < 0:
                 return <int> got
             if cached and got < held and got < HEADER_BYTES:
-                # Not all is in the page cache, or the file is short: a read that may wait finds out which.
+                # Either some of the bytes are not in the page cache, or the file is too short. The caller repeats the
+                # read in a way that may wait, and so finds out which.
                 return -EAGAIN
             held = got
             parsed = parse_header(block, <size_t> held, &header)

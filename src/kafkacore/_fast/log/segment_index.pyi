@@ -1,1 +1,1 @@
-"""Offset and time indexes of segments; native only."""
+"""The offset and time indexes of segments. Native code only."""

@@ -1,4 +1,5 @@
-"""A topic's configuration as its logs use it. Native code reads a counted struct that the logs share."""
+"""A topic's configuration in the form that its logs use. Native code reads a reference-counted struct that the logs
+share."""
 
 from libc.stdint cimport int64_t
 
@@ -8,7 +9,7 @@ from kafkacore._fast.log.log cimport LogConfig
 cdef class LogSettings:
     """The settings of a topic's logs; immutable."""
     cdef LogConfig *config
-    # For the log cleaner, which is written in Python.
+    # For the log cleaner, whose scheduling is written in Python.
     cdef readonly double min_cleanable_dirty_ratio
     cdef readonly int64_t min_compaction_lag_ms
     cdef readonly int64_t max_compaction_lag_ms

@@ -1,10 +1,11 @@
-"""A topic's log configuration for Python."""
+"""A topic's log configuration for Python callers."""
 
 class LogSettings:
-    """A topic's configuration as its logs use it. Names and units are Kafka's; -1 means "no limit" where Kafka says so.
+    """A topic's configuration in the form that its logs use. Names and units are those of Kafka. -1 means "no limit"
+    where it does so in Kafka.
 
-    `compression_type` is a codec id, or -1 for `producer`; `compression_level` None means the codec's default. Raises
-    ValueError.
+    `compression_type` is a codec id, or -1 for `producer`. If `compression_level` is None, the codec's default level is
+    used. Raises ValueError.
     """
 
     def __init__(

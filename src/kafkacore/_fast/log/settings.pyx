@@ -1,4 +1,4 @@
-"""A topic's log configuration for Python, as settings.pxd says."""
+"""Implements settings.pxd: a topic's log configuration for Python callers."""
 
 from libc.stdint cimport int8_t, int32_t, int64_t
 
@@ -6,10 +6,11 @@ from kafkacore._fast.log.log cimport LogConfig, config_new, config_release
 
 
 cdef class LogSettings:
-    """A topic's configuration as its logs use it. Names and units are Kafka's; -1 means "no limit" where Kafka says so.
+    """A topic's configuration in the form that its logs use. Names and units are those of Kafka. -1 means "no limit"
+    where it does so in Kafka.
 
-    `compression_type` is a codec id, or -1 for `producer`; `compression_level` None means the codec's default. Raises
-    ValueError.
+    `compression_type` is a codec id, or -1 for `producer`. If `compression_level` is None, the codec's default level is
+    used. Raises ValueError.
     """
 
     def __cinit__(

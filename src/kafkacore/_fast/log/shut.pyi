@@ -1,1 +1,1 @@
-"""The end of logs. Native only; Python calls `partition_handle`."""
+"""Ends the work of logs. Native code only; Python calls `partition_handle`."""

@@ -1,4 +1,4 @@
-"""The end of a log, as shut.pxd says."""
+"""Implements shut.pxd: ends a log's work on its files."""
 
 from libc.stdint cimport int32_t, int64_t
 
@@ -24,7 +24,7 @@ cdef bint log_has_jobs(const Log *log) noexcept nogil:
 cdef int log_stop(Log *log, Waiter *blocked) noexcept nogil:
     cdef int result = 0
     mutex_lock(&log.lock)
-    # A log that is deleted need not wait for a checkpoint: it does not grow again.
+    # A log that is being deleted need not wait for a checkpoint, because it will not grow again.
     if (log.state == LOG_OPENING or (log.state == LOG_ROLLING and not log.awaits_checkpoint)
             or log_has_jobs(log)):
         log_block(log, blocked)

@@ -1,1 +1,1 @@
-"""Truncation of logs. Native only; Python calls `partition_handle`."""
+"""Truncates logs. Native code only; Python calls `partition_handle`."""

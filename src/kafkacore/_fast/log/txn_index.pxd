@@ -1,6 +1,7 @@
-"""The transaction index of a segment: the aborted transactions in it (KIP-98; TransactionIndex, AbortedTxn).
+"""The transaction index of a segment, which lists the segment's aborted transactions (KIP-98; TransactionIndex,
+AbortedTxn).
 
-A segment without aborted transactions has no such file. Blocking; 0 or -errno.
+A segment without aborted transactions has no such file. The functions can block, and return 0 or -errno.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -14,13 +15,14 @@ ctypedef struct AbortedTransaction:
     int64_t last_offset
     int64_t last_stable_offset
 
-# Parses the 34 bytes of an entry: 0, or -EINVAL for an unknown version.
+# Parses the 34 bytes of an entry. Returns 0, or -EINVAL if the entry has an unknown version.
 cdef int txn_index_entry(const uint8_t *raw, AbortedTransaction *entry) noexcept nogil
 cdef int txn_index_append(Segment *segment, const EndedTransaction *ended) noexcept nogil
 cdef int txn_index_reset(Segment *segment) noexcept nogil
-# Keeps the transactions that ended below `end_offset`.
+# Removes the transactions that ended at or above `end_offset` from the index.
 cdef int txn_index_truncate(Segment *segment, int64_t end_offset) noexcept nogil
-# Sets the last offset of the last aborted transaction, if there is one. -EINVAL: the file is no transaction index.
+# Sets `last_offset` to the last offset of the last aborted transaction, if there is one. Returns -EINVAL if the file is
+# not a transaction index.
 cdef int txn_index_last(Segment *segment, int64_t *last_offset) noexcept nogil
-# Reads all entries, malloc'ed. Returns how many, or -errno.
+# Reads all entries into malloc'ed memory. Returns their number, or -errno.
 cdef int64_t txn_index_read(Segment *segment, AbortedTransaction **into) noexcept nogil

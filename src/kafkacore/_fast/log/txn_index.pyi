@@ -1,1 +1,1 @@
-"""The transaction index beside a segment. Native only; `partition_handle` is what Python calls."""
+"""The transaction index of a segment. Native code only; Python calls `partition_handle`."""

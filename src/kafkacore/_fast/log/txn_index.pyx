@@ -1,4 +1,4 @@
-"""Transaction indexes, as txn_index.pxd says."""
+"""Implements txn_index.pxd: the transaction indexes of segments."""
 
 from libc.errno cimport EINVAL, EIO, ENOENT, ENOMEM
 from libc.stdint cimport int64_t, uint8_t
@@ -121,9 +121,9 @@ cdef int txn_index_last(Segment *segment, int64_t *last_offset) noexcept nogil:
     cdef AbortedTransaction *entries
     cdef int64_t count = txn_index_read(segment, &entries)
     if count >= 0 and not is_whole(segment):
-        count = -EINVAL  # a transaction that was cut off would look committed
+        count = -EINVAL  # an incomplete last entry means that a transaction is missing, which would look committed
     elif count > 0 and entries[count - 1].last_offset < segment.base_offset:
-        count = -EINVAL  # its last transaction did not end in this segment
+        count = -EINVAL  # the last transaction of the index did not end in this segment
     elif count > 0:
         last_offset[0] = entries[count - 1].last_offset
     free(entries)
@@ -139,5 +139,5 @@ cdef int txn_index_truncate(Segment *segment, int64_t end_offset) noexcept nogil
     while kept < count and entries[kept].last_offset < end_offset:
         kept += 1
     free(entries)
-    store32(&segment.aborted_stale, 1)  # from now on the file changes
+    store32(&segment.aborted_stale, 1)  # the file differs from `aborted` from now on
     return cut(segment, kept * ABORTED_ENTRY_BYTES)

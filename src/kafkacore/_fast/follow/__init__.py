@@ -1,2 +1,2 @@
-"""The follower's side of replication: fetches from other brokers, and the appends and truncations that follow from the
-answers."""
+"""The follower's side of replication: fetches from other brokers, and performs the appends and truncations that their
+responses require."""

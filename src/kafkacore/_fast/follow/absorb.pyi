@@ -1,1 +1,1 @@
-"""The answers to a fetcher. Native code only."""
+"""Applies the answers to a fetcher's requests. Native code only."""

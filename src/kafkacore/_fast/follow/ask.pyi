@@ -1,1 +1,1 @@
-"""The requests of a fetcher. Native code only."""
+"""Writes the requests of a fetcher. Native code only."""

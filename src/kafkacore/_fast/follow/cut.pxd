@@ -1,15 +1,15 @@
-"""Truncations wait for a disk, so a job on the I/O pool of the partition's directory makes them. Meanwhile the fetcher
-continues with its other partitions."""
+"""The truncations of a fetcher's partitions. A truncation waits for a disk, so a job on the I/O pool of the partition's
+log directory performs it. In the meantime the fetcher continues with its other partitions."""
 
 from libc.stdint cimport int64_t
 
 from kafkacore._fast.follow.followed cimport Followed
 
-# Begins a truncation of the kind `what` (CUT_...) at `offset`, in the leader epoch in which the partition fetches.
-# `cut_ended` follows by mail.
+# Begins a truncation of the kind `what` (CUT_...) at `offset`, in the leader epoch in which the partition fetches. When
+# the job is done, it sends mail, and then `cut_ended` runs.
 cdef void cut_begin(Followed *each, int what, int64_t offset) noexcept nogil
-# The log was not ready for the job before, and is ready now.
+# Call this when a log that was not ready for the job has become ready.
 cdef void cut_woken(Followed *each) noexcept nogil
-# Fetches from the end of the log on. A log without any leader epoch is first truncated to its high watermark, because
-# only the high watermark shows up to where it agrees with the leader's log.
+# Continues to fetch, from the end of the log. If the log has no leader epoch, first truncates it to its high watermark,
+# because only the records below the high watermark are certain to agree with the leader's log.
 cdef void cut_or_go_on(Followed *each) noexcept nogil

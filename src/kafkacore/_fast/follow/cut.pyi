@@ -1,1 +1,1 @@
-"""Truncations of a fetcher. Native code only."""
+"""The truncations of a fetcher's partitions. Native code only."""

@@ -1,4 +1,4 @@
-"""Truncations, as cut.pxd says."""
+"""Implements cut.pxd: the truncations of a fetcher's partitions."""
 
 from libc.stdint cimport int64_t
 from libc.string cimport memset
@@ -17,12 +17,12 @@ from kafkacore._fast.wait.park cimport park_hold, park_release
 
 
 cdef Followed *of_job(Job *job) noexcept nogil:
-    cdef Followed layout  # used only to compute the offset of the field
+    cdef Followed layout  # used only to compute the offset of the `job` field
     return <Followed *> (<char *> job - (<char *> &layout.job - <char *> &layout))
 
 
 cdef void run(Job *job) noexcept nogil:
-    """Runs on an I/O thread. The fetcher's thread does not touch these fields until the job is done."""
+    """Runs on an I/O thread. The fetcher's thread does not use the fields of the truncation until the job is done."""
     cdef Followed *each = of_job(job)
     each.cut_result = local_cut(each.partition, each.cut_what, each.cut_to, each.cut_epoch, &each.waiter)
 
@@ -37,7 +37,7 @@ cdef void submit(Followed *each) noexcept nogil:
     each.fetcher.jobs_out += 1
     park_hold(&each.parked)
     if io_submit(log_dir(&each.partition.log), &each.job) < 0:
-        each.cut_result = KAFKA_STORAGE_ERROR  # the directory is closing
+        each.cut_result = KAFKA_STORAGE_ERROR  # the log directory is closing
         came_back(&each.job.done)
 
 
@@ -62,7 +62,7 @@ cdef void came_back(Mail *mail) noexcept nogil:
 
 cdef void cut_begin(Followed *each, int what, int64_t offset) noexcept nogil:
     if each.job_is_out:
-        # The partition was stopped and followed again meanwhile.
+        # The partition was stopped and followed again while the job of its earlier truncation was running.
         cut_or_go_on(each)
         return
     each.cut_what = what
@@ -90,10 +90,10 @@ cdef void cut_ended(Followed *each) noexcept nogil:
         if each.woken:
             submit(each)
     elif each.cut_result != 0:
-        # Its disk has failed, or a newer role has come, which will begin it again.
+        # Either the log directory has failed, or the partition has a newer role, which will begin to follow it again.
         followed_fail(each, BEFELL_FAILED, each.cut_result)
     elif each.cut_what == CUT_END and not changed_log(each):
-        followed_delay(each)  # without a delay the leader would demand the same truncation again at once
+        followed_delay(each)  # without a delay, the leader would at once demand the same truncation again
     else:
         each.fetcher.on_ready(each)
 

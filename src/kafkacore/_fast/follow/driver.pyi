@@ -1,3 +1,3 @@
-"""A driver of a fetcher. Native code, and a count for tests."""
+"""The driver of a fetcher. Native code, except for a count for tests."""
 
 def live() -> int: ...

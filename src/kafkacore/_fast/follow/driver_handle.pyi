@@ -1,18 +1,21 @@
-"""Python's face of a fetcher that a processor drives."""
+"""The Python interface of a fetcher that a processor drives."""
 
 from collections.abc import Iterable
 
 from kafkacore._fast.follow.handle import FetcherCounts, FetcherEvent
 from kafkacore._fast.log.partition_handle import PartitionHandle
+from kafkacore._fast.log.replication_quota import ReplicationQuota
 from kafkacore._fast.plane.plane import NativePlane
 from kafkacore._fast.plane.processor import NativeProcessor
 
 LINKS: tuple[str, ...]
 
 class DriverHandle:
-    """Fetches partitions that one other broker leads, on a processor. One thread uses the handle; any
-    thread may call `counts`, `hold` and `disconnect`. The processor carries out the orders in their order, and soon.
-    `fileno` becomes readable when there is news: then call `heed` and look at the properties."""
+    """Fetches partitions that one other broker leads. The fetcher runs on a processor.
+
+    One thread uses the handle, but any thread may call `counts`, `hold` and `disconnect`. A method that changes
+    something sends an order to the processor. The processor executes the orders soon, in the sequence in which they
+    were sent. `fileno` becomes readable when there is news. Then call `heed` and read the properties."""
 
     def __init__(
         self,
@@ -26,77 +29,82 @@ class DriverHandle:
         response_max_bytes: int = 10485760,
         max_bytes: int = 1048576,
         backoff_ms: int = 1000,
+        quota: ReplicationQuota | None = None,
         timeout_ms: int = 30000,
     ) -> None:
-        """The plane's budget counts the memory of answers. The keywords are the replica.fetch.* settings, and
-        replica.socket.timeout.ms. Raises OSError when no file descriptor is left."""
+        """The memory of answers counts against the plane's budget. The keywords are the replica.fetch.* settings and
+        replica.socket.timeout.ms. Raises OSError if no file descriptor is left."""
 
     def fileno(self) -> int: ...
     def heed(self) -> None:
-        """Afterwards `fileno` signals the next news."""
+        """Acknowledges the news. After this, `fileno` signals the next news."""
 
     @property
     def link(self) -> str:
-        """One of LINKS. "wanted" asks for a connection; "ended" follows `shut`."""
+        """The state of the connection, one of LINKS. "wanted" asks the caller for a connection. "ended" follows
+        `shut`."""
 
     @property
     def losses(self) -> int:
-        """How many connections were lost so far."""
+        """The number of connections that have been lost so far."""
 
     @property
     def lost_why(self) -> str:
-        """Why the last one was lost."""
+        """The reason why the last connection was lost, as text."""
 
     @property
     def lost_kind(self) -> str:
-        """ "closed", "malformed", "memory", "timeout", "ordered" or "socket"."""
+        """The kind of that reason: "closed", "malformed", "memory", "timeout", "ordered" or "socket"."""
 
     @property
     def answered(self) -> int:
-        """How many connections have had an answer without an error."""
+        """The number of connections that have had an answer without an error."""
 
     @property
     def refusals(self) -> int:
-        """Answers in a row with an error of their own."""
+        """The number of consecutive answers with a top-level error."""
 
     @property
     def refusal(self) -> int:
-        """The error of the last one."""
+        """The top-level error code of the last such answer."""
 
     @property
     def orders(self) -> int:
-        """How many orders are carried out. They are numbered from 1."""
+        """The number of orders that have been executed. Orders are numbered from 1."""
 
     def look(self) -> int:
-        """An order that only gives news when it is carried out; its number."""
+        """Sends an order whose only effect is news when it is executed. Returns the number of the order."""
 
     def follow(self, partitions: Iterable[tuple[PartitionHandle, int]]) -> None:
-        """Fetches each from the end of its log on, in its leader epoch. One that is followed in this epoch goes on as
-        before."""
+        """Fetches each partition from the end of its log, in the given leader epoch. If a partition is already followed
+        in this epoch, nothing changes for it."""
 
     def stop(self, partitions: Iterable[PartitionHandle]) -> None:
-        """Fetches them no longer. A truncation under way goes on to its end."""
+        """Stops fetching these partitions. A truncation that has begun is still completed."""
 
     def attach(self, handle: int, fetch_version: int, list_offsets_version: int, broker_epoch: int) -> int:
-        """Takes over a connected socket, which nobody else closes from now on, and this broker's epoch. Returns the
-        order's number, and gives news when it is carried out. Raises ValueError for a version that is not spoken
-        here."""
+        """Takes over a connected socket, and this broker's epoch. From now on the driver closes the socket, and nobody
+        else may. Gives news when the order is executed. Returns the number of the order. Raises ValueError if a version
+        is not supported."""
 
     def know_broker_epoch(self, broker_epoch: int) -> None: ...
     def disconnect(self) -> None:
-        """Ends the connection; another one is wanted if there is something to fetch."""
+        """Ends the connection. If there is something to fetch, the link becomes "wanted" again."""
 
     def hold(self, *, reads: bool, writes: bool) -> None:
-        """For tests: a cut link. From now on the connection, and each later one, is not read or not written."""
+        """Simulates a broken link, for tests. From now on, the processor does not read from or does not write to the
+        present connection and all later ones."""
 
     def shut(self) -> None:
-        """Ends everything. Wait for the link "ended" before you drop the handle or its partitions."""
+        """Ends the connection and all fetching. Wait for the link "ended" before you drop the handle or the
+        partitions."""
 
     def events(self) -> list[FetcherEvent]:
-        """The first 64 events since the last call."""
+        """Returns the first 64 events since the last call."""
 
     def counts(self) -> FetcherCounts:
-        """Any thread may call it. Lag and partitions are as of the last second in which it fetched."""
+        """Returns the counts; any thread may call this. Lag and partitions are counted about once a second while the
+        fetcher runs."""
 
 def live() -> int:
-    """Drivers that are not freed."""
+    """Returns the number of drivers that have not been freed."""

@@ -1,1 +1,1 @@
-"""The life of a fetcher. Native code only."""
+"""The start, the end and the timing of a fetcher. Native code only."""

@@ -1,8 +1,8 @@
-"""How events and counts of a fetcher become Python objects."""
+"""Converts the events and the counts of a fetcher to Python objects."""
 
 from libc.stdint cimport int32_t
 
 from kafkacore._fast.follow.followed cimport Event, FetcherCounts as Counts
 
-cdef list take_events(Event *events, int32_t count)  # releases their partitions
+cdef list take_events(Event *events, int32_t count)  # releases the partitions of the events
 cdef object counts_of(const Counts *counts)

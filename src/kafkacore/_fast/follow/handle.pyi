@@ -1,10 +1,11 @@
-"""Python's face of a fetcher: its requests to a leader, and what the answers change."""
+"""The Python interface of a fetcher: its requests to a leader, and the effects of the answers."""
 
 from typing import NamedTuple
 
 from typing_extensions import Buffer
 
 from kafkacore._fast.log.partition_handle import PartitionHandle
+from kafkacore._fast.log.replication_quota import ReplicationQuota
 from kafkacore._fast.world.environment import Environment
 
 FETCH_VERSIONS: tuple[int, int]
@@ -13,7 +14,7 @@ STATES: tuple[str, ...]
 EVENTS: tuple[str, ...]
 
 class FetcherEvent(NamedTuple):
-    """An event in the life of a partition. `kind` is one of EVENTS; `_fast/follow/followed.pxd` says what the numbers
+    """An event of a followed partition. `kind` is one of EVENTS; `_fast/follow/followed.pxd` says what the numbers
     mean."""
 
     kind: str
@@ -24,14 +25,14 @@ class FetcherEvent(NamedTuple):
 
 class FetcherCounts(NamedTuple):
     requests: int
-    bytes: int  # appended
+    bytes: int  # the bytes of appended records
     most_lag: int  # in records; 0 while no lag is known
     partitions: int
-    failed: int  # partitions that wait for a new role
+    failed: int  # the number of partitions that wait for a new role
 
 class FetcherHandle:
-    """Fetches partitions that one other broker leads. Only one thread may use it. Sizes are in bytes, times in ms of a
-    monotonic clock. `fileno` becomes readable when `deliver` has something to do."""
+    """Fetches partitions that one other broker leads. Only one thread may use the handle. Sizes are in bytes. Times are
+    in ms of a monotonic clock. `fileno` becomes readable when `deliver` has something to do."""
 
     def __init__(
         self,
@@ -43,61 +44,64 @@ class FetcherHandle:
         response_max_bytes: int = 10485760,
         max_bytes: int = 1048576,
         backoff_ms: int = 1000,
+        quota: ReplicationQuota | None = None,
     ) -> None:
-        """The keywords are the replica.fetch.* settings. Raises OSError when no file descriptor is left."""
+        """The keywords are the replica.fetch.* settings. Raises OSError if no file descriptor is left."""
 
     def fileno(self) -> int: ...
     def deliver(self) -> None:
-        """Takes the reports of the I/O threads. Afterwards `fileno` signals the next report."""
+        """Processes the reports of the I/O threads. After this, `fileno` signals the next report."""
 
     def follow(self, partition: PartitionHandle, leader_epoch: int) -> None:
-        """Begins to follow a partition from the end of its log on. If it follows the partition in this epoch already,
-        nothing changes."""
+        """Begins to follow a partition from the end of its log. If the fetcher already follows the partition in this
+        epoch, nothing changes."""
 
     def stop(self, partition: PartitionHandle) -> None:
-        """Stops fetching a partition. A truncation under way still ends."""
+        """Stops fetching a partition. A truncation that has begun is still completed."""
 
     def stop_all(self) -> None: ...
     def state(self, partition: PartitionHandle) -> str | None:
-        """The partition's state, one of STATES; None when this fetcher does not know the partition."""
+        """Returns the partition's state, one of STATES, or None if this fetcher does not know the partition."""
 
     def lag(self, partition: PartitionHandle) -> int:
-        """How many records the partition is behind the leader's high watermark; -1 when that is not known."""
+        """Returns how many records the partition is behind the leader's high watermark, or -1 if that is not known."""
 
     @property
     def partitions(self) -> int:
-        """The number of partitions that are followed, or that the leader's session must still drop."""
+        """The number of partitions that are followed or must still be removed from the leader's session."""
 
     @property
     def jobs(self) -> int:
-        """The number of truncations under way. Do not drop the handle until it is 0."""
+        """The number of running truncations. Do not drop the handle until it is 0."""
 
     @property
     def session(self) -> tuple[int, int, int]:
-        """The session: its id, the epoch of its next request, and its number of partitions."""
+        """The fetch session: its id, the epoch of its next request, and its number of partitions."""
 
     def connected(self, fetch_version: int, list_offsets_version: int, broker_epoch: int) -> None:
-        """Sets the versions of the next requests, and this broker's epoch in them. Raises ValueError."""
+        """Sets the versions of the next requests, and the broker epoch that they name. Raises ValueError if a version
+        is not supported."""
 
     def ask(self) -> tuple[int, int, bytes] | None:
-        """API key, version and body of the next request; None when there is nothing to ask or a request is under way.
-        Raises MemoryError."""
+        """Returns API key, version and body of the next request. Returns None if no request is needed or the last one
+        has no answer yet. Raises MemoryError."""
 
     def absorb(self, body: Buffer) -> int:
-        """Takes the body of the answer. Returns its error code. Raises ProtocolError when the body cannot be read; then
-        end the connection and call `failed`."""
+        """Applies the body of the answer and returns its error code. Raises ProtocolError if the body cannot be read.
+        Then end the connection and call `failed`."""
 
     def failed(self) -> None:
-        """Notes that no answer comes: the next request begins a new session."""
+        """Reports that no answer will come. The next request begins a new session."""
 
     def advance(self, now_ms: int) -> int:
-        """Lets partitions whose pause is over fetch again. Returns the time at which the next pause ends, or -1."""
+        """Lets partitions whose pause has ended fetch again. Returns the time at which the next pause ends, or -1 if
+        there is none."""
 
     def events(self) -> list[FetcherEvent]:
-        """The first 64 events since the last call."""
+        """Returns the first 64 events since the last call."""
 
     def count(self) -> None:
-        """Brings the counts of lag and partitions up to date."""
+        """Updates the counts of lag and partitions."""
 
     def counts(self) -> FetcherCounts:
-        """Any thread may call it. Lag and partitions are as of the last `count`."""
+        """Returns the counts; any thread may call this. Lag and partitions were counted by the last `count`."""

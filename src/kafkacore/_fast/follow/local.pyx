@@ -1,4 +1,4 @@
-"""A fetcher's work on this broker's logs, as local.pxd says."""
+"""Implements local.pxd: the work of a fetcher on this broker's logs."""
 
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -50,8 +50,8 @@ cdef int local_append(Partition *p, const uint8_t *data, size_t size, int32_t le
     cdef int error = partition_append_as_follower(p, data, size, leader_epoch, blocked, &info, &wakes)
     wake_all(&wakes)
     if error == RECORD_LIST_TOO_LARGE and parse_header(data, size, &header) == BATCH_OK:
-        # A segment of the leader may be larger than this log's configuration now allows. Only the first batch is
-        # appended; the others are fetched again.
+        # The leader may have allowed larger segments than this log's configuration allows. In that case only the first
+        # batch is appended, and the others are fetched again.
         size = <size_t> header.size_bytes
         error = partition_append_as_follower(p, data, size, leader_epoch, blocked, &info, &wakes)
         wake_all(&wakes)
@@ -89,8 +89,8 @@ cdef int64_t local_divergence(Partition *p, int32_t epoch, int64_t end_offset) n
     mutex_unlock(&p.log.lock)
     if own_epoch == epoch:
         return min(own_end, end_offset, log_end)
-    # If this log does not have that epoch, the end of its next lower epoch is compared with the leader's log next. If
-    # it has no lower epoch either, only the leader's end is known.
+    # If this log does not have that epoch, the next comparison with the leader's log uses the end of the next lower
+    # epoch of this log. If there is no lower epoch either, only the leader's end limits this log.
     return min(own_end if own_end >= 0 else end_offset, log_end)
 
 

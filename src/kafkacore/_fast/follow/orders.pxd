@@ -1,5 +1,5 @@
-"""Orders of Python's thread to a driver. They are mail to its processor, which carries them out in the order in which
-they were posted. An order owns itself, and holds the driver and the partitions that it names."""
+"""The orders that Python's thread sends to a driver. They are mail to the driver's processor, which executes them in
+the order of posting. An order frees itself. It holds references to the driver and to the partitions that it names."""
 
 from libc.stdint cimport int16_t, int32_t, int64_t
 
@@ -8,10 +8,10 @@ from kafkacore._fast.log.partition cimport Partition
 from kafkacore._fast.wait.mail cimport Mail
 
 cdef enum:
-    ORDER_FOLLOW = 0        # and to stop, for items without an epoch
-    ORDER_ATTACH = 1        # the socket `handle`; it rings the bell, and so does ORDER_LOOK
+    ORDER_FOLLOW = 0        # follows the partitions of `items`, and stops following those without an epoch
+    ORDER_ATTACH = 1        # attaches the socket `handle`. Like ORDER_LOOK, it gives news when executed
     ORDER_BROKER_EPOCH = 2
-    ORDER_LOSE = 3          # the connection, because of `why`
+    ORDER_LOSE = 3          # ends the connection, for the reason `why`
     ORDER_HOLD = 4
     ORDER_LOOK = 5
     ORDER_SHUT = 6
@@ -20,12 +20,12 @@ cdef enum:
     NO_EPOCH = -1
 
 ctypedef struct OrderItem:
-    Partition *partition    # counted
-    int32_t leader_epoch    # NO_EPOCH: it is followed no longer
+    Partition *partition    # holds a reference
+    int32_t leader_epoch    # NO_EPOCH: the partition is no longer followed
 
 ctypedef struct Order:
-    Mail mail               # first
-    Driver *driver          # counted
+    Mail mail               # must be the first field
+    Driver *driver          # holds a reference
     int32_t kind
     int handle
     int16_t fetch_version
@@ -34,9 +34,9 @@ ctypedef struct Order:
     int32_t why
     bint holds_reads
     bint holds_writes
-    int32_t count           # of `items`
+    int32_t count           # the number of `items`
     OrderItem items[1]
 
-# With room for `count` items. NULL when memory runs out.
+# Creates an order with room for `count` items. Returns NULL if memory runs out.
 cdef Order *order_new(Driver *d, int kind, int32_t count) noexcept nogil
-cdef void order_post(Order *order) noexcept nogil   # any thread
+cdef void order_post(Order *order) noexcept nogil   # any thread may call this

@@ -1,1 +1,1 @@
-"""Orders to a driver. Native code only."""
+"""The orders to a driver. Native code only."""

@@ -1,4 +1,4 @@
-"""Orders to a driver, as orders.pxd says."""
+"""Implements orders.pxd: the orders to a driver."""
 
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t

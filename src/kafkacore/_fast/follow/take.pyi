@@ -1,1 +1,1 @@
-"""Records of a leader. Native code only."""
+"""Appends a leader's records. Native code only."""

@@ -1,4 +1,4 @@
-"""How a hot API begins and finishes its answer, and the error codes that hot APIs use."""
+"""Begins and finishes the answer of a hot API, and lists the error codes that hot APIs use."""
 
 from libc.stdint cimport int32_t
 
@@ -11,12 +11,13 @@ cdef enum ErrorCode:
     NONE = 0
 
 cdef enum:
-    # The most bytes of an answer in memory; fetch.max.bytes limits its ranges of files.
+    # The maximum size of the part of an answer that is in memory. fetch.max.bytes limits the file ranges of the answer.
     MAX_ANSWER_BYTES = 0x7FFFFFF0
 
-# Writes room for the size prefix, and the response header; `flexible`: response header version 1.
+# Reserves room for the size prefix, and writes the response header. With `flexible`, writes header version 1.
 cdef void answer_begin(Writer *out, const Request *request, bint flexible) noexcept nogil
-# Adds the written bytes to request.answer as one extent. False when memory runs out: the caller closes the connection.
+# Adds the written bytes to request.answer as one extent. Returns False if no memory is left; the caller must then close
+# the connection.
 cdef bint answer_whole(Writer *out, Request *request) noexcept nogil
-# Copies a text from the frame into the arena, so that the frame can be released. False when the arena is full.
+# Copies a text from the frame into the arena, so that the frame can be released. Returns False if the arena is full.
 cdef bint copy_slice(Arena *arena, Slice *text) noexcept nogil

@@ -1,4 +1,4 @@
-"""The first and the last bytes of a hot API's answer. Contract in answers.pxd."""
+"""Writes the beginning and the end of a hot API's answer. answers.pxd has the contract."""
 
 from libc.stdint cimport uint32_t, uint8_t
 from libc.string cimport memcpy

@@ -1,7 +1,8 @@
-"""Where the brokers of the cluster listen, for the leader hints of Produce and Fetch (KIP-951).
+"""The endpoints (host and port) of the cluster's brokers, for the leader hints in answers to Produce and Fetch
+(KIP-951).
 
-A table is immutable. The node publishes a new one when a broker joins, leaves, is fenced or moves; the plane frees the
-old one when no processor can be reading it.
+A table of endpoints is immutable. The node publishes a new table when a broker joins, leaves, is fenced or changes its
+address. The plane frees the old table when no processor can be reading it.
 """
 
 from libc.stdint cimport int32_t, uint8_t
@@ -9,26 +10,26 @@ from libc.stdint cimport int32_t, uint8_t
 from kafkacore._fast.schema.schema cimport Array
 from kafkacore._fast.schema.view cimport Arena
 
-# Where one broker serves the clients of one of the plane's listeners.
+# The endpoint at which a broker serves the clients of one of the plane's listeners.
 ctypedef struct Endpoint:
     int32_t listener
     int32_t node_id
     int32_t port
     const uint8_t *host
     int32_t host_size
-    const uint8_t *rack                  # NULL when it has no rack
+    const uint8_t *rack                  # NULL if the broker has no rack
     int32_t rack_size
 
 ctypedef struct Endpoints:
     int32_t count
     Endpoint items[1]                    # `count` entries
 
-# Begins an answer's list of endpoints, with room for `most`; it stays empty when the arena is full.
+# Begins an answer's list of endpoints, with room for `most` of them. The list stays empty if the arena is full.
 cdef void endpoints_begin(Array *endpoints, Arena *arena, int32_t most) noexcept nogil
-# Adds the endpoint of a node for a listener, unless the answer has it already or `all` (may be NULL) does not contain
-# it.
+# Adds the endpoint of a node for a listener. Does nothing if the answer already has this endpoint or if `all` does not
+# contain it. `all` may be NULL.
 cdef void endpoints_add(Array *endpoints, const Endpoints *all, int32_t listener, int32_t node_id) noexcept nogil
-# NULL when `all` (may be NULL) does not contain it.
+# Returns the endpoint, or NULL if `all` does not contain it. `all` may be NULL.
 cdef const Endpoint *find_endpoint(const Endpoints *all, int32_t listener, int32_t node_id) noexcept nogil
 
 

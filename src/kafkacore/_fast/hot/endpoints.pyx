@@ -1,4 +1,4 @@
-"""Endpoint tables and leader hints. Contract in endpoints.pxd."""
+"""Implements endpoint tables and leader hints. endpoints.pxd has the contract."""
 
 cimport cython
 
@@ -41,9 +41,10 @@ cdef const Endpoint *find_endpoint(const Endpoints *all, int32_t listener, int32
     return NULL
 
 
-@cython.no_gc_clear  # processors read it until the plane lets go of it
+@cython.no_gc_clear  # processors read the table until the plane releases it
 cdef class EndpointTable:
-    """An immutable table. `endpoints`: a tuple (listener's number, node id, host, port, rack or None) for each."""
+    """An immutable table of endpoints. Each of `endpoints` is a tuple (number of the listener, node id, host, port,
+    rack or None)."""
 
     def __cinit__(self, endpoints):
         cdef bytearray memory = bytearray(sizeof(Endpoints) + len(endpoints) * sizeof(Endpoint))

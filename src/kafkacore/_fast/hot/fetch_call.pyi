@@ -1,1 +1,1 @@
-# No Python face: a Fetch's parts and answer are driven through kafkacore._fast.hot.fetch.
+# This module has no Python interface. kafkacore._fast.hot.fetch uses it.

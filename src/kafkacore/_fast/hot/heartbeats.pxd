@@ -1,15 +1,16 @@
-"""Heartbeats and SyncGroups without the GIL: the members of stable groups, their assignments, and the time of each
-member's last heartbeat.
+"""Answers Heartbeat and SyncGroup requests without the GIL. Keeps the members of stable groups, their assignments, and
+the time of each member's last heartbeat.
 
-A group's coordinator publishes a StableGroup when the group is stable, and withdraws it before its members change.
-While it is published, a heartbeat that matches it says only that its member is alive: the processor answers it and
-records the time. A SyncGroup that matches asks for its member's assignment: the processor answers with it and records
-the delivery. Every other request goes to the handler untouched. The coordinator reads the recorded times before it ends
-a session, and the recorded deliveries before it removes a member that did not fetch its assignment.
+A group's coordinator publishes a StableGroup when the group is stable. It withdraws the StableGroup before the members
+of the group change. While the group is published, a matching Heartbeat only means that a member is alive. The processor
+answers the Heartbeat and records its time. A matching SyncGroup asks for the assignment of a member. The processor
+sends the assignment and records that it was sent. Every other request goes to the handler unchanged. The coordinator
+reads the recorded times before it expires a member's session. It reads which assignments were sent before it removes a
+member that has not fetched its assignment.
 
-`StableGroups.lock` guards the chains. It is a leaf lock, held for one look-up and one copy of at most TOLD_BYTES. The
-members of a StableGroup never change; the records about them are atomic words that any processor writes and any thread
-reads.
+`StableGroups.lock` guards the hash chains. It is a leaf lock. A thread holds it for one look-up and one copy of at most
+TOLD_BYTES. The members of a StableGroup never change. The times and deliveries are atomic words, which any processor
+writes and any thread reads.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
@@ -19,28 +20,29 @@ from kafkacore._fast.schema.schema cimport Slice
 from kafkacore._fast.base.sync cimport Mutex
 
 cdef enum:
-    CHAINS = 4096           # of groups, by the hash of their ids
-    CHAIN_LENGTH = 16       # the most groups in a chain; the handler serves the members of others
-    TOLD_BYTES = 65536      # the longest assignment; the handler sends longer ones
+    CHAINS = 4096           # hash chains of groups, by the hash of the group id
+    CHAIN_LENGTH = 16       # the most groups in a chain; the handler serves the members of all other groups
+    TOLD_BYTES = 65536      # the size of the longest assignment; the handler sends longer assignments
 
 ctypedef struct Beat:
-    Slice member            # its id
-    Slice instance          # null: a dynamic member
-    Slice assignment        # in a bytes object that the PublishedGroup keeps
-    int64_t heard_ns        # atomic, by the environment's clock; 0: not heard since it was published
-    int32_t synced          # atomic: 1 when a processor has sent its assignment
+    Slice member            # the member id
+    Slice instance          # group.instance.id; null for a dynamic member
+    Slice assignment        # points into a bytes object that the PublishedGroup keeps
+    # Atomic: time of the last heartbeat, by the environment's clock; 0 if none since the group was published.
+    int64_t heard_ns
+    int32_t synced          # atomic: 1 after a processor has sent its assignment
 
 ctypedef struct StableGroup:
-    StableGroup *next              # in its chain
-    bint published          # StableGroups.lock guards it too
-    Slice group             # its id; all texts are in `text`
+    StableGroup *next              # next in its hash chain
+    bint published          # StableGroups.lock guards this field too
+    Slice group             # the group id; all texts are in `text`
     Slice protocol_type     # may be null
     Slice protocol_name     # may be null
     int32_t generation_id
     uint32_t hash
-    uint32_t mask           # of places
-    int32_t count           # of beats
-    int32_t *places         # by the hash of a member id: 1 + the index of its beat; 0 is free
+    uint32_t mask           # the number of `places` minus one
+    int32_t count           # the number of `beats`
+    int32_t *places         # hash table by member id: 1 + the index of the member's beat; 0 is free
     Beat *beats
     uint8_t *text
 

@@ -1,4 +1,4 @@
-"""Processors answer Heartbeats and SyncGroups that change nothing. Contract in heartbeats.pxd."""
+"""Lets processors answer Heartbeat and SyncGroup requests that change nothing. heartbeats.pxd has the contract."""
 
 cimport cython
 
@@ -25,11 +25,12 @@ from kafkacore._fast.schema.wire cimport (
 )
 
 cdef enum:
-    PROTOCOL_SINCE = 5          # SyncGroup requests must name type and name of the protocol since then (KIP-559)
-    MOST_TEXT_BYTES = 32767     # of a protocol's type or name
-    ANSWER_BYTES = 64           # of headers and other fields
+    # From this version on, SyncGroup requests must contain the type and name of the protocol (KIP-559).
+    PROTOCOL_SINCE = 5
+    MOST_TEXT_BYTES = 32767     # the most bytes of a protocol's type or name
+    ANSWER_BYTES = 64           # enough bytes for headers and other fields
     SYNC_BYTES = ANSWER_BYTES + TOLD_BYTES + 2 * MOST_TEXT_BYTES
-    ARENA_BYTES = 1024          # a leader's assignments need more; the handler reads them
+    ARENA_BYTES = 1024          # the assignments that a group leader sends need more, and the handler reads them
     NS_PER_MS = 1000000
 
 
@@ -42,7 +43,7 @@ cdef inline bint is_same(const Slice *one, const Slice *other) noexcept nogil:
 
 
 cdef inline bint differs(const Slice *asked, const Slice *agreed) noexcept nogil:
-    """Whether the request names another value; False also when it names none."""
+    """Returns whether the request has another value than the group. Returns False if one of them has no value."""
     return asked.size >= 0 and agreed.size >= 0 and not is_same(asked, agreed)
 
 
@@ -68,7 +69,8 @@ cdef void identify(Identity *who, const Slice *group, int32_t generation_id, con
 
 
 cdef Beat *find_member(StableGroups *groups, const Identity *who, StableGroup **found) noexcept nogil:
-    """The caller holds the lock. NULL: no published group has this member, generation and instance."""
+    """Returns the Beat of a member, or NULL if no published group has this member, generation and instance id. Call
+    this with the lock held."""
     cdef StableGroup *stable = groups.chains[who.group_hash % CHAINS]
     cdef uint32_t at
     cdef Beat *beat
@@ -78,10 +80,11 @@ cdef Beat *find_member(StableGroups *groups, const Identity *who, StableGroup **
     if stable == NULL or stable.generation_id != who.generation_id:
         return NULL
     at = who.member_hash & stable.mask
-    while stable.places[at]:  # there are twice as many places as members, so some are free
+    while stable.places[at]:  # there are at least twice as many places as members, so some places are free
         beat = &stable.beats[stable.places[at] - 1]
         if is_same(&beat.member, who.member):
-            # A request without an instance id matches; one with an instance id must match a static member.
+            # A request without an instance id matches any member. A request with an instance id must match a static
+            # member.
             return beat if who.instance.size < 0 or is_same(&beat.instance, who.instance) else NULL
         at = (at + 1) & stable.mask
     return NULL
@@ -90,7 +93,7 @@ cdef Beat *find_member(StableGroups *groups, const Identity *who, StableGroup **
 # --- Heartbeat ---
 
 cdef bint note_heartbeat(StableGroups *groups, const HeartbeatRequest *asked, int64_t now_ns) noexcept nogil:
-    """False: the handler must answer."""
+    """Records a heartbeat. Returns False if the handler must answer."""
     cdef Identity who
     cdef StableGroup *stable
     cdef Beat *beat
@@ -106,7 +109,8 @@ cdef bint note_heartbeat(StableGroups *groups, const HeartbeatRequest *asked, in
 cdef int serve_heartbeat(void *state, Request *request, const Verdict *verdict) noexcept nogil:
     cdef HeartbeatRequest asked
     cdef HeartbeatResponse answer
-    cdef const Env *env = request.plane.env  # not the processor's: a test may move this clock
+    # Uses the plane's clock and not the processor's, because a test may move the plane's clock.
+    cdef const Env *env = request.plane.env
     cdef Writer out
     cdef int gaps = 0
     if not read_request(heartbeat_request_program(request.api_version), request, &asked):
@@ -124,14 +128,14 @@ cdef int serve_heartbeat(void *state, Request *request, const Verdict *verdict) 
 
 
 cdef bint read_request(const Program *program, const Request *request, void *asked) noexcept nogil:
-    """False: the handler must read the request."""
+    """Reads the body of a request. Returns False if the handler must read the request."""
     cdef Reader reader
     cdef Arena arena
     cdef bint is_read
     reader_init(&reader, request.frame.data + request.header_size, request.frame.size - request.header_size)
     arena_init(&arena, ARENA_BYTES)
     is_read = view_read(program, &reader, asked, &arena) == 0
-    arena_free(&arena)  # no array is read after this
+    arena_free(&arena)  # nothing reads an array after this
     return is_read
 
 
@@ -139,8 +143,8 @@ cdef bint read_request(const Program *program, const Request *request, void *ask
 
 cdef bint write_assignment(StableGroups *groups, const SyncGroupRequest *asked, int16_t version,
                            Writer *out) noexcept nogil:
-    """Writes the response's body. False: the handler must answer. It ignores a leader's assignments, because the group
-    is stable."""
+    """Writes the body of the response. Returns False if the handler must answer. Ignores assignments that a group
+    leader sends, because the group is already stable."""
     cdef Identity who
     cdef SyncGroupResponse answer
     cdef StableGroup *stable
@@ -190,7 +194,7 @@ cdef int serve_sync_group(void *state, Request *request, const Verdict *verdict)
 # --- chains ---
 
 cdef bint link(StableGroups *groups, StableGroup *stable) noexcept nogil:
-    """False: the chain is full."""
+    """Adds a group to its hash chain. Returns False if the chain is full."""
     cdef StableGroup **at
     cdef int length = 0
     mutex_lock(&groups.lock)
@@ -241,9 +245,9 @@ cdef bytes encoded(str text):
     return None if text is None else text.encode()
 
 
-@cython.no_gc  # threads use its fields until it ends, so the collector must not clear them; it is part of no cycle
+@cython.no_gc  # threads use its fields until it is freed, so the collector must not clear them; it is part of no cycle
 cdef class PublishedGroups:
-    """The published groups of one broker. Its processors answer for their members."""
+    """The published groups of one broker. The broker's processors answer the members of these groups."""
 
     def __cinit__(self, Environment environment not None):
         self.environment = environment
@@ -254,20 +258,20 @@ cdef class PublishedGroups:
         mutex_destroy(&self.groups.lock)
 
     def api(self) -> HotApi:
-        """The HotApi of Heartbeat, for a plane of the same environment."""
+        """Returns the HotApi of Heartbeat, for a plane of the same environment."""
         return hot_api(serve_heartbeat, &self.groups, self)
 
     def sync_group_api(self) -> HotApi:
-        """The HotApi of SyncGroup, for a plane of the same environment."""
+        """Returns the HotApi of SyncGroup, for a plane of the same environment."""
         return hot_api(serve_sync_group, &self.groups, self)
 
     def publish(
         self, group_id: str, int32_t generation_id, members, protocol_type: str | None = None,
         protocol_name: str | None = None,
     ) -> PublishedGroup:
-        """Publishes a group: processors answer the heartbeats and SyncGroups of its members until it is withdrawn or
-        freed. `members`: (id, instance id or None, assignment) each, with distinct ids. No other group with this id is
-        published."""
+        """Publishes a group. Processors answer the Heartbeat and SyncGroup requests of its members until the
+        PublishedGroup is withdrawn or freed. Each of `members` is (member id, instance id or None, assignment). The
+        member ids must be distinct. No other group with this group id may be published."""
         cdef PublishedGroup made = PublishedGroup.__new__(PublishedGroup)
         cdef list texts = [group_id.encode(), encoded(protocol_type), encoded(protocol_name)]
         cdef list assignments = []
@@ -283,7 +287,7 @@ cdef class PublishedGroups:
         return made
 
     def note(self, group_id: str, int32_t generation_id, member_id: str, instance_id: str | None = None) -> bool:
-        """Handles a heartbeat as a processor does. False: the handler must answer."""
+        """Handles a Heartbeat as a processor does. Returns False if the handler must answer."""
         cdef bytes group = group_id.encode(), member = member_id.encode(), instance = encoded(instance_id)
         cdef HeartbeatRequest asked
         asked.generation_id = generation_id
@@ -297,7 +301,8 @@ cdef class PublishedGroups:
         return noted
 
     def sync_group(self, bytes body not None, int16_t version) -> bytes | None:
-        """Handles a SyncGroup as a processor does: the response's body. None: the handler must answer."""
+        """Handles a SyncGroup as a processor does. Returns the body of the response, or None if the handler must
+        answer."""
         cdef const Program *program = sync_group_request_program(version)
         cdef SyncGroupRequest asked
         cdef Reader reader
@@ -324,7 +329,7 @@ cdef class PublishedGroups:
             writer_free(&out)
 
 
-@cython.no_gc  # likewise
+@cython.no_gc  # as for PublishedGroups
 cdef class PublishedGroup:
     """The members of one published group in one generation."""
 
@@ -337,7 +342,8 @@ cdef class PublishedGroup:
         free(self.stable.text)
 
     cdef int fill(self, list texts, int32_t generation_id, list assignments) except -1:
-        """Copies `texts`: those of the group, then two for each member. Keeps the assignments."""
+        """Copies `texts`, which has the texts of the group first, and then two texts for each member. Keeps references
+        to the assignments."""
         cdef StableGroup *stable = &self.stable
         cdef Py_ssize_t size = 0
         cdef uint8_t *at
@@ -367,12 +373,14 @@ cdef class PublishedGroup:
         return 0
 
     def withdraw(self) -> None:
-        """Withdraws the group: all its requests go to the handler. The records about members remain readable."""
+        """Withdraws the group. From now on, all requests of its members go to the handler. The recorded times and
+        deliveries remain readable."""
         with nogil:
             unlink(&self.owner.groups, &self.stable)
 
     def silence_ms(self, int32_t place) -> int | None:
-        """Milliseconds since the member at this place in the list was last heard. None: not since it was published."""
+        """Returns the milliseconds since the last heartbeat of a member, or None if it has sent none since the group
+        was published. `place` is the index of the member in `members`."""
         cdef int64_t heard_ns
         self.check(place)
         heard_ns = load64(&self.stable.beats[place].heard_ns)
@@ -381,7 +389,7 @@ cdef class PublishedGroup:
         return max(self.owner.environment.monotonic_ns() - heard_ns, 0) // NS_PER_MS
 
     def is_synced(self, int32_t place) -> bool:
-        """Whether a processor has sent this member its assignment."""
+        """Returns whether a processor has sent this member its assignment."""
         self.check(place)
         return load32(&self.stable.beats[place].synced) != 0
 
@@ -392,7 +400,7 @@ cdef class PublishedGroup:
 
 
 cdef uint8_t *copied(uint8_t *at, bytes text, Slice *into) except NULL:
-    """The place of the next text."""
+    """Copies a text to `at`. Returns the position after the text."""
     into.data = at
     into.size = -1 if text is None else <int32_t> len(text)
     if text is not None:

@@ -1,7 +1,7 @@
-"""ListOffsets without the GIL: the ends and starts of partitions that this node leads.
+"""Answers ListOffsets without the GIL: the start and end offsets of partitions that this node leads.
 
-A look-up by time waits for a disk, and only the metadata explains an unknown topic: such requests go to the handler
-untouched. For all others the handler gives the same answers as this module.
+A look-up by timestamp waits for a disk, and the error for an unknown topic depends on the metadata. Requests with such
+partitions go to the handler unchanged. For all other requests, the handler gives the same answers as this module.
 """
 
 from libc.stdint cimport int16_t, int32_t, int64_t
@@ -29,7 +29,8 @@ from kafkacore._fast.schema.wire cimport (
 )
 
 cdef enum:
-    CALL_ARENA_BYTES = 16 << 20   # request and answer of 100,000 partitions; the handler serves larger requests
+    # Enough for the request and the answer of 100,000 partitions; the handler serves larger requests.
+    CALL_ARENA_BYTES = 16 << 20
     LATEST = -1
     EARLIEST = -2
     EARLIEST_LOCAL = -4
@@ -44,12 +45,12 @@ cdef enum:
     DEBUGGER = -2
     READ_COMMITTED = 1
 
-# The fields of a request that matter to each of its partitions.
+# The fields of a request that apply to each of its partitions.
 ctypedef struct Asker:
     int16_t version
     int32_t replica_id
     bint committed
-    int forced_error      # the gate's error for every partition
+    int forced_error      # the error of the gate for every partition
 
 
 cdef int serve_list_offsets(void *state, Request *request, const Verdict *verdict) noexcept nogil:
@@ -85,7 +86,7 @@ cdef int write_answer(Request *request, const ListOffsetsResponse *answer) noexc
 
 cdef bint look_up(const PartitionTable *table, const Asker *asker, const ListOffsetsRequest *body,
                   ListOffsetsResponse *answer, Arena *arena) noexcept nogil:
-    """False: the handler must answer."""
+    """Looks up all partitions of a request. Returns False if the handler must answer."""
     cdef ListOffsetsTopic *topics = <ListOffsetsTopic *> body.topics.items
     cdef ListOffsetsTopicResponse *answers
     cdef Distinct seen
@@ -125,7 +126,7 @@ cdef bint look_up_topic(const PartitionTable *table, const Asker *asker, const L
             return False
         distinct_add(seen, partition, i)
         named += 1
-        if seen.count != named:  # named twice: the handler answers as Apache Kafka does
+        if seen.count != named:  # if a partition is named twice, the handler answers as Apache Kafka does
             return False
         found[i].partition_index = asked[i].partition_index
         if not find(partition, asker, &asked[i], &found[i]):
@@ -134,7 +135,7 @@ cdef bint look_up_topic(const PartitionTable *table, const Asker *asker, const L
 
 
 cdef bint is_known(int64_t timestamp, int16_t version) noexcept nogil:
-    """Whether this version has the special timestamp, and memory alone answers it."""
+    """Returns whether this version has this special timestamp, and whether the answer needs no disk."""
     if timestamp == LATEST or timestamp == EARLIEST:
         return True
     if timestamp == EARLIEST_LOCAL:
@@ -163,7 +164,7 @@ cdef bint find(Partition *p, const Asker *asker, const ListOffsetsPartition *ask
     return is_here
 
 
-# --- the caller holds the log's lock ---
+# --- the caller must hold the log's lock ---
 
 cdef int refusal(const Partition *p, const Asker *asker, const ListOffsetsPartition *asked) noexcept nogil:
     cdef int32_t current_epoch = asked.current_leader_epoch
@@ -193,5 +194,5 @@ cdef void fill_offset(const Partition *p, const Asker *asker, int64_t timestamp,
 
 
 def api(HotState hot not None) -> HotApi:
-    """The HotApi of ListOffsets."""
+    """Returns the HotApi of ListOffsets."""
     return hot_api(serve_list_offsets, &hot.state, hot)

@@ -1,5 +1,6 @@
 """Finds partitions that a request names twice. Kafka collects the partitions of a request in a map, so it serves such a
-partition once, with the last values. To serve it twice would let one request repeat the same work thousands of times.
+partition only once, with the last values. If each mention were served, one request could repeat the same work thousands
+of times.
 """
 
 from libc.stdint cimport int32_t, uint32_t
@@ -8,15 +9,16 @@ from kafkacore._fast.log.partition cimport Partition
 from kafkacore._fast.schema.view cimport Arena
 
 ctypedef struct NamedPlace:
-    const Partition *partition   # NULL: a free place
+    const Partition *partition   # NULL if this slot is free
     int32_t index
 
 ctypedef struct Distinct:
     NamedPlace *places           # NULL for a request that cannot name a partition twice
     uint32_t mask
-    int32_t count                # of partitions that were added
+    int32_t count                # the number of partitions that were added
 
-# For at most `count` partitions; its memory is the arena's. False when the arena is full.
+# Prepares for at most `count` partitions. Takes the memory from the arena. Returns False if the arena is full.
 cdef bint distinct_begin(Distinct *seen, Arena *arena, int32_t count) noexcept nogil
-# Returns the index that came with the partition when it was first added; `index` if it is new.
+# Adds a partition. Returns the index with which the partition was first added, which is `index` if the partition is
+# new.
 cdef int32_t distinct_add(Distinct *seen, const Partition *partition, int32_t index) noexcept nogil

@@ -1,4 +1,5 @@
-"""Which partitions a request has named before: open addressing by the partition's address, which no client chooses."""
+"""Remembers which partitions a request has named, in a hash table with open addressing. The key is the address of the
+partition in memory, which clients cannot choose."""
 
 from libc.stdint cimport int32_t, uint32_t, uint64_t
 

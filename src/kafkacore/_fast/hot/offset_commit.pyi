@@ -6,16 +6,16 @@ from typing_extensions import Buffer
 from kafkacore._fast.record.record_source import RecordSource
 
 class OffsetCommit(RecordSource):
-    """An OffsetCommitRequest and the fate of each of its partitions: found or not, accepted or not. Then it is a source
-    of their records, in the order of the request, and writes the answer.
+    """An OffsetCommitRequest. It records for each partition whether the partition exists and whether its commit is
+    accepted. Then it yields the records for the log, in the order of the request, and writes the answer.
 
-    Methods take topics by their number. `len` is the number of partitions without an error.
+    `number` is the index of a topic in the request. `len` is the number of partitions without an error.
     """
 
     API_KEY: Final = 8
 
     def __new__(cls, data: Buffer, version: int) -> Self:
-        """Ignores bytes behind the message. Raises ProtocolError (as the message's class does),
+        """Parses a request. Ignores bytes after the message. Raises ProtocolError, as the message's class does, and
         UnsupportedVersionError."""
 
     @property
@@ -32,33 +32,36 @@ class OffsetCommit(RecordSource):
     def retention_time_ms(self) -> int: ...
     @property
     def names(self) -> list[str]:
-        """The names of its topics; empty for a topic id that `find` has not resolved yet. Do not change it."""
+        """The names of the topics. A name is empty if the request has a topic id that `find` has not resolved yet. Do
+        not change the list."""
     error: int
     """The error of every partition, except those that `find` and `refuse` have refused."""
 
     def message(self) -> Any:
-        """The request as an OffsetCommitRequest, read anew."""
+        """Returns the request as an OffsetCommitRequest object, which is decoded again."""
 
     def topic_id(self, number: int) -> bytes:
-        """Zeros when the request has no id and `find` gave none."""
+        """Returns the id of a topic. It is all zeros if neither the request nor `find` has given an id."""
 
     def find(self, number: int, name: str, topic_id: bytes, rows: Buffer, error: int) -> None:
-        """Resolves a topic. `rows`: 32 bits for each of its partitions, below zero for a partition that does not exist.
-        Refuses requested partitions that do not exist with `error`. Raises IndexError, ValueError."""
+        """Resolves a topic. `rows` has an int32 for each partition of the topic, which is below zero if the partition
+        does not exist. Refuses the requested partitions that do not exist with `error`. Raises IndexError and
+        ValueError."""
 
     def refuse(self, number: int, error: int) -> None:
         """Refuses all partitions of a topic. Raises IndexError."""
 
     def partitions(self, number: int) -> list[int]:
-        """The partitions of a topic that were not refused. Raises IndexError."""
+        """Returns the partitions of a topic that were not refused. Raises IndexError."""
 
     def accepted(self, number: int) -> bool:
-        """Whether a partition of the topic was not refused. Raises IndexError."""
+        """Returns whether at least one partition of the topic was not refused. Raises IndexError."""
 
     def accept(self, now_ms: int, expire_timestamp: int, metadata_limit: int, error: int) -> None:
-        """Makes the records available, committed at `now_ms`; `expire_timestamp` -1 means no expiry. Refuses partitions
-        with `error` whose metadata has more than `metadata_limit` characters as Java counts them."""
+        """Makes the records available, with the commit timestamp `now_ms`. An `expire_timestamp` of -1 means no expiry.
+        If the metadata of a partition has more than `metadata_limit` characters, as Java counts them, refuses the
+        partition with `error`."""
 
     def __iter__(self) -> Iterator[tuple[bytes, bytes | None]]: ...
     def response(self, prefix: bytes) -> bytes:
-        """`prefix` and an OffsetCommitResponse of the request's version."""
+        """Returns `prefix`, followed by an OffsetCommitResponse of the request's version."""

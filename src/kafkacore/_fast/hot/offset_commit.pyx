@@ -1,4 +1,4 @@
-"""Reads, checks, records and answers an OffsetCommit. Contract in offset_commit.pxd."""
+"""Reads, checks, records and answers an OffsetCommit. offset_commit.pxd has the contract."""
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -28,10 +28,10 @@ cdef enum:
     LOWEST = 2
     HIGHEST = 10
     MAX_ELEMENTS = 1000000      # topics and partitions, as in every request
-    MAX_ARENA = 96 << 20        # from this number of elements on
+    MAX_ARENA = 96 << 20        # enough for MAX_ELEMENTS elements
     MAX_RESPONSE = 0x7FFFFFFF
     BIG = 32768                 # larger requests are read and written without the GIL
-    ANSWER_BYTES = 16           # the most bytes of an answer's head, of a topic without its name, or of a partition
+    ANSWER_BYTES = 16  # the most bytes of an answer's head; below: of a topic without its name, and of a partition
     TOPIC_ANSWER_BYTES = 32
     PARTITION_ANSWER_BYTES = 8
 
@@ -77,7 +77,7 @@ cdef Binding RESPONSE = bound("OffsetCommitResponse")
 
 
 cdef int64_t count_of(const CommitRequest *request) noexcept nogil:
-    """Topics and partitions."""
+    """Returns the number of topics and partitions in the request."""
     cdef int32_t i
     cdef int64_t count = request.topics.count
     for i in range(request.topics.count):
@@ -86,13 +86,13 @@ cdef int64_t count_of(const CommitRequest *request) noexcept nogil:
 
 
 cdef str text_of(const Slice *text):
-    """Raises UnicodeDecodeError."""
+    """Returns a text as str, or None if it is null. Raises UnicodeDecodeError."""
     return None if text.size < 0 else PyUnicode_DecodeUTF8(<const char *> text.data, text.size, NULL)
 
 
 cdef bint too_long(const Slice *metadata, int64_t limit) except -1:
-    """The length in Java characters: one outside the basic plane counts twice. A text has no more of them than
-    bytes."""
+    """Returns whether a text has more than `limit` Java characters. A character outside the Basic Multilingual Plane
+    counts as two. A text never has more Java characters than bytes."""
     if metadata.size <= limit:
         return False
     return len(text_of(metadata).encode("utf-16-le")) > limit * 2
@@ -132,13 +132,14 @@ cdef class OffsetCommit(RecordSource):
         arena_free(&self.arena)
 
     cdef int refuse_body(self, int fault) except -1:
-        """Raises the error, in words."""
+        """Raises an error for a malformed body. Decoding the body again with the message's class gives the text of the
+        error."""
         self.message()
         raise MemoryError if fault == FAULT_NO_ROOM else ProtocolError(f"OffsetCommitRequest: fault {fault}")
 
     cdef int take_texts(self) except -1:
-        """Decodes the texts that decisions need. It only checks the metadata, so that no invalid text reaches the
-        log."""
+        """Decodes the texts that the group needs for its decisions. Only checks the metadata, without decoding it, so
+        that no invalid text reaches the log."""
         cdef CommitRequest *request = self.request
         cdef CommittedTopic *topic
         cdef const Slice *metadata
@@ -167,7 +168,7 @@ cdef class OffsetCommit(RecordSource):
         return self.make_room(name_size)
 
     cdef int make_room(self, int32_t name_size) except -1:
-        """Makes room for the longest record of a topic whose name has at most this size."""
+        """Makes room for the longest record, if no topic name is longer than `name_size`."""
         cdef size_t size = OFFSET_KEY_BYTES + OFFSET_VALUE_BYTES + <size_t> self.request.group_id.size
         size += <size_t> name_size + <size_t> self.metadata_size
         if size > self.scratch_size:
@@ -330,7 +331,8 @@ cdef class OffsetCommit(RecordSource):
             for j in range(topic.partitions.count):
                 each = &(<CommittedPartition *> topic.partitions.items)[j]
                 each.error_code = each.refused or self.error
-                # The group checks the metadata, so an error of the group comes before metadata that is too large.
+                # In Kafka, the group checks the metadata. So an error of the group takes precedence over the error for
+                # metadata that is too large.
                 if self.error and each.refused == self.too_large:
                     each.error_code = self.error
         writer_init(&writer, MAX_RESPONSE)
@@ -346,13 +348,13 @@ cdef class OffsetCommit(RecordSource):
 
 
 cdef inline void grow_at_once(Writer *writer, size_t size) noexcept nogil:
-    """Makes room for `size` more at once, so that the buffer is not copied again and again."""
+    """Makes room for `size` more bytes in one step, so that the buffer is not copied several times."""
     if size <= writer.limit - writer.size and reserve(writer, size) != NULL:
         writer.size -= size
 
 
 cdef inline uint8_t *put_value(uint8_t *p, OffsetFields *fields, const CommittedPartition *each) noexcept nogil:
-    """`fields` has the fields that all values share."""
+    """Writes the record value of one partition. `fields` holds the fields that all values share."""
     fields.offset = each.committed_offset
     fields.leader_epoch = each.committed_leader_epoch
     fields.metadata = each.committed_metadata

@@ -3,8 +3,11 @@ from collections.abc import Iterator
 from kafkacore._fast.hot.offset_commit import OffsetCommit
 
 class TopicOffsets:
-    """The committed offsets of a group for one topic, by partition. A row is (offset, leader epoch, metadata, commit
-    timestamp, expire timestamp, topic id): -1 for no expire timestamp, zeros for no topic id."""
+    """The committed offsets of a group for one topic, by partition. A row is a tuple: offset, leader epoch, metadata,
+    commit timestamp, expire timestamp (-1 for none), topic id (zeros for none).
+
+    Commits and deletions may arrive in another order than that of the log. `at` is the position of a commit or deletion
+    in the log. It changes nothing if its position is before that of the row's commit."""
 
     def __len__(self) -> int: ...
     def __contains__(self, partition: int) -> bool: ...
@@ -20,11 +23,13 @@ class TopicOffsets:
         commit_timestamp: int,
         expire_timestamp: int,
         topic_id: bytes,
+        at: int,
     ) -> None:
-        """Raises ValueError when the topic id is not 16 bytes."""
+        """Stores a committed offset. Raises ValueError if the topic id does not have 16 bytes."""
 
-    def take(self, commit: OffsetCommit, number: int) -> None:
-        """Takes over the accepted partitions of a topic of the commit. Raises IndexError."""
+    def take(self, commit: OffsetCommit, number: int, at: int) -> None:
+        """Stores the accepted partitions of a commit. `number` is the index of the topic in the commit. Raises
+        IndexError."""
 
-    def remove(self, partition: int) -> bool:
-        """Whether it was there."""
+    def remove(self, partition: int, at: int) -> bool:
+        """Removes the offset of a partition. Returns whether it has removed one."""

@@ -1,7 +1,7 @@
-"""Produce without the GIL (KIP-98, KIP-467, KIP-516 ids in version 13, KIP-951 leader hints)."""
+"""Serves Produce without the GIL (KIP-98, KIP-467, topic ids of KIP-516 since version 13, leader hints of KIP-951)."""
 
 from kafkacore._fast.plane.gate cimport Verdict
 from kafkacore._fast.plane.plane cimport Request
 
-# A Serve (plane.pxd); `state` is a NodeState.
+# A `Serve` function (see plane.pxd). `state` is a NodeState.
 cdef int serve_produce(void *state, Request *request, const Verdict *verdict) noexcept nogil

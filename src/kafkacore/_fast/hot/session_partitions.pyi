@@ -1,1 +1,1 @@
-"""One fetch session; `fetch_session` is what Python calls."""
+"""A fetch session. Python code uses it through `fetch_session`."""

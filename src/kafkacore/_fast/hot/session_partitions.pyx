@@ -1,4 +1,4 @@
-"""The partitions of a fetch session, as session_partitions.pxd says."""
+"""Implements the partitions of a fetch session. session_partitions.pxd has the contract."""
 
 from libc.stddef cimport size_t
 from libc.stdlib cimport calloc, free
@@ -18,7 +18,7 @@ from kafkacore._fast.log.readers cimport (
 cdef enum:
     LEAST_BUCKETS = 8
 
-cdef int32_t live_sessions = 0  # atomic; tests compare it with zero
+cdef int32_t live_sessions = 0  # atomic; tests check that it returns to zero
 
 
 cdef int32_t sessions_alive() noexcept nogil:
@@ -26,7 +26,8 @@ cdef int32_t sessions_alive() noexcept nogil:
 
 
 cdef void check_session(const void *guarded) noexcept nogil:
-    """Looks at the first partitions alone: a session may have a hundred thousand."""
+    """Checks a session in debug builds. Checks only the first partitions, because a session may have a hundred
+    thousand."""
     cdef const FetchSession *session = <const FetchSession *> guarded
     cdef const ListLink *link = session.order.first
     cdef int32_t count = session.order.count
@@ -115,7 +116,7 @@ cdef void session_return(SessionPartition *partition, bint first, int32_t state)
     session_partition_release(partition)
 
 
-# --- the table and the order; the caller holds the session's lock ---
+# --- the table and the order; the caller must hold the session's lock ---
 
 cdef uint64_t session_key_hash(const uint64_t *hash_key, const uint8_t *key, int32_t size,
                                int32_t index) noexcept nogil:
@@ -185,7 +186,7 @@ cdef SessionPartition *session_put(FetchSession *session, const uint8_t *topic_i
     if partition != NULL:
         return partition
     if <uint32_t> session.order.count > session.bucket_mask * 2:
-        grow(session)  # without memory the chains only grow longer
+        grow(session)  # if no memory is left, only the hash chains become longer
         place = partition_place(session, topic_id, topic, topic_size, index)
     if session.uses_topic_ids:
         topic_size = 0

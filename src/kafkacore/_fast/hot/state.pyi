@@ -14,6 +14,10 @@ class HotState:
         selects_by_rack: bool = False,
         leader_quota: ReplicationQuota | None = None,
     ) -> None: ...
+    def purgatories(self) -> dict[str, tuple[int, int]]:
+        """Returns how many Produce and Fetch requests are waiting, and for how many partitions. Any thread may call
+        this method."""
+
     def publish_endpoints(
         self, plane: NativePlane, endpoints: Sequence[tuple[int, int, str, int, str | None]]
     ) -> None: ...

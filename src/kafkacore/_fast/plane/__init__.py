@@ -1,1 +1,3 @@
-"""Sockets: acceptors, processors, connections, frames and answers of one plane (KIP-291)."""
+"""Network I/O of a plane (the data plane or the control plane, KIP-291): acceptors, processors, connections, frames and
+answers (responses).
+"""

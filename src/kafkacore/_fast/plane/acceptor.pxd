@@ -1,13 +1,13 @@
-"""An acceptor: one C thread that accepts the connections of its listeners and gives each to a processor.
+"""An acceptor: a C thread that accepts the connections of its listeners and assigns each connection to a processor.
 
-A listener pauses while it is over max.connections or max.connection.creation.rate, its own or its plane's (KIP-402,
-KIP-612); new connections wait in the system's backlog. A connection from an address over max.connections.per.ip is
-closed at once.
+The acceptor pauses a listener while the listener exceeds max.connections or max.connection.creation.rate. Both the
+listener and its plane can have these limits (KIP-402, KIP-612). Meanwhile, new connections wait in the kernel's
+backlog. If an address exceeds max.connections.per.ip, the acceptor closes further connections from it immediately.
 
 A share of the process's file descriptors, the reserve, is kept for logs and checkpoints. When an acceptor gets a
-descriptor from the reserve, it pauses its listener, logs one line, and continues when a lower descriptor is free. While
-logs hold most of the descriptors, connections may use all but the last part of the reserve, so that a node with many
-logs still serves clients.
+descriptor from the reserve, it pauses the listener and logs one line. It accepts connections again when a lower
+descriptor is free. While logs hold most of the descriptors, connections may use all but the last part of the reserve,
+so that a node with many logs still serves clients.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -18,28 +18,29 @@ from kafkacore._fast.base.sync cimport Condition, Mutex, Thread
 
 ctypedef struct Listener:
     Listener *next
-    Plane *plane              # counted
+    Plane *plane              # holds a reference
     int handle
     int32_t number
     bint paused
-    bint is_short             # paused until the process has descriptors or memory again
-    bint leaving              # the acceptor's lock guards it
+    bint is_short             # whether it is paused because the process lacks descriptors or memory
+    bint leaving              # whether the listener is being removed; the acceptor's lock guards this field
     int32_t reactor_count
     Reactor *reactors[MAX_PROCESSORS]
-    int32_t max_connections   # the listener's own limit, beside the plane's
-    bint exempt               # free of the plane's limits: inter.broker.listener.name beside others (KIP-402)
+    int32_t max_connections   # the listener's own limit, in addition to the plane's
+    # Whether the plane's limits do not apply, as for inter.broker.listener.name if there are other listeners (KIP-402).
+    bint exempt
     ArrivalRate arrivals      # the listener's own rate
 
 ctypedef struct Acceptor:
     Thread thread
     int epoll
-    int bell                  # an eventfd
+    int bell                  # an eventfd that wakes the thread
     int32_t stopping          # atomic
     Mutex lock
-    Condition left            # a leaving listener is removed
-    Listener *listeners       # `lock` guards them
+    Condition left            # signalled when a leaving listener has been removed
+    Listener *listeners       # `lock` guards this list
     int64_t accepted          # atomic
-    int64_t short_until_ns    # until then it logs no further line about missing descriptors
+    int64_t short_until_ns    # before this time, it logs no further line about missing descriptors
 
 
 cdef class NativeAcceptor:

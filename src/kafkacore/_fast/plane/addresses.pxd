@@ -1,18 +1,20 @@
-"""Addresses of peers: how many connections each has, for max.connections.per.ip, and their text."""
+"""Addresses of peers. Counts the connections of each address for max.connections.per.ip, and formats addresses as text.
+"""
 
 from libc.stdint cimport int32_t, uint8_t, uint32_t
 
 from kafkacore._fast.plane.plane cimport AddressCount, Plane
 
-# 0: the connection has a place, which address_leave gives back. -1: max.connections.per.ip refuses it,
-# or memory runs out.
+# Counts a new connection from the address and returns 0. `address_leave` undoes this. Returns -1 if the address has
+# max.connections.per.ip connections already, or if no memory is left.
 cdef int address_enter(Plane *plane, const uint8_t *address) noexcept nogil
 cdef void address_leave(Plane *plane, const uint8_t *address) noexcept nogil
-# Under addresses_lock: the entry of the address, made at first use. NULL when memory runs out.
+# Returns the entry of the address. The first call for an address creates its entry. Returns NULL if no memory is left.
+# Call this with addresses_lock held.
 cdef AddressCount *address_entry(Plane *plane, const uint8_t *address) noexcept nogil
 cdef void addresses_free(Plane *plane) noexcept nogil
 
-# Writes the host as text. Returns True for an IPv4 address.
+# Writes the address as text, without a port. Returns True for an IPv4 address.
 cdef bint format_host(char *into, uint32_t size, const uint8_t *address) noexcept nogil
 # Writes "host:port", or "[host]:port" for IPv6.
 cdef void format_peer(char *into, size_t size, const uint8_t *address, int32_t port) noexcept nogil

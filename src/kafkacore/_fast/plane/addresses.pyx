@@ -1,4 +1,4 @@
-"""Counts of connections by address, and addresses as text. Contract in addresses.pxd."""
+"""Counts the connections of each address, and formats addresses as text. addresses.pxd has the contract."""
 
 from libc.stdint cimport int32_t, uint32_t, uint8_t
 from libc.stdio cimport snprintf
@@ -91,7 +91,8 @@ cdef void format_peer(char *into, size_t size, const uint8_t *address, int32_t p
 
 
 def pack_address(host: str) -> bytes:
-    """The 16 bytes of an IP address, IPv4 mapped into IPv6. Raises ValueError for any other text."""
+    """Returns the 16 bytes of an IP address. An IPv4 address is mapped into IPv6. Raises ValueError for any other
+    text."""
     cdef uint8_t address[16]
     cdef bytes text = host.encode()
     memcpy(address, <const char *> b"\0\0\0\0\0\0\0\0\0\0\xff\xff", 12)

@@ -1,4 +1,5 @@
-"""An answer: memory and ranges of files, sent in order as a list of extents.
+"""An answer (a response, as it is sent): a list of extents, which are sent in order. Each extent is a piece of memory
+or a range of a file.
 
 An Answer belongs to one thread at a time: first to the thread that builds it, then to the connection's processor. A
 file extent holds a reference to its segment until it is sent or dropped.
@@ -15,26 +16,27 @@ cdef enum:
 
 ctypedef struct Extent:
     const uint8_t *data   # memory, or NULL for a file range
-    Segment *segment      # for a file range, a counted reference; else NULL
+    Segment *segment      # for a file range, a reference to the segment; else NULL
     int64_t offset        # in the file
-    int32_t cuts          # of the segment, when the range was found
+    int32_t cuts          # the segment's counter of truncations when the range was found
     int64_t size
 
 
 ctypedef struct Answer:
-    uint8_t *memory       # owned by malloc; what memory extents point into
-    Extent *extents       # from malloc; NULL while `inline_extents` has room, so that an Answer may be copied
+    uint8_t *memory       # the block from malloc into which memory extents point
+    Extent *extents       # from malloc; NULL while `inline_extents` suffices, so that an Answer may be copied
     int32_t count
     int32_t capacity
-    int32_t next          # sending: the extent under way
-    int64_t sent          # bytes of this extent
-    int64_t total         # all bytes, with the size prefix
+    int32_t next          # the extent that is being sent
+    int64_t sent          # bytes of this extent that have been sent
+    int64_t total         # all bytes, including the size prefix
     Extent inline_extents[INLINE_EXTENTS]
 
 
-cdef void answer_clear(Answer *a) noexcept nogil  # frees memory, gives the segments back
-# Both return 0 or -ENOMEM. When answer_add_file succeeds, it takes over one reference to `segment`. `cuts`: the
-# segment's when the range was found; when it changes, the range is not sent.
+cdef void answer_clear(Answer *a) noexcept nogil  # frees the memory and releases the segments
+# Both functions return 0 or -ENOMEM. If answer_add_file succeeds, it takes over one reference to `segment`. `cuts` is
+# the value that the segment's counter of truncations had when the range was found. If the counter changes later, the
+# range is not sent.
 cdef int answer_add_memory(Answer *a, const uint8_t *data, int64_t size) noexcept nogil
 cdef int answer_add_file(Answer *a, Segment *segment, int32_t cuts, int64_t offset, int64_t size) noexcept nogil
 

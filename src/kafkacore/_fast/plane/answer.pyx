@@ -1,4 +1,4 @@
-"""Answers: a short list of extents. The first few lie inside the struct."""
+"""Implements answers as short lists of extents. The first few extents are stored inside the struct."""
 
 from libc.errno cimport ENOMEM
 from libc.stdint cimport int32_t, int64_t, uint8_t

@@ -1,8 +1,9 @@
-"""A cache of answers: a processor repeats an answer that a handler gave before, until something changes on which the
-answer depends.
+"""A cache of answers. When a processor gets a request that a handler has answered before, it sends the same answer
+again, until something on which the answer depends changes.
 
-The table is immutable and replaced as a whole, like everything that a plane publishes. The processor compares requests
-byte by byte. It sends the handler's own answer with the correlation id of the current request.
+The table of answers is immutable and is replaced as a whole, like everything that a plane publishes. A cached answer is
+used only for a request with exactly the same bytes. The processor sends the handler's answer with the correlation id of
+the current request.
 """
 
 cimport cython
@@ -18,11 +19,11 @@ from kafkacore._fast.plane.gate cimport GATE_ERROR, Verdict
 from kafkacore._fast.plane.plane cimport SERVED, SERVED_PUNT, HotApi, NativePlane, Request, hot_api
 
 cdef enum:
-    ASKED_BYTES = 4096          # a longer request is not looked up
+    ASKED_BYTES = 4096          # longer requests are not cached
     LEAST_ANSWER_BYTES = 4      # a correlation id
 
 ctypedef struct Entry:
-    const uint8_t *asked        # NULL: a free place
+    const uint8_t *asked        # the request; NULL if this slot of the table is free
     int32_t asked_size
     int32_t listener
     int16_t version
@@ -44,7 +45,7 @@ cdef inline uint32_t place_of(int32_t listener, int16_t version, const uint8_t *
 
 cdef Entry *find(const Prepared *prepared, int32_t listener, int16_t version, const uint8_t *asked,
                  int32_t size) noexcept nogil:
-    """The entry, or the free place where it belongs."""
+    """Returns the entry of a request, or the free slot to which it belongs."""
     cdef uint32_t at = place_of(listener, version, asked, size)
     cdef Entry *entry
     while True:
@@ -62,7 +63,8 @@ cdef int serve_cached(void *state, Request *request, const Verdict *verdict) noe
     cdef int64_t size = request.frame.size - request.header_size
     cdef Entry *entry
     cdef uint8_t *memory
-    # The answers of these requests have no error for each partition.
+    # GATE_ERROR sets an error for every partition, but the answers of these requests have no errors for single
+    # partitions.
     if prepared == NULL or verdict.action == GATE_ERROR or size > ASKED_BYTES:
         return SERVED_PUNT
     entry = find(prepared, request.listener, request.api_version, request.frame.data + request.header_size,
@@ -83,10 +85,10 @@ cdef int serve_cached(void *state, Request *request, const Verdict *verdict) noe
 ASKED_LIMIT = ASKED_BYTES
 
 
-@cython.no_gc  # threads use its fields until it ends, so the collector must not clear them; it is part of no cycle
+@cython.no_gc  # threads use its fields until it is freed, so the collector must not clear them; it is part of no cycle
 cdef class CachedAnswers:
-    """Immutable. `entries`: (listener, version, request body, response with header) each. If two have the same request,
-    the first counts."""
+    """An immutable table of answers. Each of `entries` is (listener, version, request body, response with header). If
+    two entries have the same request, the first one is used."""
 
     cdef Prepared prepared
     cdef list kept
@@ -120,17 +122,17 @@ cdef class CachedAnswers:
         free(self.prepared.places)
 
 
-@cython.no_gc  # likewise
+@cython.no_gc  # as for CachedAnswers
 cdef class AnswerCache:
-    """The place where the processors of a plane look for the answers of one API."""
+    """The published table in which the processors of a plane look for the answers of one API."""
 
     cdef Prepared *table
 
     def api(self) -> HotApi:
-        """The HotApi to install in the plane."""
+        """Returns the HotApi to install in the plane."""
         return hot_api(serve_cached, &self.table, self)
 
     def publish(self, NativePlane plane not None, CachedAnswers answers) -> None:
-        """Replaces the answers. None: every request goes to the handler."""
+        """Replaces the cached answers. If `answers` is None, every request goes to the handler."""
         cdef void *table = &answers.prepared if answers is not None else NULL
         plane.publish(f"prepared {id(self)}", <void **> &self.table, table, answers)

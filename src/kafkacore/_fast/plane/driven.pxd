@@ -1,7 +1,9 @@
-"""Work of a processor beside the connections of its clients: something with a socket, or with turns of its own.
+"""Work of a processor in addition to the connections of clients: an object with a socket, or an object that needs turns
+of its own.
 
-Everything here belongs to the thread of the reactor. A Driven is part of a larger object, whose owner frees it after
-`driven_leave`; that must not happen while the events of a turn are handled, only by mail or in `go_on`.
+Only the thread of the reactor may use these structs and functions. A Driven is part of a larger object, whose owner
+frees the object after `driven_leave`. The owner must do this in the delivery of a mail or in `go_on`, never while the
+events of a turn are handled.
 """
 
 from libc.stdint cimport int32_t, uint32_t, uintptr_t
@@ -12,28 +14,28 @@ ctypedef struct Driven:
     Driven *next_ready
     bint is_ready
     bint has_joined
-    int handle            # watched by epoll; -1: none
+    int handle            # a socket that epoll watches; -1 for none
     void (*event)(Driven *driven, uint32_t events) noexcept nogil
-    void (*go_on)(Driven *driven) noexcept nogil    # its turn has come
-    void (*shut)(Driven *driven) noexcept nogil     # the processor ends
+    void (*go_on)(Driven *driven) noexcept nogil    # called for a turn of the Driven
+    void (*shut)(Driven *driven) noexcept nogil     # called when the processor ends
 
 ctypedef struct DrivenList:
     Driven *first
-    Driven *ready         # those that continue in this turn or the next
+    Driven *ready         # the Drivens that continue in this turn or the next
     Driven **ready_end
 
 cdef void driven_init(DrivenList *all) noexcept nogil
 cdef void driven_join(DrivenList *all, Driven *driven) noexcept nogil
 cdef void driven_leave(DrivenList *all, Driven *driven) noexcept nogil
 cdef void driven_make_ready(DrivenList *all, Driven *driven) noexcept nogil
-# Gives each that is ready now one turn. Those that become ready meanwhile wait for the next call.
+# Gives one turn to each Driven that is ready now. A Driven that becomes ready during this call waits for the next call.
 cdef void driven_go_on(DrivenList *all) noexcept nogil
 cdef void driven_shut_all(DrivenList *all) noexcept nogil
 
-# The user data of an epoll set tells a Driven from a Connection by its lowest bit.
+# In the user data of an epoll set, the lowest bit distinguishes a Driven from a Connection.
 cdef inline void *driven_tag(Driven *driven) noexcept nogil:
     return <void *> (<uintptr_t> driven | 1)
 
 cdef inline Driven *driven_of(void *tagged) noexcept nogil:
-    """NULL: it is a Connection."""
+    """Returns the Driven, or NULL if the user data is that of a Connection."""
     return <Driven *> (<uintptr_t> tagged & ~<uintptr_t> 1) if <uintptr_t> tagged & 1 else NULL

@@ -1,1 +1,1 @@
-"""Work of a processor beside connections. Native code only."""
+"""Work of a processor in addition to connections. Only native code can use this module."""

@@ -1,4 +1,4 @@
-"""The list of what a processor drives, and whose turn it is. Contract in driven.pxd."""
+"""Keeps the Driven objects of a processor and decides which of them runs next. driven.pxd has the contract."""
 
 
 cdef void driven_init(DrivenList *all) noexcept nogil:

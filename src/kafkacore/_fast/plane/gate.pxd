@@ -1,9 +1,10 @@
-"""The gate: an immutable native policy that judges each hot request before the processor serves it.
+"""The gate: an immutable native policy that judges each hot request (a request that native code serves) before the
+processor serves it.
 
-The plane publishes it like the partition table. A verdict is: serve, answer this error, close, or punt the request to
-the plane's handler loop; a rule may also delay the request, or mute the connection after the answer. The handler loop
-gives the same answers through the same native append and read. So tests compare the hot path with a gate that always
-punts.
+The plane publishes the gate in the same way as the partition table. The verdict is one of: serve the request, answer
+with an error, close the connection, or punt the request to the plane's handler loop. A rule can also delay the request,
+or mute the connection after the answer. The handler loop uses the same native append and read, so it must give the same
+answers. Tests check this by comparing the hot path with a gate that always punts.
 """
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint64_t
@@ -11,22 +12,22 @@ from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint64_t
 cdef enum:
     GATE_SERVE = 0
     GATE_PUNT = 1
-    GATE_ERROR = 2        # every partition of the request gets `error`
-    GATE_CLOSE = 3        # drop the connection
+    GATE_ERROR = 2        # answer with `error` for every partition of the request
+    GATE_CLOSE = 3        # close the connection
 
 ctypedef struct GateRule:
-    int16_t api_key       # -1: any hot one
+    int16_t api_key       # -1 for any hot API
     int16_t action
     int16_t error
-    int32_t mute_ms       # how long the connection is not read after the answer
-    int64_t delay_ms      # how long the request waits before it is judged again
-    int64_t times         # atomic: how many more times the rule applies; -1: always
-    char *client_id       # NULL: any client; else exactly this id of `client_id_size` bytes
+    int32_t mute_ms       # how long the processor does not read the connection after the answer
+    int64_t delay_ms      # how long the request waits before the gate judges it again
+    int64_t times         # atomic: how many more times the rule applies; -1 for always
+    char *client_id       # NULL for any client, else exactly this id, which has `client_id_size` bytes
     int32_t client_id_size
 
 ctypedef struct Gate:
     int32_t refs          # atomic
-    int16_t otherwise     # GATE_SERVE or GATE_PUNT: the verdict where no rule matches
+    int16_t otherwise     # the verdict if no rule matches: GATE_SERVE or GATE_PUNT
     int32_t count
     GateRule *rules
 

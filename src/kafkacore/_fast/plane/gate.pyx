@@ -1,4 +1,4 @@
-"""The gate judges by its rules in order; the first match decides."""
+"""Implements the gate. It checks its rules in order, and the first rule that matches decides."""
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 from libc.stdlib cimport calloc, free, malloc
@@ -59,10 +59,11 @@ cdef void gate_judge(Gate *gate, int16_t api_key, const uint8_t *client_id, int3
 
 
 cdef class GatePolicy:
-    """An immutable gate, to be published to planes.
+    """An immutable gate, which planes can publish.
 
-    `otherwise` is "serve" or "punt". A rule is a dict: action "serve", "punt", "error" or "close"; api_key (-1: any hot
-    one), client_id (None: any), error (a Kafka error code), mute_ms, delay_ms, times (-1: always).
+    `otherwise` is "serve" or "punt". A rule is a dict with these keys: action ("serve", "punt", "error" or "close"),
+    api_key (-1 for any hot API), client_id (None for any client), error (a Kafka error code), mute_ms, delay_ms, times
+    (-1 for always).
     """
 
     def __cinit__(self, otherwise: str = "serve", rules=()):
@@ -107,7 +108,8 @@ cdef class GatePolicy:
         self.append_rule(&rule)
 
     def judge(self, api_key: int, client_id: str | None) -> tuple[str, int, int, int]:
-        """Action, error, mute_ms and delay_ms for one request; counts it against a rule with limited `times`."""
+        """Judges one request. Returns its action, error, mute_ms and delay_ms. If the rule's `times` is limited, this
+        request counts."""
         cdef Verdict verdict
         cdef bytes name = b"" if client_id is None else client_id.encode()
         cdef const uint8_t *raw = NULL

@@ -1,10 +1,10 @@
-"""Requests that Python handles: taken from the ring, answered once."""
+"""Requests that Python handles. Python takes a request from the plane's ring and answers it once."""
 
 from kafkacore._fast.plane.plane cimport NativePlane, Request
 
 
 cdef class InboundRequest:
-    """A request from the ring. Python owns it until it answers."""
+    """A request from the ring. Python owns the request until it answers."""
     cdef Request *request
     cdef readonly NativePlane plane
     cdef void finish(self) noexcept

@@ -1,9 +1,9 @@
-"""Reads the bytes of a connection, cuts them into frames, and reads a frame's header. These functions never close a
-connection: they set `conn.doomed`.
+"""Reads the bytes of a connection, cuts them into frames, and reads the header of a frame. These functions never close
+a connection. They set `conn.doomed` instead.
 
-Small frames are cut out of the reactor's scratch buffer. Bytes that a stalled connection leaves there are copied to
-`rest`, so an idle connection owns no buffer. After a big frame the next size prefix is read by itself, and its body
-goes straight to its final place.
+Small frames are cut out of the reactor's scratch buffer. If a stalled connection leaves bytes in this buffer, they are
+copied to `rest`. So an idle connection owns no buffer. After a big frame, the connection first reads only the next size
+prefix, and then reads the body directly into its final place.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -12,21 +12,22 @@ from kafkacore._fast.plane.connection cimport Connection
 from kafkacore._fast.wait.memory cimport Frame
 from kafkacore._fast.plane.plane cimport Plane, Request
 
-# A connection's share of one turn.
+# The state of one connection during one turn.
 ctypedef struct Turn:
-    const uint8_t *at          # bytes that are read and not cut, in the scratch or in `rest`
+    const uint8_t *at          # bytes that have been read but not cut into frames, in the scratch buffer or in `rest`
     const uint8_t *end
-    int64_t bytes              # received, and inflated
-    int64_t end_ns             # of its time
+    int64_t bytes              # bytes that have been received and inflated in this turn
+    int64_t end_ns             # the time at which the connection's share of the turn ends
     int32_t frames
-    bint dry                   # the socket has nothing now
+    bint dry                   # the socket is empty now
 
-# The next whole frame, which the caller owns. NULL: it is not there yet.
+# Returns the next whole frame, or NULL if it is not complete yet. The caller owns the frame.
 cdef Frame *cut(Connection *conn, Turn *turn) noexcept nogil
-# The budget has granted memory: begins the frame, or lets it grow. False when the system has no memory.
+# Begins the connection's frame or lets it grow, after the budget has granted memory. Returns False if the system has no
+# memory.
 cdef bint go_on_with_frame(Connection *conn) noexcept nogil
-cdef void keep_rest(Connection *conn, Turn *turn) noexcept nogil  # at the end of a turn
+cdef void keep_rest(Connection *conn, Turn *turn) noexcept nogil  # call it at the end of a turn
 cdef void drop_rest(Connection *conn) noexcept nogil
-cdef bint read_header(Plane *plane, Request *request, Frame *frame) noexcept nogil  # False: cut off
-cdef bint is_served(Plane *plane, Request *request) noexcept nogil  # API and version
-cdef void refuse(Connection *conn, const char *why) noexcept nogil  # logs one line and dooms the connection
+cdef bint read_header(Plane *plane, Request *request, Frame *frame) noexcept nogil  # False if incomplete
+cdef bint is_served(Plane *plane, Request *request) noexcept nogil  # checks API and version
+cdef void refuse(Connection *conn, const char *why) noexcept nogil  # logs one line and sets `conn.doomed`

@@ -1,4 +1,4 @@
-"""Reads the bytes of a connection and cuts them into frames. Contract in incoming.pxd."""
+"""Reads the bytes of a connection and cuts them into frames. incoming.pxd has the contract."""
 
 from libc.errno cimport EAGAIN
 from libc.stdint cimport int16_t, int32_t, int64_t, uint32_t
@@ -31,8 +31,8 @@ cdef void keep_rest(Connection *conn, Turn *turn) noexcept nogil:
     elif conn.rest != NULL:
         conn.rest_at = turn.at - conn.rest.data
     else:
-        # The budget does not count this memory: otherwise a frame that waits for the budget would also wait for room
-        # for the bytes after it.
+        # The budget does not count this memory. If it did, a frame that waits for memory would also have to wait for
+        # memory for the bytes after it.
         rest = frame_new(NULL, size, 0, 0)
         if rest == NULL:
             conn.doomed = True
@@ -49,7 +49,8 @@ cdef void drop_rest(Connection *conn) noexcept nogil:
 
 
 cdef int64_t receive(Connection *conn, Turn *turn, void *into, int64_t size) noexcept nogil:
-    """Bytes received; 0 when nothing has come, at the end of the stream, or when the socket failed."""
+    """Reads at most `size` bytes. Returns the number of received bytes. 0 means that no bytes have arrived, that the
+    stream has ended, or that the socket has failed."""
     cdef int64_t n
     if turn.dry or conn.peer_done:
         return 0
@@ -57,7 +58,7 @@ cdef int64_t receive(Connection *conn, Turn *turn, void *into, int64_t size) noe
     if n > 0:
         turn.bytes += n
         conn.active_ms = conn.reactor.wheel.now_ms
-        # A short read means that the socket is empty. After a hang-up it is read to the end.
+        # A short read means that the socket is empty. After a hang-up, the connection reads the socket to the end.
         turn.dry = n < size and not conn.hung_up
         return n
     turn.dry = True
@@ -99,7 +100,7 @@ cdef Frame *cut(Connection *conn, Turn *turn) noexcept nogil:
 
 
 cdef bint cut_prefix(Connection *conn, Turn *turn) noexcept nogil:
-    """Collects the next prefix and opens its frame. False: it is not complete yet."""
+    """Collects the next size prefix and begins its frame. Returns False if the prefix is not complete yet."""
     cdef int64_t size
     while conn.prefix_size < 4:
         if turn.at < turn.end:
@@ -139,7 +140,8 @@ cdef bint open_frame(Connection *conn) noexcept nogil:
 
 
 cdef bint grow(Connection *conn, Frame *frame) noexcept nogil:
-    """Reserves the next step of a large frame: as much as it has received, or all that is left. False: it must wait."""
+    """Reserves the next step of a large frame: as many bytes as it has received, or all remaining bytes if these are
+    fewer. Returns False if the frame must wait."""
     cdef int64_t rest = frame.size - frame.reserved
     if not budget_grow(&conn.plane.budget, &conn.reservation, min(frame.reserved, rest), rest):
         conn.stall |= STALL_MEMORY
@@ -177,7 +179,7 @@ cdef bint read_header(Plane *plane, Request *request, Frame *frame) noexcept nog
     request.api_version = read_i16(&reader)
     request.correlation_id = read_i32(&reader)
     request.header_size = 8
-    # To refuse a request the node needs only these fields. In unknown versions the others may differ.
+    # To reject a request, the node needs only these fields. In an unknown version, the other fields may differ.
     if reader.bad or not is_served(plane, request):
         return not reader.bad
     if not (request.api_key == CONTROLLED_SHUTDOWN and request.api_version == 0):

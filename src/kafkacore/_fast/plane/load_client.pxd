@@ -1,16 +1,17 @@
-"""The client side of benchmarks: one thread without the GIL pipelines prebuilt requests over many connections, and
-counts and times the answers.
+"""The client of benchmarks. One thread without the GIL pipelines prebuilt requests over many connections. It counts the
+answers and measures their latency.
 
-It must never be the bottleneck. So the bytes of a request are made once, only the correlation id changes, and the
-kernel can discard answers.
+The client must never be the bottleneck. So it makes the bytes of a request only once, and then changes only the
+correlation id. It can also let the kernel discard the answers.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 cdef enum:
-    HEAD_BYTES = 12           # size, API key, version, correlation id: each request under way has its own copy
-    ANSWER_HEAD_BYTES = 512   # bytes kept of an answer, to read its error code
-    SUB_BUCKETS = 64          # for each power of two of ns: 1.6 % apart
+    # Size, API key, version, correlation id; each channel has its own copy for the request that it sends.
+    HEAD_BYTES = 12
+    ANSWER_HEAD_BYTES = 512   # the first bytes of an answer, which the client keeps to read the error code
+    SUB_BUCKETS = 64          # buckets for each power of two of ns; they are 1.6 % apart
     BUCKETS = 2560            # up to 2^40 ns
 
 ctypedef struct Outbound:     # a prebuilt request
@@ -20,8 +21,8 @@ ctypedef struct Outbound:     # a prebuilt request
 ctypedef struct Channel:
     int handle
     int32_t in_flight
-    int64_t next              # index of the next request, modulo their count
-    int64_t sent              # bytes of the request being sent; -1: none
+    int64_t next              # index of the next request, modulo the number of requests
+    int64_t sent              # bytes sent of the current request; -1 if there is none
     int64_t sent_count
     int64_t answered_count
     uint8_t head[12]          # HEAD_BYTES
@@ -39,11 +40,11 @@ ctypedef struct Run:
     int epoll
     const Outbound *requests
     int64_t request_count
-    int64_t most_requests     # for all channels together; -1: until the deadline
+    int64_t most_requests     # limit for all channels together; -1 to run until the deadline
     int64_t deadline_ns
-    int32_t error_at          # offset of an int16 error code in an answer, without its size; -1: do not look
-    bint discard              # the kernel drops the rest of an answer
-    bint spin                 # never sleeps
+    int32_t error_at          # offset of an int16 error code in an answer, after the size; -1 for none
+    bint discard              # lets the kernel discard the rest of an answer
+    bint spin                 # the client never sleeps
     uint8_t *scratch
     # Results.
     int64_t started

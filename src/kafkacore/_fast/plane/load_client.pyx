@@ -1,4 +1,4 @@
-"""The client side of benchmarks. Contract in load_client.pxd."""
+"""Implements the client of benchmarks. load_client.pxd has the contract."""
 
 from libc.errno cimport EAGAIN, EINTR, errno
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
@@ -40,7 +40,7 @@ cdef int64_t GRACE_NS = 5000000000  # how long a run waits for answers after the
 
 
 cdef inline int bucket_of(int64_t ns) noexcept nogil:
-    """Log-linear: SUB_BUCKETS for each power of two."""
+    """Returns the bucket of a log-linear histogram: SUB_BUCKETS for each power of two."""
     cdef int power
     if ns < SUB_BUCKETS:
         return <int> max(ns, 0)
@@ -74,7 +74,7 @@ cdef void start_request(Run *run, Channel *channel) noexcept nogil:
 
 
 cdef void send_some(Run *run, Channel *channel, bint more) noexcept nogil:
-    """Sends until the pipeline or the socket is full. Without `more` only finishes the request under way."""
+    """Sends requests until the pipeline or the socket is full. Without `more`, only finishes the current request."""
     cdef const Outbound *request
     cdef IoVec parts[2]
     cdef int64_t n
@@ -112,7 +112,7 @@ cdef void send_some(Run *run, Channel *channel, bint more) noexcept nogil:
 cdef void end_answer(Run *run, Channel *channel) noexcept nogil:
     cdef int64_t started_ns = channel.started_ns[channel.answered_count % run.depth]
     if be32(channel.answer + 4) != <uint32_t> (channel.answered_count & 0x7FFFFFFF):
-        break_off(run, channel)  # answers came in another order
+        break_off(run, channel)  # the answers came in the wrong order
         return
     run.buckets[bucket_of(monotonic_ns() - started_ns)] += 1
     if run.error_at >= 0 and run.error_at + 6 <= channel.head_received:
@@ -124,7 +124,8 @@ cdef void end_answer(Run *run, Channel *channel) noexcept nogil:
 
 
 cdef int64_t take_bytes(Run *run, Channel *channel, const uint8_t *data, int64_t size) noexcept nogil:
-    """Feeds received bytes; returns how many belong to the current answer. 0: they are not an answer."""
+    """Takes received bytes, and returns how many of them belong to the current answer. Returns 0 if they are not an
+    answer."""
     cdef int64_t used = 0
     cdef int64_t part
     if channel.head_received < 4:
@@ -149,7 +150,7 @@ cdef int64_t take_bytes(Run *run, Channel *channel, const uint8_t *data, int64_t
 
 
 cdef int64_t receive(Run *run, Channel *channel) noexcept nogil:
-    """Reads once and returns the number of bytes; 0 when nothing has come or the channel is broken."""
+    """Reads once and returns the number of bytes. Returns 0 if no bytes have arrived or if the channel is broken."""
     cdef int64_t n, at, used
     if run.discard and channel.head_received == ANSWER_HEAD_BYTES and channel.left > 0:
         n = c_recv(channel.handle, NULL, <size_t> channel.left, MSG_DONTWAIT | MSG_TRUNC)
@@ -160,7 +161,7 @@ cdef int64_t receive(Run *run, Channel *channel) noexcept nogil:
                 end_answer(run, channel)
             return n
     else:
-        # Reads no more than the head, so that the kernel can drop the rest unread.
+        # Reads only the head of the answer, so that the kernel can discard the rest.
         n = c_recv(channel.handle, run.scratch, ANSWER_HEAD_BYTES - channel.head_received if run.discard else SCRATCH,
                    MSG_DONTWAIT)
     if n <= 0:
@@ -234,7 +235,7 @@ cdef void go(Run *run) noexcept nogil:
 
 
 class LoadResult:
-    """The result of a run. Times in ns, sizes in bytes; `cpu_ns` is the client's own."""
+    """The result of a run. Times are in ns and sizes in bytes. `cpu_ns` is the CPU time of the client."""
 
     def __init__(self, *, requests, errors, broken, sent_bytes, received_bytes, elapsed_ns, cpu_ns, buckets) -> None:
         self.requests = requests
@@ -247,7 +248,7 @@ class LoadResult:
         self.buckets = buckets
 
     def percentile_ns(self, share: float) -> int:
-        """The latency that a share (0 to 1) of the answers did not exceed, within 1.6 %."""
+        """Returns the latency that a share (0 to 1) of the answers did not exceed. It is accurate to 1.6 %."""
         rank = max(1, round(share * self.requests))
         for bucket in sorted(self.buckets):
             rank -= self.buckets[bucket]
@@ -264,10 +265,11 @@ class LoadResult:
 
 
 cdef class Load:
-    """`connections` connections with up to `depth` requests under way on each. Raises OSError when one cannot be made.
+    """Opens `connections` connections, with up to `depth` unanswered requests on each. Raises OSError if a connection
+    fails.
 
-    `spin`: the client never sleeps, so that a latency is the server's and the network's alone; it costs a core.
-    `discard`: answers are thrown away inside the kernel after their first 512 bytes.
+    With `spin`, the client never sleeps, so that a latency contains only the time of the server and the network. This
+    occupies a core. With `discard`, the kernel discards each answer after its first 512 bytes.
     """
 
     cdef Run run_state
@@ -325,10 +327,11 @@ cdef class Load:
             self.run_state.channels[i].broken = True
 
     def run(self, requests, *, seconds: float = 3600.0, count: int = -1, error_at: int = -1) -> LoadResult:
-        """Sends `requests` (whole frames with size prefix; the client replaces the correlation id) round and round, for
-        `seconds` or `count` requests. Each connection begins with a different one. An answer must carry its request's
-        correlation id, else its connection counts as broken; a non-zero int16 at `error_at` of the answer (behind the
-        size) counts as an error. May be called again."""
+        """Sends `requests` in a cycle, until `seconds` have passed or `count` requests have been sent. Each request is
+        a whole frame with its size prefix. The client replaces the correlation id. Each connection begins with a
+        different request. If an answer does not have the correlation id of its request, its connection counts as
+        broken. `error_at` is a position in the answer, counted after the size: a non-zero int16 at this position counts
+        as an error. `run` can be called again."""
         cdef Run *run = &self.run_state
         cdef list kept = [bytes(request) for request in requests]
         cdef Outbound *outbound

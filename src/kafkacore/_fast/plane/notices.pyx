@@ -1,4 +1,4 @@
-"""Lines for the log. Contract in notices.pxd."""
+"""Queues lines for the application log. notices.pxd has the contract."""
 
 from libc.stdint cimport int32_t, uint8_t
 from libc.stdio cimport snprintf

@@ -1,11 +1,13 @@
-"""A connection that this process made to another node. It sends one request at a time and reads its answer.
+"""A connection from this process to another node. It sends one request at a time and reads the answer.
 
-It belongs to a processor, whose thread alone touches it. Its user owns it as the first field of a larger struct and
-gets a call when an answer is whole, and when the connection is lost. Somebody else makes the socket, greets the other
-node, and hands the socket over (`outbound_attach`).
+An Outbound belongs to a processor, and only the processor's thread may use it. The code that uses the connection (its
+user) embeds the Outbound as the first field of a larger struct. The Outbound calls its user when an answer is complete
+and when the connection is lost. Other code opens the socket, does the handshake with the other node, and hands the
+socket over (`outbound_attach`).
 
-The answer's buffer is reused. It grows as bytes arrive and shrinks after some small answers. The plane's budget counts
-it beyond its bound and never lets it wait: other nodes may wait for this connection's progress before they free memory.
+All answers use the same buffer. The buffer grows as bytes arrive, and shrinks after a number of small answers. The
+plane's budget counts the buffer, even above the budget's limit, but the connection never waits for memory. Other nodes
+may depend on the progress of this connection before they can free memory.
 """
 
 from libc.stddef cimport size_t
@@ -16,49 +18,50 @@ from kafkacore._fast.plane.connection cimport Reactor
 from kafkacore._fast.plane.driven cimport Driven
 from kafkacore._fast.plane.plane cimport Plane
 
-# Why a connection is lost; above 0: the errno of the socket.
+# The reason why a connection was lost. A value above 0 is the errno of the socket.
 cdef enum:
-    LOST_CLOSED = 0           # the other node closed it
-    LOST_MALFORMED = -1       # it sent bytes that are not an answer
+    LOST_CLOSED = 0           # the other node closed the connection
+    LOST_MALFORMED = -1       # the other node sent bytes that are not an answer
     LOST_NO_MEMORY = -2
-    LOST_TIMED_OUT = -3       # for the user of the connection, like the next one
+    LOST_TIMED_OUT = -3       # set only by the code that uses the connection, as is LOST_ORDERED
     LOST_ORDERED = -4
 
 cdef enum:
-    OUTBOUND_LEAST_BYTES = 16384    # of the answer's buffer
-    OUTBOUND_SMALL_ANSWERS = 64     # after so many answers that fit in the least buffer, it shrinks
+    OUTBOUND_LEAST_BYTES = 16384    # the least size of the answer's buffer
+    OUTBOUND_SMALL_ANSWERS = 64     # the buffer shrinks after this many answers in a row that fit into the least size
 
 ctypedef struct Outbound:
-    Driven driven             # first
+    Driven driven             # must be the first field
     Reactor *reactor
-    Plane *plane              # counted
+    Plane *plane              # holds a reference
     uint32_t interest
-    Writer request            # a frame with its size; empty: no request was sent yet
+    Writer request            # a frame with its size prefix; empty before the first request
     size_t sent
-    bint awaits               # an answer has to come
-    bint is_whole             # it is here; the user has not called `outbound_done`
-    bint is_doomed            # the socket has failed meanwhile
-    bint holds_reads          # a test has cut the link in this direction
+    bint awaits               # an answer is expected
+    bint is_whole             # the answer is complete, and the user has not called `outbound_done`
+    bint is_doomed            # the socket has failed while the user did not read from it
+    bint holds_reads          # a test has cut the link in this direction, as for `holds_writes`
     bint holds_writes
     uint8_t *answer           # with its size prefix
     int64_t capacity
-    int64_t size              # with the prefix; -1: the prefix is not here yet
+    int64_t size              # including the prefix; -1 before the prefix has arrived
     int64_t received
-    int64_t most_bytes        # a larger answer is malformed
-    int32_t small_answers     # in a row
-    void (*answered)(Outbound *out) noexcept nogil  # the answer is whole
+    int64_t most_bytes        # a larger answer counts as malformed
+    int32_t small_answers     # small answers in a row so far
+    void (*answered)(Outbound *out) noexcept nogil  # called when the answer is complete
     void (*lost)(Outbound *out, int why) noexcept nogil
 
-# The user sets `driven.go_on`, `driven.shut`, `answered` and `lost`. 0 or -ENOMEM.
+# Initialises an Outbound. The user must set `driven.go_on`, `driven.shut`, `answered` and `lost`. Returns 0 or -ENOMEM.
 cdef int outbound_init(Outbound *out, Reactor *reactor, Plane *plane, int64_t most_bytes) noexcept nogil
-cdef void outbound_free(Outbound *out) noexcept nogil       # it has no socket
-# Takes the socket over, also when it fails: 0 or -errno.
+cdef void outbound_free(Outbound *out) noexcept nogil       # the Outbound must have no socket
+# Takes ownership of the socket, even if the call fails. Returns 0 or -errno.
 cdef int outbound_attach(Outbound *out, int handle) noexcept nogil
-cdef void outbound_drop(Outbound *out) noexcept nogil       # closes the socket; no-op without one
-# A writer for the next request's frame, after its size. It is empty until `outbound_send`.
+cdef void outbound_drop(Outbound *out) noexcept nogil       # closes the socket if there is one
+# Returns a writer for the next request's frame, positioned after its size. The writer stays valid until
+# `outbound_send`.
 cdef Writer *outbound_begin(Outbound *out) noexcept nogil
 cdef void outbound_send(Outbound *out) noexcept nogil       # may call `lost`
-# The whole answer without its size prefix; until `outbound_done`.
+# Returns the whole answer without its size prefix. It is valid until `outbound_done`.
 cdef uint8_t *outbound_answer(Outbound *out, size_t *size) noexcept nogil
 cdef void outbound_done(Outbound *out) noexcept nogil
 cdef void outbound_hold(Outbound *out, bint reads, bint writes) noexcept nogil  # may call `lost`

@@ -1,1 +1,1 @@
-"""A connection to another node. Native code only."""
+"""A connection to another node. Only native code can use this module."""

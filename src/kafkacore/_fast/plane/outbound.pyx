@@ -1,4 +1,4 @@
-"""Connections to other nodes, as outbound.pxd says."""
+"""Implements connections to other nodes. outbound.pxd has the contract."""
 
 from libc.errno cimport EAGAIN, ENOMEM, errno
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
@@ -19,7 +19,7 @@ cdef uint32_t READS = EPOLLIN | EPOLLRDHUP
 
 cdef enum:
     PREFIX_BYTES = 4
-    LEAST_ANSWER_BYTES = 4          # its correlation id
+    LEAST_ANSWER_BYTES = 4          # an answer has at least a correlation id
     MOST_REQUEST_BYTES = 100 << 20
 
 
@@ -77,7 +77,7 @@ cdef void outbound_drop(Outbound *out) noexcept nogil:
     cdef epoll_event event
     if out.driven.handle < 0:
         return
-    # A copy of the descriptor in a child process would keep it in the set.
+    # Without this call, a copy of the descriptor in a child process would keep the connection in the epoll set.
     epoll_ctl(out.reactor.epoll, EPOLL_CTL_DEL, out.driven.handle, &event)
     out.plane.env.transport.close(out.plane.env.transport.self, out.driven.handle)
     out.driven.handle = -1
@@ -150,7 +150,8 @@ cdef void read_again(Outbound *out) noexcept nogil:
 
 
 cdef void leave_unread(Outbound *out, uint32_t events) noexcept nogil:
-    """The socket has something that nobody reads now. Otherwise the epoll set would report it in every turn."""
+    """Stops watching the socket for input, because it has data that the user does not read now. Otherwise epoll would
+    report the socket in every turn."""
     cdef epoll_event event
     if events & (EPOLLERR | EPOLLHUP):
         out.is_doomed = True
@@ -172,7 +173,7 @@ cdef bint resize(Outbound *out, int64_t capacity) noexcept nogil:
     cdef uint8_t *answer = <uint8_t *> realloc(out.answer, <size_t> capacity)
     if answer == NULL:
         return False
-    # The new part is counted before the old one returns, so that the plane never counts too little.
+    # The new size is counted before the old size is given back, so that the budget never counts too little.
     budget_park(&out.plane.budget, capacity, True)
     budget_unpark(&out.plane.budget, out.capacity)
     out.answer = answer
@@ -197,7 +198,7 @@ cdef void read_size(Outbound *out) noexcept nogil:
 
 
 cdef void receive(Outbound *out, int64_t most) noexcept nogil:
-    """Reads at most `most` bytes. The epoll set reports the rest again."""
+    """Reads at most `most` bytes. If more bytes have arrived, epoll reports the socket again."""
     cdef int64_t n, room
     while out.driven.handle >= 0 and most > 0 and not out.is_whole:
         room = min((out.size if out.size >= 0 else <int64_t> OUTBOUND_LEAST_BYTES) - out.received, most)
@@ -215,7 +216,7 @@ cdef void receive(Outbound *out, int64_t most) noexcept nogil:
             if out.driven.handle < 0:
                 return
         if out.size >= 0 and (out.received > out.size or not out.awaits):
-            lose(out, LOST_MALFORMED)  # bytes that nobody asked for
+            lose(out, LOST_MALFORMED)  # bytes that no request asked for
             return
         if out.received == out.size:
             out.is_whole = True

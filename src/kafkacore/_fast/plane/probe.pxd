@@ -1,8 +1,9 @@
-"""A hot API for tests and benchmarks: each request says how the processor should serve it. They drive a plane with it,
-without a log.
+"""A hot API for tests and benchmarks. Each request says how the processor should serve it. So tests and benchmarks can
+use a plane without a log.
 
-The body's first byte: S serves; P parks for the milliseconds in the next four bytes; B blocks for that time and then
-serves; U punts; C closes; N gives no answer. An answer repeats the body and carries a counter of effects.
+The first byte of the body decides what the processor does. S: serve. P: park for the milliseconds in the next four
+bytes. B: block for that time and then serve. U: punt. C: close the connection. N: send no answer. An answer repeats the
+body and contains a counter of effects.
 """
 
 from kafkacore._fast.plane.gate cimport Verdict

@@ -1,4 +1,4 @@
-"""The probe. Contract in probe.pxd."""
+"""Implements the probe. probe.pxd has the contract."""
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport calloc, free, malloc
@@ -16,8 +16,8 @@ from kafkacore._fast.plane.plane cimport (
 from kafkacore._fast.wait.timer cimport Timer, wheel_add, wheel_cancel
 
 ctypedef struct Probed:
-    Parked parked             # first
-    Request *request          # NULL when its connection is closed
+    Parked parked             # must be the first field
+    Request *request          # NULL if its connection is closed
     bint blocked
 
 cdef int64_t effects = 0      # atomic
@@ -25,12 +25,12 @@ cdef int64_t live_probed = 0
 
 
 def live() -> int:
-    """The number of parked probes."""
+    """Returns the number of parked probes."""
     return load64(&live_probed)
 
 
 cdef bint answer(Request *request, int16_t error) noexcept nogil:
-    """Size, correlation id, error, number of the effect, body."""
+    """Makes the answer. It has these parts: size, correlation id, error, number of the effect, body."""
     cdef int64_t size = request.frame.size - request.header_size
     cdef uint8_t *memory = <uint8_t *> malloc(size + 14)
     if memory == NULL:
@@ -81,7 +81,7 @@ cdef int park(Request *request, int32_t ms, bint blocked) noexcept nogil:
 
 
 cdef void time_is_up(Timer *timer) noexcept nogil:
-    cdef Parked layout  # only for the offset of the field
+    cdef Parked layout  # used only to compute the offset of the field
     park_wake(<Parked *> (<char *> timer - (<char *> &layout.timer - <char *> &layout)), WAKE_READY)
 
 
@@ -113,5 +113,5 @@ cdef void destroy(Parked *parked) noexcept nogil:
 
 
 def api() -> HotApi:
-    """For NativePlane.install."""
+    """Returns the HotApi for NativePlane.install."""
     return hot_api(serve_probe, NULL, None)

@@ -1,5 +1,5 @@
-"""A reactor: one epoll set, timing wheel and inbox, and the connections that they drive. Its processor's thread alone
-runs it. The struct is in connection.pxd.
+"""A reactor: an epoll set, a timing wheel, an inbox, and the connections that use them. Only the thread of its
+processor may use a reactor. connection.pxd defines the struct.
 """
 
 from kafkacore._fast.plane.connection cimport Reactor, Link
@@ -7,12 +7,12 @@ from kafkacore._fast.world.environment cimport Clock
 from kafkacore._fast.wait.mail cimport Mail
 from kafkacore._fast.plane.plane cimport Plane
 
-# 0 or -errno. `sweep` handles the mail reactor.sweep.
+# Initialises a reactor. `sweep` is the function that handles the mail reactor.sweep. Returns 0 or -errno.
 cdef int reactor_init(
     Reactor *reactor, const Clock *clock, int epoll, void (*sweep)(Mail *mail) noexcept nogil
 ) noexcept nogil
-cdef void reactor_close(Reactor *reactor) noexcept nogil  # every connection is gone
-# The reactor's Link to a plane, made at first use; NULL when memory runs out. The reactor calls `room` when the plane's
-# ring has room again.
+cdef void reactor_close(Reactor *reactor) noexcept nogil  # no connection may be left
+# Returns the reactor's Link to a plane, or NULL if no memory is left. The first call for a plane creates the Link. The
+# reactor calls `room` when the plane's ring has room again.
 cdef Link *reactor_link(Reactor *reactor, Plane *plane, void (*room)(Mail *mail) noexcept nogil) noexcept nogil
-cdef void reactor_drop_links(Reactor *reactor) noexcept nogil  # of draining planes without connections
+cdef void reactor_drop_links(Reactor *reactor) noexcept nogil  # drops the links of draining planes without connections

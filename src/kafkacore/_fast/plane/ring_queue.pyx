@@ -1,4 +1,4 @@
-"""Requests on their way to the ring. Contract in ring_queue.pxd."""
+"""Pushes requests onto the ring. ring_queue.pxd has the contract."""
 
 from libc.stdint cimport uint32_t
 
@@ -13,7 +13,7 @@ cdef bint hand_over(Connection *conn, Request *request) noexcept nogil:
     if link.oldest == NULL:
         enqueue(conn, request, REQUEST_OUT)
         add32(&conn.plane.requests_out, 1)
-        # After the push the handler owns it, except `next` and `progress`.
+        # After the push, the handler owns the request, except for the fields `next` and `progress`.
         if ring_push(conn.plane.ring, request, &link.waiter):
             return True
         add32(&conn.plane.requests_out, -1)
@@ -46,8 +46,8 @@ cdef void unqueue_last(Connection *conn, Request *request) noexcept nogil:
 
 
 cdef void room_on_ring(Mail *mail) noexcept nogil:
-    """The ring has room: the waiting connections try in their order. One that finds it full again stays first in
-    line."""
+    """Lets the waiting connections push their requests in order, because the ring has room again. If a connection finds
+    the ring full again, it stays first in the queue."""
     cdef Link *link = <Link *> mail
     cdef Connection *conn = link.oldest
     cdef Connection *next

@@ -1,4 +1,4 @@
-"""ApiVersions without Python. Contract in versions.pxd."""
+"""Answers ApiVersions without Python. versions.pxd has the contract."""
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport malloc
@@ -45,7 +45,7 @@ cdef bint answer_versions(Request *request) noexcept nogil:
 
 
 cdef bint software_is_plain(Request *request) noexcept nogil:
-    """Whether ApiVersions 3 allows this client software name and version; the handler refuses others."""
+    """Returns whether ApiVersions 3 allows this client software name and version. The handler rejects all others."""
     cdef Reader reader
     reader_init(&reader, request.frame.data + request.header_size, <size_t> (request.frame.size - request.header_size))
     return plain_word(&reader) and plain_word(&reader)

@@ -1,1 +1,2 @@
-"""How a thread waits and is woken: mail, rings, timers, parked requests, the I/O crew, and the memory budget."""
+"""The ways in which a thread waits and is woken: mail, rings, timers, parked requests, the I/O thread pool, and the
+memory budget."""

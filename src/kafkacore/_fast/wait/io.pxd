@@ -1,20 +1,24 @@
-"""The I/O pool and the committer of a log directory: everything that waits for a device.
+"""The I/O thread pool and the committer threads of a log directory. Only these threads wait for a device.
 
-Processors and loops submit jobs, a pool thread runs them, and mail reports their end. Each Job is part of an object
-whose number is bounded elsewhere; `io_submit` fails only when the directory is closed.
+Processors and event loops submit jobs. A pool thread runs a job, and a mail reports that the job has ended. Each Job is
+embedded in a larger object, and other code bounds the number of these objects. `io_submit` fails only if the directory
+is closed.
 
-The committer collects dirty files. A round syncs each file once and then publishes its synced offset, so that waiting
-acknowledgements share one fdatasync (group commit). Producers that were answered together send again together.
-Therefore the next commit of their file waits until as many requests as last time have asked for it, but at most for a
-quarter of the last sync's duration, counted from its end. The request of a single producer never waits for others.
+A committer takes dirty files from a queue. A commit syncs a file once and then publishes the synced offset, so all
+requests that wait for an acknowledgement share one fdatasync (group commit). Producers whose responses were sent
+together usually send their next requests together. So before the next commit of a file begins, the committer waits
+until as many requests need it as needed the last commit. It waits at most for a quarter of the last commit's duration,
+counted from the end of that commit. The request of a single producer never waits for others.
 
-Commits of different files overlap: a journalling file system and the device's queue of flushes merge them. Commits of
-one file never overlap: when two syncs run on one descriptor, the kernel reports a failed write to only one of them. A
-write or sync that fails takes the directory offline (`io_fail`) and is never retried.
+Commits of different files may overlap. A journalling file system merges them, and so does the device's queue of
+flushes. Commits of one file never overlap, because if two syncs run on one file descriptor, the kernel reports a failed
+write to only one of them. If a write or a sync fails, the directory goes offline (`io_fail`). A failed write or sync is
+never retried.
 
-The pool starts a thread when there is work for one more, up to the limit. An idle directory has no threads. In a
-simulated world its threads are tasks of the world's agenda: they take jobs and dirty files from the same queues, let
-time pass where the simulated disk does, and end when their queue is empty.
+The pool starts another thread when all threads are busy, up to a limit. A directory that was never used has no threads.
+In a simulated world, tasks of the world's `Agenda` take the place of the threads. The tasks take jobs and dirty files
+from the same queues, and end when the queue is empty. Simulated time passes while a task performs an operation of the
+simulated disk.
 """
 
 from libc.stdint cimport int32_t, int64_t
@@ -29,65 +33,70 @@ cdef enum:
     JOBS_AT_ONCE = 64
 
 ctypedef struct Job:
-    Mail done             # first: posted to `reply` after `run`; with a NULL reply `run` may free the job
+    Mail done  # must be the first field; posted to `reply` after `run`. If `reply` is NULL, `run` may free the job
     Job *next
     Inbox *reply
-    void (*run)(Job *job) noexcept nogil  # on a pool thread
-    # NULL, or in place of `run`: the job and those queued right behind it with the same `run_all`, linked by `next`, at
-    # most JOBS_AT_ONCE. They share what one sync can do for all. `reply` is NULL.
+    void (*run)(Job *job) noexcept nogil  # runs on a pool thread
+    # NULL, or a function that the pool calls instead of `run`. Its argument is a list, linked by `next`, of this job
+    # and the jobs queued right after it that have the same `run_all`. The list has at most JOBS_AT_ONCE jobs. One sync
+    # can then serve all these jobs. `reply` must be NULL.
     void (*run_all)(Job *first) noexcept nogil
     int64_t submitted_ns
 
-# A file with bytes that no sync has covered. Part of the file's owner (a partition's log).
+# A file with bytes that no sync has covered yet. This struct is embedded in the owner of the file (a partition's log).
 ctypedef struct Dirty:
     Dirty *next
-    int32_t state         # atomic: idle, queued, running, or running with another commit requested
-    int32_t asked         # atomic: commits requested since the last one began
-    int32_t awaited       # atomic: the committer waits until `asked` reaches it; 0: does not wait
-    int32_t company       # only the committer's, like the next two: requests that the last commit lets it expect
-    int64_t ended_ns      # end of the last commit
+    int32_t state         # atomic: IDLE, QUEUED, RUNNING, or AGAIN (running, and another commit is requested)
+    int32_t asked         # atomic: commits requested since the last commit began
+    int32_t awaited       # atomic: the committer waits until `asked` reaches this number; 0 if it does not wait
+    int32_t company  # how many requests the next commit expects. Only the committer uses this field and the next two
+    int64_t ended_ns      # time when the last commit ended
     int64_t took_ns
-    Condition *arrival    # the committer that waits for more requests; the pool's lock guards it
-    void *crew            # the pool whose queue it was last put into; the log may have moved to another directory since
-    # On a committer thread: syncs, then publishes. 0 or -errno; an error takes the directory offline.
+    Condition *arrival    # set while a committer waits for more requests; the pool's lock guards this field
+    void *crew  # the Crew in whose queue the file was last put; the log may have moved to another directory since then
+    # Runs on a committer thread. Syncs the file, then publishes the synced offset. Returns 0 or -errno. An error takes
+    # the directory offline.
     int (*commit)(Dirty *dirty) noexcept nogil
     void (*idle)(Dirty *dirty) noexcept nogil  # releases the reference that `io_dirty` took over
 
-# Counted: every user that may submit to it or read its path after its owner is gone holds a reference.
+# Reference-counted. A user holds a reference if it may submit jobs to the LogDir, or read its path, after the owner is
+# gone.
 ctypedef struct LogDir:
     int32_t refs          # atomic
     char *path
     const Disk *disk
-    Agenda *agenda        # of its simulated world, counted; NULL: the real world
+    Agenda *agenda        # the agenda of its simulated world, with a reference; NULL in the real world
     int64_t owner
-    void *keeper          # in a simulated world the Environment, which owns `disk` and the clock; a Python reference
-    int32_t offline       # atomic: errno that took it offline, 0 while it serves
+    void *keeper          # in a simulated world, a Python reference to the Environment, which owns `disk` and the clock
+    int32_t offline       # atomic: the errno that took the directory offline; 0 while it is online
     int32_t queued_jobs   # atomic, for metrics
     void *pool            # threads, queue and lock; private to io.pyx
     int64_t syncs         # atomic counters for metrics
     int64_t sync_ns
-    Inbox *cuts           # atomic: where truncations wait for a checkpoint of recovery points; NULL: nobody writes one
-    void *first_cut       # delivered; of the thread that delivers `cuts`
+    # Atomic: receives the truncations that wait for a checkpoint of recovery points; NULL if nobody writes checkpoints.
+    Inbox *cuts
+    void *first_cut       # list of delivered truncations; only the thread that delivers `cuts` uses it
     Mail *on_offline      # posted once, to `on_offline_inbox`
     Inbox *on_offline_inbox
 
-# NULL with -errno in `error`
+# Returns NULL and stores -errno in `error` if it fails.
 cdef LogDir *io_open(const char *path, const Env *env, int threads, int *error) noexcept nogil
 cdef void io_hold(LogDir *dir) noexcept nogil
 cdef void io_release(LogDir *dir) noexcept nogil
-# Finishes queued jobs and joins the threads. The owner calls it before it releases its reference; never on a pool
-# thread.
+# Finishes the queued jobs and joins the threads. The owner must call this function before it releases its reference.
+# Never call it on a pool thread.
 cdef void io_close(LogDir *dir) noexcept nogil
-cdef int io_submit(LogDir *dir, Job *job) noexcept nogil  # 0, or -ESHUTDOWN
-# Any thread. True: queued; `dirty.idle` later releases the caller's reference. False: merged with a commit that has not
-# begun, or the directory is closed; the caller keeps its reference.
+cdef int io_submit(LogDir *dir, Job *job) noexcept nogil  # returns 0 or -errno (-ESHUTDOWN if closed)
+# Requests a commit of the file. Any thread may call this function. Returns True if it has queued the file; then
+# `dirty.idle` later releases the caller's reference. Returns False if it has merged the request with a commit that has
+# not begun, or if the directory is closed. In that case the caller keeps its reference.
 cdef bint io_dirty(LogDir *dir, Dirty *dirty) noexcept nogil
 cdef void io_fail(LogDir *dir, int error) noexcept nogil
-cdef void io_pause(int64_t ns) noexcept nogil  # for a job or a commit; waits by the clock of its world
+cdef void io_pause(int64_t ns) noexcept nogil  # sleeps in a job or a commit, by the clock of its world
 
 
 cdef class LogDirectory:
-    """Python's handle of a LogDir; logs keep a reference for as long as they use it."""
+    """The Python handle of a LogDir. Logs hold a reference to the LogDir for as long as they use it."""
     cdef LogDir *dir
     cdef Inbox inbox      # receives `failure`
     cdef Mail failure

@@ -1,4 +1,4 @@
-"""The I/O pool and the committer of a log directory. Contract in io.pxd."""
+"""Implements the I/O thread pool and the committers of a log directory. io.pxd has the contract."""
 
 cimport cython
 from cpython.ref cimport Py_DECREF, Py_INCREF
@@ -38,8 +38,8 @@ cdef extern from "<unistd.h>" nogil:
     int usleep(unsigned microseconds) noexcept
 
 cdef enum:
-    COMMITTERS = 16       # concurrent syncs: the device's queue merges their flushes
-    COMPANY_SHARE = 4     # a commit waits for company for this share of the last one's duration ...
+    COMMITTERS = 16       # the most concurrent syncs; the device's queue merges their flushes
+    COMPANY_SHARE = 4     # a commit waits for more requests for 1/COMPANY_SHARE of the last commit's duration ...
     COMPANY_NS = 1000000  # ... but at most this long
 
 cdef enum:
@@ -48,27 +48,27 @@ cdef enum:
     RUNNING = 2
     AGAIN = 3
 
-# The threads of one queue. `lock` guards all of it.
+# The threads that serve one queue. `lock` guards all fields.
 ctypedef struct Crew:
     Mutex lock
     Condition work
     Thread threads[IO_MAX_THREADS]
     int started
     int limit
-    int waiting           # threads without an entry, among them tasks before their first turn
+    int waiting           # threads without a queue entry (a job or a dirty file), including tasks that have not run yet
     int queued            # entries that no thread has taken yet
     bint stopping
     void *oldest
     void *newest
     LogDir *dir
-    int nice              # its threads' priority
+    int nice              # the nice value of its threads
     bint urgent
 
 ctypedef struct Pool:
     Crew jobs
     Crew commits
 
-cdef int32_t live_directories = 0  # atomic; tests compare it with zero
+cdef int32_t live_directories = 0  # atomic; tests check that it returns to zero
 
 
 cdef int64_t now_ns(const LogDir *dir) noexcept nogil:
@@ -85,8 +85,9 @@ cdef int crew_init(Crew *crew, LogDir *dir, int limit) noexcept nogil:
 
 
 cdef int crew_call(Crew *crew, void *(*body)(void *) noexcept nogil) noexcept nogil:
-    """Called under the lock before an entry is queued. Wakes a waiting thread, or starts one when all waiting threads
-    have entries to take. An errno only when the crew has no thread at all.
+    """Wakes a waiting thread, or starts a new thread if there is already an entry in the queue for each waiting thread.
+    Call this with the lock held, before an entry is put into the queue. Returns an errno only if the crew has no thread
+    at all.
     """
     cdef int error = 0
     if crew.queued >= crew.waiting and crew.started < crew.limit:
@@ -102,7 +103,7 @@ cdef int crew_call(Crew *crew, void *(*body)(void *) noexcept nogil) noexcept no
 
 
 cdef int start_task(Crew *crew, void *(*body)(void *) noexcept nogil) noexcept nogil:
-    """The task in place of a thread. 0 or an errno."""
+    """Starts a task, which takes the place of a thread in a simulated world. Returns 0 or an errno."""
     cdef int error = -agenda_start(crew.dir.agenda, crew.dir.owner, work_task if body == work else commit_task, crew)
     if error == 0:
         crew.waiting += 1
@@ -110,7 +111,7 @@ cdef int start_task(Crew *crew, void *(*body)(void *) noexcept nogil) noexcept n
 
 
 cdef void crew_enter(Crew *crew) noexcept nogil:
-    """The first steps of each thread of the crew."""
+    """Sets the priority of the calling thread. Each thread of a crew calls this when it starts."""
     lower_priority(crew.nice)
     if crew.urgent:
         ask_slice(URGENT_SLICE_NS)
@@ -139,7 +140,8 @@ cdef void crew_destroy(Crew *crew) noexcept nogil:
 # --- jobs ---
 
 cdef int take_jobs(Crew *crew, Job **first) noexcept nogil:
-    """Under the lock: the oldest job, with those right behind it that run together with it. How many."""
+    """Takes the oldest job from the queue, and the jobs right after it that can run together with it. Returns the
+    number of jobs. Call this with the lock held."""
     cdef Job *last = <Job *> crew.oldest
     cdef int count = 1
     first[0] = last
@@ -172,7 +174,7 @@ cdef void *work(void *argument) noexcept nogil:
 
 
 cdef void run_oldest_jobs(Crew *crew) noexcept nogil:
-    """Called under the lock; releases it while it runs them."""
+    """Runs the oldest jobs. Call this with the lock held. The function releases the lock while the jobs run."""
     cdef Job *job
     cdef Inbox *reply
     cdef int count = take_jobs(crew, &job)
@@ -198,7 +200,7 @@ cdef void work_task(void *argument) noexcept nogil:
 
 
 cdef void end_task(Crew *crew) noexcept nogil:
-    """Called under the lock by a task that ends, and releases it."""
+    """Ends a task. The task calls this with the lock held. The function releases the lock."""
     crew.started -= 1
     mutex_unlock(&crew.lock)
 
@@ -238,20 +240,22 @@ cdef void push_dirty(Crew *crew, Dirty *dirty) noexcept nogil:
 
 
 cdef int64_t company_wait_ns(int32_t asked, int32_t company, int64_t since_ns, int64_t took_ns) noexcept nogil:
-    """How long a commit with `asked` requests may wait for more. The last commit ended `since_ns` ago and took
-    `took_ns`. Its producers send again at once; a slower producer is not worth the wait."""
+    """Returns how long a commit with `asked` requests may wait for more requests. The last commit ended `since_ns` ago
+    and took `took_ns`. The producers of the last commit usually send their next request at once, so a short wait is
+    enough for them. A longer wait for slower producers would gain nothing."""
     if asked >= company:
         return 0
     return max(min(took_ns // COMPANY_SHARE, COMPANY_NS) - since_ns, 0)
 
 
 cdef void await_company(Crew *crew, Dirty *dirty, Condition *arrival) noexcept nogil:
-    """Called under the lock; releases it while it waits."""
+    """Waits for more requests before a commit. Call this with the lock held. The function releases the lock while it
+    waits."""
     cdef int64_t wait_ns
     dirty.arrival = arrival
     store32(&dirty.awaited, dirty.company)
     while not crew.stopping:
-        fence()  # stores `awaited` before it reads `asked`; a requester does both in the opposite order
+        fence()  # stores `awaited` before it reads `asked`; a requester stores `asked` before it reads `awaited`
         wait_ns = company_wait_ns(load32(&dirty.asked), dirty.company, real_now_ns() - dirty.ended_ns, dirty.took_ns)
         if wait_ns == 0:
             break
@@ -296,7 +300,8 @@ cdef void *commit(void *argument) noexcept nogil:
 
 
 cdef void commit_oldest(Crew *crew, Condition *arrival) noexcept nogil:
-    """Called under the lock; releases it while it commits. With a NULL `arrival` it does not wait for company."""
+    """Commits the oldest dirty file. Call this with the lock held. The function releases the lock while it commits. If
+    `arrival` is NULL, it does not wait for more requests."""
     cdef Dirty *dirty = <Dirty *> crew.oldest
     crew.oldest = dirty.next
     if dirty.next == NULL:
@@ -309,7 +314,7 @@ cdef void commit_oldest(Crew *crew, Condition *arrival) noexcept nogil:
     if cas32(&dirty.state, RUNNING, IDLE):
         dirty.idle(dirty)
         mutex_lock(&crew.lock)
-    else:  # bytes were written during this sync: one more round, with the reference already held
+    else:  # bytes were written during this sync: queue the file again, and keep its reference
         mutex_lock(&crew.lock)
         store32(&dirty.state, QUEUED)
         push_dirty(crew, dirty)
@@ -325,7 +330,7 @@ cdef void commit_task(void *argument) noexcept nogil:
 
 
 cdef bint ask(Dirty *dirty) noexcept nogil:
-    """Merges with a queued commit that has not begun. False when there is none."""
+    """Merges the request with a commit that has not begun. Returns False if there is no such commit."""
     cdef int32_t state
     while True:
         state = load32(&dirty.state)
@@ -339,7 +344,7 @@ cdef bint ask(Dirty *dirty) noexcept nogil:
 
 
 cdef void arrive(Dirty *dirty) noexcept nogil:
-    """Wakes a committer that waits for company when this request completes it."""
+    """Counts a request. If it is the last request that a committer waits for, wakes the committer."""
     cdef int32_t asked = add32(&dirty.asked, 1)
     cdef Crew *crew
     fence()
@@ -420,14 +425,15 @@ cdef void io_release(LogDir *dir) noexcept nogil:
 
 
 cdef void let_go(void *keeper) noexcept nogil:
-    """The last log of a dead node may be freed after the handles of its directories, in whatever order they go."""
+    """Releases the reference to the Environment. The last log of a stopped node may be freed after the handles of its
+    directories, and the handles may be freed in any order."""
     with gil:
         Py_DECREF(<object> keeper)
 
 
 cdef void io_close(LogDir *dir) noexcept nogil:
     cdef Pool *pool = <Pool *> dir.pool
-    # First the jobs, which may make files dirty; commits submit no jobs.
+    # Jobs stop first, because jobs may make files dirty. Commits never submit jobs.
     crew_stop(&pool.jobs)
     crew_stop(&pool.commits)
 
@@ -443,15 +449,16 @@ cdef void io_pause(int64_t ns) noexcept nogil:
 
 
 cdef void hear_of_failure(Mail *mail) noexcept nogil:
-    """The eventfd signals the failure; `offline_errno` has the reason."""
+    """Does nothing. The posted mail has already made the eventfd readable, and `offline_errno` has the reason."""
 
 
-@cython.no_gc  # it is part of no cycle, and its environment must outlive the threads
+@cython.no_gc  # a LogDirectory is part of no reference cycle, and its environment must outlive the threads
 cdef class LogDirectory:
-    """An entry of `log.dirs`: its path, the threads that wait for its device, and whether it serves.
+    """An entry of `log.dirs`: its path, the threads that wait for its device, and whether it is online.
 
-    `threads` bounds the pool (num.recovery.threads.per.data.dir and more). `nice` lowers the priority of its jobs
-    (codec work, slow reads), not of commits; with `urgent` its threads run as soon as they are woken. Raises OSError.
+    `threads` is the most threads in the pool (num.recovery.threads.per.data.dir or more). `nice` lowers the priority of
+    its jobs (codec work, slow reads), but not of commits. With `urgent`, its threads run as soon as they are woken.
+    Raises OSError.
     """
 
     def __cinit__(self, Environment environment not None, path, int threads=8, *, int nice=0,
@@ -489,7 +496,7 @@ cdef class LogDirectory:
             inbox_close(&self.inbox)
 
     def close(self):
-        """Finishes queued jobs and ends the threads; refuses later ones. Idempotent."""
+        """Finishes the queued jobs and ends the threads. Later jobs are refused. A second call has no effect."""
         with nogil:
             io_close(self.dir)
 
@@ -499,11 +506,11 @@ cdef class LogDirectory:
 
     @property
     def offline_errno(self):
-        """The errno that took the directory offline; 0 while it serves."""
+        """The errno of the error that took the directory offline; 0 while it is online."""
         return load32(&self.dir.offline)
 
     def fileno(self):
-        """Becomes readable when the directory goes offline."""
+        """Returns a file descriptor that becomes readable when the directory goes offline."""
         return self.inbox.eventfd
 
     @property
@@ -512,7 +519,7 @@ cdef class LogDirectory:
 
     @property
     def syncs(self):
-        """The number of commits, and the nanoseconds spent in them."""
+        """The number of commits, and the total time that they took, in ns."""
         return load64(&self.dir.syncs), load64(&self.dir.sync_ns)
 
     def fail(self, int error):
@@ -521,10 +528,10 @@ cdef class LogDirectory:
 
 
 def company_wait(int asked, int company, int64_t since_ns, int64_t took_ns):
-    """How long, in ns, a commit waits before it begins."""
+    """Returns how long, in ns, a commit waits for more requests before it begins."""
     return company_wait_ns(asked, company, since_ns, took_ns)
 
 
 def live_count():
-    """The number of open log directories in this process."""
+    """Returns the number of open log directories in this process."""
     return load32(&live_directories)

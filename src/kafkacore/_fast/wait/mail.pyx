@@ -1,4 +1,5 @@
-"""Inboxes: a lock-free stack, which the receiver takes as a whole and reverses, and an eventfd that wakes it."""
+"""Implements inboxes with a lock-free stack and an eventfd. The receiver takes the whole stack and reverses it. The
+eventfd wakes the receiver."""
 
 from libc.errno cimport EINTR, errno
 from libc.stdint cimport int64_t, uint64_t
@@ -63,7 +64,7 @@ cdef void inbox_silence(Inbox *inbox) noexcept nogil:
 
 cdef void ring_bell(int eventfd) noexcept nogil:
     cdef uint64_t one = 1
-    # EAGAIN: the counter is full of unread wake-ups, so the receiver is awake or about to be.
+    # EAGAIN needs no retry: the eventfd's counter is full, so the receiver is awake or about to wake up.
     while c_write(eventfd, &one, sizeof(one)) < 0 and errno == EINTR:
         pass
 
@@ -83,7 +84,7 @@ cdef bint inbox_post(Inbox *inbox, Mail *mail) noexcept nogil:
         mail.next = <Mail *> newest
         if cas_ptr(<void **> &inbox.newest, newest, mail):
             break
-    # Pushes before it reads `sleeping`; the receiver does both in the opposite order.
+    # The sender pushes before it reads `sleeping`. The receiver sets `sleeping` before it reads the stack.
     fence()
     if load32(&inbox.sleeping) and cas32(&inbox.sleeping, 1, 0):
         wake(inbox)
@@ -106,7 +107,8 @@ cdef int inbox_deliver(Inbox *inbox) noexcept nogil:
     while ordered != NULL:
         mail = ordered
         ordered = mail.next
-        # Before the delivery, which may free it. A post from now on puts it into the inbox again.
+        # `posted` is cleared before the delivery, because the delivery may free the mail. From now on, a post puts the
+        # mail into the inbox again.
         store32(&mail.posted, 0)
         mail.deliver(mail)
         count += 1
@@ -123,11 +125,11 @@ cdef bint inbox_may_sleep(Inbox *inbox) noexcept nogil:
 
 
 cdef void inbox_awake(Inbox *inbox) noexcept nogil:
-    # The sender that took the announcement rings the bell now or soon. A late bell ends the next sleep early, no more.
+    # A sender that saw `sleeping` writes to the eventfd now or soon. If it is late, it only ends the next sleep early.
     store32(&inbox.sleeping, 0)
 
 
-# For tests: numbered letters from several threads.
+# For tests: numbered mails from several threads.
 
 ctypedef struct Letter:
     Mail mail
@@ -155,12 +157,12 @@ cdef int64_t live_letters = 0
 
 
 def live() -> int:
-    """The number of letters that are posted and not delivered."""
+    """Returns the number of mails that have been posted but not delivered."""
     return load64(&live_letters)
 
 
 cdef class PyInbox:
-    """An inbox whose mail is numbers; `post` may be called from any thread and runs without the GIL."""
+    """An inbox whose mails are numbers. Any thread may call `post`, which runs without the GIL."""
 
     cdef Mailbox box
 
@@ -198,7 +200,7 @@ cdef class PyInbox:
             raise MemoryError
 
     def deliver(self) -> list[int]:
-        """Delivers waiting letters; their numbers in order."""
+        """Delivers the waiting mails, and returns their numbers in order."""
         self.box.count = 0
         with nogil:
             inbox_deliver(&self.box.inbox)

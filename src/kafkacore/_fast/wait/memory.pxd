@@ -1,18 +1,22 @@
-"""Frames and the budget that bounds them (queued.max.request.bytes).
+"""Frames (the buffers of requests), and the budget that bounds their memory (queued.max.request.bytes).
 
-A connection reserves its frame from the plane's budget when it knows the frame's length. Without room the connection
-waits unread, first come first served. A large frame is reserved in steps, each as large as the bytes received so far,
-so the claimed size alone takes no memory from others. Its buffer is whole from the start; pages are committed as bytes
-arrive. Each thread recycles frames by size class: a Produce of a megabyte lands in warm pages.
+When a connection knows the length of a frame, it reserves the frame's memory from the budget of its plane (the data
+plane or the control plane). If the budget has no room, the processor stops reading from the connection until it has.
+Waiting connections get memory in order. Memory for a large frame is reserved in steps, each as large as the bytes
+received so far. So a client cannot take memory from others just by announcing a large size. The buffer is allocated as
+a whole, but the kernel commits its pages only as bytes arrive. Each thread recycles frames by size class, so a Produce
+request of a megabyte usually gets pages that are already in use.
 
-Frames that have begun go before new ones, because their end returns memory. One of them at a time may overdraw, so that
-they never wait for each other's bytes: it gets all that it lacks, at most socket.request.max.bytes beyond the limit.
+Frames that have begun get memory before new frames, because a frame releases its memory when it is complete and
+handled. One begun frame at a time may overdraw the budget, so that begun frames never wait for each other's bytes. This
+frame gets all the memory that it needs, at most socket.request.max.bytes beyond the limit.
 
-A parked request gives its frame back and counts what it still keeps with `budget_park`. Clients choose how long their
-requests stay parked, so these may fill at most half of the budget: frames always have the other half. A large Fetch
-that finds no room is answered at once instead of parked; a small one waits uncounted. A Produce has appended its
-records and must wait for their acknowledgements, so it is counted even beyond this half. Neither of them ever waits for
-memory, so a full budget cannot deadlock.
+A parked request gives its frame back. `budget_park` counts the memory that the request keeps. Clients choose how long
+their requests stay parked, so parked requests may fill at most half of the budget. The other half is reserved for
+frames. If a large Fetch finds no room in this half, it is answered immediately instead of being parked. A small Fetch
+is parked without being counted. A Produce has already appended its records and must wait for acknowledgements, so it is
+counted even beyond this half. No request ever waits for memory in order to be parked, so a full budget cannot cause a
+deadlock.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -26,7 +30,7 @@ ctypedef struct Reservation:
     Inbox *inbox
     Reservation *next
     int64_t size
-    int64_t rest          # bytes that a frame under way lacks, `size` included; 0: the frame has not begun
+    int64_t rest          # bytes that a begun frame still needs, including `size`; 0 if the frame has not begun
     bint waiting
     bint overdraft        # granted beyond the limit
 
@@ -36,7 +40,7 @@ ctypedef struct WaitingLine:
 
 cdef enum:
     CACHE_LINE_BYTES = 64
-    FRAME_STEP_BYTES = 2 << 20  # the first step: a batch of the default message.max.bytes and its request
+    FRAME_STEP_BYTES = 2 << 20  # the first step; enough for a request with one batch of the default message.max.bytes
 
 ctypedef struct Budget:
     Mutex lock
@@ -44,41 +48,44 @@ ctypedef struct Budget:
     int64_t used          # atomic
     int64_t parked        # atomic: the part of `used` that parked requests keep
     int64_t parked_limit
-    int32_t waiting       # atomic: entries of the lines below
-    WaitingLine under_way  # `lock` guards it and the fields below; goes first
-    WaitingLine new       # in order of arrival
-    bint overdrawn        # a frame has overdrawn
+    int32_t waiting       # atomic: the number of reservations in the two queues below
+    WaitingLine under_way  # begun frames, which are granted before `new`; `lock` guards this field and those below
+    WaitingLine new       # frames that have not begun, in order of arrival
+    bint overdrawn        # a frame has overdrawn the budget
 
 cdef int budget_init(Budget *budget, int64_t limit) noexcept nogil
 cdef void budget_close(Budget *budget) noexcept nogil
-# True: granted now. False: queued; the mail is posted when it is granted. A size above the limit is never granted;
-# callers refuse it first (socket.request.max.bytes).
+# Returns True if the reservation is granted now. Returns False if it is queued; its mail is posted when it is granted.
+# A size above the limit is never granted, so callers must refuse such a size first (socket.request.max.bytes).
 cdef bint budget_reserve(Budget *budget, Reservation *reservation, int64_t size) noexcept nogil
-# The same for the next step of a frame under way. Once granted, `reservation` has the granted size.
+# Reserves the next step of a frame that has begun. Returns the same values as `budget_reserve`. Once it is granted,
+# `reservation.size` is the granted size.
 cdef bint budget_grow(Budget *budget, Reservation *reservation, int64_t size, int64_t rest) noexcept nogil
-# True: it waited and no longer does. False: it was not waiting; if it was queued, it is granted and its mail is posted.
+# Returns True if the reservation was waiting and is now cancelled. Returns False if it was not waiting. In that case,
+# if it had been queued, it has been granted and its mail has been posted.
 cdef bint budget_cancel(Budget *budget, Reservation *reservation) noexcept nogil
 cdef void budget_release(Budget *budget, int64_t size, bint overdraft) noexcept nogil
-# Counts what a parked request keeps. False: it would pass the bound and is not counted; `must` counts it regardless.
+# Counts the memory that a parked request keeps. If the memory would exceed the limit, counts nothing and returns False.
+# With `must`, counts the memory in any case.
 cdef bint budget_park(Budget *budget, int64_t size, bint must) noexcept nogil
 cdef void budget_unpark(Budget *budget, int64_t size) noexcept nogil
 
 ctypedef struct Frame:
     int32_t refs          # atomic
-    int32_t overdraft     # part of `reserved` is beyond the budget's limit
-    int64_t size          # of the request, without its 4 byte prefix
+    int32_t overdraft     # whether a part of `reserved` is beyond the budget's limit
+    int64_t size          # bytes of the request, without its 4-byte size prefix
     int64_t received
     int64_t capacity
-    int64_t reserved      # it may receive up to here; returns to `budget` with the last reference
-    Budget *budget        # NULL: not counted
+    int64_t reserved      # the frame may receive this many bytes; they return to `budget` with the last reference
+    Budget *budget        # NULL if no budget counts the frame
     uint8_t *data
 
-# NULL when memory runs out. Its data begins `skew` bytes into a cache line if there is room for that.
+# Returns NULL if no memory is left. The frame's data begins `skew` bytes into a cache line if there is room for that.
 cdef Frame *frame_new(Budget *budget, int64_t size, int64_t reserved, int skew) noexcept nogil
 cdef void frame_hold(Frame *frame) noexcept nogil
 cdef void frame_release(Frame *frame) noexcept nogil
-# The steps of `frame_release` for a thread that holds the GIL: only `frame_return` locks. It follows a drop that
-# returns True.
-cdef bint frame_drop(Frame *frame) noexcept nogil  # True: that was the last reference
+# `frame_drop` and `frame_return` together are `frame_release`. A thread that holds the GIL may call `frame_drop`, which
+# takes no lock. If it returns True, the thread must call `frame_return` without the GIL.
+cdef bint frame_drop(Frame *frame) noexcept nogil  # returns True if it dropped the last reference
 cdef void frame_return(Frame *frame) noexcept nogil
 cdef void frames_trim() noexcept nogil  # frees the frames that this thread keeps for recycling

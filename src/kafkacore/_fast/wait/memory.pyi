@@ -1,6 +1,7 @@
 def live() -> int: ...
 def frame_addresses(sizes: list[int], skew: int = 0) -> list[int]:
-    """The addresses of the data of one frame of each size; each frame is released before the next."""
+    """Creates one frame of each size and returns the addresses of their data. Releases each frame before it creates the
+    next one."""
 
 class PyBudget:
     def __init__(self, limit: int) -> None: ...

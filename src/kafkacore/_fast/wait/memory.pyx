@@ -1,5 +1,5 @@
-"""Budgets and frames. The fast path of a budget is one atomic word; only waiting takes its lock. Contract in
-memory.pxd."""
+"""Implements budgets and frames. The fast path of a budget uses one atomic word. Only a reservation that must wait
+takes the lock. memory.pxd has the contract."""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport calloc, free, malloc
@@ -23,13 +23,13 @@ cdef extern from * nogil:
     int pthread_setspecific(pthread_key_t key, const void *value)
 
 cdef enum:
-    FRAME_HEADER = 64             # the struct, and data on its own cache line
-    SMALLEST_SHIFT = 9            # blocks of 512 bytes ...
-    CLASSES = 15                  # ... to 8 MiB; larger ones are not kept
-    KEPT_BYTES = 16 << 20         # the most that a thread keeps
-    KEPT_BLOCKS = 256             # the most of a class
+    FRAME_HEADER = 64             # bytes for the struct, so that the data begins on its own cache line
+    SMALLEST_SHIFT = 9            # size classes from blocks of 512 bytes ...
+    CLASSES = 15                  # ... to 8 MiB; larger blocks are not kept
+    KEPT_BYTES = 16 << 20         # the most bytes that a thread keeps
+    KEPT_BLOCKS = 256             # the most blocks of one class that a thread keeps
 
-# The frames that a thread keeps for reuse, newest first.
+# The frames that a thread keeps for reuse. The newest comes first.
 ctypedef struct Recycler:
     Frame *kept[CLASSES]          # linked through `data`
     int32_t counts[CLASSES]
@@ -54,7 +54,7 @@ cdef int budget_init(Budget *budget, int64_t limit) noexcept nogil:
 
 
 cdef int32_t check_line(const WaitingLine *line) noexcept nogil:
-    """The number of reservations in the line."""
+    """Returns the number of reservations in the queue."""
     cdef const Reservation *at = line.oldest
     cdef const Reservation *last = NULL
     cdef int32_t count = 0
@@ -101,7 +101,7 @@ cdef inline void line_up(WaitingLine *line, Reservation *reservation) noexcept n
 
 
 cdef bint step_out(WaitingLine *line, Reservation *reservation) noexcept nogil:
-    """Takes the reservation out of the line. False: it is not in this line."""
+    """Removes the reservation from the queue. Returns False if it is not in this queue."""
     cdef Reservation *at = line.oldest
     cdef Reservation *before = NULL
     while at != NULL and at != reservation:
@@ -120,7 +120,7 @@ cdef bint step_out(WaitingLine *line, Reservation *reservation) noexcept nogil:
 
 
 cdef bint take_for(Budget *budget, Reservation *reservation) noexcept nogil:
-    """The caller holds the lock."""
+    """Takes the bytes of a reservation, or overdraws the budget if it may. The caller must hold the lock."""
     if take_bytes(budget, reservation.size):
         return True
     if reservation.rest == 0 or budget.overdrawn:
@@ -140,7 +140,8 @@ cdef bint take_or_wait(Budget *budget, Reservation *reservation) noexcept nogil:
         return True
     mutex_lock(&budget.lock)
     add32(&budget.waiting, 1)
-    # A release returns its bytes before it reads `waiting`: one of the two sees the other.
+    # `budget_release` gives bytes back before it reads `waiting`. A waiter increments `waiting` before it tries to take
+    # bytes. So at least one of the two threads sees what the other has done.
     fence()
     granted = budget.under_way.oldest == NULL and (not is_new or budget.new.oldest == NULL)
     granted = granted and take_for(budget, reservation)
@@ -173,7 +174,8 @@ cdef void grant_line(Budget *budget, WaitingLine *line) noexcept nogil:
             line.newest = NULL
         first.waiting = False
         add32(&budget.waiting, -1)
-        # Under the lock: a cancel that finds nothing in the line then knows that the mail is posted.
+        # The mail is posted under the lock. So if `budget_cancel` does not find the reservation in the queue, its mail
+        # has already been posted.
         inbox_post(first.inbox, &first.mail)
 
 
@@ -193,7 +195,7 @@ cdef bint budget_cancel(Budget *budget, Reservation *reservation) noexcept nogil
         add32(&budget.waiting, -1)
     mutex_unlock(&budget.lock)
     if found and load32(&budget.waiting):
-        grant_waiting(budget)  # the next in line may fit
+        grant_waiting(budget)  # the next reservation in the queue may fit
     return found
 
 
@@ -334,7 +336,7 @@ if pthread_key_create(&kc_recycler_key, end_recycler) != 0:
 # For tests.
 
 def live() -> int:
-    """The number of frames in use."""
+    """Returns the number of frames in use."""
     return load64(&live_frames)
 
 
@@ -351,7 +353,7 @@ cdef void claim_granted(Mail *mail) noexcept nogil:
 
 
 cdef class PyBudget:
-    """A budget with numbered claims, at most 256 of them."""
+    """A budget with at most 256 numbered claims."""
 
     cdef Budget budget
     cdef Inbox inbox
@@ -388,11 +390,11 @@ cdef class PyBudget:
         return granted
 
     def granted_bytes(self, uint8_t number) -> tuple[int, bool]:
-        """The granted size of the claim, and whether it overdraws."""
+        """Returns the granted size of the claim, and whether the claim overdraws the budget."""
         return self.claims[number].reservation.size, self.claims[number].reservation.overdraft
 
     def cancel(self, uint8_t number) -> bool:
-        """Cancels the claim. True: it was still waiting."""
+        """Cancels the claim. Returns True if it was still waiting."""
         cdef bint waited
         with nogil:
             waited = budget_cancel(&self.budget, &self.claims[number].reservation)
@@ -410,7 +412,7 @@ cdef class PyBudget:
             budget_unpark(&self.budget, size)
 
     def delivered(self) -> list[int]:
-        """The claims granted since the last call, in order."""
+        """Returns the numbers of the claims that were granted since the last call, in order."""
         self.granted = []
         with nogil:
             inbox_deliver(&self.inbox)

@@ -1,4 +1,6 @@
-"""Parked requests: any thread wakes them by mail, and their owner's thread resumes them. Contract in park.pxd."""
+"""Implements parked requests. Any thread can wake a request by mail, and the owner's thread resumes it. park.pxd has
+the contract.
+"""
 
 from libc.stdint cimport int32_t
 
@@ -39,14 +41,14 @@ cdef void park_wake(Parked *parked, int why) noexcept nogil:
         before = load32(&parked.why)
         if before & why == why or cas32(&parked.why, before, before | why):
             break
-    # Takes the mail's reference first: the delivery may be over before the post returns.
+    # Takes the mail's reference first, because the mail may already be delivered when the post returns.
     park_hold(parked)
     if not inbox_post(parked.inbox, &parked.mail):
         park_release(parked)
 
 
 cdef void park_deadline_passed(Timer *timer) noexcept nogil:
-    cdef Parked layout  # only for the offset of the field
+    cdef Parked layout  # used only to compute the offset of the field
     park_wake(<Parked *> (<char *> timer - (<char *> &layout.timer - <char *> &layout)), WAKE_TIMEOUT)
 
 

@@ -1,8 +1,8 @@
-"""A bounded ring with many producers and one consumer. Its capacity is exact (queued.max.requests; 20 on the control
-plane, KIP-291). An eventfd wakes the consumer.
+"""A bounded ring (a queue) with many producers and one consumer. The ring holds exactly as many items as its capacity
+says (queued.max.requests; 20 on the control plane, KIP-291). An eventfd wakes the consumer.
 
-A push that fails registers the producer's mail, and the pop that makes room posts it. So a producer never misses that
-there is room again.
+A push that fails registers the producer's mail. The pop that makes room posts this mail. So a producer always learns
+that the ring has room again.
 """
 
 from libc.stdint cimport int32_t, int64_t
@@ -10,23 +10,23 @@ from libc.stdint cimport int32_t, int64_t
 from kafkacore._fast.wait.mail cimport Inbox, Mail
 from kafkacore._fast.base.sync cimport Mutex
 
-# A producer that waits for room: each processor has one for each ring that it pushes to.
+# A producer that waits for room. Each processor has a RingWaiter for each ring to which it pushes.
 ctypedef struct RingWaiter:
     Mail mail
     Inbox *inbox
-    RingWaiter *next      # the ring's lock guards it
-    bint registered       # the ring's lock guards it
+    RingWaiter *next      # the ring's lock guards this field
+    bint registered       # the ring's lock guards this field
 
-ctypedef struct Cell:     # private to ring.pyx, like the fields of a Ring
+ctypedef struct Cell:     # private to ring.pyx, as are the fields of a Ring
     int64_t sequence      # atomic
     void *item
 
 ctypedef struct Ring:
-    int64_t tail          # atomic: the next push; a cache line for the producers ...
+    int64_t tail          # atomic: the next push. The producers' fields have one cache line ...
     int64_t pad_tail[7]
-    int64_t head          # atomic: the next pop; ... and one for the consumer
+    int64_t head          # atomic: the next pop. ... and the consumer's fields have another
     int32_t sleeping      # atomic
-    int32_t waiting       # atomic: entries of `waiters`
+    int32_t waiting       # atomic: the number of `waiters`
     int64_t pad_head[6]
     int64_t capacity
     int eventfd
@@ -35,18 +35,20 @@ ctypedef struct Ring:
     Inbox bell            # only its eventfd is used
     Cell *cells
 
-cdef Ring *ring_new(int32_t capacity) noexcept nogil  # NULL with errno set: memory or descriptors are out
+# Returns NULL and sets errno if no memory or file descriptor is left.
+cdef Ring *ring_new(int32_t capacity) noexcept nogil
 cdef void ring_free(Ring *ring) noexcept nogil
-# False: full, `waiter` (may be NULL) is registered
+# Returns False if the ring is full. In that case, `waiter` is registered unless it is NULL.
 cdef bint ring_push(Ring *ring, void *item, RingWaiter *waiter) noexcept nogil
-cdef void ring_forget(Ring *ring, RingWaiter *waiter) noexcept nogil  # its mail may be under way
-cdef int ring_pop(Ring *ring, void **into, int most) noexcept nogil  # consumer only; returns how many
-# The steps of `ring_pop` for a consumer that holds the GIL: only `ring_wake` locks, so only it needs the GIL released.
-# After a `ring_take` of one item or more the consumer calls `ring_wake` if the ring is awaited.
+cdef void ring_forget(Ring *ring, RingWaiter *waiter) noexcept nogil  # the waiter's mail may already be posted
+cdef int ring_pop(Ring *ring, void **into, int most) noexcept nogil  # for the consumer; returns the number of items
+# `ring_take` is the part of `ring_pop` that a consumer can call while it holds the GIL. Only `ring_wake` takes a lock,
+# so only that call needs the GIL released. After `ring_take` has returned items, the consumer must call `ring_wake` if
+# `ring_is_awaited` returns True.
 cdef int ring_take(Ring *ring, void **into, int most) noexcept nogil
 cdef bint ring_is_awaited(Ring *ring) noexcept nogil
 cdef void ring_wake(Ring *ring) noexcept nogil
 cdef int32_t ring_size(Ring *ring) noexcept nogil
 cdef int ring_eventfd(Ring *ring) noexcept nogil
-cdef bint ring_may_sleep(Ring *ring) noexcept nogil  # as inbox_may_sleep
+cdef bint ring_may_sleep(Ring *ring) noexcept nogil  # like inbox_may_sleep
 cdef void ring_awake(Ring *ring) noexcept nogil

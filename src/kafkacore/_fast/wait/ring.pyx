@@ -1,5 +1,6 @@
-"""The bounded ring: Vyukov's queue with a sequence number in each cell. In turn t a cell is free at 2t and full at 2t +
-1, so that every capacity works, also 1. A lock guards the waiters for room; only a full ring takes it."""
+"""Implements the bounded ring as Vyukov's queue, with a sequence number in each cell. In turn t, the sequence number 2t
+means that the cell is free, and 2t + 1 means that it is full. So every capacity works, even 1. A lock guards the list
+of producers that wait for room. Threads take the lock only if the ring is full."""
 
 from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport calloc, free
@@ -29,7 +30,7 @@ cdef Ring *ring_new(int32_t capacity) noexcept nogil:
         free(ring.cells)
         free(ring)
         return NULL
-    if inbox_init(&ring.bell) != 0:  # errno is eventfd's
+    if inbox_init(&ring.bell) != 0:  # errno is that of eventfd(2)
         mutex_destroy(&ring.lock)
         free(ring.cells)
         free(ring)
@@ -69,7 +70,7 @@ cdef bint try_push(Ring *ring, void *item) noexcept nogil:
     while True:
         turn = load64(&ring.tail)
         cell = &ring.cells[turn % ring.capacity]
-        # The turns of one cell are `capacity` apart.
+        # Two consecutive turns of the same cell differ by `capacity`.
         ahead = load64(&cell.sequence) - 2 * turn
         if ahead == 0:
             if cas64(&ring.tail, turn, turn + 1):
@@ -78,7 +79,7 @@ cdef bint try_push(Ring *ring, void *item) noexcept nogil:
                 break
         elif ahead < 0:
             return False
-    fence()  # pushes before it reads `sleeping`; the consumer does both in the opposite order
+    fence()  # pushes before it reads `sleeping`; the consumer sets `sleeping` before it looks for items
     if load32(&ring.sleeping) and cas32(&ring.sleeping, 1, 0):
         ring_bell(ring.eventfd)
     return True
@@ -97,7 +98,7 @@ cdef bint ring_push(Ring *ring, void *item, RingWaiter *waiter) noexcept nogil:
         add32(&ring.waiting, 1)
     mutex_unlock(&ring.lock)
     fence()
-    # This try sees room that came before the registration; a later pop finds the waiter.
+    # If a pop made room before the registration, this second try finds the room. Any later pop finds the waiter.
     if not try_push(ring, item):
         return False
     ring_forget(ring, waiter)
@@ -144,7 +145,7 @@ cdef int ring_take(Ring *ring, void **into, int most) noexcept nogil:
         turn += 1
         store64(&ring.head, turn)
     if count:
-        fence()  # a push that registers its waiter after this sees the room
+        fence()  # a push that registers its waiter after this fence sees the room
     return count
 
 
@@ -190,7 +191,7 @@ cdef void note_room(Mail *mail) noexcept nogil:
 
 
 cdef class PyRing:
-    """A ring of positive numbers. Any thread may call `push`; one thread calls the rest."""
+    """A ring of positive numbers. Any thread may call `push`. Only one thread may call the other methods."""
 
     cdef Ring *ring
     cdef RingWaiter waiter
@@ -211,15 +212,16 @@ cdef class PyRing:
         inbox_close(&self.inbox)
 
     def push(self, int64_t number) -> bool:
-        """False when it is full; `room` then counts the notices of room."""
+        """Pushes a number. Returns False if the ring is full. In that case, `room` later counts a notice that the ring
+        has room again."""
         cdef bint done
         with nogil:
             done = ring_push(self.ring, <void *> number, &self.waiter)
         return done
 
     def push_all(self, int64_t first, int64_t count) -> int:
-        """Pushes `count` numbers without the GIL and yields the processor while the ring is full. Returns how often it
-        was full."""
+        """Pushes `count` numbers without the GIL. Yields the CPU while the ring is full. Returns how many times the
+        ring was full."""
         cdef int64_t i = 0
         cdef int64_t full = 0
         with nogil:
@@ -240,7 +242,7 @@ cdef class PyRing:
         return [<int64_t> items[i] for i in range(count)]
 
     def room(self) -> int:
-        """The number of notices of room since the last call."""
+        """Returns the number of notices since the last call that the ring has room again."""
         return inbox_deliver(&self.inbox)
 
     def may_sleep(self) -> bool:

@@ -1,7 +1,8 @@
-"""A thread that waits for a partition by itself, without a processor or an event loop. It has its own inbox and reads
-it until the wake-up comes.
+"""A `Sleeper` lets a thread wait for a partition without a processor or an event loop. The thread has its own inbox and
+reads the inbox until the wake-up arrives.
 
-A simulated world has only the thread that would sleep. It runs the tasks of its node instead, until one wakes it.
+A simulated world has only one thread. Instead of sleeping, this thread runs the tasks of the sleeper's node until one
+of the tasks wakes the sleeper.
 """
 
 from libc.stdint cimport int64_t
@@ -12,15 +13,16 @@ from kafkacore._fast.wait.park cimport Parked, Waiter
 from kafkacore._fast.world.agenda cimport Agenda
 
 ctypedef struct Sleeper:
-    Parked parked         # first, so that its address is the sleeper's; `park_release` frees both
+    Parked parked  # must be the first field, so that its address is that of the Sleeper; `park_release` frees both
     Inbox inbox
-    Waiter waiter         # for the one place where it waits
+    Waiter waiter         # the Sleeper's only waiter
     int woken
-    Agenda *agenda        # the inbox's
+    Agenda *agenda        # the agenda of the inbox
     int64_t owner
 
-# For waits in the world of `dir`. Raises MemoryError, or OSError when no descriptor is left.
+# Creates a Sleeper for waits in the world of `dir`. Raises MemoryError, or OSError if no file descriptor is left.
 cdef Sleeper *sleeper_new(const LogDir *dir) except NULL
-# False when `timeout_ms` is over; -1: no limit. In a simulated world no time passes. When the node's tasks have ended
-# and none has woken it, a wait with a limit returns False, and one without aborts the process: it would never end.
+# Waits until the sleeper is woken. Returns False if `timeout_ms` passes first; -1 means no timeout. In a simulated
+# world, no simulated time passes. If all tasks of the node have ended and none has woken the sleeper, a wait with a
+# timeout returns False. A wait without a timeout would never end, so it aborts the process.
 cdef bint sleep_until_woken(Sleeper *sleeper, int timeout_ms) noexcept nogil

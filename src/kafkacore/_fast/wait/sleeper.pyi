@@ -1,1 +1,1 @@
-"""A thread that waits for a partition by itself; native only."""
+"""Threads that wait for a partition. Only native code can use this module."""

@@ -1,5 +1,5 @@
-"""The timing wheel: WHEEL_LEVELS wheels of 64 slots. A timer moves to a finer wheel when its slot of the coarser one is
-due."""
+"""Implements the timing wheel with WHEEL_LEVELS wheels of 64 slots each. When a slot of a coarse wheel is due, its
+timers move to a finer wheel."""
 
 from libc.stdint cimport int64_t
 from libc.stdlib cimport calloc, free
@@ -15,8 +15,8 @@ cdef void wheel_init(Wheel *wheel, int64_t now_ms) noexcept nogil:
 
 
 cdef void place(Wheel *wheel, Timer *timer) noexcept nogil:
-    """Puts a timer into the finest wheel that reaches its deadline. A due timer goes to the slot of the next
-    millisecond."""
+    """Puts a timer into the finest wheel that reaches its deadline. A timer that is already due goes into the slot of
+    the next millisecond."""
     cdef int64_t at = timer.deadline_ms
     cdef int64_t ahead
     cdef int level = 0
@@ -26,7 +26,7 @@ cdef void place(Wheel *wheel, Timer *timer) noexcept nogil:
     ahead = at - wheel.now_ms
     while level < WHEEL_LEVELS - 1 and ahead >= <int64_t> 1 << (WHEEL_BITS * (level + 1)):
         level += 1
-    # beyond the last wheel: placed again when that slot is due
+    # The deadline is beyond the last wheel. The timer is placed again when its slot is due.
     if ahead >= <int64_t> 1 << (WHEEL_BITS * WHEEL_LEVELS):
         at = wheel.now_ms + (<int64_t> 1 << (WHEEL_BITS * WHEEL_LEVELS)) - 1
     slot = &wheel.slots[level][(at >> (WHEEL_BITS * level)) & SLOT_MASK]
@@ -58,14 +58,14 @@ cdef void wheel_cancel(Wheel *wheel, Timer *timer) noexcept nogil:
 
 
 cdef int turn_slot(Wheel *wheel, int level, int64_t slot_index) noexcept nogil:
-    """Takes the list of a slot, fires due timers, and moves others to a finer wheel. A timer that `fire` adds fires a
-    millisecond later at the earliest."""
+    """Removes the timers of a slot, fires those that are due, and moves the others to a finer wheel. If a `fire`
+    function adds a timer, the new timer fires in the next millisecond at the earliest."""
     cdef Timer *pending = wheel.slots[level][slot_index]
     cdef Timer *timer
     cdef int fired = 0
     wheel.slots[level][slot_index] = NULL
     if pending != NULL:
-        pending.back = &pending  # so that `fire` may cancel any of them
+        pending.back = &pending  # so that `fire` may cancel any of these timers
     while pending != NULL:
         timer = pending
         unlink(timer)
@@ -84,7 +84,7 @@ cdef int wheel_advance(Wheel *wheel, int64_t now_ms) noexcept nogil:
     cdef int64_t next_ms
     while wheel.now_ms < now_ms:
         next_ms = wheel_next_ms(wheel)
-        if next_ms < 0 or next_ms > now_ms:  # nothing in between
+        if next_ms < 0 or next_ms > now_ms:  # no timer is due before `now_ms`
             wheel.now_ms = now_ms
             break
         wheel.now_ms = next_ms
@@ -98,7 +98,7 @@ cdef int wheel_advance(Wheel *wheel, int64_t now_ms) noexcept nogil:
 
 
 cdef int64_t wheel_next_ms(Wheel *wheel) noexcept nogil:
-    """The start of the first slot with a timer, over all wheels."""
+    """Returns the start of the earliest slot with a timer, over all wheels. Returns -1 if there is none."""
     cdef int64_t best = -1
     cdef int64_t at
     cdef int level, step
@@ -130,7 +130,7 @@ cdef void alarm_fire(Timer *timer) noexcept nogil:
 
 
 cdef class PyWheel:
-    """A wheel of numbered alarms, at most `capacity` of them."""
+    """A wheel with at most `capacity` numbered alarms."""
 
     cdef Wheel wheel
     cdef Alarm *alarms
@@ -154,7 +154,7 @@ cdef class PyWheel:
         free(self.alarms)
 
     def add(self, int64_t number, int64_t deadline_ms) -> None:
-        """Sets alarm `number`, or sets it again."""
+        """Sets alarm `number`. If it is already set, changes its deadline."""
         if not 0 <= number < self.capacity:
             raise IndexError(number)
         wheel_add(&self.wheel, &self.alarms[number].timer, deadline_ms)
@@ -165,7 +165,7 @@ cdef class PyWheel:
         wheel_cancel(&self.wheel, &self.alarms[number].timer)
 
     def advance(self, int64_t now_ms) -> list[int]:
-        """Advances the wheel; the numbers of fired alarms in order."""
+        """Advances the wheel, and returns the numbers of the fired alarms in order."""
         self.fired = []
         with nogil:
             wheel_advance(&self.wheel, now_ms)

@@ -1,7 +1,7 @@
 """Lists of waiters: the blocked appends of a log and the parked requests of a partition.
 
-The log's lock guards these lists. A waiter in a list holds a reference to its owner; removing the waiter passes that
-reference to the caller.
+The log's lock guards these lists. A waiter in a list holds a reference to its owner. The function that removes the
+waiter passes this reference to its caller.
 """
 
 from kafkacore._fast.wait.park cimport WAKE_BATCH, Waiter, WakeList, park_hold, park_release
@@ -24,7 +24,8 @@ cdef inline void waiter_unlink(Waiter *waiter) noexcept nogil:
     waiter.next = NULL
 
 
-# Moves waiters into `wakes` while it has room. Returns True when some are left, so that the caller must call again.
+# Moves waiters into `wakes` while it has room. Returns True if some waiters are left; the caller must then call this
+# function again.
 cdef inline bint waiters_take_all(Waiter **list, WakeList *wakes) noexcept nogil:
     cdef Waiter *waiter
     while list[0] != NULL:
@@ -37,7 +38,7 @@ cdef inline bint waiters_take_all(Waiter **list, WakeList *wakes) noexcept nogil
     return False
 
 
-# The same for the waiters that `reached` satisfies: those with `at` <= `reached`.
+# Like `waiters_take_all`, but moves only the waiters that `reached` satisfies: those with `at` <= `reached`.
 cdef inline bint waiters_take(Waiter **list, long long reached, WakeList *wakes) noexcept nogil:
     cdef Waiter *waiter = list[0]
     cdef Waiter *rest

@@ -1,1 +1,3 @@
-"""The foundation of native code: atomics, locks, cursors over bytes, checksums, text. Imports no other package."""
+"""The foundation of the native code: atomics, locks, cursors over bytes, checksums and text. This package imports no
+other package.
+"""

@@ -1,7 +1,8 @@
-"""Assertions of debug builds (`KAFKACORE_DEBUG=1`, and every sanitizer build); a release build compiles none of them.
+"""Assertions that only debug builds contain (`KAFKACORE_DEBUG=1`, and every sanitizer build).
 
-An assertion states a fact that the code around it relies on. Bad input never fails an assertion: it gets an error. A
-failed assertion prints its file, line, text and the native stack, and aborts the process.
+An assertion states a fact that the code around it relies on. Bad input must never fail an assertion. Code that reads
+input returns an error instead. A failed assertion prints its file, line, text and the native stack, and aborts the
+process.
 """
 
 cdef extern from * nogil:
@@ -51,9 +52,11 @@ cdef extern from * nogil:
     """
     const bint DEBUG "KC_DEBUG"   # a constant in C, so that a release build drops `if DEBUG:` blocks
     void debug_assert "kc_debug_assert"(bint condition, const char *text) noexcept
-    void give_up "kc_give_up"() noexcept  # prints the native stack and aborts; nothing in a release build
+    # Prints the native stack and aborts the process; does nothing in a release build.
+    void give_up "kc_give_up"() noexcept
 
-    # The thread that may touch some data. Before `owner_take` and after `owner_drop` any thread may.
+    # Records the only thread that may access some data: the thread that called `owner_take`. Before that call, and
+    # after `owner_drop`, any thread may access the data.
     ctypedef struct Owner "kc_owner":
         pass
     void owner_take "kc_owner_take"(Owner *owner) noexcept

@@ -1,4 +1,6 @@
-"""Atomic words with acquire and release order. Code that needs more than these should take a lock."""
+"""Atomic operations on words, with acquire and release order. Code that needs more than these operations should take a
+lock.
+"""
 
 from libc.stdint cimport int32_t, int64_t, uint64_t
 
@@ -32,16 +34,16 @@ cdef extern from * nogil:
     """
     int32_t load32 "kc_load32"(const int32_t *word) noexcept
     void store32 "kc_store32"(int32_t *word, int32_t value) noexcept
-    int32_t add32 "kc_add32"(int32_t *word, int32_t value) noexcept  # the new value
-    int32_t swap32 "kc_swap32"(int32_t *word, int32_t value) noexcept  # the old value
+    int32_t add32 "kc_add32"(int32_t *word, int32_t value) noexcept  # returns the new value
+    int32_t swap32 "kc_swap32"(int32_t *word, int32_t value) noexcept  # returns the old value
     bint cas32 "kc_cas32"(int32_t *word, int32_t expected, int32_t value) noexcept
     int64_t load64 "kc_load64"(const int64_t *word) noexcept
     void store64 "kc_store64"(int64_t *word, int64_t value) noexcept
-    int64_t add64 "kc_add64"(int64_t *word, int64_t value) noexcept  # the new value
+    int64_t add64 "kc_add64"(int64_t *word, int64_t value) noexcept  # returns the new value
     bint cas64 "kc_cas64"(int64_t *word, int64_t expected, int64_t value) noexcept
     void *load_ptr "kc_load_ptr"(void *const *word) noexcept
     void store_ptr "kc_store_ptr"(void **word, void *value) noexcept
-    void *swap_ptr "kc_swap_ptr"(void **word, void *value) noexcept  # the old value
+    void *swap_ptr "kc_swap_ptr"(void **word, void *value) noexcept  # returns the old value
     bint cas_ptr "kc_cas_ptr"(void **word, void *expected, void *value) noexcept
     void fence "kc_fence"() noexcept
     void cpu_relax "kc_cpu_relax"() noexcept

@@ -1,11 +1,14 @@
-"""CRC-32C, and the CRC-32 of gzip and of old messages, by the fastest implementation for this processor.
+"""Computes CRC-32C, and the CRC-32 of gzip and of old message formats, with the fastest implementation for this
+processor.
 
-All implementations are compiled in (no -march). The import chooses the best one that the processor supports:
+The build contains all implementations (it passes no -march). When this module is imported, it chooses the best one that
+the processor supports:
 - `avx512`: four 512-bit accumulators folded by carry-less multiplication (Gopal et al., "Fast CRC Computation for
-  Generic Polynomials Using PCLMULQDQ", Intel 2009), the residue as below;
-- `sse42`, `armv8`: the crc32 instruction on three independent streams, whose sums are joined by shifting tables (the
-  instruction gives one result per cycle but takes three);
-- for CRC-32, which x86 has no instruction for: `pclmul`, four 128-bit accumulators, folded; `armv8` is one stream;
+  Generic Polynomials Using PCLMULQDQ", Intel 2009). The bytes that remain after the folding are computed as in `sse42`
+  or `pclmul`;
+- `sse42`, `armv8`: the crc32 instruction on three independent streams, because the instruction starts once per cycle
+  but takes three cycles. Shift tables combine the three sums;
+- CRC-32, for which x86 has no instruction: `pclmul` folds four 128-bit accumulators. Here `armv8` uses one stream;
 - `table`: slicing by eight (Kounavis and Berry, 2005).
 """
 
@@ -20,14 +23,14 @@ cdef extern from * nogil:
 
     #define KC_CRC_POLY 0x82f63b78u      /* Castagnoli, bits reversed */
     #define KC_CRC32_POLY 0xedb88320u    /* IEEE 802.3, bits reversed */
-    #define KC_CRC_LONG 4096             /* bytes of one of three streams */
+    #define KC_CRC_LONG 4096             /* bytes of each of the three streams */
     #define KC_CRC_SHORT 256
 
     typedef uint32_t (*kc_crc_fn)(uint32_t crc, const uint8_t *p, size_t n);
 
     static uint32_t kc_crc_slices[8][256];
     static uint32_t kc_crc32_slices[8][256];
-    static uint32_t kc_crc_after_long[4][256];   /* by a byte of a sum: its value after KC_CRC_LONG zero bytes */
+    static uint32_t kc_crc_after_long[4][256];   /* for each byte of a sum: the sum after KC_CRC_LONG zero bytes */
     static uint32_t kc_crc_after_short[4][256];
     static uint32_t kc_crc_x2n[31];              /* x^(2^n) modulo the polynomial */
 
@@ -41,8 +44,8 @@ cdef extern from * nogil:
         return product;
     }
 
-    /* x^(8 * bytes): the factor for a sum when so many bytes follow. The order of x is 2^31 - 1 (the polynomial
-       is x + 1 times a primitive one), so that x^(2^31) is x again. */
+    /* x^(8 * bytes): multiply a sum by this factor if `bytes` bytes follow. The order of x is 2^31 - 1 (the polynomial
+       is x + 1 times a primitive one), so x^(2^31) is x again. */
     static uint32_t kc_crc_shift(uint64_t bytes) {
         uint32_t power = 0x80000000u;
         for (unsigned k = 3; bytes; bytes >>= 1, k++)
@@ -107,7 +110,8 @@ cdef extern from * nogil:
         return kc_crc_sliced(kc_crc32_slices, crc, p, n);
     }
 
-    /* The body of the instruction's way, for any processor that has one: STEP8 and STEP1 name the instruction. */
+    /* The body of the implementations that use a crc32 instruction. KC_STEP8 and KC_STEP1 are the instruction of the
+       processor. */
     #define KC_CRC_THREE_STREAMS(SIZE, AFTER)                                                   \\
         while (n >= 3 * (SIZE)) {                                                               \\
             uint64_t a = crc, b = 0, c = 0;                                                     \\
@@ -134,7 +138,7 @@ cdef extern from * nogil:
     #if defined(__x86_64__)
     #include <cpuid.h>
     #include <immintrin.h>
-    /* Not the intrinsics: compilers disagree on the name of the feature that these need. */
+    /* These are not intrinsics, because compilers disagree on the name of the feature that intrinsics need. */
     #define KC_STEP8(crc, v) __asm__("crc32q %1, %0" : "+r"(crc) : "rm"((uint64_t)(v)))
     #define KC_STEP1(crc, v) __asm__("crc32b %1, %0" : "+r"(crc) : "qm"((uint8_t)(v)))
     static uint32_t kc_crc_sse42(uint32_t crc, const uint8_t *p, size_t n) { KC_CRC_BY_INSTRUCTION }
@@ -142,8 +146,9 @@ cdef extern from * nogil:
     /* x * x^(distance) for each 128-bit lane, plus y: k holds x^(distance+31) and x^(distance-33). */
     #define KC_FOLD(x, k, y) _mm512_ternarylogic_epi64(                                         \\
         _mm512_clmulepi64_epi128((x), (k), 0x00), _mm512_clmulepi64_epi128((x), (k), 0x11), (y), 0x96)
-    /* Folds all whole blocks of 64 of `n` >= 256 bytes into `residue`, whose sum from 0 is theirs; gives what is left
-       of n. The constants are for distances of 256 and 64 bytes. */
+    /* Folds all whole blocks of 64 bytes into `residue`, for `n` >= 256. The sum of `residue`, from seed 0, equals the
+       sum of these blocks. Returns the number of bytes after the last whole block. The constants are for distances of
+       256 and 64 bytes. */
     __attribute__((target("avx512f,avx512vl,vpclmulqdq,pclmul"), always_inline))
     static inline size_t kc_crc_fold512(uint32_t crc, const uint8_t *p, size_t n, __m128i k256, __m128i k64,
                                         uint8_t residue[64]) {
@@ -177,7 +182,7 @@ cdef extern from * nogil:
         return (uint32_t)sum;
     }
 
-    /* The same by 128 bits, for short data and for processors without the wide registers. */
+    /* The same folding with 128-bit registers, for short data and for processors without 512-bit registers. */
     #define KC_FOLD128(x, k, y) _mm_xor_si128((y),                                              \\
         _mm_xor_si128(_mm_clmulepi64_si128((x), (k), 0x00), _mm_clmulepi64_si128((x), (k), 0x11)))
     #define KC_LOAD128(at) _mm_loadu_si128((const __m128i *)(at))
@@ -211,7 +216,8 @@ cdef extern from * nogil:
         return kc_crc32_pclmul(kc_crc32_pclmul(0, residue, 64), p + n - left, left);
     }
 
-    /* By the instruction itself: __builtin_cpu_supports needs a runtime that not every toolchain brings. */
+    /* These functions use the cpuid instruction, because __builtin_cpu_supports needs a runtime that not every
+       toolchain has. */
     static int kc_cpu_has_sse42(void) {
         unsigned a, b, c, d;
         return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_SSE4_2);
@@ -225,7 +231,7 @@ cdef extern from * nogil:
         if (!__get_cpuid(1, &a, &b, &c, &d)) return 0;
         if (!(c & bit_SSE4_2) || !(c & bit_PCLMUL) || !(c & bit_OSXSAVE)) return 0;
         __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
-        if ((low & 0xe6) != 0xe6) return 0;   /* the system keeps every part of a 512-bit register */
+        if ((low & 0xe6) != 0xe6) return 0;   /* the operating system saves every part of a 512-bit register */
         if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return 0;
         return (b & bit_AVX512F) && (b & bit_AVX512VL) && (c & bit_VPCLMULQDQ);
     }
@@ -243,7 +249,7 @@ cdef extern from * nogil:
     static int kc_cpu_has_crc(void) { return (getauxval(AT_HWCAP) & (1 << 7)) != 0; }   /* HWCAP_CRC32 */
     #endif
 
-    /* One of the ways by its number, best first; NULL when this processor lacks it. */
+    /* Returns an implementation by its number (0 is the best), or NULL if this processor does not support it. */
     static kc_crc_fn kc_crc_way(int ieee, int number, const char **name) {
         switch (number) {
     #if defined(__x86_64__)
@@ -274,7 +280,7 @@ cdef extern from * nogil:
 
 cdef enum:
     WAYS = 3
-    RELEASE_GIL_BYTES = 65536  # for more bytes than this, releasing the GIL is worth its cost
+    RELEASE_GIL_BYTES = 65536  # above this size, releasing the GIL is worth the cost
 
 cdef const char *way_name = NULL
 cdef CrcWay chosen = NULL
@@ -324,23 +330,23 @@ cdef uint32_t run(CrcWay way, data, uint32_t seed) except? 1:
 
 
 def checksum(data, seed=0):
-    """CRC-32C of `data` (any contiguous buffer), continued from `seed`, the checksum of the bytes before it."""
+    """Returns the CRC-32C of `data` (any contiguous buffer). `seed` is the checksum of the bytes before `data`."""
     return run(chosen, data, seed)
 
 
 def combine(first, second, second_size_bytes):
-    """The checksum of two adjacent parts: `combine(checksum(a), checksum(b), len(b)) == checksum(a + b)`."""
+    """Returns the checksum of two adjacent parts: `combine(checksum(a), checksum(b), len(b)) == checksum(a + b)`."""
     return crc32c_combine(first, second, second_size_bytes)
 
 
 def implementation():
-    """The chosen implementation: "avx512", "sse42", "armv8" or "table"."""
+    """Returns the name of the chosen implementation: "avx512", "sse42", "armv8" or "table"."""
     return way_name.decode()
 
 
 def implementations(ieee=False):
-    """Every implementation for this processor, by name, as functions `(data, seed=0)` that tests compare; `ieee`
-    selects CRC-32.
+    """Returns every implementation that this processor supports, so that tests can compare them. The keys are their
+    names, the values are functions `(data, seed=0)`. `ieee` selects CRC-32.
     """
     cdef const char *name = NULL
     cdef int number

@@ -1,11 +1,12 @@
 """Reader and Writer: cursors that read values from bytes and write values to bytes.
 
-A Reader is `(pos, end)` with a sticky flag. A read past the end returns zero and marks the reader; the caller checks
-`bad` once, at the end of a message. The reader compares every length from the wire with the bytes that remain, before
-it uses it.
+A Reader is `(pos, end)` with a sticky flag. A read past the end returns zero and sets `bad`. The caller checks `bad`
+once, at the end of a message. Before the reader uses a length from the wire, it compares the length with the number of
+bytes that remain.
 
-A Writer owns a block that grows up to `limit` bytes. A write that does not fit marks the writer and writes nothing. The
-caller checks `bad` once. Integers are big-endian, varints are protobuf's (KIP-482 unsigned, record format zig-zag).
+A Writer owns a block that grows up to `limit` bytes. A write that does not fit sets `bad` and writes nothing. The
+caller checks `bad` once. Integers are big-endian. Varints are those of protobuf: unsigned in KIP-482, zig-zag in the
+record format.
 """
 
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
@@ -48,7 +49,8 @@ cdef inline size_t remaining(const Reader *r) noexcept nogil:
 
 
 cdef inline const uint8_t *take(Reader *r, int64_t size) noexcept nogil:
-    """Returns the next `size` bytes in place. When fewer are left: NULL, and the reader is marked and emptied."""
+    """Returns a pointer to the next `size` bytes and moves past them. If fewer bytes are left, returns NULL, sets `bad`
+    and empties the reader."""
     cdef const uint8_t *at = r.pos
     if size < 0 or size > r.end - r.pos:
         r.bad = True
@@ -79,7 +81,7 @@ cdef inline int64_t read_i64(Reader *r) noexcept nogil:
 
 
 cdef inline uint64_t read_uvarlong(Reader *r) noexcept nogil:
-    """At most ten bytes; an eleventh continuation, or bits beyond 64, mark the reader (Kafka: "varint is too long")."""
+    """Reads at most ten bytes. An eleventh byte, or bits beyond 64, set `bad` (Kafka: "varint is too long")."""
     cdef uint64_t value = 0
     cdef int shift = 0
     cdef uint8_t byte
@@ -101,7 +103,7 @@ cdef inline uint64_t read_uvarlong(Reader *r) noexcept nogil:
 
 
 cdef inline uint32_t read_uvarint(Reader *r) noexcept nogil:
-    """At most five bytes, value within 32 bits."""
+    """Reads at most five bytes; the value must fit into 32 bits."""
     cdef const uint8_t *start = r.pos
     cdef uint64_t value
     if r.pos < r.end and r.pos[0] < 0x80:
@@ -129,7 +131,7 @@ ctypedef struct Writer:
     uint8_t *data       # owned; NULL until the first write
     size_t size
     size_t capacity
-    size_t limit        # a write beyond it marks the writer
+    size_t limit        # a write beyond this size sets `bad`
     bint bad
 
 
@@ -148,7 +150,7 @@ cdef inline void writer_free(Writer *w) noexcept nogil:
 
 
 cdef inline uint8_t *writer_detach(Writer *w) noexcept nogil:
-    """Returns the block; now the caller must free it."""
+    """Returns the writer's block. The caller must free the block."""
     cdef uint8_t *data = w.data
     w.data = NULL
     w.size = w.capacity = 0
@@ -156,7 +158,7 @@ cdef inline uint8_t *writer_detach(Writer *w) noexcept nogil:
 
 
 cdef inline uint8_t *reserve(Writer *w, size_t size) noexcept nogil:
-    """Reserves `size` more bytes, which count as written. When they do not fit: NULL, and the writer is marked."""
+    """Reserves `size` more bytes, which count as written. If they do not fit, returns NULL and sets `bad`."""
     cdef size_t capacity
     cdef uint8_t *data
     if size > w.capacity - w.size:
@@ -218,7 +220,7 @@ cdef inline int uvarlong_size(uint64_t value) noexcept nogil:
 
 
 cdef inline uint8_t *put_uvarlong(uint8_t *p, uint64_t value) noexcept nogil:
-    """Writes into at least ten free bytes; gives the end."""
+    """Writes to `p`, where at least ten bytes must be free. Returns the position after the varint."""
     while value >= 0x80:
         p[0] = <uint8_t> (value | 0x80)
         value >>= 7

@@ -1,4 +1,6 @@
-"""The Python face of assertions and of the lock order: tests plant violations here and see the process abort."""
+"""Gives Python access to assertions and to the lock order. Tests cause violations through this module and check that
+the process aborts.
+"""
 
 from libc.stdlib cimport calloc, free
 
@@ -37,7 +39,7 @@ cdef class OwnedData:
 
 
 cdef class RankedMutex:
-    """A native mutex of a rank of RANKS."""
+    """A native mutex with a rank from RANKS."""
     cdef Mutex *mutex
 
     def __cinit__(self, int rank):
@@ -68,7 +70,7 @@ cdef class RankedMutex:
         return mutex_is_held(self.mutex)
 
     def wait(self, long timeout_ns) -> None:
-        """Waits for a condition that nobody signals."""
+        """Waits for a condition that no thread signals, until the timeout."""
         cdef Condition condition
         condition_init(&condition)
         with nogil:

@@ -1,4 +1,4 @@
-"""The errors that native code raises. `kafkacore.protocol.errors` has these too, and all other errors of Kafka."""
+"""The errors that native code raises. `kafkacore.protocol.errors` contains these and all other errors of Kafka."""
 
 from __future__ import annotations
 
@@ -11,30 +11,32 @@ class KafkaError(Exception):
 
 
 class UnsupportedVersionError(KafkaError):
-    """A value that the chosen version of a message cannot carry, or a version that does not exist."""
+    """The chosen version of a message cannot carry a value, or this version does not exist."""
 
     code = 35
 
 
 class CorruptBatchError(KafkaError, ValueError):
-    """Bytes that are not a batch: an impossible length, magic byte or body. Kafka's CORRUPT_MESSAGE."""
+    """The bytes are not a batch, because the length, the magic byte or the body is impossible. Kafka's
+    CORRUPT_MESSAGE."""
 
     code = 2
     retriable = True
 
 
 class InvalidRecordError(KafkaError, ValueError):
-    """A record that breaks the format. Kafka's INVALID_RECORD."""
+    """A record violates the record format. Kafka's INVALID_RECORD."""
 
     code = 87
 
 
 class ProtocolError(ValueError):
-    """Bytes that are not the message they claim to be, or a value that no message can hold. Names the field."""
+    """The bytes do not form a valid message, or a message cannot hold a value. The text of the error names the
+    field."""
 
 
 class ForkedNodeError(RuntimeError):
     """A native handle was used in a child process after fork.
 
-    Make nodes in the process that uses them, or start it by exec.
+    Create a node in the process that uses it, or start that process by exec.
     """

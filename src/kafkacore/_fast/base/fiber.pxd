@@ -1,17 +1,20 @@
-"""Fibers: bodies of native threads that take turns on one thread. A simulated world runs its I/O crews on them.
+"""Fibers run functions of native threads in turn on one thread. In a simulated world, the native I/O threads (`Crew` in
+wait/io.pyx) are fibers.
 
-A fiber has a stack of its own. It runs until it pauses or ends, and `fiber_resume` continues it where it paused. It
-touches no Python object, and it holds no lock when it pauses. One thread makes, resumes and frees a fiber.
+A fiber has its own stack. It runs until it pauses or ends, and `fiber_resume` continues it where it paused. A fiber
+must not touch a Python object, and it must not hold a lock when it pauses. The same thread creates, resumes and frees a
+fiber.
 
-Without makecontext(3), and under AddressSanitizer and ThreadSanitizer, which do not follow such stacks, a fiber runs to
-its end at the first resume: `fiber_may_pause` is False there.
+Some builds cannot switch stacks: those without makecontext(3), and those with AddressSanitizer or ThreadSanitizer,
+which do not support stack switching. In such a build, a fiber runs to its end at the first resume, and
+`fiber_may_pause` returns False.
 """
 
 ctypedef struct Fiber:    # private to fiber.pyx
     char nothing
 
 cdef bint fiber_may_pause() noexcept nogil
-cdef Fiber *fiber_new(void (*body)(void *argument) noexcept nogil, void *argument) noexcept nogil  # NULL: no memory
-cdef bint fiber_resume(Fiber *fiber) noexcept nogil  # True: it paused; False: it has ended
-cdef void fiber_pause(Fiber *fiber) noexcept nogil   # the running fiber only
-cdef void fiber_free(Fiber *fiber) noexcept nogil    # one that has ended or never began
+cdef Fiber *fiber_new(void (*body)(void *argument) noexcept nogil, void *argument) noexcept nogil  # NULL if no memory
+cdef bint fiber_resume(Fiber *fiber) noexcept nogil  # returns True if the fiber paused, False if it has ended
+cdef void fiber_pause(Fiber *fiber) noexcept nogil   # call it only from the running fiber
+cdef void fiber_free(Fiber *fiber) noexcept nogil    # the fiber must have ended, or must never have started

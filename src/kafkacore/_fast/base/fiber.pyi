@@ -1,1 +1,1 @@
-"""Fibers; native only."""
+"""Fibers, which only native code can use."""

@@ -1,4 +1,4 @@
-"""Fibers by makecontext and swapcontext. Contract in fiber.pxd."""
+"""Implements fibers with makecontext(3) and swapcontext(3). fiber.pxd has the contract."""
 
 from kafkacore._fast.base.lock_order cimport lock_order_pause
 
@@ -27,7 +27,7 @@ cdef extern from * nogil:
 
     #if KC_FIBERS
     enum { KC_STACK = 256 << 10, KC_GUARD = 4096, KC_KEPT = 64 };
-    /* Stacks of ended fibers, for the next ones of this thread. */
+    /* Stacks of ended fibers, which later fibers of this thread reuse. */
     static __thread struct { char *items[KC_KEPT]; int count; } kc_stacks;
 
     static char *kc_stack_new(void) {

@@ -1,2 +1,2 @@
 def hash_code(text: str) -> int:
-    """Java's `String.hashCode` over UTF-16 units, as a signed 32-bit number."""
+    """Returns Java's `String.hashCode` of the text (over UTF-16 code units) as a signed 32-bit number."""

@@ -1,4 +1,4 @@
-"""Texts as Java sees them: in units of UTF-16. Contract in java_text.pyi."""
+"""Handles texts as Java does, in UTF-16 code units. java_text.pyi has the contract."""
 
 from libc.stdint cimport int32_t, uint8_t, uint16_t, uint32_t
 
@@ -12,7 +12,7 @@ cdef enum:
     TWO = 31 * 31
     THREE = 31 * 31 * 31
     FOUR = 31 * 31 * 31 * 31
-    FIRST_BEYOND = 0x10000      # the first character of two units
+    FIRST_BEYOND = 0x10000      # the first character that needs two units
     HIGH_SURROGATES = 0xD800
     LOW_SURROGATES = 0xDC00
     SURROGATE_MASK = 0x3FF
@@ -23,7 +23,7 @@ ctypedef fused Unit:
 
 
 cdef uint32_t hash_of_units(const Unit *unit, Py_ssize_t count) noexcept nogil:
-    """Four at a time: each multiplication has to wait for the one before it."""
+    """Hashes four units at a time, because each single multiplication would wait for the previous one."""
     cdef uint32_t value = 0
     cdef const Unit *end = unit + count
     while end - unit >= 4:

@@ -1,8 +1,8 @@
 """SipHash-1-3, the hash of every table whose keys a client may choose (Aumasson, Bernstein, "SipHash: a fast
-short-input PRF"). Without the key nobody can craft keys that share a bucket.
+short-input PRF"). The hash key is secret, so clients cannot craft table keys that share a bucket.
 
-The key is drawn once per process, when this module is imported. No table lets its order depend on the hash, so a run
-on a simulated clock and disk replays exactly, whatever the key is.
+Each process draws a random hash key when this module is imported. The hash does not decide the order in which any table
+is iterated. So a simulated run replays exactly, whatever the hash key is.
 """
 
 from libc.stddef cimport size_t
@@ -30,7 +30,7 @@ cdef extern from * nogil:
     static inline void kc_sip_word(uint64_t v[4], uint64_t word) {
         v[3] ^= word; KC_SIP_ROUND(v); v[0] ^= word;
     }
-    /* Hashes the data in words. The last word has the remaining bytes and the low byte of `size`. */
+    /* Hashes the data in words of 8 bytes. The last word contains the remaining bytes and the low byte of `size`. */
     static inline void kc_sip_data(uint64_t v[4], const uint8_t *data, size_t left, size_t size) {
         uint64_t word;
         for (; left >= 8; data += 8, left -= 8) {
@@ -77,7 +77,7 @@ cdef extern from * nogil:
     }
     """
     uint64_t hash_bytes "kc_hash_bytes"(const uint64_t *key, const uint8_t *data, size_t size) noexcept
-    # The hash of the word's eight bytes, alone or followed by `data`.
+    # Both functions hash the eight bytes of `word`. The second one appends `data` to these bytes.
     uint64_t hash_word "kc_hash_word"(const uint64_t *key, uint64_t word) noexcept
     uint64_t hash_word_and_bytes "kc_hash_word_and_bytes"(const uint64_t *key, uint64_t word, const uint8_t *data,
                                                           size_t size) noexcept

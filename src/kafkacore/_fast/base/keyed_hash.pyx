@@ -1,4 +1,4 @@
-"""The hash key of the process, and the Python face of the keyed hash."""
+"""Draws the hash key of the process, and offers the keyed hash to Python."""
 
 from libc.stddef cimport size_t
 from libc.stdint cimport uint8_t, uint64_t
@@ -23,7 +23,7 @@ draw_key()
 
 
 def siphash(bytes key not None, bytes data not None):
-    """SipHash-1-3 of `data` under a key of 16 bytes."""
+    """Returns the SipHash-1-3 of `data` under `key`, which has 16 bytes."""
     cdef uint64_t[2] words
     if len(key) != 16:
         raise ValueError(f"a hash key has 16 bytes, not {len(key)}")

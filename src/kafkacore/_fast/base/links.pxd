@@ -1,7 +1,7 @@
-"""Lists whose links are part of what they list: adding and removing cost the same at any length, and need no memory.
+"""Intrusive lists: each link is part of the listed object. Adding and removing take constant time and allocate nothing.
 
-A link stands in at most one list. The lock that guards a list guards the links in it. `first` and `last` are NULL in an
-empty list, so memory of zeros is an empty list. The owner of a link knows whether it stands in a list.
+A link is in at most one list. The lock that guards a list also guards its links. `first` and `last` are NULL in an
+empty list, so zeroed memory is an empty list. The owner of a link knows whether the link is in a list.
 """
 
 from libc.stdint cimport int32_t
@@ -17,7 +17,7 @@ ctypedef struct LinkedList:
 
 
 cdef inline void list_insert(LinkedList *list, ListLink *link, ListLink *before) noexcept nogil:
-    """`before`: the link that comes next; NULL: the new one is the last."""
+    """Inserts `link` in front of `before`, or at the end of the list if `before` is NULL."""
     cdef ListLink *previous = before.previous if before != NULL else list.last
     link.next = before
     link.previous = previous

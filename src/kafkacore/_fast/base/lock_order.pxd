@@ -1,8 +1,8 @@
-"""The order of native locks, which debug builds check at each lock.
+"""The order in which threads must take native locks. Debug builds check the order each time a thread takes a lock.
 
-A thread that holds a lock may take only locks of a higher rank, and none while it holds a leaf. No thread may take a
-lock while it holds the GIL, because the holder of the lock may wait for the GIL. A violation prints both names and
-aborts. docs/design.md has the same order in words.
+A thread that holds a lock may take only locks of a higher rank. A thread that holds a leaf lock may take no other lock.
+No thread may take a native lock while it holds the GIL, because the holder of the lock may be waiting for the GIL. A
+violation prints both names and aborts. docs/design.md has the same order in words.
 """
 
 cdef enum:
@@ -11,21 +11,23 @@ cdef enum:
     RANK_FETCH_SESSIONS       # FetchSessions.lock: the cache of fetch sessions
     RANK_FETCH_SESSION        # FetchSession.lock: the partitions of one session
     RANK_LOG                  # Log.lock: one partition with its log, high watermark and waiters
-    RANK_ADDRESSES            # from here on leaves. Plane.addresses_lock: connections by IP address
-    RANK_CHANGES              # Changes.lock: the partitions that changed for one fetch session
-    RANK_QUOTA                # Quota.lock: the bytes of throttled partitions, by time
-    RANK_ISR_EDGES            # IsrEdges.lock: partitions whose ISR may have to change; the brokers that may join one
-    RANK_CREW                 # Crew.lock: the queue of the I/O pool, and that of the committers
-    RANK_BUDGET               # Budget.lock: request memory, and who waits for it
-    RANK_RING                 # Ring.lock: who waits for room on the ring
-    RANK_GROUPS               # StableGroups.lock: members of groups that heartbeat natively
+    # Locks of this rank and of all higher ranks are leaf locks. Plane.addresses_lock: connections by IP address.
+    RANK_ADDRESSES
+    RANK_CHANGES              # Changes.lock: the partitions that have changed since a fetch session last looked at them
+    RANK_QUOTA                # Quota.lock: the bytes that throttled partitions have transferred, by time
+    RANK_ISR_EDGES  # IsrEdges.lock: partitions whose ISR may have to change, and the brokers that may join an ISR
+    RANK_CREW                 # Crew.lock: the queue of the I/O threads, and the queue of the committers
+    RANK_BUDGET               # Budget.lock: request memory, and the connections that wait for memory
+    RANK_RING                 # Ring.lock: the waiters for room on the ring
+    RANK_GROUPS               # StableGroups.lock: members of the groups whose heartbeats native code answers
     RANK_SIMULATED_DISK       # SimDisk.lock: the files of a simulated disk
     LOCK_RANKS
     FIRST_LEAF = RANK_ADDRESSES
 
-# For base/sync.pxd. A release build never calls them.
+# base/sync.pxd calls these functions, and only in debug builds.
 cdef void lock_order_enter(const void *lock, int rank) noexcept nogil
 cdef void lock_order_leave(const void *lock) noexcept nogil
-cdef void lock_order_wait(const void *lock) noexcept nogil      # before a wait for a condition, which releases the lock
-cdef void lock_order_pause() noexcept nogil                     # before a fiber lets others of its thread run
+# Call it before a wait for a condition, which releases the lock.
+cdef void lock_order_wait(const void *lock) noexcept nogil
+cdef void lock_order_pause() noexcept nogil  # call it before a fiber pauses, so that other fibers of its thread run
 cdef bint lock_is_mine(const void *lock) noexcept nogil

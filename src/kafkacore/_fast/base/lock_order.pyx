@@ -1,7 +1,7 @@
-"""The order of native locks. Contract in lock_order.pxd.
+"""Checks the order of native locks. lock_order.pxd has the contract.
 
-One extension keeps the locks that each thread holds, for all the others: a thread-local variable of an inline function
-would exist once for each extension.
+This extension records which locks each thread holds, for all extensions. If the functions were inline, each extension
+would have its own copy of the thread-local variable.
 """
 
 from libc.stdio cimport fprintf, stderr

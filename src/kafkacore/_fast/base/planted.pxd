@@ -1,7 +1,8 @@
-"""Bugs that tests plant in native code on purpose: a simulator that did not find them would prove nothing.
+"""Bugs that tests plant in native code on purpose. Tests check that the simulator finds each of them, because a
+simulator that finds no planted bug would prove nothing.
 
-Only a build with KAFKACORE_PLANTED=1 has them; any other build compiles none of it. There the environment variable
-KAFKACORE_PLANTED_BUG names the one that is planted at the moment. `simulation/planted_native.py` lists them all.
+Only a build with KAFKACORE_PLANTED=1 contains these bugs. In such a build, the environment variable
+KAFKACORE_PLANTED_BUG names the active bug. `simulation/planted_native.py` lists all of these bugs.
 """
 
 cdef extern from * nogil:

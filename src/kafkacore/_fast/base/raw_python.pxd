@@ -1,5 +1,5 @@
-"""Python's C API with raw pointers, for native code whose caller holds the GIL: Cython counts no references and checks
-no exceptions for these calls.
+"""Python's C API with raw pointers, for native code whose caller holds the GIL. Cython neither counts references nor
+checks for exceptions in these calls.
 """
 
 from cpython.object cimport PyObject

@@ -1,7 +1,7 @@
-"""Locks and threads without the GIL: pthread's, with names.
+"""Locks and named threads (pthreads) for code that does not hold the GIL.
 
-Every mutex has a rank. Debug builds check at each lock that the thread takes its locks in the order of their ranks and
-does not hold the GIL (lock_order.pxd).
+Every mutex has a rank. Whenever a thread takes a lock, debug builds check that the thread takes its locks in the order
+of their ranks, and that it does not hold the GIL (lock_order.pxd).
 """
 
 from libc.stdint cimport int64_t
@@ -49,7 +49,7 @@ cdef extern from * nogil:
         until.tv_nsec = total_ns % 1000000000;
         return pthread_cond_timedwait(condition, mutex, &until);
     }
-    /* Signals belong to Python's main thread: native threads block them all. */
+    /* Python's main thread handles signals, so native threads block all of them. */
     static inline int kc_thread_start(pthread_t *thread, const char *name, void *(*body)(void *), void *argument) {
         sigset_t all, before;
         sigfillset(&all);
@@ -65,19 +65,19 @@ cdef extern from * nogil:
     """
     int condition_init "kc_condition_init"(Condition *condition) noexcept
     int kc_condition_wait_ns(Condition *condition, pthread_mutex_t *mutex, int64_t timeout_ns) noexcept
-    # 0 or errno. `name` is at most 15 bytes.
+    # Returns 0 or an errno. `name` has at most 15 bytes.
     int thread_start "kc_thread_start"(Thread *thread, const char *name, void *(*body)(void *) noexcept nogil,
                                        void *argument) noexcept
 
 ctypedef struct Mutex:
     pthread_mutex_t inner
     int rank
-    void (*check)(const void *guarded) noexcept nogil   # debug builds: see mutex_guards
+    void (*check)(const void *guarded) noexcept nogil   # for debug builds, see mutex_guards
     const void *guarded
 
 
 cdef inline int mutex_init(Mutex *mutex, int rank) noexcept nogil:
-    """0 or errno."""
+    """Initialises the mutex. Returns 0 or an errno."""
     mutex.rank = rank
     mutex.check = NULL
     return pthread_mutex_init(&mutex.inner, NULL)
@@ -85,8 +85,8 @@ cdef inline int mutex_init(Mutex *mutex, int rank) noexcept nogil:
 
 cdef inline void mutex_guards(Mutex *mutex, void (*check)(const void *guarded) noexcept nogil,
                               const void *guarded) noexcept nogil:
-    """Debug builds call `check(guarded)` whenever a thread releases the mutex. It asserts the facts that must hold
-    while the mutex is free."""
+    """Registers a check for debug builds: whenever a thread releases the mutex, it calls `check(guarded)`. `check`
+    asserts the facts that must hold while the mutex is free."""
     if DEBUG:
         mutex.guarded = guarded
         mutex.check = check
@@ -117,7 +117,8 @@ cdef inline void mutex_unlock(Mutex *mutex) noexcept nogil:
 
 
 cdef inline bint mutex_is_held(const Mutex *mutex) noexcept nogil:
-    """Whether the calling thread holds it. For assertions: always true in a release build."""
+    """Returns whether the calling thread holds the mutex. Use this function only in assertions, because it always
+    returns true in a release build."""
     return lock_is_mine(mutex) if DEBUG else True
 
 

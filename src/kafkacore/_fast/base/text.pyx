@@ -1,4 +1,4 @@
-"""Writes numbers and characters to a Writer, see text.pxd."""
+"""Writes numbers and characters to a Writer. text.pxd has the contract."""
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
@@ -8,7 +8,7 @@ from kafkacore._fast.base.cursor cimport Writer, reserve, write_raw, writer_free
 
 cdef enum:
     NUMBER_BYTES = 20
-    LEAST_LEAD = 0xC2        # the first byte of a two-byte character; lower ones would encode ASCII
+    LEAST_LEAD = 0xC2        # the lowest first byte of a two-byte character; a lower first byte would encode ASCII
     LAST_LEAD = 0xF4
     MAX_BYTES = 0x7FFFFFFF
     ESCAPE_BYTES = 6         # the longest output for one byte: a control character in JSON
@@ -39,7 +39,8 @@ cdef void put_number(Writer *out, int64_t value) noexcept nogil:
 
 
 cdef inline bint is_second(uint8_t lead, uint8_t byte) noexcept nogil:
-    """Whether `byte` may follow `lead`: no spelling longer than needed, nothing beyond U+10FFFF."""
+    """Returns whether `byte` can follow `lead` in valid UTF-8. This excludes overlong encodings and characters beyond
+    U+10FFFF."""
     if lead == 0xE0:
         return 0xA0 <= byte <= 0xBF
     if lead == 0xF0:
@@ -50,7 +51,8 @@ cdef inline bint is_second(uint8_t lead, uint8_t byte) noexcept nogil:
 
 
 cdef int character_size(const uint8_t *p, const uint8_t *end) noexcept nogil:
-    """The size of the multi-byte character that begins here; negative: the number of bytes that are not a character."""
+    """Returns the size of the multi-byte character at `p`. If the bytes at `p` are invalid, returns their number,
+    negated."""
     cdef int size = 4 if p[0] >= 0xF0 else 3 if p[0] >= 0xE0 else 2
     cdef int at = 2
     if p[0] < LEAST_LEAD or p[0] > LAST_LEAD or p + 1 == end or not is_second(p[0], p[1]):
@@ -59,7 +61,8 @@ cdef int character_size(const uint8_t *p, const uint8_t *end) noexcept nogil:
         if p + at == end or p[at] & 0xC0 != 0x80:
             return -at
         at += 1
-    # Java's decoder replaces half of a surrogate pair once; other decoders replace each of its three bytes.
+    # Java's decoder replaces an encoded surrogate (3 bytes) by one U+FFFD. Other decoders replace each of the three
+    # bytes.
     return -size if p[0] == 0xED and p[1] >= 0xA0 else size
 
 
@@ -79,7 +82,7 @@ cdef inline uint8_t *put_escape(uint8_t *q, uint8_t byte) noexcept nogil:
 
 
 cdef inline uint8_t *put_character(uint8_t *q, const uint8_t **p, const uint8_t *end) noexcept nogil:
-    """Writes a multi-byte character, or U+FFFD for bytes that are not one, and moves `p` past it."""
+    """Writes the multi-byte character at `p`, or U+FFFD if the bytes there are invalid. Moves `p` past these bytes."""
     cdef int size = character_size(p[0], end)
     if size < 0:
         memcpy(q, b"\xef\xbf\xbd", 3)
@@ -98,7 +101,8 @@ cdef void put_text(Writer *out, const uint8_t *data, int32_t size, bint escaped)
     cdef uint64_t eight
     while p < end:
         stop = end if end - p < STEP_BYTES else p + STEP_BYTES
-        # Reserves the longest output for these bytes and returns the unused part. A character may reach beyond `stop`.
+        # This reserves the longest possible output for these bytes. The code below gives the unused part back. A
+        # character may reach beyond `stop`.
         q = reserve(out, (stop - p) * ESCAPE_BYTES + 4)
         if q == NULL:
             return
@@ -123,7 +127,7 @@ cdef void put_text(Writer *out, const uint8_t *data, int32_t size, bint escaped)
 
 
 def replaced(const uint8_t[::1] data not None, *, bint escaped=False):
-    """The text that `put_text` writes for the bytes."""
+    """Returns the text that `put_text` writes for these bytes."""
     cdef Writer out
     writer_init(&out, MAX_BYTES)
     if data.shape[0] > MAX_BYTES // ESCAPE_BYTES - 1:

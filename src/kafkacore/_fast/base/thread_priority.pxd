@@ -1,6 +1,6 @@
-"""A thread's own settings in the kernel's scheduler. None of them needs a privilege.
+"""Changes a thread's own settings in the kernel's scheduler. None of these changes needs a privilege.
 
-Kernels below 6.12 have no slices for ordinary threads and ignore `ask_slice`.
+Kernels before 6.12 do not support time slices for ordinary threads and ignore `ask_slice`.
 """
 
 cdef extern from * nogil:
@@ -12,17 +12,19 @@ cdef extern from * nogil:
     #include <sys/syscall.h>
     #include <unistd.h>
 
-    /* Linux keeps a nice value for each thread; the process may have been started with one. */
+    /* Linux keeps a nice value for each thread. The process may have been started with a nice value, so this adds to
+       it. */
     static inline void kc_lower_priority(int nice) {
         id_t self = (id_t) syscall(SYS_gettid);
         if (nice > 0) setpriority(PRIO_PROCESS, self, getpriority(PRIO_PROCESS, self) + nice);
     }
 
-    /* sched_setattr(2) and its struct, which glibc has from 2.41 on. */
+    /* The struct of sched_setattr(2). glibc defines it from 2.41 on. */
     struct kc_schedule {
         uint32_t size, policy; uint64_t flags; int32_t nice; uint32_t priority; uint64_t runtime, deadline, period;
     };
-    /* Whether the calling thread is an ordinary one. A batch or real-time thread keeps its policy. */
+    /* Returns whether the calling thread has the ordinary scheduling policy. A batch or real-time thread keeps its
+       policy. */
     static inline int kc_schedule_now(struct kc_schedule *now) {
         memset(now, 0, sizeof(*now));
         return syscall(SYS_sched_getattr, 0, now, sizeof(*now), 0) == 0 && now->policy == 0;
@@ -42,13 +44,14 @@ cdef extern from * nogil:
         return kc_schedule_now(&now) ? (int64_t) now.runtime : -1;
     }
     """
-    void lower_priority "kc_lower_priority"(int nice)  # only lowers it; for threads that never hold the GIL
-    # Asks for short time slices: once woken, the thread runs at once, before threads that ask for long slices. Its
-    # timers, and its waits for the GIL, are exact to 1 us.
+    # Never raises the priority; only for threads that never hold the GIL.
+    void lower_priority "kc_lower_priority"(int nice)
+    # Asks the kernel for short time slices. When the calling thread wakes up, it then runs immediately, before threads
+    # with longer slices. Its timers and its waits for the GIL become accurate to 1 us.
     void ask_slice "kc_ask_slice"(long long slice_ns)
     void name_thread "kc_name_thread"(const char *name)
     long timer_slack_ns "kc_timer_slack_ns"()
     long long slice_ns "kc_slice_ns"()
 
 cdef enum:
-    URGENT_SLICE_NS = 100000  # the least that Linux gives; 1.4 ms or more is its own choice
+    URGENT_SLICE_NS = 100000  # the shortest slice that Linux gives; its default is 1.4 ms or more

@@ -1,9 +1,9 @@
-"""The Python face, for threads that Python makes."""
+"""Scheduler settings for threads that Python creates."""
 
 
 def enter_thread(str name, bint urgent=False) -> None:
-    """Names the calling thread for the system's tools (15 bytes). `urgent` asks for the short slices of the control
-    plane."""
+    """Sets the name of the calling thread (at most 15 bytes), which the system's tools show. `urgent` asks the kernel
+    for short time slices, as threads of the control plane need them."""
     cdef bytes encoded = name.encode()[:15]
     name_thread(encoded)
     if urgent:
@@ -11,5 +11,6 @@ def enter_thread(str name, bint urgent=False) -> None:
 
 
 def own() -> tuple[int, int]:
-    """Slice and timer slack of the calling thread, ns. The slice is 0 or -1 if the kernel has none."""
+    """Returns the time slice and the timer slack of the calling thread in ns. The time slice is 0 or -1 if the kernel
+    does not report it."""
     return slice_ns(), timer_slack_ns()

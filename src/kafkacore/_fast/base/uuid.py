@@ -7,14 +7,15 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable
 from typing import Final, Self
 
-_MINUS: Final = 62  # in base64
+_MINUS: Final = 62  # the value of `-` in URL-safe base64
 _AT_ONCE: Final = 128  # UUIDs generated together
 _VERSION_BITS: Final = int.from_bytes((bytes(6) + b"\x40\0\x80" + bytes(7)) * _AT_ONCE, "big")
 _RANDOM_BITS: Final = int.from_bytes((b"\xff" * 6 + b"\x0f\xff\x3f" + b"\xff" * 7) * _AT_ONCE, "big")
 
 
 class Uuid(bytes):
-    """A topic, directory or cluster id. It is its 16 bytes, so it compares, hashes and goes on the wire as they do."""
+    """A topic, directory or cluster id. A Uuid is a bytes object of 16 bytes, so it is compared, hashed and encoded as
+    these bytes."""
 
     __slots__ = ()
 
@@ -26,28 +27,31 @@ class Uuid(bytes):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """From its 22 characters (trailing `==` allowed). Raises ValueError with the text."""
+        """Parses 22 characters of base64. A trailing `==` is allowed. Raises ValueError, whose message contains the
+        text."""
         stripped = text.removesuffix("==")
         try:
             value = urlsafe_b64decode(stripped + "==")
         except ValueError:
             value = b""
-        # Base64 has several spellings for the spare bits, and the decoder skips unknown characters.
+        # The last character has unused bits, so several texts decode to the same bytes. The decoder also skips unknown
+        # characters. This comparison accepts only the canonical text.
         if len(value) != 16 or urlsafe_b64encode(value)[:22].decode() != stripped:
             raise ValueError(f"{text!r} is not a UUID: 22 characters of URL-safe base64 are expected")
         return cls(value)
 
     @classmethod
     def random(cls, random_bytes: Callable[[int], bytes] = os.urandom) -> Self:
-        """A version 4 UUID, never with a leading `-`, which a command line takes for an option. A simulated world gives
-        its own source (`Environment.random_bytes`)."""
+        """Returns a version 4 UUID. The text of the UUID never begins with `-`, because a command line would take it
+        for an option. A simulated world passes its own source of random bytes (`Environment.random_bytes`)."""
         while True:
             value = bytearray(random_bytes(16))
             value[6] = value[6] & 0x0F | 0x40
             value[8] = value[8] & 0x3F | 0x80
-            # The first six bits are the first character.
+            # The first six bits encode the first character.
             if value[0] >> 2 != _MINUS:
-                return bytes.__new__(cls, value)  # no length check: a request makes a thousand
+                # Skips the length check, because one request may make a thousand UUIDs.
+                return bytes.__new__(cls, value)
 
     def __str__(self) -> str:
         return urlsafe_b64encode(self)[:22].decode()
@@ -57,13 +61,14 @@ class Uuid(bytes):
 
     @property
     def is_reserved(self) -> bool:
-        """One of the first hundred values, which Kafka reserves (KIP-516, KIP-858)."""
+        """Whether this is one of the first hundred values, which Kafka reserves (KIP-516, KIP-858)."""
         return self[:15] == bytes(15) and self[15] < 100
 
 
 class RandomUuids:
-    """Version 4 UUIDs, as bytes. Generated together, each costs a tenth of a single one. They may begin with `-`.
-    Belongs to one thread, and to the process that made it."""
+    """Makes version 4 UUIDs, as bytes. It generates many UUIDs at a time, so each costs a tenth of a call of
+    `Uuid.random`. The text of these UUIDs may begin with `-`. A RandomUuids must be used only by one thread, and only
+    in the process that created it."""
 
     def __init__(self, random_bytes: Callable[[int], bytes] = os.urandom) -> None:
         self._random_bytes = random_bytes
@@ -84,7 +89,8 @@ class RandomUuids:
 ZERO: Final = Uuid()
 ONE: Final = Uuid(bytes(15) + b"\x01")
 METADATA_TOPIC_ID: Final = ONE
-# Ids that stand for no directory (KIP-858): a broker before JBOD, not yet reported by the broker, lost for good.
+# Three directory ids that do not name a directory (KIP-858). They mean, in this order: the broker is too old to report
+# directories; the broker has not reported the directory yet; the directory is lost for good.
 MIGRATING_DIRECTORY: Final = ZERO
 UNASSIGNED_DIRECTORY: Final = ONE
 LOST_DIRECTORY: Final = Uuid(bytes(15) + b"\x02")

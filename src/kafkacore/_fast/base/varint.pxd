@@ -1,6 +1,7 @@
-"""Varints on bare pointers, for walks where a Reader's flag costs too much. Every getter returns the place after the
-varint, or NULL when the varint is cut off, too long (over 5 or 10 bytes) or has bits beyond its width. Given NULL it
-returns NULL, so the caller checks once after several calls.
+"""Reads and writes varints with plain pointers, for loops in which the flag of a Reader costs too much. Every getter
+returns the position after the varint. A getter returns NULL if the varint is truncated, is longer than 5 bytes (varint)
+or 10 bytes (varlong), or has bits beyond its width. A getter that is passed NULL returns NULL, so the caller can check
+once after several calls.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -45,7 +46,7 @@ cdef extern from * nogil:
         *value = (int64_t)(raw >> 1) ^ -(int64_t)(raw & 1);
         return p;
     }
-    /* Bytes of an unsigned varint: one for each begun seven bits. */
+    /* Returns the size of an unsigned varint in bytes: one byte for every seven bits, rounded up. */
     static inline int kc_uvarint_size(uint64_t value) { return ((63 - __builtin_clzll(value | 1)) * 9 + 73) >> 6; }
     static inline uint8_t *kc_put_uvarint(uint8_t *p, uint64_t value) {
         while (value >= 0x80) { *p++ = (uint8_t)(value | 0x80); value >>= 7; }
@@ -56,4 +57,4 @@ cdef extern from * nogil:
     const uint8_t *get_varint "kc_get_varint"(const uint8_t *p, const uint8_t *end, int32_t *value) noexcept
     const uint8_t *get_varlong "kc_get_varlong"(const uint8_t *p, const uint8_t *end, int64_t *value) noexcept
     int uvarint_size "kc_uvarint_size"(uint64_t value) noexcept
-    uint8_t *put_uvarint "kc_put_uvarint"(uint8_t *p, uint64_t value) noexcept  # into enough room
+    uint8_t *put_uvarint "kc_put_uvarint"(uint8_t *p, uint64_t value) noexcept  # the caller must provide enough room

@@ -1,1 +1,1 @@
-"""Compression: Kafka's four codecs over the installed libraries."""
+"""Compression: Kafka's four codecs, implemented with the installed libraries."""

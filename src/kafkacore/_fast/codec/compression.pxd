@@ -1,4 +1,4 @@
-"""The Python face of the codecs; other Python classes share its context and limits."""
+"""The codecs for Python. Other extension classes share the context and the limits of a `Codec`."""
 
 from kafkacore._fast.codec.context cimport CodecContext, InflateLimits
 
@@ -8,5 +8,6 @@ cdef class Codec:
     cdef InflateLimits limits
 
 
-# A codec's id from its name or number (255 for a number below 0); raises CodecError for an unknown name.
+# Returns the id of a codec. `codec` is its name or its number; a number below 0 gives 255. Raises CodecError for an
+# unknown name.
 cdef int codec_id(codec) except -1

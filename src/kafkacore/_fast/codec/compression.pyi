@@ -1,4 +1,4 @@
-"""gzip, snappy, lz4 and zstd in Kafka's framings, bounded, without the GIL."""
+"""Inflates and deflates gzip, snappy, lz4 and zstd in Kafka's framings, within size limits and without the GIL."""
 
 from typing import NamedTuple
 
@@ -7,38 +7,40 @@ from typing_extensions import Buffer
 NAMES: dict[str, int]
 
 class CodecError(ValueError):
-    """A body that does not inflate, or that exceeds a limit."""
+    """A body cannot be inflated, or it exceeds a limit."""
 
     code: int
 
 class Codec:
-    """One thread's contexts of the libraries, kept between bodies.
+    """The contexts of the compression libraries for one thread, kept between bodies.
 
-    `max_bytes` limits the inflated size of a body; `max_ratio` limits inflated : stored, checked once a body
-    inflates beyond `ratio_floor_bytes`.
+    `max_bytes` limits the inflated size of a body. `max_ratio` limits the ratio of the inflated size to the stored
+    size, but only for a body that inflates to more than `ratio_floor_bytes`.
     """
 
     def __init__(
         self, *, max_bytes: int | None = None, max_ratio: int | None = None, ratio_floor_bytes: int | None = None
     ) -> None: ...
     def inflate(self, codec: str | int, data: Buffer) -> bytes:
-        """The inflated body of a batch. Raises CodecError."""
+        """Returns the inflated body of a batch. Raises CodecError."""
 
     def chunks(self, codec: str | int, data: Buffer) -> list[bytes]:
-        """The body in the pieces in which the validator sees it. Raises CodecError."""
+        """Returns the inflated body in the chunks in which the validator gets it. Raises CodecError."""
 
     def deflate(self, codec: str | int, data: Buffer, level: int | None = None) -> bytes:
-        """The body compressed in Kafka's framing; `level` as in Kafka's compression.*.level. Raises CodecError."""
+        """Returns the body compressed in Kafka's framing. `level` is a value of Kafka's compression.*.level. Raises
+        CodecError."""
 
 def needs_gil(codec: str | int) -> bool:
-    """Whether this codec's library is missing, so that cramjam replaces it and takes the GIL."""
+    """Returns whether the C library of this codec is missing. In that case cramjam replaces the library and holds the
+    GIL while it works."""
 
 class CodecLibrary(NamedTuple):
     """The library that inflates or deflates one codec.
 
-    `name` is zlib-ng, zlib, libsnappy, liblz4, libzstd, or cramjam or kafkacore where the C library is missing.
-    `version` is None where the library reports none. `path` is the library's file, None for cramjam and for our own
-    code. `is_fallback` says that a faster library exists but is not installed.
+    `name` is zlib-ng, zlib, libsnappy, liblz4 or libzstd. If the C library is missing, it is cramjam or kafkacore.
+    `version` is None if the library does not report its version. `path` is the library's file, or None for cramjam and
+    for our own code. `is_fallback` is true if a faster library exists but is not installed.
     """
 
     codec: str
@@ -49,5 +51,5 @@ class CodecLibrary(NamedTuple):
     is_fallback: bool
 
 def codec_libraries() -> list[CodecLibrary]:
-    """The library that inflates and the one that deflates each codec (`work`), in the order of Kafka's codec ids. Opens
-    the libraries that are not open yet."""
+    """Returns two entries for each codec, in the order of Kafka's codec ids: the library that inflates and the library
+    that deflates (`work`). Opens the libraries that are not open yet."""

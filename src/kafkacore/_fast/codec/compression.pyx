@@ -1,4 +1,4 @@
-"""The Python face of the codecs: bodies of record batches in Kafka's framings, bounded."""
+"""The codecs for Python: bodies of record batches in Kafka's framings, with limits on their size."""
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -21,7 +21,7 @@ cdef enum:
 
 
 class CodecError(ValueError):
-    """A body that does not inflate, or that exceeds a limit; `code` is a CodecStatus of context.pxd."""
+    """A body cannot be inflated, or it exceeds a limit. `code` is a `CodecStatus` (context.pxd)."""
 
     def __init__(self, code, message):
         super().__init__(message)
@@ -52,11 +52,11 @@ cdef int refuse(int code) except -1:
 
 
 cdef class Codec:
-    """One thread's contexts of the libraries, kept between bodies.
+    """The contexts of the compression libraries for one thread, kept between bodies.
 
     Args:
         max_bytes: the limit of a body's inflated size.
-        max_ratio: the limit of inflated : stored, checked once a body inflates beyond `ratio_floor_bytes`.
+        max_ratio: the limit of the ratio inflated size : stored size, if the inflated size exceeds `ratio_floor_bytes`.
     """
 
     def __cinit__(self, *, max_bytes=None, max_ratio=None, ratio_floor_bytes=None):
@@ -75,10 +75,10 @@ cdef class Codec:
         codec_context_free(self.context)
 
     def inflate(self, codec, data):
-        """The inflated body of a batch, as bytes.
+        """Returns the inflated body of a batch as bytes.
 
         Raises:
-            CodecError: malformed, over the limits, or no such codec.
+            CodecError: the body is malformed or exceeds a limit, or the codec does not exist.
         """
         cdef Writer out
         cdef Py_buffer view
@@ -92,7 +92,7 @@ cdef class Codec:
         return taken_bytes(&out, status)
 
     def chunks(self, codec, data):
-        """The body in the pieces in which the validator sees it; a list of bytes."""
+        """Returns the inflated body as a list of bytes objects, in the chunks in which the validator gets it."""
         cdef Py_buffer view
         cdef const uint8_t *chunk = NULL
         cdef int64_t given
@@ -114,10 +114,10 @@ cdef class Codec:
             PyBuffer_Release(&view)
 
     def deflate(self, codec, data, level=None):
-        """The body compressed in Kafka's framing, as bytes; `level` as in Kafka's compression.*.level.
+        """Returns the body compressed in Kafka's framing, as bytes. `level` is a value of Kafka's compression.*.level.
 
         Raises:
-            CodecError: no such codec or level.
+            CodecError: the codec or the level does not exist.
         """
         cdef Writer out
         cdef Py_buffer view
@@ -142,7 +142,8 @@ cdef bytes taken_bytes(Writer *out, int status):
 
 
 def needs_gil(codec):
-    """Whether this codec's library is missing, so that cramjam replaces it and takes the GIL."""
+    """Returns whether the C library of this codec is missing. In that case cramjam replaces the library and holds the
+    GIL while it works."""
     return codec_needs_gil(codec_id(codec))
 
 
@@ -156,13 +157,14 @@ class CodecLibrary(NamedTuple):
 
 
 cdef object version_in_name(path):
-    """`1.1.9` for a library that is installed as libsnappy.so.1.1.9."""
+    """Returns the version in the name of a library's file: `1.1.9` for libsnappy.so.1.1.9."""
     found = re.search(r"\.so\.(\d[\d.]*)$", os.path.realpath(path))
     return found[1] if found else None
 
 
 cdef object package_version(name):
-    # Not at the top: it imports the package `email`, a tenth of what a start may cost, and is rarely needed.
+    # This import is not at the top of the module, because it imports the package `email`, which takes a tenth of the
+    # time of a start. The version of a package is rarely needed.
     from importlib.metadata import PackageNotFoundError, version as version_of_package
 
     try:
@@ -189,7 +191,7 @@ cdef object library_for(codec, int number, work):
 
 
 def codec_libraries():
-    """The library that inflates and the one that deflates each codec; opens them all."""
+    """Returns, for each codec, the library that inflates and the library that deflates. Opens all libraries."""
     return [
         library_for(codec, number, work)
         for codec, number in NAMES.items() if number != CODEC_NONE

@@ -1,4 +1,4 @@
-"""gzip, snappy, lz4 and zstd without the GIL; see `compression` for the Python interface."""
+"""Inflates and deflates gzip, snappy, lz4 and zstd without the GIL. `compression` is the Python interface."""
 
 def live_contexts() -> int:
-    """Codec contexts that are not freed yet."""
+    """Returns the number of codec contexts that have not been freed yet."""

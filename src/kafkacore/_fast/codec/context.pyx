@@ -1,9 +1,9 @@
-"""Kafka's four codecs over the C libraries: framing, limits, and one scratch block for each context;
-`compression.pyx` is their Python face.
+"""Implements Kafka's four codecs with the C libraries: the framings, the limits, and one scratch block for each
+context. `compression.pyx` is the Python interface.
 
-Kafka's framing of each: gzip members (RFC 1952); snappy-java's stream (a magic, two versions, then blocks with a big-
-endian length each) or one raw snappy block; one LZ4 frame of independent blocks with a right header checksum
-(KIP-57), zstd frames (RFC 8878, KIP-110).
+Kafka's framings are: gzip members (RFC 1952); snappy-java's stream (a magic number, two versions, then blocks with a
+big-endian length before each) or one raw snappy block; one LZ4 frame of independent blocks with a correct header
+checksum (KIP-57); zstd frames (RFC 8878, KIP-110).
 """
 
 import os
@@ -30,25 +30,27 @@ from kafkacore._fast.codec.snappy cimport (
 )
 
 cdef enum:
-    SCRATCH_BYTES = 131072       # a chunk: the output of one zstd step, or two of the lz4 blocks that Kafka writes
-    SCRATCH_KEPT_BYTES = 2097152  # a snappy block may need more; the next body frees the excess
-    SNAPPY_BLOCK_BYTES = 32768   # as snappy-java's streams
+    # The size of a chunk: the output of one zstd step, or two of the lz4 blocks that Kafka writes.
+    SCRATCH_BYTES = 131072
+    SCRATCH_KEPT_BYTES = 2097152  # if a snappy block needs more than this, the next body frees the excess
+    SNAPPY_BLOCK_BYTES = 32768   # the block size of snappy-java's streams
     SNAPPY_HEADER_BYTES = 16
-    SNAPPY_MAX_RATIO = 22        # no element makes more than 64 bytes of 3
+    SNAPPY_MAX_RATIO = 22        # one element inflates 3 bytes to at most 64
     LZ4_HEADER_BYTES = 7         # magic, flags, block size, checksum
     LZ4_VERSION = 100
-    LZ4_FLAGS_ASKED = 0xE3       # of the flag byte: version, block independence, reserved, dictionary id
-    LZ4_FLAGS_KAFKA = 0x60       # version 1, independent blocks, neither of the others
+    # The checked bits of the flag byte: version, block independence, reserved bit, dictionary id.
+    LZ4_FLAGS_ASKED = 0xE3
+    LZ4_FLAGS_KAFKA = 0x60       # version 1 with independent blocks; reserved bit and dictionary id are not set
     LZ4_KAFKA_DEFAULT = 9
     LZ4_HC_LEAST = 3
     ZSTD_RESET_SESSION = 1
-    ZSTD_WINDOW_LOG_MAX = 100    # parameters' numbers
+    ZSTD_WINDOW_LOG_MAX = 100    # the numbers of zstd's parameters
     ZSTD_COMPRESSION_LEVEL = 100
-    MAX_WINDOW_LOG = 27          # 128 MiB, the need of level 22 and zstd's own default limit
+    MAX_WINDOW_LOG = 27          # 128 MiB: level 22 needs this window, and it is zstd's default limit
     ZSTD_KAFKA_DEFAULT = 3
-    GZIP_WINDOW_BITS = 31        # 15, and 16 more for the gzip framing
+    GZIP_WINDOW_BITS = 31        # a window of 15 bits; 16 is added to select the gzip framing
     GZIP_MEMORY_LEVEL = 8
-    GZIP_LIBRARY_DEFAULT = 6     # zlib's meaning of -1
+    GZIP_LIBRARY_DEFAULT = 6     # the level that zlib uses for -1
     Z_FINISH = 4
     Z_DEFLATED = 8
 
@@ -73,9 +75,10 @@ PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
 
 
 def zlib_ng_extension():
-    """The path of the extension in the package `zlib_ng`, which holds all of zlib-ng; empty without one.
+    """Returns the path of the extension module in the package `zlib_ng`, which contains all of zlib-ng. Returns an
+    empty string if the package is not installed.
 
-    The function finds the package without an import, which would slow every start for gzip alone.
+    The function finds the package without importing it. An import would slow every start only for the sake of gzip.
     """
     name = "zlib_ng" + EXTENSION_SUFFIXES[0]  # built for this Python on this processor
     for directory in sys.path:
@@ -139,7 +142,7 @@ cdef void free_gzip_writer(CodecContext *context) noexcept nogil:
 
 
 cdef int need_scratch(CodecContext *context, size_t size) noexcept nogil:
-    """Provides at least `size` bytes of scratch; their content is lost."""
+    """Makes the scratch block at least `size` bytes large. The previous content of the block may be lost."""
     cdef uint8_t *scratch
     if context.scratch_capacity >= size:
         return CODEC_OK
@@ -152,10 +155,10 @@ cdef int need_scratch(CodecContext *context, size_t size) noexcept nogil:
     return CODEC_OK
 
 
-# --- without the libraries -----------------------------------------------------------------------------------------
+# --- fallback without the C libraries --------------------------------------------------------------------------------
 
 cdef int begin_fallback(CodecContext *context) noexcept with gil:
-    """Inflates the whole body into the scratch by cramjam; the body is then one chunk."""
+    """Inflates the whole body into the scratch with cramjam. The whole body is then one chunk."""
     cdef size_t size = context.source_end - context.source
     cdef Py_buffer view
     cdef int status
@@ -171,7 +174,7 @@ cdef int begin_fallback(CodecContext *context) noexcept with gil:
         return CODEC_NO_MEMORY
     except cramjam_codec.TooLargeError:
         return CODEC_TOO_LARGE
-    except Exception:  # cramjam.DecompressionError, or any error of a future version: none may leave nogil code
+    except Exception:  # cramjam.DecompressionError, or an error of a future version; no exception may leave nogil code
         return CODEC_CORRUPT
     PyObject_GetBuffer(body, &view, PyBUF_SIMPLE)
     status = need_scratch(context, view.len)
@@ -221,7 +224,8 @@ cdef int begin_gzip(CodecContext *context) noexcept nogil:
 
 
 cdef inline bint kafka_reads_lz4(const uint8_t *source, size_t size) noexcept nogil:
-    """Checks the frame: Kafka's consumers need independent blocks and no dictionary, while liblz4 reads more."""
+    """Returns whether Kafka's consumers can read this LZ4 frame. They need independent blocks and no dictionary, but
+    liblz4 accepts other frames too."""
     return size >= LZ4_HEADER_BYTES and source[4] & LZ4_FLAGS_ASKED == LZ4_FLAGS_KAFKA
 
 
@@ -247,7 +251,8 @@ cdef int begin_zstd(CodecContext *context) noexcept nogil:
 
 
 cdef int begin_snappy(CodecContext *context) noexcept nogil:
-    """Inflates snappy-java's stream; bytes without its magic are one raw block, as for snappy-java."""
+    """Begins to inflate snappy-java's stream. A body without the magic number of that stream is one raw block, as in
+    snappy-java."""
     if (
         context.source_end - context.source >= SNAPPY_HEADER_BYTES
         and memcmp(context.source, SNAPPY_MAGIC, 8) == 0
@@ -310,7 +315,7 @@ cdef int64_t next_lz4(CodecContext *context) noexcept nogil:
             context.state = ENDED
             return <int64_t> filled if context.source == context.source_end else CODEC_CORRUPT
         if taken == 0 and given == 0:
-            return CODEC_CORRUPT  # the frame needs more bytes than the body has
+            return CODEC_CORRUPT  # the frame continues after the end of the body
     return <int64_t> filled
 
 
@@ -340,7 +345,7 @@ cdef int64_t next_zstd(CodecContext *context) noexcept nogil:
 
 
 cdef int64_t snappy_block(CodecContext *context, const uint8_t *block, size_t size) noexcept nogil:
-    """Inflates one raw block into the scratch, after a check of its promised size against the limit."""
+    """Inflates one raw block into the scratch. Compares the block's declared size with the limit first."""
     cdef const uint8_t *at = block
     cdef const uint8_t *end = block + size
     cdef int64_t promised = snappy_promised(&at, end)
@@ -370,7 +375,7 @@ cdef int64_t next_snappy(CodecContext *context) noexcept nogil:
             return CODEC_CORRUPT
         size = be32(context.source)
         if context.source_end - context.source >= SNAPPY_HEADER_BYTES and memcmp(context.source, SNAPPY_MAGIC, 8) == 0:
-            context.source += SNAPPY_HEADER_BYTES  # consecutive streams
+            context.source += SNAPPY_HEADER_BYTES  # another stream follows the previous one
             continue
         context.source += 4
         if size > <size_t> (context.source_end - context.source):
@@ -437,7 +442,8 @@ cdef int append(Writer *out, const void *data, size_t size) noexcept nogil:
 
 
 # --- deflating -----------------------------------------------------------------------------------------------------
-# Each function reserves the longest output of its codec, then sets out.size to the written size.
+# Each function reserves room for the longest output of its codec. Then it sets out.size to the size that it has
+# written.
 
 cdef int deflate_gzip(CodecContext *context, int level, const uint8_t *source, size_t size, Writer *out) noexcept nogil:
     cdef ZStream *stream = <ZStream *> context.gzip_writer
@@ -477,7 +483,8 @@ cdef int deflate_gzip(CodecContext *context, int level, const uint8_t *source, s
 
 
 cdef inline int lz4_level(int level) noexcept nogil:
-    """The level for the library: Kafka's default selects its fast compressor, any other level the high one."""
+    """Returns the level for liblz4. Kafka's default level selects the fast compressor of liblz4. Any other level
+    selects its high-compression mode."""
     return 0 if level == LEVEL_DEFAULT or level == LZ4_KAFKA_DEFAULT else max(level, LZ4_HC_LEAST)
 
 
@@ -535,7 +542,8 @@ cdef int deflate_zstd(CodecContext *context, int level, const uint8_t *source, s
 
 
 cdef int deflate_snappy(CodecContext *context, const uint8_t *source, size_t size, Writer *out) noexcept nogil:
-    """Writes snappy-java's stream: magic, version, lowest version that reads it, then blocks of 32 KiB."""
+    """Writes snappy-java's stream: the magic number, the version, the lowest version that can read the stream, then
+    blocks of 32 KiB."""
     cdef uint8_t *room = reserve(out, SNAPPY_HEADER_BYTES)
     cdef size_t part, start, written
     if room == NULL:
@@ -566,7 +574,8 @@ cdef int deflate_snappy(CodecContext *context, const uint8_t *source, size_t siz
 
 
 cdef bint kafka_has_level(int codec, int level) noexcept nogil:
-    """The ranges of compression.gzip.level, .lz4.level and .zstd.level; snappy has none."""
+    """Returns whether `level` is in the range of compression.gzip.level, .lz4.level or .zstd.level. Snappy has no
+    level."""
     if level == LEVEL_DEFAULT:
         return True
     if codec == CODEC_GZIP:
@@ -596,5 +605,5 @@ cdef int deflate_all(
 
 
 def live_contexts():
-    """Codec contexts that are not freed yet."""
+    """Returns the number of codec contexts that have not been freed yet."""
     return load64(&made_contexts)

@@ -1,4 +1,6 @@
-"""gzip, lz4 and zstd by cramjam, for a machine that lacks one of the C libraries. It holds the GIL while it works."""
+"""Inflates and deflates gzip, lz4 and zstd with cramjam, on a machine that lacks one of the C libraries. cramjam holds
+the GIL while it works.
+"""
 
 from __future__ import annotations
 
@@ -6,24 +8,24 @@ from typing import Any
 
 import cramjam
 
-FIRST_GUESS = 4  # inflated : stored, the ratio of the first output buffer
+FIRST_GUESS = 4  # the first output buffer is this many times as large as the input
 LEAST_OUTPUT_BYTES = 65536
-BUFFER_TOO_SMALL = "failed to write whole buffer"  # cramjam's words; it has one exception for every cause
+BUFFER_TOO_SMALL = "failed to write whole buffer"  # cramjam's text; it raises the same exception for every cause
 
 GZIP, LZ4, ZSTD = 1, 3, 4
 MODULES = {GZIP: cramjam.gzip, LZ4: cramjam.lz4, ZSTD: cramjam.zstd}
 
 
 class TooLargeError(ValueError):
-    """The body inflates beyond its limit."""
+    """The inflated body exceeds its limit."""
 
 
 def inflate(codec: int, data: memoryview, limit_bytes: int) -> memoryview:
-    """The whole inflated body.
+    """Returns the whole inflated body.
 
     Raises:
-        TooLargeError: it has more than `limit_bytes`.
-        cramjam.DecompressionError: it is malformed.
+        TooLargeError: the inflated body has more than `limit_bytes` bytes.
+        cramjam.DecompressionError: the body is malformed.
     """
     size_bytes = min(max(len(data) * FIRST_GUESS, LEAST_OUTPUT_BYTES), limit_bytes)
     while True:
@@ -40,8 +42,8 @@ def inflate(codec: int, data: memoryview, limit_bytes: int) -> memoryview:
 
 
 def deflate(codec: int, level: int, data: memoryview) -> Any:
-    """The compressed body in Kafka's framing, at the library's own level; a buffer."""
-    if codec == LZ4:  # Kafka reads independent blocks only
+    """Returns the compressed body in Kafka's framing as a buffer."""
+    if codec == LZ4:  # Kafka reads only independent blocks
         compressor = cramjam.lz4.Compressor(level=level, content_checksum=False, block_linked=False)
         compressor.compress(bytes(data))
         return compressor.finish()

@@ -1,9 +1,10 @@
-"""gzip (RFC 1952): members that follow one another, each with its header, checksum and size checked.
+"""Inflates gzip (RFC 1952): a sequence of members. Checks the header, checksum and size of each member.
 
-zlib or zlib-ng reads the blocks of a member (DEFLATE). This module reads headers and trailers and computes the checksum
-itself, by folding: zlib would spend up to a fifth of its time on it. This module refuses bytes after a member that are
-not a member; Java's GZIPInputStream ignores them. (libdeflate and ISA-L are as fast as zlib-ng, but accept sets of
-codes that zlib, which Java uses, refuses: a node must not accept a batch that no consumer can read.)
+zlib or zlib-ng inflates the DEFLATE blocks of a member. This module reads the headers and trailers. It also computes
+the checksum itself, by folding, because zlib would spend up to a fifth of its time on the checksum. If bytes that are
+not a member follow a member, this module rejects the body; Java's GZIPInputStream ignores such bytes. libdeflate and
+ISA-L are as fast as zlib-ng, but they accept sets of Huffman codes that zlib rejects. Java uses zlib, and a node must
+not accept a batch that no consumer can read.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t
@@ -22,7 +23,7 @@ cdef enum:
     GZIP_NAME = 0x08
     GZIP_COMMENT = 0x10
     GZIP_RESERVED = 0xE0
-    RAW_WINDOW_BITS = -15        # blocks alone
+    RAW_WINDOW_BITS = -15        # DEFLATE blocks without a header or trailer
 
 cdef enum GunzipState:
     GUNZIP_BEFORE_FIRST = 0
@@ -32,7 +33,7 @@ cdef enum GunzipState:
 ctypedef struct Gunzip:
     ZStream stream
     int state
-    uint32_t crc                 # of the member, so far
+    uint32_t crc                 # the checksum of the member's bytes so far
     uint32_t member_bytes        # inflated so far, modulo 2^32 as in the member's trailer
 
 
@@ -48,7 +49,7 @@ cdef inline const uint8_t *after_zero(const uint8_t *p, const uint8_t *end) noex
 
 
 cdef inline const uint8_t *after_header(const uint8_t *p, const uint8_t *end) noexcept nogil:
-    """Where the member's blocks begin; NULL when its header is malformed or truncated."""
+    """Returns the position of the member's first block, or NULL if the header is malformed or truncated."""
     cdef const uint8_t *start = p
     cdef int flags, size
     if end - p < GZIP_HEADER_BYTES or p[0] != 0x1F or p[1] != 0x8B or p[2] != 8 or p[3] & GZIP_RESERVED:
@@ -77,22 +78,23 @@ cdef inline const uint8_t *after_header(const uint8_t *p, const uint8_t *end) no
 cdef inline const uint8_t *after_trailer(
     const uint8_t *p, const uint8_t *end, uint32_t crc, uint32_t member_bytes
 ) noexcept nogil:
-    """Where the member ends; NULL when its checksum or size does not match the inflated bytes."""
+    """Returns the end of the member, or NULL if its checksum or size does not match the inflated bytes."""
     if end - p < GZIP_TRAILER_BYTES or le32(p) != crc or le32(p + 4) != member_bytes:
         return NULL
     return p + GZIP_TRAILER_BYTES
 
 
 cdef inline bint gunzip_init(Gunzip *gunzip) noexcept nogil:
-    """Call it once, on a zeroed struct; `zlib.inflate_end` frees it. False when memory runs out."""
+    """Initialises a zeroed struct; call this once. `zlib.inflate_end` frees the memory. Returns False if no memory is
+    left."""
     return zlib.inflate_init(&gunzip.stream, RAW_WINDOW_BITS) == Z_OK
 
 
 cdef inline int64_t gunzip_next(
     Gunzip *gunzip, uint8_t *room, size_t size, const uint8_t **source, const uint8_t *end
 ) noexcept nogil:
-    """Inflates the next `size` bytes, or the rest. Returns their number, 0 at the end, GUNZIP_CORRUPT or
-    GUNZIP_NO_MEMORY."""
+    """Inflates the next `size` bytes, or fewer at the end. Returns the number of bytes (0 at the end), GUNZIP_CORRUPT
+    or GUNZIP_NO_MEMORY."""
     cdef ZStream *stream = &gunzip.stream
     cdef uint8_t *before
     cdef int status
@@ -120,6 +122,6 @@ cdef inline int64_t gunzip_next(
             if source[0] == NULL:
                 return GUNZIP_CORRUPT
             gunzip.state = GUNZIP_BETWEEN
-        elif status != Z_OK:  # corrupt, or the input ends inside the member
+        elif status != Z_OK:  # the member is corrupt, or the input ends inside it
             return GUNZIP_NO_MEMORY if status == Z_MEM_ERROR else GUNZIP_CORRUPT
     return size - stream.avail_out

@@ -1,19 +1,18 @@
-"""zlib, zlib-ng, liblz4, libzstd and libsnappy as tables of functions, opened at run time.
+"""Opens zlib, zlib-ng, liblz4, libzstd and libsnappy at run time, and fills a table with the functions of each.
 
-zlib-ng inflates gzip if it is installed, otherwise zlib does. zlib deflates gzip in both cases.
+zlib-ng inflates gzip if zlib-ng is installed. Otherwise zlib does. zlib always deflates gzip.
 
-The build needs neither headers nor libraries, so it needs no -dev package, and a node that never meets a codec never
-loads its library. The functions have had the same signatures since zlib 1.2, zlib-ng 2.0, LZ4 1.8, zstd 1.4 and snappy
-1.1.
+The build needs neither headers nor libraries, so it needs no -dev package. A node that never uses a codec never loads
+its library. The functions have had the same signatures since zlib 1.2, zlib-ng 2.0, LZ4 1.8, zstd 1.4 and snappy 1.1.
 
-If KAFKACORE_CODEC_LIBS names a directory, a library is searched for only there. Otherwise it is searched for in the
-package's `_libs`, then where the loader looks. zlib-ng is first searched for in the extension of the Python package
-`zlib_ng`, which contains all of zlib-ng under its own names.
+If KAFKACORE_CODEC_LIBS names a directory, this module searches for libraries only in that directory. Otherwise it
+searches the package's `_libs` directory, then the paths of the dynamic loader. For zlib-ng it first tries the extension
+of the Python package `zlib_ng`, which contains all of zlib-ng under its own names.
 """
 
 from libc.stdint cimport uint8_t, uint64_t
 
-cdef enum:                       # zlib's results
+cdef enum:                       # status codes of zlib
     Z_OK = 0
     Z_STREAM_END = 1
     Z_MEM_ERROR = -4
@@ -33,7 +32,7 @@ cdef extern from * nogil:
     #include <stdlib.h>
     #include <string.h>
 
-    #define KC_ZLIB_VERSION "1.2.11"  /* zlib compares the first digit alone */
+    #define KC_ZLIB_VERSION "1.2.11"  /* zlib compares only the first digit */
     typedef struct {
         const uint8_t *next_in; unsigned avail_in; unsigned long total_in;
         uint8_t *next_out; unsigned avail_out; unsigned long total_out;
@@ -110,7 +109,7 @@ cdef extern from * nogil:
         return library != NULL || only != NULL ? library : dlopen(soname, RTLD_NOW | RTLD_LOCAL);
     }
 
-    /* Fills `count` function pointers by their names: all of them or none. */
+    /* Looks up `count` functions by their names. Fills `table` with all of them, or changes nothing and returns 0. */
     static int kc_codec_take(void *library, const char *const *names, void *table, int count) {
         void *found[16];
         if (library == NULL) return 0;
@@ -123,14 +122,15 @@ cdef extern from * nogil:
         return kc_codec_take(kc_codec_dlopen(soname), names, table, count);
     }
 
-    /* zlib compares its version and the size of its stream with the caller's. */
+    /* inflateInit2_ compares the version and the struct size that the caller passes with its own. */
     static int (*kc_inflate_init_)(kc_z_stream *, int, const char *, int);
     static int kc_inflate_init(kc_z_stream *stream, int window_bits) {
         return kc_inflate_init_(stream, window_bits, KC_ZLIB_VERSION, sizeof *stream);
     }
 
-    /* zlib, with zlib-ng's reader in place of its own where zlib-ng is installed: it refuses the same bodies in half
-       the time. Its stream has zlib's layout up to the checksum, whose width differs and which nothing here reads. */
+    /* Fills the table with zlib's functions. If zlib-ng is installed, its inflate functions replace those of zlib: they
+       reject the same bodies and need half the time. zlib-ng's stream struct has the layout of zlib's up to the
+       checksum. The checksum has a different width, but no code here reads it. */
     static int kc_codec_resolve_zlib(void) {
         static const char *const whole[] = {"inflateInit2_", "inflate", "inflateReset", "inflateEnd", "deflateInit2_",
             "deflate", "deflateReset", "deflateEnd", "deflateBound"};
@@ -162,7 +162,8 @@ cdef extern from * nogil:
         }
     }
 
-    /* Whether no descriptor is left: then a library that could not be opened may still be installed. */
+    /* Returns whether the process has no free file descriptor. In that case a library that could not be opened may
+       still be installed. */
     static int kc_codec_lacks_descriptor(void) {
         int file = open("/dev/null", O_RDONLY | O_CLOEXEC);
         if (file < 0) return errno == EMFILE || errno == ENFILE;
@@ -170,7 +171,7 @@ cdef extern from * nogil:
         return 0;
     }
 
-    /* Whether the codec's functions are available; opens the library at the first call. */
+    /* Returns whether the codec's functions are available. The first call opens the library. */
     static int kc_codec_open(int codec) {
         int state;
         if (codec < 1 || codec > 4) return 0;
@@ -187,8 +188,8 @@ cdef extern from * nogil:
         }
         return state == 1;
     }
-    /* The file that a function comes from, and the version that the function `symbol` in it reports; NULL: unknown. The
-       strings belong to the libraries, which are never closed. */
+    /* Sets `path` to the file that contains `function`, and `version` to the version that the file's function `symbol`
+       reports. Each is NULL if unknown. The strings belong to the libraries, which are never closed. */
     static void kc_codec_origin(void *function, const char *symbol, const char **path, const char **version) {
         Dl_info info;
         void *library, *report;
@@ -201,7 +202,7 @@ cdef extern from * nogil:
         if (report != NULL) *version = ((const char *(*)(void))report)();
         dlclose(library);
     }
-    /* The name of the library that serves an open codec, its file and its version. */
+    /* Returns the name of the library that serves an open codec. Sets `path` and `version` to its file and version. */
     static const char *kc_codec_library(int codec, int inflates, const char **path, const char **version) {
         switch (codec) {
         case 1:

@@ -1,8 +1,8 @@
-"""Inflates and deflates raw snappy blocks, for machines without libsnappy (a plain Debian does not have it, and cramjam
-would take the GIL).
+"""Inflates and deflates raw snappy blocks on machines without libsnappy. A plain Debian system does not have libsnappy,
+and cramjam would hold the GIL.
 
-Format: google/snappy `format_description.txt`: a varint of the inflated size, then literals and copies of 4 to 64
-bytes.
+The file `format_description.txt` of google/snappy describes the format: a varint with the inflated size, then literals
+and copies. A copy has 1 to 64 bytes.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint16_t
@@ -15,7 +15,7 @@ cdef extern from * nogil:
 
     enum { KC_SNAPPY_HASH_BITS = 14, KC_SNAPPY_FRAGMENT = 65536 };
 
-    /* The inflated size that a block promises, -1 when its varint is broken; *at is moved past it. */
+    /* Returns the inflated size that a block declares, or -1 if the varint is malformed. Moves *at past the varint. */
     static int64_t kc_snappy_promised(const uint8_t **at, const uint8_t *end) {
         uint64_t size = 0;
         for (int shift = 0; shift < 35 && *at < end; shift += 7) {
@@ -26,7 +26,8 @@ cdef extern from * nogil:
         return -1;
     }
 
-    /* Copies at most 64 bytes from `distance` back; they may overlap, which repeats a pattern. */
+    /* Copies at most 64 bytes from `distance` bytes before `out`. If source and target overlap, the pattern is
+       repeated. */
     static inline void kc_snappy_copy(uint8_t *out, size_t distance, size_t size, const uint8_t *limit) {
         const uint8_t *from = out - distance;
         if (distance >= 16 && limit - out >= 64) {
@@ -45,7 +46,8 @@ cdef extern from * nogil:
         }
     }
 
-    /* Inflates the elements after the size; 0 when exactly [out, limit) was filled and the input used up, else -1. */
+    /* Inflates the elements that follow the size. Returns 0 if they use up the input and fill exactly [out, limit),
+       else -1. */
     static int kc_snappy_inflate(const uint8_t *p, const uint8_t *end, uint8_t *out, uint8_t *limit) {
         uint8_t *const start = out;
         while (p < end) {
@@ -53,7 +55,7 @@ cdef extern from * nogil:
             size_t size, distance, extra;
             if ((tag & 3) == 0) {
                 size = (tag >> 2) + 1;
-                if (size <= 16 && end - p >= 16 && limit - out >= 16) {  /* most are short: one move, no call */
+                if (size <= 16 && end - p >= 16 && limit - out >= 16) {  /* copy most literals inline */
                     memcpy(out, p, 16);
                     p += size;
                     out += size;
@@ -112,7 +114,7 @@ cdef extern from * nogil:
     }
 
     static uint8_t *kc_snappy_back(uint8_t *out, size_t distance, size_t size) {
-        while (size > 0) {  /* a copy has 1 to 64 bytes when its distance has two */
+        while (size > 0) {  /* a copy with a two-byte distance has 1 to 64 bytes */
             size_t part = size > 64 ? 64 : size;
             *out++ = (uint8_t)((part - 1) << 2 | 2);
             *out++ = (uint8_t)distance;
@@ -124,12 +126,12 @@ cdef extern from * nogil:
 
     static inline uint32_t kc_snappy_load32(const uint8_t *p) { uint32_t v; memcpy(&v, p, 4); return v; }
 
-    /* One fragment of at most 64 KiB: greedy matches by a table of places. */
+    /* Deflates one fragment of at most 64 KiB. Finds matches greedily, with a hash table of positions. */
     static uint8_t *kc_snappy_fragment(const uint8_t *start, size_t size, uint8_t *out, uint16_t *table) {
         const uint8_t *p = start, *literal = start, *end = start + size;
-        unsigned misses = 32;  /* after each 32 misses the step grows: what does not compress is passed quickly */
+        unsigned misses = 32;  /* the step grows after each 32 misses, so incompressible data costs little time */
         memset(table, 0, sizeof(uint16_t) << KC_SNAPPY_HASH_BITS);
-        if (size >= 8) p++;  /* place 0 is the table's empty value, and a match needs something before it */
+        if (size >= 8) p++;  /* position 0 means an empty slot, and a match needs bytes before it */
         while (end - p >= 8) {
             uint32_t now = kc_snappy_load32(p);
             uint16_t *slot = &table[(now * 0x1e35a7bdu) >> (32 - KC_SNAPPY_HASH_BITS)];
@@ -146,7 +148,8 @@ cdef extern from * nogil:
         return kc_snappy_literal(out, literal, (size_t)(end - literal));
     }
 
-    /* Writes a whole block into kc_snappy_bound(size) bytes at `out`; gives its size. `table` has 2^14 entries. */
+    /* Writes a whole block to `out`, which has room for kc_snappy_bound(size) bytes. Returns the size of the block.
+       `table` has 2^14 entries. */
     static size_t kc_snappy_deflate(const uint8_t *data, size_t size, uint8_t *out, uint16_t *table) {
         uint8_t *const start = out;
         size_t left = size;

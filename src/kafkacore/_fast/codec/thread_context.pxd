@@ -1,4 +1,5 @@
-"""One codec context for each thread that validates batches. Its first use makes it; the end of the thread frees it."""
+"""Gives each thread that validates batches one codec context. The first use in a thread creates its context. The
+context is freed when the thread ends."""
 
 from kafkacore._fast.codec.context cimport CodecContext, codec_context_free, codec_context_new
 
@@ -12,7 +13,7 @@ cdef extern from * nogil:
     static void kc_codec_end(void *context) { __atomic_load_n(&kc_codec_free, __ATOMIC_RELAXED)(context); }
     static void kc_codec_make_key(void) { pthread_key_create(&kc_codec_key, kc_codec_end); }
     static inline void *kc_codec_get(void (*release)(void *)) {
-        __atomic_store_n(&kc_codec_free, release, __ATOMIC_RELAXED);  /* always the same one */
+        __atomic_store_n(&kc_codec_free, release, __ATOMIC_RELAXED);  /* every caller passes the same function */
         pthread_once(&kc_codec_once, kc_codec_make_key);
         return pthread_getspecific(kc_codec_key);
     }
@@ -27,7 +28,7 @@ cdef inline void end_codec(void *context) noexcept nogil:
 
 
 cdef inline CodecContext *thread_codec() noexcept nogil:
-    """NULL when memory runs out."""
+    """Returns the codec context of the calling thread, or NULL if no memory is left."""
     cdef CodecContext *context = <CodecContext *> codec_get(end_codec)
     if context == NULL:
         context = codec_context_new()

@@ -1,1 +1,1 @@
-"""Compaction of a log, in steps that a cleaner thread drives."""
+"""Compaction of a log, in steps that a cleaner thread performs."""

@@ -1,9 +1,10 @@
-"""One batch in a compaction: first its keys go into the offset map, later it is filtered (Kafka's Cleaner, RecordFilter
-and MemoryRecords.filterTo; KIP-534 for delete horizons).
+"""The two passes of a compaction over one batch. The first pass adds the keys of the batch to the offset map. The
+second pass filters its records. (In Kafka: Cleaner, RecordFilter and MemoryRecords.filterTo; KIP-534 for delete
+horizons.)
 
-A batch that loses no record stays the same, byte for byte. A batch that loses some keeps the encoding of the others and
-its header, except count, length, greatest timestamp and checksum. A batch that gets a delete horizon is encoded again.
-Offsets never change.
+A batch that loses no record stays the same, byte for byte. If a batch loses some records, the encoding of the remaining
+records does not change. In its header, only the count, the length, the greatest timestamp and the checksum change. A
+batch that gets a delete horizon is encoded again. Offsets never change.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -23,29 +24,29 @@ ctypedef struct Compactor:
     InflateLimits limits
     int64_t now_ms
     int64_t delete_retention_ms
-    int64_t first_offset       # records from here on go into the map
-    int64_t upper_bound        # the round ends here: its last batch stays, empty if need be
-    bint keep_old_deletes      # tombstones of magic 0 and 1, which have no horizon
-    Writer inflated            # scratch
+    int64_t first_offset       # the map gets the records from this offset on
+    int64_t upper_bound        # the round ends at this offset; the last batch below it stays, even if it becomes empty
+    bint keep_old_deletes      # whether tombstones of magic 0 and 1 stay; they have no delete horizon
+    Writer inflated            # scratch memory for inflated records
     Writer rebuilt             # the filtered batch, if it changed
     int64_t mapped_records
     int64_t read_records
     int64_t kept_records
-    int64_t keyless_records    # dropped: a compacted log holds no records without a key
+    int64_t keyless_records    # the number of dropped records without a key; a compacted log keeps none of them
 
 ctypedef struct Kept:
-    const uint8_t *data        # within the batch, or `rebuilt`; NULL: nothing is left
+    const uint8_t *data        # part of the original batch, or of `rebuilt`; NULL if nothing is left of the batch
     size_t size
     int64_t last_offset
     int64_t max_timestamp
 
 cdef enum:
-    COMPACT_MAP_FULL = 1       # compact_map: the batch did not fit
+    COMPACT_MAP_FULL = 1       # compact_map: the keys of the batch did not fit into the map
     COMPACT_BAD_BATCH = -1
     COMPACT_NO_MEMORY = -2
 
-cdef void compactor_free(Compactor *compactor) noexcept nogil  # its buffers
-# Both expect a whole batch whose checksum is right. 0, or a value of the enum.
+cdef void compactor_free(Compactor *compactor) noexcept nogil  # frees the compactor's buffers
+# Both functions expect a whole batch with a correct checksum. They return 0 or one of the values above.
 cdef int compact_map(Compactor *compactor, const uint8_t *batch, const BatchHeader *header) noexcept nogil
 cdef int compact_filter(Compactor *compactor, const uint8_t *batch, const BatchHeader *header,
                         Kept *kept) noexcept nogil

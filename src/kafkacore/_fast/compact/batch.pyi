@@ -1,1 +1,1 @@
-"""Native only: see batch.pxd."""
+"""Native code only. batch.pxd describes it."""

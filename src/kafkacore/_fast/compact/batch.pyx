@@ -1,4 +1,4 @@
-"""One batch in a compaction, as batch.pxd says."""
+"""Implements batch.pxd: the two passes of a compaction over one batch."""
 
 from libc.stdint cimport INT64_MAX
 from libc.string cimport memcpy
@@ -24,10 +24,10 @@ from kafkacore._fast.record.record cimport (
 from kafkacore._fast.base.varint cimport get_varint, get_varlong
 
 cdef enum:
-    BATCH_NEEDS_HORIZON = 1  # beside BatchStatus: a tombstone stays, and the batch has no horizon yet
-    AT_ONCE = 32          # records whose slots are prefetched together
+    BATCH_NEEDS_HORIZON = 1  # in addition to BatchStatus: a tombstone stays, and the batch has no delete horizon yet
+    AT_ONCE = 32          # the number of records whose slots are prefetched together
 
-# The part of a record that decides whether it stays.
+# The fields of a record that decide whether the record stays.
 ctypedef struct Glance:
     const uint8_t *start
     const uint8_t *end
@@ -38,11 +38,11 @@ ctypedef struct Glance:
     bint has_value
     KeyHash hash
 
-# The records of a batch that stay.
+# The result of a walk over the records of a batch.
 ctypedef struct Walk:
     int32_t kept
     bint all_kept
-    bint tombstones       # among the kept
+    bint tombstones       # whether a kept record is a tombstone
     int64_t max_timestamp
 
 
@@ -55,7 +55,7 @@ cdef void compactor_free(Compactor *compactor) noexcept nogil:
 
 cdef inline const uint8_t *glance(const uint8_t *p, const uint8_t *end, const BatchHeader *header,
                                   Glance *record) noexcept nogil:
-    """Returns the place behind the record, or NULL when the record is malformed."""
+    """Returns the position after the record, or NULL if the record is malformed."""
     cdef int32_t length = 0
     cdef int32_t value_size = 0
     cdef int32_t offset_delta = 0
@@ -82,7 +82,7 @@ cdef inline const uint8_t *glance(const uint8_t *p, const uint8_t *end, const Ba
 
 
 cdef int open_body(Compactor *compactor, const uint8_t *batch, const BatchHeader *header, Reader *body) noexcept nogil:
-    """Opens the records of a batch, inflated if they are compressed."""
+    """Makes `body` read the records of a batch. Inflates them first if they are compressed."""
     cdef int status
     reader_init(body, batch + HEADER_BYTES, header.size_bytes - HEADER_BYTES)
     if batch_codec(header) == CODEC_NONE:
@@ -99,7 +99,7 @@ cdef int open_body(Compactor *compactor, const uint8_t *batch, const BatchHeader
 
 cdef int glance_some(Compactor *compactor, Reader *body, const BatchHeader *header, int32_t count,
                      Glance *records) noexcept nogil:
-    """Parses the next `count` records, hashes their keys and prefetches their slots."""
+    """Parses the next `count` records, hashes their keys and prefetches the slots of these keys."""
     cdef int32_t i
     for i in range(count):
         body.pos = glance(body.pos, body.end, header, &records[i])
@@ -194,7 +194,7 @@ cdef int keep_run(Compactor *compactor, const uint8_t *start, const uint8_t *end
 
 
 cdef int walk_records(Compactor *compactor, Reader *body, const BatchHeader *header, Walk *walk) noexcept nogil:
-    """Writes room for a header and the records that stay to `rebuilt`, unless all of them stay."""
+    """If some records are dropped, writes to `rebuilt` an empty space for a batch header, and then the kept records."""
     cdef Glance records[AT_ONCE]
     cdef const uint8_t *run = body.pos
     cdef bint keep_deletes = not header.attributes & DELETE_HORIZON or compactor.now_ms < header.base_timestamp
@@ -237,7 +237,7 @@ cdef void fill(Kept *kept, const Compactor *compactor, const BatchHeader *header
 
 
 cdef void seal(Compactor *compactor, BatchHeader *header, Kept *kept) noexcept nogil:
-    """Sets length and checksum of the batch in `rebuilt`."""
+    """Sets the length and the checksum of the batch in `rebuilt`."""
     cdef uint8_t *data = compactor.rebuilt.data
     header.size_bytes = <int32_t> compactor.rebuilt.size
     header.batch_length = header.size_bytes - LOG_OVERHEAD
@@ -247,7 +247,7 @@ cdef void seal(Compactor *compactor, BatchHeader *header, Kept *kept) noexcept n
 
 
 cdef int keep_header(Compactor *compactor, const BatchHeader *header, Kept *kept) noexcept nogil:
-    """Keeps only what a producer's state needs (DefaultRecordBatch.writeEmptyHeader)."""
+    """Keeps only the header fields that the state of a producer needs (DefaultRecordBatch.writeEmptyHeader)."""
     cdef BatchHeader empty = header[0]
     compactor.rebuilt.size = 0
     if reserve(&compactor.rebuilt, HEADER_BYTES) == NULL:
@@ -261,7 +261,7 @@ cdef int keep_header(Compactor *compactor, const BatchHeader *header, Kept *kept
 
 
 cdef int compress(Compactor *compactor, int codec) noexcept nogil:
-    """Compresses the records in `rebuilt`, through the scratch buffer that they were inflated into."""
+    """Compresses the records in `rebuilt`. Overwrites the scratch buffer that held the inflated records."""
     cdef Writer plain = compactor.rebuilt
     cdef Writer packed = compactor.inflated
     cdef int status
@@ -311,13 +311,13 @@ cdef int append_all(BatchBuilder *builder, Reader *body, const BatchHeader *head
 
 
 cdef int64_t new_horizon(const Compactor *compactor) noexcept nogil:
-    """The horizon until which a new tombstone stays. With the longest retention it never ends."""
+    """Returns the delete horizon of a new tombstone. With the longest retention, the tombstone stays forever."""
     cdef int64_t rest = INT64_MAX - compactor.now_ms
     return compactor.now_ms + min(compactor.delete_retention_ms, rest)
 
 
 cdef int take_built(Compactor *compactor, BatchBuilder *builder, int status, int codec, Kept *kept) noexcept nogil:
-    """Ends the builder. On success its batch is in `rebuilt`."""
+    """Finishes the batch of the builder. On success, the batch is in `rebuilt`."""
     if status == BATCH_OK:
         status = builder_close(builder, codec, LEVEL_DEFAULT, compactor.codec)
     if status != BATCH_OK:
@@ -332,8 +332,9 @@ cdef int take_built(Compactor *compactor, BatchBuilder *builder, int status, int
 
 cdef int keep_with_horizon(Compactor *compactor, const BatchHeader *header, Reader *body, int32_t count,
                            Kept *kept) noexcept nogil:
-    """Rewrites `count` records of `body` with a delete horizon, after which tombstones and markers are removed. The
-    batch's timestamps are relative to it from now on."""
+    """Rewrites `count` records of `body` with a delete horizon, after which a compaction removes tombstones and
+    markers. The new base timestamp of the batch is the horizon, and the timestamps of the records are relative to
+    it."""
     cdef BatchBuilder builder
     cdef int status
     builder_init(&builder, MAX_BATCH_BYTES, header.base_offset)
@@ -343,7 +344,7 @@ cdef int keep_with_horizon(Compactor *compactor, const BatchHeader *header, Read
     builder.header.record_count = 0
     builder.header.last_offset_delta = -1
     status = append_all(&builder, body, header, count)
-    # The batch keeps its last offset, which the producer's last sequence depends on.
+    # The batch keeps its last offset, because the producer's last sequence number is computed from it.
     builder.header.last_offset_delta = header.last_offset_delta
     return take_built(compactor, &builder, status, batch_codec(header), kept)
 
@@ -400,10 +401,10 @@ cdef bint is_end(const Compactor *compactor, const BatchHeader *header) noexcept
     return last_offset(header) + 1 == compactor.upper_bound
 
 
-# --- magic 0 and 1, which become magic 2 ---
+# --- messages of magic 0 and 1, which compaction converts to magic 2 ---
 
 cdef int append_old(Compactor *compactor, OldMessages *messages, BatchBuilder *builder) noexcept nogil:
-    """Appends the messages that stay. Returns a BatchStatus or BATCH_NEEDS_HORIZON."""
+    """Appends the kept messages. Returns a BatchStatus or BATCH_NEEDS_HORIZON."""
     cdef OldMessage message
     cdef int status = BATCH_OK
     while status == BATCH_OK and old_messages_more(messages):
@@ -469,10 +470,12 @@ cdef int compact_filter(Compactor *compactor, const uint8_t *batch, const BatchH
     compactor.read_records += max(header.record_count, 0)
     discard = unneeded = transactions_note(compactor.transactions, batch, header)
     if is_control(header):
-        # A marker outlives its transaction by delete.retention.ms, so that consumers can read it.
+        # A marker is kept for delete.retention.ms after the records of its transaction are gone, so that consumers can
+        # read it.
         discard = (unneeded and header.attributes & DELETE_HORIZON != 0
                    and header.base_timestamp <= compactor.now_ms)
-    # A producer's last batch has its sequence. The round's last batch has the offset up to which the log is compacted.
+    # The last batch of a producer is kept because it holds the producer's sequence number. The last batch of the round
+    # is kept because its last offset says how far the log has been compacted.
     retain_empty = (has_producer_id(header) and is_last_batch(compactor.last, header)) or is_end(compactor, header)
     if discard:
         return keep_header(compactor, header, kept) if retain_empty else 0

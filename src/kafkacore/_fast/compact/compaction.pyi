@@ -1,4 +1,4 @@
-"""Compaction for Python. Its steps run without the GIL, on a thread of low priority."""
+"""Compaction for Python callers. The steps run without the GIL, on a thread of low priority."""
 
 from typing import Final, NamedTuple
 
@@ -11,10 +11,10 @@ SWAP: Final = "swap"
 DONE: Final = "done"
 
 class CompactionCancelled(Exception):
-    """The log was truncated, moved or closed during the round. The round has not changed it since."""
+    """Raised when the log was truncated, moved or closed during the round. The round has changed nothing since then."""
 
 class UncleanableLog(Exception):
-    """The log cannot be compacted. It is unchanged."""
+    """Raised when the log cannot be compacted. The log is unchanged."""
 
 class CompactionTotals(NamedTuple):
     mapped_bytes: int
@@ -26,11 +26,11 @@ class CompactionTotals(NamedTuple):
     keyless_records: int
 
 class Compaction:
-    """One compaction round of one log: call `step` until it returns "done". `keys.begin` has been called for the log's
-    dirty section.
+    """One compaction round of one log. First call `keys.begin` for the log's dirty section. Then call `step` until it
+    returns "done".
 
-    Blocking: use a thread of your own. Call `close` in any case; it discards a copied group that has not replaced the
-    original segments yet. Raises CompactionCancelled, UncleanableLog, OSError.
+    The methods block, so call them on a separate thread. Always call `close` at the end. It discards a copied group of
+    segments that has not replaced the original segments yet. Raises CompactionCancelled, UncleanableLog, OSError.
     """
 
     def __init__(
@@ -46,22 +46,23 @@ class Compaction:
         nice: int = 0,
     ) -> None: ...
     def step(self, max_bytes: int) -> str:
-        """Works on about `max_bytes`. Returns the phase that comes next."""
+        """Processes about `max_bytes`. Returns the next phase: "map", "copy", "swap" or "done"."""
 
     @property
     def phase(self) -> str: ...
     @property
     def end_offset(self) -> int:
-        """After the map phase: where the log's dirty section begins after this round."""
+        """The offset at which the log's dirty section begins after this round. Valid after the map phase."""
 
     @property
     def totals(self) -> CompactionTotals: ...
     def close(self) -> None:
-        """Removes the files of an unfinished group. Idempotent."""
+        """Removes the files of an unfinished group. Further calls do nothing."""
 
 def largest_timestamp(handle: PartitionHandle, base_offset: int) -> int:
-    """The largest timestamp of a segment in ms; -1 when it has none, or there is no such segment. Blocking. Raises
-    OSError."""
+    """Returns the largest timestamp of a segment in ms. Returns -1 if the segment has no timestamp or does not exist.
+    Blocking. Raises OSError."""
 
 def first_timestamp(handle: PartitionHandle, base_offset: int) -> int:
-    """The largest timestamp of a segment's first batch in ms; -1 when it has none. Blocking. Raises OSError."""
+    """Returns the largest timestamp of a segment's first batch in ms, or -1 if the batch has none. Blocking. Raises
+    OSError."""

@@ -1,1 +1,1 @@
-"""Native only: `compaction` is what Python calls."""
+"""Native code only. Python calls `compaction`."""

@@ -1,4 +1,4 @@
-"""Compacting a log, as log.pxd says."""
+"""Implements log.pxd: the compaction of a log."""
 
 from libc.errno cimport EFBIG, EILSEQ, EINVAL, ENOENT, ENOMEM, EOVERFLOW
 from libc.stdlib cimport free, malloc, qsort, realloc
@@ -34,13 +34,14 @@ cdef extern from "<errno.h>" nogil:
 cdef enum:
     LEAST_BUFFER_BYTES = 4096
     INDEX_LIMIT_BYTES = 64 << 20
-    MOST_OF_A_GROUP = 256  # segments: all their files are open at once
+    MOST_OF_A_GROUP = 256  # the most segments in one group, because all their files are open at the same time
 
 
 # --- the start of a round ---
 
 cdef SegmentList *copy_list(const SegmentList *list) noexcept nogil:
-    """A copy with counts of its own. They are released as groups are replaced, which frees disk space early."""
+    """Returns a copy of the list that holds its own references. Each reference is released when its group has been
+    replaced, which frees disk space early."""
     cdef SegmentList *copy = <SegmentList *> malloc(sizeof(SegmentList) + list.count * sizeof(Segment *))
     cdef int32_t i
     if copy != NULL:
@@ -96,7 +97,7 @@ cdef int collect_from(Compaction *c, Segment *segment, int64_t start) noexcept n
 
 
 cdef int collect_aborted(Compaction *c, int64_t start) noexcept nogil:
-    """Collects the aborted transactions that begin below the round's end and end at or behind `start`."""
+    """Collects the aborted transactions that begin before the round's end and end at or after `start`."""
     cdef int64_t last = load64(&c.log.last_aborted_offset)
     cdef int32_t i
     cdef int result = 0
@@ -113,7 +114,7 @@ cdef int collect_aborted(Compaction *c, int64_t start) noexcept nogil:
 
 
 cdef int32_t segment_of(const Compaction *c, int64_t offset) noexcept nogil:
-    """Index of the last segment that begins at or before `offset`."""
+    """Returns the index of the last segment that begins at or before `offset`."""
     cdef int32_t i = 0
     while i + 1 < c.list.count and c.list.items[i + 1].base_offset <= offset:
         i += 1
@@ -139,8 +140,9 @@ cdef int begin_map(Compaction *c) noexcept nogil:
 
 
 cdef int64_t old_horizon(const Compaction *c, int64_t delete_retention_ms) noexcept nogil:
-    """The horizon of tombstones of magic 0 and 1, whose batches have no field for it. The time of the last segment that
-    was compacted before stands in for it."""
+    """Returns the time before which tombstones of magic 0 and 1 are removed. Their batches have no field for a delete
+    horizon. So the horizon is computed from the modification time of the last segment that an earlier round
+    compacted."""
     cdef int32_t i = segment_of(c, c.first_dirty - 1)
     if c.first_dirty <= c.list.items[0].base_offset:
         return 0
@@ -173,7 +175,7 @@ cdef int compaction_open(Compaction *c, Log *log, OffsetMap *map, int64_t first_
     if result < 0:
         return result
     if upper_bound > c.list.items[c.list.count - 1].base_offset:
-        return -ECANCELED  # segments that the caller counted on are gone; the last one may be losing bytes now
+        return -ECANCELED  # segments that the caller expected are missing, and the last segment may be losing bytes now
     last_batches_sort(&c.last)
     c.compactor.limits = c.config.rules.limits
     c.old_horizon_ms = old_horizon(c, delete_retention_ms)
@@ -211,8 +213,8 @@ cdef bint is_overtaken(Compaction *c) noexcept nogil:
 # --- reading ---
 
 cdef int refill(Compaction *c, Segment *segment, int64_t size, int64_t need) noexcept nogil:
-    """Makes the block begin at `position` and hold at least `need` bytes of the file, which has `size` bytes. Bytes
-    that the block already holds stay."""
+    """Makes the block begin at `position` and hold at least `need` bytes of the file, whose size is `size` bytes. Does
+    not read again the bytes that the block already holds."""
     cdef int64_t keep = c.block_at + c.block_held - c.position
     cdef int64_t want, got
     cdef uint8_t *grown
@@ -230,7 +232,7 @@ cdef int refill(Compaction *c, Segment *segment, int64_t size, int64_t need) noe
         c.block_room = need
     want = min(c.block_room, size - c.position) - keep
     if want < 0:
-        return -EILSEQ  # the file was longer when the block was read
+        return -EILSEQ  # the file was longer when the previous block was read
     got = segment.disk.pread(segment.disk.self, file_of(segment), c.block + keep, <size_t> want,
                              c.position + keep)
     if got < 0:
@@ -240,8 +242,9 @@ cdef int refill(Compaction *c, Segment *segment, int64_t size, int64_t need) noe
 
 
 cdef int next_batch(Compaction *c, Segment *segment, const uint8_t **batch, BatchHeader *header) noexcept nogil:
-    """Reads the whole batch at `position` and checks its checksum. Returns 1, 0 at the segment's end, or -errno."""
-    cdef int64_t size = load64(&segment.size)  # read once: a truncation may be under way
+    """Reads the whole batch at `position` and verifies its checksum. Returns 1 for a batch, 0 at the end of the
+    segment, or -errno."""
+    cdef int64_t size = load64(&segment.size)  # read only once, because a truncation may change it now
     cdef int64_t left = size - c.position
     cdef int64_t held = c.block_at + c.block_held - c.position
     cdef int result = 0
@@ -266,14 +269,14 @@ cdef int next_batch(Compaction *c, Segment *segment, const uint8_t **batch, Batc
 
 
 cdef int open_segment(Compaction *c, int32_t at) noexcept nogil:
-    """Goes to the beginning of the segment to read next."""
+    """Moves to the beginning of the next segment to read."""
     c.at = at
     c.position = c.block_at = c.block_held = 0
     return segment_open_log(c.list.items[at])
 
 
 cdef int errno_of(Compaction *c, int status) noexcept nogil:
-    """The errno for a status of compact_map or compact_filter."""
+    """Returns the errno for a status of compact_map or compact_filter."""
     if c.transactions.out_of_memory:
         return -ENOMEM
     if status == COMPACT_BAD_BATCH:
@@ -287,7 +290,8 @@ cdef bint tells_of_content(int result) noexcept nogil:
 
 
 cdef int noted(Compaction *c, int result) noexcept nogil:
-    """Bad bytes do not mean damage when the log was cut or closed meanwhile: the result is then -ECANCELED."""
+    """Returns -ECANCELED in place of an error if the log was truncated or closed in the meantime. In that case invalid
+    bytes do not mean that the log is damaged."""
     if tells_of_content(result) and is_overtaken(c):
         return -ECANCELED
     if result == -EILSEQ and c.bad_segment == NULL:
@@ -318,7 +322,7 @@ cdef int map_some(Compaction *c, int64_t max_bytes) noexcept nogil:
         if result < 0:
             return result
         if result == 0:
-            # Compaction may have left no batch at the end of the segment's offsets.
+            # An earlier compaction may have removed the last batches of the segment.
             c.compactor.map.latest_offset = max(c.compactor.map.latest_offset,
                                                 c.list.items[c.at + 1].base_offset - 1)
             result = open_segment(c, c.at + 1)
@@ -353,7 +357,7 @@ cdef int64_t index_bytes(Segment *segment, bint times) noexcept nogil:
 
 
 cdef bint fits(const Compaction *c, int32_t next, int64_t bytes, int64_t offsets, int64_t times) noexcept nogil:
-    """Whether the group and the segment `next` fit into one segment."""
+    """Returns whether the group and the segment `next` fit into one segment."""
     cdef int64_t end = c.list.items[next + 1].base_offset if next + 1 < c.list.count else c.upper_bound
     return (bytes <= c.config.segment_bytes and offsets <= c.config.segment_index_bytes
             and times <= c.config.segment_index_bytes
@@ -362,7 +366,8 @@ cdef bint fits(const Compaction *c, int32_t next, int64_t bytes, int64_t offsets
 
 
 cdef int choose_group(Compaction *c) noexcept nogil:
-    """Chooses the segments behind the last group, as many as fit into one. `first` == `end`: no segment is left."""
+    """Chooses the next group: as many of the segments after the last group as fit into one segment. If `first` ==
+    `end`, no segment is left."""
     cdef int64_t bytes = 0, offsets = 0, times = 0
     cdef int64_t more_offsets, more_times
     cdef Segment *segment
@@ -373,7 +378,7 @@ cdef int choose_group(Compaction *c) noexcept nogil:
         more_times = index_bytes(segment, True)
         if more_offsets < 0 or more_times < 0:
             return <int> min(more_offsets, more_times)
-        bytes += load64(&segment.size)  # a truncation may be under way
+        bytes += load64(&segment.size)  # a truncation may change the size now
         offsets += more_offsets
         times += more_times
         if c.end - c.first >= MOST_OF_A_GROUP or (c.end > c.first and not fits(c, c.end, bytes, offsets, times)):
@@ -400,13 +405,13 @@ cdef int begin_group(Compaction *c) noexcept nogil:
 
 
 cdef Segment *like(const Segment *first) noexcept nogil:
-    """A new segment in the same directory, with the same base offset."""
+    """Creates a segment in the same directory and with the same base offset as `first`."""
     cdef size_t size = 0
     cdef char *directory
     cdef Segment *made
     while first.path[size] != 0:
         size += 1
-    while size > 0 and first.path[size] != 47:  # the slash
+    while size > 0 and first.path[size] != 47:  # 47 is the slash
         size -= 1
     directory = <char *> malloc(size + 1)
     if directory == NULL:

@@ -1,14 +1,16 @@
-"""The offset at which each key was last written, in bounded memory (Kafka's SkimpyOffsetMap). A compaction keeps only
-these records.
+"""A map from each key to the offset at which the key was last written, in bounded memory (Kafka's SkimpyOffsetMap). A
+compaction keeps only the records at these offsets.
 
-The map holds 128 bits of SipHash-1-3 for each key, under a seed of its own. If two keys shared them, the map would take
-them for one and the earlier record would be lost. With 10 million keys this happens once in 10^24 compactions, as with
-the 128 bits of MD5 that Apache Kafka uses. Unlike with MD5, nobody can construct two such keys without the seed.
+The map holds 128 bits of SipHash-1-3 for each key. Each map has its own seed. If two keys had the same 128 bits, the
+map would treat them as one key and the earlier record would be lost. With 10 million keys this happens once in 10^24
+compactions, as with the 128 bits of MD5 that Apache Kafka uses. Unlike with MD5, nobody can construct two such keys
+without the seed.
 
-The slots are ordered by hash, from the home slot that the upper bits of a hash choose (Amble and Knuth, "Ordered hash
-tables", 1974): a look-up for a missing key ends early, and a table that is 90% full is still quick.
+The upper bits of a hash choose the home slot of the key, which is the slot at which the search for the key begins. From
+there on, the slots are ordered by hash (Amble and Knuth, "Ordered hash tables", 1974). So the search for a missing key
+ends early, and a table that is 90% full is still fast.
 
-One thread at a time.
+Only one thread at a time may use a map.
 """
 
 from libc.stddef cimport size_t
@@ -19,39 +21,43 @@ cdef enum:
     OFFSET_MAP_FULL = 1
 
 ctypedef struct KeyHash:
-    uint64_t order        # the part of the hash by which slots are ordered
+    uint64_t order        # the part of the hash that orders the slots
     uint64_t rest
 
 ctypedef struct OffsetSlot:
     KeyHash hash
-    int64_t place         # offset + 1; 0: empty
+    int64_t place         # the offset + 1; 0 for an empty slot
 
 ctypedef struct OffsetMap:
     int64_t budget_bytes
     double load_factor
     uint64_t seed[2]
-    OffsetSlot *slots     # NULL between uses: an idle cleaner has no memory
+    OffsetSlot *slots     # NULL between compactions, so that an idle cleaner uses no memory
     int64_t homes
-    int64_t room          # homes, and what the last of them may spill into
-    int64_t limit         # keys
+    # The number of slots: the home slots, and extra slots for keys that do not fit into the last home slots.
+    int64_t room
+    int64_t limit         # the most keys that the map accepts
     int64_t count
-    int64_t latest_offset  # everything up to it is in the map; -1 when nothing is
+    int64_t latest_offset  # the map covers all records up to this offset; -1 if it covers none
 
 cdef void offset_map_init(OffsetMap *map, int64_t budget_bytes, double load_factor, uint64_t seed0,
                           uint64_t seed1) noexcept nogil
-# Makes the map empty, and large enough for `most_keys` where the budget allows. 0 or -ENOMEM.
+# Empties the map, and makes it large enough for `most_keys` keys if the memory budget allows that. Returns 0 or
+# -ENOMEM.
 cdef int offset_map_begin(OffsetMap *map, int64_t most_keys) noexcept nogil
-cdef void offset_map_release(OffsetMap *map) noexcept nogil  # frees its memory
+cdef void offset_map_release(OffsetMap *map) noexcept nogil  # frees the slots
 
 cdef void offset_map_hash(const OffsetMap *map, const uint8_t *key, size_t size, KeyHash *hash) noexcept nogil
 cdef void offset_map_prefetch(const OffsetMap *map, const KeyHash *hash) noexcept nogil
-# 0, or OFFSET_MAP_FULL and nothing has changed. The caller puts a key's offsets in ascending order.
+# Sets the offset of a key. The caller must put the offsets of a key in ascending order. Returns 0, or OFFSET_MAP_FULL
+# if nothing has changed.
 cdef int offset_map_put(OffsetMap *map, const KeyHash *hash, int64_t offset) noexcept nogil
-cdef int64_t offset_map_get(const OffsetMap *map, const KeyHash *hash) noexcept nogil  # -1: not there
+# Returns the key's offset, or -1 if the map does not have the key.
+cdef int64_t offset_map_get(const OffsetMap *map, const KeyHash *hash) noexcept nogil
 
 
 cdef class KeyOffsets:
     cdef OffsetMap map
-    cdef int held  # how many compactions use the map; its memory stays until they end
+    cdef int held  # the number of compactions that use the map; its memory is kept until they have ended
     cdef int hash_key(self, key, KeyHash *hash) except -1
     cdef int check_free(self) except -1

@@ -1,8 +1,10 @@
-"""The producers that a compaction meets in a log: their transactions, which decide which records were aborted and which
-markers are still needed (Kafka's CleanedTransactionMetadata), and the last batch of each, which stays because it holds
-the producer's sequence.
+"""The state of a log's producers during a compaction.
 
-One thread at a time.
+The transactions of the producers decide which records were aborted and which markers are still needed (Kafka's
+CleanedTransactionMetadata). The last batch of each producer stays in the log, because it holds the producer's sequence
+number.
+
+Only one thread at a time may use these structs.
 """
 
 from libc.stddef cimport size_t
@@ -13,40 +15,43 @@ from kafkacore._fast.log.producers cimport Producers
 from kafkacore._fast.record.record cimport BatchHeader
 from kafkacore._fast.log.txn_index cimport AbortedTransaction
 
-# A producer that the compaction has met, and its transaction.
+# A producer that wrote to the compacted part of the log, and its current transaction.
 ctypedef struct SeenProducer:
-    int64_t producer_id      # -1: an empty slot
-    int32_t aborted          # index of its aborted transaction that has begun; -1: none
-    bint observed            # batches of that transaction are still there
-    bint committing          # it has batches of a transaction that no index lists as aborted
+    int64_t producer_id      # -1 for an empty slot
+    # The index, in `SeenTransactions.aborted`, of the producer's current aborted transaction; -1 for none.
+    int32_t aborted
+    bint observed            # whether batches of that transaction are still in the log
+    bint committing          # whether the log has batches of a transaction that no index lists as aborted
 
 ctypedef struct SeenTransactions:
-    AbortedTransaction *aborted  # by first offset; the caller's
+    AbortedTransaction *aborted  # ordered by first offset; owned by the caller
     int64_t aborted_count
-    int64_t next             # the first of them that has not begun
+    int64_t next             # the first of `aborted` that has not begun yet
     SeenProducer *slots
     int32_t slot_count       # a power of two
     int32_t used
-    bint out_of_memory       # results since then are not valid
-    Writer *index            # the transaction index of the compacted segment; NULL: none is made
+    bint out_of_memory       # the results are invalid once this is set
+    Writer *index            # the transaction index of the compacted segment; NULL if none is written
 
 cdef int transactions_init(SeenTransactions *seen, AbortedTransaction *aborted, int64_t aborted_count) noexcept nogil
 cdef void transactions_free(SeenTransactions *seen) noexcept nogil
-# Notes the log's next batch, a whole one of magic 2 (control batches are not compressed). True: the batch can go,
-# because its transaction was aborted or it is the marker of a transaction without batches.
+# Processes the next batch of the log, which must be a whole batch of magic 2. (Control batches are never compressed.)
+# Returns True if the batch can be removed: either its transaction was aborted, or it is the marker of a transaction
+# that has no batches left.
 cdef bint transactions_note(SeenTransactions *seen, const uint8_t *batch, const BatchHeader *header) noexcept nogil
 
-# The last batch of a producer that the log knows.
+# The last batch of a producer, as the log's producer state knows it.
 ctypedef struct LastBatch:
     int64_t producer_id
-    int64_t last_offset      # -1: it has only a marker
+    int64_t last_offset      # -1 if the producer has only a marker
     int16_t producer_epoch
 
 ctypedef struct LastBatches:
-    LastBatch *items         # by producer id
+    LastBatch *items         # ordered by producer id
     int32_t count
 
-cdef int last_batches_take(LastBatches *last, const Producers *producers) noexcept nogil  # 0 or -ENOMEM; log's lock
+# Returns 0 or -ENOMEM; call this with the log's lock held.
+cdef int last_batches_take(LastBatches *last, const Producers *producers) noexcept nogil
 cdef void last_batches_sort(LastBatches *last) noexcept nogil
 cdef void last_batches_free(LastBatches *last) noexcept nogil
 cdef bint is_last_batch(const LastBatches *last, const BatchHeader *header) noexcept nogil

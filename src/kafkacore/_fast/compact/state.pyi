@@ -1,1 +1,1 @@
-"""Native only: see state.pxd."""
+"""Native code only. state.pxd describes it."""

@@ -1,4 +1,4 @@
-"""Producers during a compaction, as state.pxd says."""
+"""Implements state.pxd: the producers during a compaction."""
 
 from libc.errno cimport ENOMEM
 from libc.stdint cimport uint64_t
@@ -45,7 +45,7 @@ cdef SeenProducer *empty_slots(int32_t count) noexcept nogil:
 
 
 cdef SeenProducer *slot_of(SeenProducer *slots, int32_t count, int64_t producer_id) noexcept nogil:
-    """The producer's slot, or the empty slot that it would take."""
+    """Returns the slot of the producer. If it has none, returns the empty slot that it would take."""
     cdef int32_t at = <int32_t> (hash_word(process_hash_key(), <uint64_t> producer_id) & <uint64_t> (count - 1))
     while slots[at].producer_id >= 0 and slots[at].producer_id != producer_id:
         at = (at + 1) & (count - 1)
@@ -68,7 +68,7 @@ cdef bint grow(SeenTransactions *seen) noexcept nogil:
 
 
 cdef SeenProducer *producer_of(SeenTransactions *seen, int64_t producer_id) noexcept nogil:
-    """NULL: no memory."""
+    """Returns the slot of the producer. If it has none, adds one. Returns NULL if memory runs out."""
     cdef SeenProducer *slot = slot_of(seen.slots, seen.slot_count, producer_id)
     if slot.producer_id >= 0:
         return slot
@@ -84,7 +84,8 @@ cdef SeenProducer *producer_of(SeenTransactions *seen, int64_t producer_id) noex
 
 
 cdef void begin_aborted(SeenTransactions *seen, int64_t offset) noexcept nogil:
-    """Begins the aborted transactions whose first offset is at or before `offset`."""
+    """Takes the next aborted transactions from the index, up to those that begin at `offset`, and makes each one the
+    current transaction of its producer."""
     cdef SeenProducer *producer
     cdef int64_t i
     while seen.next < seen.aborted_count and seen.aborted[seen.next].first_offset <= offset:
@@ -129,7 +130,7 @@ cdef bint note_marker(SeenTransactions *seen, const uint8_t *batch, const BatchH
     cdef int marker
     cdef bint needed
     if header.record_count == 0:
-        return True  # was cleaned before
+        return True  # an earlier compaction has removed the marker
     marker = marker_of(batch, header)
     if marker == MARKER_OTHER or header.producer_id < 0:
         return False
@@ -157,7 +158,8 @@ cdef bint transactions_note(SeenTransactions *seen, const uint8_t *batch, const 
     producer = producer_of(seen, header.producer_id)
     if producer == NULL:
         return False
-    # An index entry that outlived its marker says nothing about what the producer wrote after it.
+    # The index entry can still exist after its marker has been removed. The entry does not apply to the records that
+    # the producer wrote after the marker.
     if producer.aborted >= 0 and seen.aborted[producer.aborted].last_offset >= header.base_offset:
         producer.observed = True
         return True
@@ -208,8 +210,9 @@ cdef void last_batches_free(LastBatches *last) noexcept nogil:
 
 
 cdef bint is_last_batch(const LastBatches *last, const BatchHeader *header) noexcept nogil:
-    """Whether this is the producer's last batch. A data batch is, if it has the producer's last offset. If the producer
-    has no data, the marker with its epoch is, because that marker fences older epochs."""
+    """Returns whether this is the producer's last batch. A data batch is the last one if it holds the producer's last
+    offset. If the producer has no data, the marker with its epoch is the last one, because that marker fences older
+    epochs."""
     cdef int32_t low = 0
     cdef int32_t high = last.count
     cdef int32_t middle

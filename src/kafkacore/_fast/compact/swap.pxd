@@ -1,19 +1,21 @@
-"""A compacted segment takes the place of the segments it was made from, while the log is in use (Kafka's
+"""Replaces segments by the compacted segment that was made from them, while the log is in use (Kafka's
 UnifiedLog.replaceSegments and LogLoader).
 
-Its files are named `.cleaned` while they are written. Once all of them are synced they become `.swap`: a start before
-that uses the former segments, a start after it the compacted one. Then the log's list changes, the former files go, and
-the names lose the `.swap`. The order ensures that a crash never leaves an index beside records of another segment, even
-on a disk that keeps any of the name changes between two syncs:
+While the files of the compacted segment are written, their names end in `.cleaned`. Once all of them are synced, they
+are renamed to `.swap`. If the node crashes before this moment, the next start uses the former segments; after it, the
+next start uses the compacted segment. Then the list of the log's segments changes, the former files are removed, and
+the `.swap` is removed from the new names. The order of these steps ensures that a crash never leaves an index next to
+records of another segment. This holds even if the disk keeps an arbitrary subset of the name changes between two syncs:
 
-1. `.cleaned` -> `.swap`, sync of the directory
-2. the list is exchanged: new readers see the compacted segment through open handles; earlier readers keep theirs
-3. the former .log files go, with a sync before each one that lies behind the new segment's last batch; sync; then
-   their indexes go, and the transaction index whose name the new one needs; sync
+1. `.cleaned` -> `.swap`; sync of the directory
+2. the log's list of segments is replaced: new readers use the open files of the compacted segment, and earlier readers
+   keep the open files of the former segments
+3. the former .log files are removed, with a sync before each one that begins after the new segment's last batch; sync;
+   then the former indexes are removed, and the transaction index whose name the new one needs; sync
 4. `.log.swap` -> `.log`; sync
-5. the indexes follow; sync
+5. the same for the indexes; sync
 
-No truncation, no deletion of segments and no stop of the log begins meanwhile; appends and rolls go on.
+During these steps, no truncation, deletion of segments or stop of the log can begin. Appends and rolls continue.
 """
 
 from libc.stdint cimport int32_t, int64_t
@@ -24,17 +26,20 @@ from kafkacore._fast.log.segment cimport Segment
 
 ctypedef struct Swap:
     Log *log
-    Segment **former      # `count` sealed segments that follow on each other
+    Segment **former      # `count` consecutive sealed segments
     int32_t count
-    Segment *fresh        # has the first one's base offset; sealed and synced, its files open
-    int64_t end_offset    # behind the last batch of `fresh`; its base offset where it has none
-    int64_t truncations   # the log's when the former segments were read
+    # The compacted segment, with the base offset of the first former segment; sealed and synced, its files open.
+    Segment *fresh
+    int64_t end_offset    # the end of the last batch of `fresh`, or the base offset of `fresh` if it has no batch
+    int64_t truncations   # the value of the log's field `truncations` when the former segments were read
 
-# New, empty `.cleaned` files, open. 0 or -errno; may block.
+# Creates and opens new, empty `.cleaned` files. Returns 0 or -errno; may block.
 cdef int swap_create(Segment *fresh) noexcept nogil
-# Writes `fresh.aborted` to its file, then syncs all files and their names. 0 or -errno; may block.
+# Writes `fresh.aborted` to its file, and then syncs all files and their directory entries. Returns 0 or -errno; may
+# block.
 cdef int swap_sync(Segment *fresh) noexcept nogil
-cdef void swap_discard(Segment *fresh) noexcept nogil  # the files go; may block
-# 0: the log holds its own count of `fresh`. LOG_BLOCKED: `blocked` is queued; call again when it is woken. -ECANCELED:
-# the former segments no longer belong to the log, and nothing has changed. -errno: the disk is offline now. May block.
+cdef void swap_discard(Segment *fresh) noexcept nogil  # removes the files; may block
+# Replaces the former segments. May block. Returns 0 on success, and then the log holds its own reference to `fresh`.
+# LOG_BLOCKED: `blocked` is queued; call this again when it is woken. -ECANCELED: the former segments no longer belong
+# to the log, and nothing has changed. Any other -errno: the log directory is offline now.
 cdef int swap_in(Swap *swap, Waiter *blocked) noexcept nogil

@@ -1,1 +1,1 @@
-"""Native only: see swap.pxd."""
+"""Native code only. swap.pxd describes it."""

@@ -1,4 +1,4 @@
-"""Compacted segments take their places, as swap.pxd says."""
+"""Implements swap.pxd: replaces segments by their compacted segment."""
 
 from libc.errno cimport ENOENT, ENOMEM
 from libc.stdint cimport int32_t, int64_t
@@ -33,8 +33,8 @@ cdef enum:
     PARTS = 4
 
 cdef const char *part_name(int part) noexcept nogil:
-    """The .log comes first: a reader that finds it under its final name finds no index with another segment's
-    offsets."""
+    """Returns the suffix of one of the segment's files. The .log file is renamed before the indexes, so that a reader
+    that finds it under its final name never finds the index of another segment next to it."""
     if part == 0:
         return b".log"
     if part == 1:
@@ -89,8 +89,8 @@ cdef int swap_sync(Segment *fresh) noexcept nogil:
         result = disk.sync(disk.self, fresh.time_index_file)
     if result == 0:
         result = disk.sync(disk.self, fresh.file)
-    # Syncs all names before one of them becomes .swap: otherwise a start could use a .log.swap that lost its
-    # transaction index.
+    # Syncs all names before one of them becomes .swap. Otherwise a start could use a .log.swap without its transaction
+    # index.
     return result if result < 0 else segment_sync_names(fresh)
 
 
@@ -112,7 +112,7 @@ cdef int unlink_part(const Segment *segment, int part, const char *suffix) noexc
 
 
 cdef void swap_discard(Segment *fresh) noexcept nogil:
-    # The next start removes files that cannot be removed now.
+    # If a file cannot be removed now, the next start removes it.
     cdef int part
     for part in range(PARTS):
         unlink_part(fresh, part, b".cleaned")
@@ -142,7 +142,8 @@ cdef int rename_parts(const Segment *fresh, int first, const char *before, const
 # --- the list; under the lock ---
 
 cdef int32_t place_of(const Swap *swap) noexcept nogil:
-    """Index of the first former segment in the log's list; -1 when not all of them are there, or one takes appends."""
+    """Returns the index of the first former segment in the log's list. Returns -1 if a former segment is missing or is
+    the active segment."""
     cdef const Log *log = swap.log
     cdef int32_t first = 0
     cdef int32_t i
@@ -151,7 +152,7 @@ cdef int32_t place_of(const Swap *swap) noexcept nogil:
     while first < log.segments.count and log.segments.items[first] != swap.former[0]:
         first += 1
     if first + swap.count >= log.segments.count:
-        return -1  # the last segment of the list is the active one
+        return -1  # the last segment of the list is the active segment
     for i in range(swap.count):
         if log.segments.items[first + i] != swap.former[i]:
             return -1
@@ -163,7 +164,7 @@ cdef int begin_swap(const Swap *swap, Waiter *blocked) noexcept nogil:
     if log.state == LOG_FAILED or log.state == LOG_CLOSED or load32(&log.dir.offline) or place_of(swap) < 0:
         return -ECANCELED
     if log.state != LOG_OPEN or log.swapping:
-        log_block(log, blocked)  # the log rolls, is truncated, or is about to be stopped or moved
+        log_block(log, blocked)  # the log rolls, is being truncated, or is about to be stopped or moved
         return LOG_BLOCKED
     log.swapping = True
     return 0
@@ -195,20 +196,21 @@ cdef int exchange(const Swap *swap) noexcept nogil:
 # --- the whole swap ---
 
 cdef int drop_former(const Swap *swap) noexcept nogil:
-    """Removes the files of the former segments. The new segment takes over the first one's names, and its producer
-    snapshot, which has the same offset."""
+    """Removes the files of the former segments. The new segment takes over the file names of the first one, and its
+    producer snapshot, which is for the same offset."""
     cdef int32_t i
     cdef int result = 0
     for i in range(swap.count):
         store32(&swap.former[i].dropped, SEGMENT_REPLACED)
     for i in range(1, swap.count):
-        # A start removes the .log files that begin below the new segment's end. Those behind it must go in order: a
-        # crash must not lose a later tombstone and keep the record that it deletes.
+        # A start removes the .log files that begin below the new segment's end. Later .log files must be removed in
+        # order. Otherwise a crash could lose a tombstone and keep an earlier record that the tombstone deletes.
         if result == 0 and i > 1 and swap.former[i].base_offset >= swap.end_offset:
             result = segment_sync_names(swap.fresh)
         if result == 0:
             result = unlink_part(swap.former[i], 0, b"")
-    # Records behind the new segment's end that a crash brings back must still have their transaction index.
+    # After a crash, records beyond the new segment's end may exist again, and then they need their transaction index.
+    # So the removal of the .log files is synced before the indexes are removed.
     if result == 0 and swap.count > 1:
         result = segment_sync_names(swap.fresh)
     for i in range(1, swap.count):
@@ -230,8 +232,8 @@ cdef void inherit(const Swap *swap) noexcept nogil:
     fresh.modified_ms = last.modified_ms
     fresh.entry_synced = True
     store64(&fresh.synced_size, fresh.size)
-    # If one of the former segments was not wholly synced, its producer snapshot may not be on the disk. Then the next
-    # commit syncs it.
+    # If a former segment was not wholly synced, its producer snapshot may not be on the disk. In that case the next
+    # commit syncs the snapshot.
     store32(&fresh.wholly_synced, whole)
 
 
@@ -260,8 +262,8 @@ cdef int change_files(const Swap *swap) noexcept nogil:
 
 
 cdef int open_former(const Swap *swap) noexcept nogil:
-    """Opens the former segments' files now: a reader could otherwise open the new segment's files, which get the first
-    one's names."""
+    """Opens the files of the former segments now, because the new segment's files get the names of the first one.
+    Otherwise a reader of a former segment could open the new files."""
     cdef int32_t i
     cdef int result = 0
     for i in range(swap.count):
@@ -295,5 +297,5 @@ cdef int swap_in(Swap *swap, Waiter *blocked) noexcept nogil:
         return result
     log_wake_blocked(log, WAKE_READY)
     log_wake_changed(log, WAKE_READY)
-    log_advance_start(log, log_start_offset)  # deletes segments whose deletion was asked for meanwhile
+    log_advance_start(log, log_start_offset)  # deletes the segments whose deletion was requested during the swap
     return 0

@@ -1,1 +1,1 @@
-"""Record batches: their header, their records, how they are built, scanned, validated and described."""
+"""Record batches: header, records, building, scanning, validation and description."""

@@ -1,4 +1,5 @@
-"""The Python face of `record`: batches and records as objects. Each keeps the bytes that it points into alive."""
+"""The Python interface of `record`: batches and records as objects. Each object keeps alive the bytes into which it
+points."""
 
 from libc.stdint cimport int64_t, uint8_t
 
@@ -7,7 +8,8 @@ from kafkacore._fast.base.cursor cimport Reader
 from kafkacore._fast.record.record cimport BatchHeader, RecordView
 
 
-cdef class Body:                 # bytes that they point into: the buffer of another object, or a block of its own
+# Holds the bytes into which batches and records point: the buffer of another object, or its own block.
+cdef class Body:
     cdef Py_buffer view
     cdef bint borrowed
     cdef uint8_t *owned

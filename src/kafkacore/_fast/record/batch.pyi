@@ -1,4 +1,4 @@
-"""Record batches for Python: build them, walk them, look into them."""
+"""Record batches for Python: builds, iterates over and inspects them."""
 
 from array import array
 from collections.abc import Iterator
@@ -26,7 +26,8 @@ __all__ = [
     "live_objects",
 ]
 
-# Values in one block: its bytes, the end of each value, and the range of selected values, whose end is exclusive.
+# Values in one block: the bytes of the block, the end of each value, and the range of selected values, whose end is
+# exclusive.
 RecordRows: TypeAlias = tuple[bytes, array[int], int, int]
 
 class ControlRecordType(IntEnum):
@@ -41,13 +42,13 @@ class ControlRecordType(IntEnum):
     KRAFT_VOTERS = 6
 
 class Record:
-    """One record of a batch; `key`, `value` and `headers` are made at each access, the views copy nothing."""
+    """One record of a batch. `key`, `value` and `headers` are created at each access. The views copy nothing."""
 
     @property
     def offset(self) -> int: ...
     @property
     def timestamp(self) -> int:
-        """In milliseconds. In a batch with log append time, it is the batch's own timestamp."""
+        """The timestamp in milliseconds. In a batch with log append time, it is the timestamp of the batch."""
 
     @property
     def key(self) -> bytes | None: ...
@@ -72,7 +73,7 @@ class RecordIterator(Iterator[Record]):
     def __next__(self) -> Record: ...
 
 class Batch:
-    """One record batch; iterating gives its records (magic 2). Made by Batches."""
+    """One record batch. Iterating over it returns its records (magic 2 only). `Batches` creates it."""
 
     @property
     def base_offset(self) -> int: ...
@@ -96,23 +97,23 @@ class Batch:
     def attributes(self) -> int: ...
     @property
     def codec_name(self) -> str | None:
-        """none, gzip, snappy, lz4 or zstd; None if the attributes name an unknown codec."""
+        """none, gzip, snappy, lz4 or zstd. None if the attributes name an unknown codec."""
 
     @property
     def timestamp_type(self) -> int:
-        """0: create time; 1: log append time."""
+        """0 for create time, 1 for log append time."""
 
     @property
     def is_transactional(self) -> bool: ...
     @property
     def is_control(self) -> bool: ...
     def values(self) -> tuple[memoryview, array[int], array[int]]:
-        """`(data, starts, ends)`: where in `data` the value of each record lies; a null value is empty. Raises as
-        iterating does."""
+        """Returns `(data, starts, ends)`, which say where in `data` the value of each record is. A null value is empty.
+        Raises the same errors as iteration."""
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When tombstones in this batch may be removed (KIP-534)."""
+        """The time after which tombstones in this batch may be removed (KIP-534), or None."""
 
     @property
     def base_timestamp(self) -> int: ...
@@ -128,30 +129,32 @@ class Batch:
     def last_sequence(self) -> int: ...
     @property
     def record_count(self) -> int:
-        """From the header; -1 for magic 0 and 1, whose headers have no count."""
+        """The number of records according to the header. -1 for magic 0 and 1, whose headers have no count."""
 
     @property
     def data(self) -> memoryview: ...
     def __iter__(self) -> RecordIterator:
-        """Raises CorruptBatchError (magic 0 and 1), CodecError, InvalidRecordError while iterating."""
+        """Iterates over the records. The iteration raises CorruptBatchError (for magic 0 and 1), CodecError and
+        InvalidRecordError."""
 
     def find_timestamp(self, timestamp: int, start_offset: int = 0) -> tuple[int, int] | None:
-        """(offset, timestamp) of the first record at or after both."""
+        """Returns (offset, timestamp) of the first record that is at or after both `timestamp` and `start_offset`, or
+        None."""
 
     def find_max_timestamp(self) -> tuple[int, int] | None:
-        """(offset, timestamp) of the first record with the greatest timestamp."""
+        """Returns (offset, timestamp) of the first record with the greatest timestamp, or None for an empty batch."""
 
 class Batches(Iterator[Batch]):
-    """The consecutive batches in `data`; a partial batch at the end is left out."""
+    """The consecutive batches in `data`. Leaves out an incomplete batch at the end."""
 
     def __init__(self, data: Buffer, codec: Codec | None = None) -> None: ...
     @property
     def position(self) -> int:
-        """Bytes of the batches returned so far."""
+        """The total size of the batches returned so far."""
 
     def __iter__(self) -> Batches: ...
     def __next__(self) -> Batch:
-        """Raises CorruptBatchError."""
+        """Returns the next batch. Raises CorruptBatchError."""
 
 def live_objects() -> int:
-    """Builders and bodies that are not freed yet."""
+    """Returns the number of builders and bodies that have not been freed."""

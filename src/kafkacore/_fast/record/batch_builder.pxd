@@ -1,4 +1,4 @@
-"""The Python face of `record`'s builder."""
+"""The Python interface of the batch builder in `record`."""
 
 from libc.stdint cimport int64_t
 
@@ -8,7 +8,7 @@ from kafkacore._fast.record.record cimport BatchBuilder
 
 cdef class RecordBatchBuilder:
     cdef BatchBuilder builder
-    cdef Writer headers          # of the record being added, encoded
+    cdef Writer headers          # the encoded headers of the record that is being added
     cdef int codec
     cdef int level
     cdef bint closed

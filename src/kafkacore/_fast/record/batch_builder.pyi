@@ -34,22 +34,22 @@ class RecordBatchBuilder:
         headers: Iterable[tuple[str | bytes, Buffer | None]] | None = None,
         offset_delta: int = -1,
     ) -> bool:
-        """Adds a record. Returns False, and adds nothing, when it does not fit into `limit_bytes`.
+        """Adds a record. Returns False, and adds nothing, if the record does not fit into `limit_bytes`.
 
-        `timestamp` is in milliseconds, -1 for none; `offset_delta` is one after the last by default.
-        Raises InvalidRecordError, or ValueError once the batch is built.
+        `timestamp` is in milliseconds, or -1 for none. By default, `offset_delta` is that of the last record plus 1.
+        Raises InvalidRecordError. Raises ValueError if the batch has been built.
         """
 
     def append_all(self, timestamp: int, pairs: Iterable[tuple[bytes | None, bytes | None]]) -> bool:
-        """Adds a record for each key and value. Returns False, and adds none, when they do not all fit into
-        `limit_bytes`. A RecordSource writes its records without an object for each. Raises InvalidRecordError,
-        TypeError, ValueError once the batch is built.
+        """Adds a record for each key and value. Returns False, and adds none, if they do not all fit into
+        `limit_bytes`. A RecordSource writes its records without creating an object for each. Raises InvalidRecordError
+        and TypeError. Raises ValueError if the batch has been built.
         """
 
     def append_rows(self, timestamp: int, data: Buffer, ends: Buffer, first: int, last: int) -> bool:
-        """Adds a record without key for each row in `[first, last)`. Its value is `data` from the end of the row before
-        to its own end. Returns False when one does not fit; those before it are added. Raises InvalidRecordError,
-        ValueError.
+        """Adds a record without a key for each row in `[first, last)`. The value of a row is the part of `data` from
+        the end of the previous row to the row's own end. Returns False if a record does not fit; the records before it
+        have been added. Raises InvalidRecordError and ValueError.
         """
 
     @property
@@ -59,7 +59,7 @@ class RecordBatchBuilder:
         """The size of the batch so far, before compression."""
 
     def build(self) -> bytes:
-        """Ends the batch and returns its bytes. Raises CodecError for a level that the codec does not have."""
+        """Finishes the batch and returns its bytes. Raises CodecError if the codec does not have the level."""
 
 def live_builders() -> int:
-    """The number of builders that are not freed yet."""
+    """Returns the number of builders that have not been freed."""

@@ -1,8 +1,8 @@
-"""The batches of a file, one after the other: segments, and snapshots of the metadata log.
+"""Scans the batches of a file, one after the other. The file is a segment or a snapshot of the metadata log.
 
-A scan reads large blocks and keeps each batch whole in memory, so that the caller can check and decode it. One thread
-at a time; blocking. A scan ends like Kafka's FileLogInputStream: at a batch for which the file is too short. Bytes that
-cannot be a batch are damage.
+A scan reads large blocks, and keeps each batch as a whole in memory, so that the caller can check and decode it. It
+blocks. Only one thread at a time may use it. Like Kafka's FileLogInputStream, a scan ends at a batch for which the file
+is too short. If some bytes cannot be a batch, the scan reports damage.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -18,30 +18,30 @@ cdef enum ScanStatus:
 
 ctypedef struct Scan:
     const Disk *disk
-    int file             # -1: not open
+    int file             # -1 if not open
     int error
     int damage
     uint8_t *block
     int64_t capacity
-    int64_t start        # of the block in the file
-    int64_t held         # bytes in it
-    int64_t position     # of the batch that scan_next returned last
-    int64_t next         # where the next one begins
-    int64_t end          # the scan stops here
+    int64_t start        # the position of the block in the file
+    int64_t held         # the number of bytes in the block
+    int64_t position     # the position of the batch that scan_next returned last
+    int64_t next         # the position at which the next batch begins
+    int64_t end          # the position at which the scan stops
 
 cdef void scan_init(Scan *scan, const Disk *disk) noexcept nogil
-# 0 or -errno. `max_bytes` below 0: the whole file.
+# Opens a file. If `max_bytes` is negative, the scan covers the whole file. Returns 0 or -errno.
 cdef int scan_open(Scan *scan, const char *path, int64_t max_bytes) noexcept nogil
 cdef void scan_close(Scan *scan) noexcept nogil
-# The next whole batch; `data` is valid until the next call. For a magic byte above 2 it gives the header of magic 2, as
-# Kafka reads it. Returns a ScanStatus.
+# Reads the next whole batch. `data` is valid until the next call. If the magic byte is above 2, reads the header as one
+# of magic 2, as Kafka does. Returns a ScanStatus.
 cdef int scan_next(Scan *scan, BatchHeader *header, const uint8_t **data) noexcept nogil
 
 
-# Faults of a batch that no BatchStatus names.
+# Faults of a batch for which there is no BatchStatus.
 cdef enum BatchFault:
-    FAULT_OFFSETS = 1        # its records' offsets do not grow from the first to the last of the batch
-    FAULT_TIMESTAMP = 2      # its greatest timestamp differs from that of its records
+    FAULT_OFFSETS = 1        # the offsets of its records do not increase, or are not within the batch's offsets
+    FAULT_TIMESTAMP = 2      # its greatest timestamp differs from the greatest timestamp of its records
 
 
 cdef class BatchScan:
@@ -49,7 +49,8 @@ cdef class BatchScan:
     cdef BatchHeader header
     cdef const uint8_t *at_hand
     cdef readonly str path
-    # Whether there is a batch. Raises when the scan failed or found damage.
+    # Moves to the next batch. Returns whether there is one. Raises if the scan failed or found damage.
     cdef bint advance(self) except -1
-    # Checks the current batch: BATCH_OK or BATCH_BAD_CRC; a scan of records gives any BatchStatus or BatchFault.
+    # Checks the current batch. Returns BATCH_OK or BATCH_BAD_CRC. A RecordScan can return any BatchStatus or
+    # BatchFault.
     cdef int fault_of_batch(self) noexcept nogil

@@ -1,6 +1,6 @@
-"""Batches and records as lines of text: the lines of kafka-dump-log, or one JSON object on each line.
+"""Describes batches and records as lines of text: either the lines of kafka-dump-log, or one JSON object on each line.
 
-The text is valid UTF-8 whatever bytes keys and values hold.
+The text is valid UTF-8, whatever the bytes in keys and values are.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -15,19 +15,19 @@ cdef enum Style:
     STYLE_JSON = 1
 
 cdef enum DescribeFlags:
-    DESCRIBE_RECORDS = 1    # a line for each record of a batch, too
-    DESCRIBE_METADATA = 2   # of records: offset, time, sizes, sequence, header keys
-    DESCRIBE_CONTENTS = 4   # of records: key and value
-    DESCRIBE_DECODED = 8    # the caller describes the records itself, except those of control batches
+    DESCRIBE_RECORDS = 1    # also a line for each record of a batch
+    DESCRIBE_METADATA = 2   # the lines of records have offset, time, sizes, sequence number and header keys
+    DESCRIBE_CONTENTS = 4   # the lines of records have key and value
+    DESCRIBE_DECODED = 8    # the caller itself describes the records, except those of control batches
 
-# The batch at `position` of its file; `valid`: whether its checksum is right.
+# Describes the batch at `position` of its file. `valid` says whether its checksum is right.
 cdef void describe_batch(Writer *out, int style, const BatchHeader *header, int64_t position,
                          bint valid) noexcept nogil
-# Writes no line end, because the caller may add to the line. For a control record the line names the transaction
-# marker.
+# Describes a record. Writes no line end, because the caller may add to the line. For a control record, the line names
+# the transaction marker.
 cdef void describe_record(Writer *out, int style, int flags, const BatchHeader *header,
                           const RecordView *record) noexcept nogil
-# The same for a message of magic 0 or 1 at `offset` in the batch of `header`.
+# Describes a message of magic 0 or 1 at `offset`, in the batch of `header`, in the same way.
 cdef void describe_message(Writer *out, int style, int flags, const BatchHeader *header, const OldMessage *message,
                            int64_t offset) noexcept nogil
 
@@ -36,7 +36,7 @@ cdef class Description(RecordScan):
     cdef int style
     cdef int flags
     cdef Writer out
-    cdef Writer gaps             # pairs of offsets, int64 each in host order
-    cdef int64_t last_offset     # of the record before
-    cdef int fault               # of the batch given last: a BatchStatus
-    cdef bint taken              # the caller must describe its records
+    cdef Writer gaps             # pairs of offsets, each an int64 in host order
+    cdef int64_t last_offset     # the offset of the previous record
+    cdef int fault               # the fault of the last returned batch: a BatchStatus
+    cdef bint taken              # the caller must describe the records of the last returned batch

@@ -13,11 +13,12 @@ CONTENTS: Final[int]
 DECODED: Final[int]
 
 class Description(RecordScan):
-    """The lines of a file, some at a time; the iterator returns bytes of whole lines.
+    """The lines that describe a file. The iterator returns some lines at a time, as bytes that end with a whole line.
 
-    `style` is TEXT or JSON. `flags`: RECORDS for a line of each record too, with METADATA and CONTENTS of it; with
-    DECODED the caller describes the records of batches that are no control batches, see `is_taken`. Iterating raises
-    CorruptBatchError or OSError after it has returned the lines before the error.
+    `style` is TEXT or JSON. With RECORDS in `flags`, each record gets a line, too. METADATA and CONTENTS choose what
+    that line contains. With DECODED, the caller describes the records of all batches except control batches (see
+    `is_taken`). If the iteration fails, it returns the lines before the error and then raises CorruptBatchError or
+    OSError.
     """
 
     def __init__(self, path: str | os.PathLike[str], style: int, flags: int, max_bytes: int = -1) -> None: ...
@@ -25,8 +26,8 @@ class Description(RecordScan):
     def __next__(self) -> bytes: ...
     @property
     def is_taken(self) -> bool:
-        """Whether the caller describes the records of the last batch: records that need a decoder, and control
-        records other than the end of a transaction."""
+        """Whether the caller must describe the records of the last batch. These are records that need a decoder, and
+        control records other than the end of a transaction."""
 
     @property
     def is_control(self) -> bool:
@@ -34,8 +35,9 @@ class Description(RecordScan):
 
     @property
     def gap_pairs(self) -> bytes:
-        """Neighbouring offsets that are not consecutive, as int64 pairs in host order; the first begins with -1."""
+        """The pairs of consecutive records whose offsets are not consecutive, as pairs of int64 in host order. The
+        first pair begins with -1."""
 
     def records(self) -> Iterator[tuple[Record, bytes]]:
-        """Each record that the caller describes, with the start of its line. Raises CorruptBatchError, CodecError,
-        InvalidRecordError."""
+        """Returns each record that the caller must describe, with the start of its line. Raises CorruptBatchError,
+        CodecError and InvalidRecordError."""

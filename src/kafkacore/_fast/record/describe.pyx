@@ -1,6 +1,6 @@
-"""Describes batches and records as lines, see describe.pxd; `Description` describes a whole file.
+"""Implements describe.pxd: describes batches and records as lines of text. `Description` describes a whole file.
 
-The text is line for line what Apache Kafka 4.3's kafka-dump-log prints, for scripts that read it.
+Each line of the text is as kafka-dump-log of Apache Kafka 4.3 prints it, for scripts that read its output.
 """
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -44,7 +44,7 @@ cdef inline void put(Writer *out, const char *text, size_t size) noexcept nogil:
 
 
 cdef inline void put_name(Writer *out, int style, const char *name, size_t size) noexcept nogil:
-    """Writes the separator and name of a value: ` name: ` or `,"name":`."""
+    """Writes the separator and the name of a value: ` name: ` or `,"name":`."""
     cdef uint8_t *p = reserve(out, size + (3 if style == STYLE_TEXT else 4))
     if p == NULL:
         return
@@ -75,7 +75,7 @@ cdef inline void put_flag(Writer *out, int style, const char *name, size_t size,
 
 
 cdef void put_word(Writer *out, int style, const char *word, size_t size) noexcept nogil:
-    """Writes a word that needs no escape."""
+    """Writes a word that needs no escaping."""
     if style == STYLE_JSON:
         put(out, b'"', 1)
     put(out, word, size)
@@ -101,7 +101,7 @@ cdef inline void end_line(Writer *out, int style) noexcept nogil:
 cdef void put_time(
     Writer *out, int style, const BatchHeader *header, const char *name, size_t size, int64_t timestamp
 ) noexcept nogil:
-    """In text the type of the timestamp names the field."""
+    """Writes a timestamp. In text, the name of the field is the timestamp type."""
     if style == STYLE_JSON:
         put_name(out, style, b"timestampType", 13)
         put(out, b'"', 1)
@@ -153,7 +153,7 @@ cdef void put_delete_horizon(Writer *out, int style, const BatchHeader *header) 
 
 
 cdef void put_origin(Writer *out, int style, const BatchHeader *header) noexcept nogil:
-    """Writes the fields that only magic 2 has, behind the base offset."""
+    """Writes the fields that only magic 2 has, after the base offset."""
     put_field(out, style, b"lastOffset", 10, last_offset(header))
     put_field(out, style, b"count", 5, header.record_count)
     put_field(out, style, b"baseSequence", 12, header.base_sequence)
@@ -207,7 +207,7 @@ cdef void put_header_keys(Writer *out, int style, const RecordView *record) noex
 
 
 cdef bint is_marker(const RecordView *record) noexcept nogil:
-    """Writes the marker that ends a transaction."""
+    """Returns whether the record is a marker that ends a transaction."""
     if record.key_size < MARKER_KEY_BYTES or record.value_size < MARKER_VALUE_BYTES:
         return False
     return <int16_t> be16(record.key + 2) in (MARKER_ABORT, MARKER_COMMIT) and <int16_t> be16(record.value) >= 0
@@ -230,7 +230,7 @@ cdef void put_content(Writer *out, int style, const char *name, size_t size, con
 
 
 cdef void put_start(Writer *out, int style, int flags, int64_t offset, bint contents) noexcept nogil:
-    """Writes the start of a record's line; `contents`: the line shows a part of the record."""
+    """Writes the start of a record's line. `contents` says that the line also has a key or a value."""
     if style == STYLE_JSON:
         put(out, b'{"kind":"record","offset":', 26)
         put_number(out, offset)
@@ -285,10 +285,10 @@ cdef void describe_message(
 # --- a file --------------------------------------------------------------------------------------------------------
 
 cdef class Description(RecordScan):
-    """The lines of a file, some at a time; the iterator returns bytes of whole lines.
+    """The lines that describe a file. The iterator returns some lines at a time, as bytes that end with a whole line.
 
-    After each step `taken` says whether the caller describes the records of the last batch (see `records`): records
-    that need a decoder (with DECODED), and control records other than the end of a transaction.
+    After each step, `taken` says whether the caller must describe the records of the last batch (see `records`). These
+    are records that need a decoder (with DECODED), and control records other than the end of a transaction.
     """
 
     def __cinit__(self, *args, **kwargs):
@@ -309,7 +309,8 @@ cdef class Description(RecordScan):
         return self
 
     def __next__(self):
-        """Raises CorruptBatchError, OSError after it has returned the lines before the error."""
+        """Returns the next lines. If the scan fails, returns the lines before the error, and then raises
+        CorruptBatchError or OSError."""
         cdef int status = SCAN_BATCH
         cdef int fault = self.fault
         if self.scan.file < 0:
@@ -333,22 +334,22 @@ cdef class Description(RecordScan):
 
     @property
     def is_taken(self):
-        """Whether the caller describes the records of the last batch."""
+        """Whether the caller must describe the records of the last batch."""
         return self.taken
 
     @property
     def is_control(self):
-        """Whether the last batch has control records."""
+        """Whether the last batch is a control batch."""
         return is_control(&self.header)
 
     @property
     def gap_pairs(self):
-        """Neighbouring offsets that are not consecutive, as pairs of int64 in one bytes object."""
+        """The pairs of consecutive records whose offsets are not consecutive, as pairs of int64 in one bytes object."""
         return PyBytes_FromStringAndSize(<const char *> self.gaps.data, self.gaps.size) if self.gaps.size else b""
 
     def records(self):
-        """Each record of the `taken` batch, with the start of its line. Raises CorruptBatchError, CodecError,
-        InvalidRecordError.
+        """Returns each record of the `taken` batch, with the start of its line. Raises CorruptBatchError, CodecError
+        and InvalidRecordError.
         """
         cdef Record record
         cdef bytes data = PyBytes_FromStringAndSize(<const char *> self.at_hand, self.header.size_bytes)
@@ -371,7 +372,8 @@ cdef void note_offset(Description self, int64_t offset) noexcept nogil:
 
 
 cdef int describe(Description self) noexcept nogil:
-    """Describes the current batch, and its records if RECORDS is set: BATCH_OK, or the fault of its body."""
+    """Describes the current batch, and its records if RECORDS is set. Returns BATCH_OK, or the fault of the batch's
+    body."""
     cdef const BatchHeader *header = &self.header
     describe_batch(&self.out, self.style, header, self.scan.position,
                    batch_checksum(self.at_hand, header.size_bytes) == header.crc)
@@ -416,5 +418,5 @@ cdef int describe_messages(Description self) noexcept nogil:
             note_offset(self, offset)
             describe_message(&self.out, self.style, self.flags, &self.header, &message, offset)
             end_line(&self.out, self.style)
-    # Like Kafka, it leaves out a partial last entry.
+    # Like Kafka, leaves out an incomplete last entry.
     return BATCH_OK if status == BATCH_SHORT else status

@@ -1,22 +1,23 @@
-"""Messages of magic 0 and 1, as segments of old releases keep them ("Old Message Format" in Kafka's documentation,
-KIP-31, KIP-32). An entry is an offset, a size and a message; a compressed one has entries in its value.
+"""Messages of magic 0 and 1, as segments of old releases store them ("Old Message Format" in Kafka's documentation,
+KIP-31, KIP-32). An entry consists of an offset, a size and a message. The value of a compressed message contains
+further entries.
 """
 
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t
 
 from kafkacore._fast.base.cursor cimport Reader
 
-ctypedef struct OldMessage:      # pointers into the bytes walked
-    const uint8_t *key           # NULL with key_size -1 when null
+ctypedef struct OldMessage:      # its pointers point into the bytes that are read
+    const uint8_t *key           # NULL, with a key_size of -1, if the key is null
     const uint8_t *value
-    int64_t offset               # as stored: in a set of magic 1, relative to the set's first offset
+    int64_t offset               # as stored: inside a compressed set of magic 1, relative to the set's first offset
     int64_t timestamp_ms         # -1 for magic 0
     int32_t key_size
     int32_t value_size
     uint32_t crc
     int8_t magic
     int8_t attributes
-    bint valid                   # its checksum is right
+    bint valid                   # whether its checksum is right
 
-# Reads the next entry. BATCH_OK; BATCH_SHORT when no whole entry is left; BATCH_BAD_RECORD.
+# Reads the next entry. Returns BATCH_OK, BATCH_SHORT if no whole entry is left, or BATCH_BAD_RECORD.
 cdef int next_message(Reader *entries, OldMessage *message) noexcept nogil

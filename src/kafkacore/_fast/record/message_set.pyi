@@ -1,1 +1,1 @@
-"""Messages of old releases; native only."""
+"""Messages of old releases. Native code only."""

@@ -1,4 +1,4 @@
-"""Reads messages of old releases one by one, see message_set.pxd."""
+"""Implements message_set.pxd: reads messages of old releases one by one."""
 
 from libc.stdint cimport int32_t, uint8_t
 
@@ -9,11 +9,11 @@ from kafkacore._fast.record.record cimport (
 
 cdef enum:
     KEY_AT_V0 = 18
-    KEY_AT_V1 = 26    # a timestamp comes before it
+    KEY_AT_V1 = 26    # in magic 1, a timestamp precedes the key
 
 
 cdef const uint8_t *take_bytes(Reader *reader, int32_t *size) noexcept nogil:
-    """Reads a size, below 0 for null, and so many bytes."""
+    """Reads a size (negative for null), and that many bytes."""
     size[0] = read_i32(reader)
     if size[0] < 0:
         size[0] = -1

@@ -1,5 +1,5 @@
-"""The messages of one entry of magic 0 or 1 in a log, one by one: the entry's own message, or those that it wraps if it
-is compressed (Kafka's AbstractLegacyRecordBatch)."""
+"""Reads the messages of one entry of magic 0 or 1 in a log, one by one. If the entry is compressed, these are the
+messages that it wraps, else the entry's own message (Kafka's AbstractLegacyRecordBatch)."""
 
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -13,20 +13,20 @@ ctypedef struct OldMessages:
     const uint8_t *data
     size_t size
     size_t at
-    int64_t base_offset    # is added to the inner offsets; 0 when those are absolute
+    int64_t base_offset    # what to add to the inner offsets; 0 if they are absolute
     Writer inflated
 
 ctypedef struct OldMessage:
-    const uint8_t *key     # NULL with key_size -1 when null
+    const uint8_t *key     # NULL, with a key_size of -1, if the key is null
     const uint8_t *value
     int64_t offset
-    int64_t timestamp      # NO_TIMESTAMP of magic 0
+    int64_t timestamp      # NO_TIMESTAMP in magic 0
     int32_t key_size
     int32_t value_size
 
-# A BatchStatus. Call old_messages_close after it, whatever the status.
+# Begins to read an entry. Returns a BatchStatus. Call old_messages_close afterwards, even after an error.
 cdef int old_messages_open(OldMessages *messages, const uint8_t *entry, const BatchHeader *header,
                            CodecContext *context, const InflateLimits *limits) noexcept nogil
 cdef bint old_messages_more(const OldMessages *messages) noexcept nogil
-cdef int old_messages_next(OldMessages *messages, OldMessage *message) noexcept nogil  # a BatchStatus
+cdef int old_messages_next(OldMessages *messages, OldMessage *message) noexcept nogil  # returns a BatchStatus
 cdef void old_messages_close(OldMessages *messages) noexcept nogil

@@ -1,1 +1,1 @@
-"""Native only: see old_messages.pxd."""
+"""Native code only. old_messages.pxd describes it."""

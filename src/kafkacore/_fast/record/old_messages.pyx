@@ -1,4 +1,4 @@
-"""Reads messages of magic 0 and 1, see old_messages.pxd."""
+"""Implements old_messages.pxd: reads messages of magic 0 and 1."""
 
 from kafkacore._fast.codec.context cimport CODEC_NONE
 from kafkacore._fast.base.cursor cimport be32, writer_free, writer_init
@@ -30,7 +30,8 @@ cdef bint old_messages_more(const OldMessages *messages) noexcept nogil:
 
 
 cdef const uint8_t *field(const uint8_t *p, const uint8_t *end, const uint8_t **data, int32_t *size) noexcept nogil:
-    """Returns the end of a field with a size of four bytes (-1 for null); NULL if it does not fit."""
+    """Reads a field that begins with a four-byte size (-1 for null). Returns the end of the field, or NULL if the field
+    does not fit."""
     data[0] = NULL
     if p == NULL or end - p < 4:
         return NULL

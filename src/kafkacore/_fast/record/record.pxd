@@ -1,8 +1,8 @@
-"""Record batches: the header as a struct, the records as views. Reads and writes magic 2; reads magic 0 and 1 as
+"""Record batches: the header as a struct, and the records as views. Reads and writes magic 2. Reads magic 0 and 1 as
 stored.
 
-Only BatchBuilder's Writer allocates. Layout: "Record Batch" and "Old Message Format" in Kafka's documentation; KIP-98,
-KIP-32, KIP-82, KIP-534 (delete horizon).
+Only the Writer of BatchBuilder allocates memory. "Record Batch" and "Old Message Format" in Kafka's documentation
+describe the layout, as do KIP-98, KIP-32, KIP-82 and KIP-534 (delete horizon).
 """
 
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -11,15 +11,16 @@ from kafkacore._fast.codec.context cimport CodecContext, InflateLimits
 from kafkacore._fast.base.cursor cimport Reader, Writer, put32, put64
 
 cdef enum:
-    LOG_OVERHEAD = 12            # base offset and length: what precedes the bytes that `batch_length` counts
+    # The size of base offset and length, which precede the bytes that `batch_length` counts.
+    LOG_OVERHEAD = 12
     MAGIC_AT = 16
     CRC_AT = 17
-    ATTRIBUTES_AT = 21           # where the checksum of magic 2 begins
-    OLD_KEY_AT = 26              # of magic 1: where a message's key begins, behind its timestamp
-    TIMESTAMP_BYTES = 8          # magic 0 has no timestamp
-    HEADER_BYTES = 61            # a whole batch header of magic 2
-    LEAST_ENTRY_BYTES = 26       # LOG_OVERHEAD and an empty magic 0 message: no valid entry is smaller
-    MAX_BATCH_BYTES = 0x7FFFFFFF  # includes LOG_OVERHEAD, so that sizes of batches fit in 32 bits
+    ATTRIBUTES_AT = 21           # where the bytes begin that the checksum of magic 2 covers
+    OLD_KEY_AT = 26              # magic 1: where the key of a message begins, after its timestamp
+    TIMESTAMP_BYTES = 8          # the size of the timestamp; magic 0 has none
+    HEADER_BYTES = 61            # the size of a batch header of magic 2
+    LEAST_ENTRY_BYTES = 26       # LOG_OVERHEAD and an empty message of magic 0; no valid entry is smaller
+    MAX_BATCH_BYTES = 0x7FFFFFFF  # includes LOG_OVERHEAD, so that the sizes of batches fit into 32 bits
 
 cdef enum:
     NO_PRODUCER_ID = -1
@@ -41,8 +42,9 @@ cdef enum BatchAttributes:
     LOG_APPEND_TIME = 0x08
     TRANSACTIONAL = 0x10
     CONTROL = 0x20
-    DELETE_HORIZON = 0x40        # base_timestamp is the delete horizon (KIP-534)
-    KNOWN_ATTRIBUTES = 0x7F      # stamping a batch clears all other bits, as in Kafka
+    DELETE_HORIZON = 0x40        # the base timestamp is the delete horizon (KIP-534)
+    # When the type and the timestamp of a batch are set, all other bits are cleared, as in Kafka.
+    KNOWN_ATTRIBUTES = 0x7F
 
 cdef enum TimestampType:
     TIMESTAMP_CREATE = 0
@@ -51,45 +53,46 @@ cdef enum TimestampType:
 cdef enum BatchStatus:
     BATCH_OK = 0
     BATCH_SHORT = -1             # fewer bytes than the header needs
-    BATCH_BAD_LENGTH = -2        # a length that no batch of this magic can have
+    BATCH_BAD_LENGTH = -2        # a length that a batch of this magic cannot have
     BATCH_BAD_MAGIC = -3
     BATCH_BAD_CRC = -4
-    BATCH_BAD_RECORD = -5        # a record that is not well formed
-    BATCH_FULL = -6              # a limit of the builder
-    BATCH_BAD_CODEC = -7         # the body does not inflate (see CodecStatus), or an unknown codec
-    BATCH_TOO_LARGE = -8         # the body inflates beyond its limits
+    BATCH_BAD_RECORD = -5        # a malformed record
+    BATCH_FULL = -6              # the batch has reached a limit of the builder
+    BATCH_BAD_CODEC = -7         # the body cannot be inflated (see CodecStatus), or the codec is unknown
+    BATCH_TOO_LARGE = -8         # the inflated body exceeds its limits
     BATCH_NO_MEMORY = -9
 
 ctypedef struct BatchHeader:
-    int64_t base_offset          # magic 0 and 1: the entry's offset, which is the last one of a compressed set
-    int64_t base_timestamp       # magic 1: the entry's timestamp; magic 0: NO_TIMESTAMP
-    int64_t max_timestamp        # likewise
+    int64_t base_offset          # magic 0 and 1: the offset of the entry; for a compressed set, this is the last offset
+    int64_t base_timestamp       # magic 1: the timestamp of the entry; magic 0: NO_TIMESTAMP
+    int64_t max_timestamp        # like base_timestamp in magic 0 and 1
     int64_t producer_id
     int32_t batch_length         # as stored: the number of bytes after this field
-    int32_t size_bytes           # whole batch: LOG_OVERHEAD + batch_length; may be more than is at hand
+    # The size of the whole batch, LOG_OVERHEAD + batch_length. It may be larger than the available bytes.
+    int32_t size_bytes
     int32_t partition_leader_epoch
     uint32_t crc
     int32_t last_offset_delta    # magic 0 and 1: 0
     int32_t base_sequence
-    int32_t record_count         # magic 0 and 1: -1, not known without a walk
+    int32_t record_count         # magic 0 and 1: -1, because only reading all messages would give it
     int16_t attributes
     int16_t producer_epoch
     int8_t magic
 
-# Reads the header from the `available` bytes at `data`: 61 are always enough, and the rest of the batch may be missing.
-# BATCH_OK, BATCH_SHORT, BATCH_BAD_LENGTH or BATCH_BAD_MAGIC.
+# Reads the header from the `available` bytes at `data`. 61 bytes are always enough; the rest of the batch may be
+# missing. Returns BATCH_OK, BATCH_SHORT, BATCH_BAD_LENGTH or BATCH_BAD_MAGIC.
 cdef int parse_header(const void *data, size_t available, BatchHeader *header) noexcept nogil
-# Like parse_header, but also checks that the whole batch is there (else BATCH_SHORT) and that its checksum is right
-# (CRC-32C, or CRC-32 for magic 0 and 1).
+# Like parse_header, but also checks that the whole batch is available (else returns BATCH_SHORT) and that its checksum
+# is right. The checksum is CRC-32C, or CRC-32 for magic 0 and 1.
 cdef int check_batch(const void *data, size_t available, BatchHeader *header) noexcept nogil
-# The checksum that a whole batch of `size` bytes should carry.
+# Returns the checksum that a whole batch of `size` bytes should have.
 cdef uint32_t batch_checksum(const void *data, size_t size) noexcept nogil
-# Writes the 61 bytes of a magic 2 header; the checksum as in `header`.
+# Writes the 61 bytes of a magic 2 header, with the checksum in `header`.
 cdef void write_header(void *data, const BatchHeader *header) noexcept nogil
 
 
 cdef inline int64_t add64_wrapping(int64_t a, int64_t b) noexcept nogil:
-    """A sum of fields from the wire may overflow; it wraps, as in Java."""
+    """Adds two fields of a request. If the sum overflows, it wraps, as in Java."""
     return <int64_t> (<uint64_t> a + <uint64_t> b)
 
 
@@ -118,7 +121,7 @@ cdef inline bint has_producer_id(const BatchHeader *header) noexcept nogil:
 
 
 cdef inline int32_t add_sequence(int32_t sequence, int32_t increment) noexcept nogil:
-    """Sequences wrap from 2^31 - 1 to 0."""
+    """Adds to a sequence number. Sequence numbers wrap from 2^31 - 1 to 0."""
     return <int32_t> ((<uint32_t> sequence + <uint32_t> increment) & 0x7FFFFFFF)
 
 
@@ -128,7 +131,7 @@ cdef inline int32_t last_sequence(const BatchHeader *header) noexcept nogil:
     return add_sequence(header.base_sequence, header.last_offset_delta)
 
 
-# The checksum does not cover base offset and leader epoch: stamping them on append leaves it right.
+# The checksum covers neither the base offset nor the leader epoch. So it stays correct when an append sets them.
 cdef inline void set_base_offset(void *data, int64_t base_offset) noexcept nogil:
     put64(data, base_offset)
 
@@ -137,13 +140,14 @@ cdef inline void set_leader_epoch(void *data, int32_t leader_epoch) noexcept nog
     put32(<uint8_t *> data + LOG_OVERHEAD, leader_epoch)
 
 
-# Sets type and maximum in a whole magic 2 batch and, where that changed a byte, its checksum.
+# Sets the timestamp type and the maximum timestamp in a whole magic 2 batch. If that has changed a byte, also sets the
+# checksum.
 cdef void set_timestamps(void *data, size_t size, int timestamp_type, int64_t max_timestamp) noexcept nogil
 
-ctypedef struct RecordView:      # pointers into the bytes walked
-    const uint8_t *key           # NULL with key_size -1 when null
+ctypedef struct RecordView:      # its pointers point into the bytes that are read
+    const uint8_t *key           # NULL, with a key_size of -1, if the key is null
     const uint8_t *value
-    const uint8_t *headers       # `header_count` of (varint size, key, varint size or -1, value); checked
+    const uint8_t *headers       # `header_count` items of (varint size, key, varint size or -1, value); already checked
     int64_t timestamp_delta
     int32_t offset_delta
     int32_t key_size
@@ -163,53 +167,58 @@ cdef inline int64_t record_timestamp(const BatchHeader *header, const RecordView
     return add64_wrapping(header.base_timestamp, record.timestamp_delta)
 
 
-# Reads the next record of an (inflated) magic 2 body and checks its bounds and headers: BATCH_OK or BATCH_BAD_RECORD.
-# At the end of the body the reader is empty. The caller compares the number of records with record_count.
+# Reads the next record of an (inflated) magic 2 body, and checks its bounds and headers. Returns BATCH_OK or
+# BATCH_BAD_RECORD. At the end of the body, the reader is empty. The caller compares the number of records with
+# record_count.
 cdef int next_record(Reader *body, RecordView *record) noexcept nogil
-# Reads the next header; `headers` is a reader over the `headers_size` bytes at record.headers.
-cdef int next_record_header(Reader *headers, RecordView *header) noexcept nogil  # key and value fields are set
+# Reads the next header of a record. `headers` is a reader over the `headers_size` bytes at record.headers.
+cdef int next_record_header(Reader *headers, RecordView *header) noexcept nogil  # sets the fields of key and value
 
 ctypedef struct FoundRecord:
     int64_t offset
     int64_t timestamp
     bint found
 
-# The first record of a whole magic 2 batch with timestamp >= `timestamp` and offset >= `start_offset` (ListOffsets by
-# time); BATCH_OK whether or not there is one.
+# Finds the first record of a whole magic 2 batch with timestamp >= `timestamp` and offset >= `start_offset`
+# (ListOffsets by time). Returns BATCH_OK whether or not there is one.
 cdef int find_timestamp(
     const void *data, size_t size, int64_t timestamp, int64_t start_offset,
     CodecContext *context, const InflateLimits *limits, FoundRecord *found
 ) noexcept nogil
-# The first record with the greatest timestamp (ListOffsets -3).
+# Finds the first record with the greatest timestamp (ListOffsets -3).
 cdef int find_max_timestamp(
     const void *data, size_t size, CodecContext *context, const InflateLimits *limits, FoundRecord *found
 ) noexcept nogil
 
-# Inflates the messages that a compressed message of magic 0 or 1 wraps into `inflated`, which the caller frees in any
-# case. In magic 1 their offsets are relative, and the last one corresponds to the wrapper's offset (KIP-31): the caller
-# adds `base_offset` to each. It is 0 when the offsets are absolute, by the same rule as in Kafka.
+# Inflates the messages that a compressed message of magic 0 or 1 wraps into the Writer `inflated`. The caller always
+# frees `inflated`. In magic 1, the offsets of these messages are relative, and the last one corresponds to the
+# wrapper's offset (KIP-31). So the caller must add `base_offset` to each offset. It is 0 if the offsets are absolute,
+# by the same rule as in Kafka.
 cdef int open_wrapper(
     const uint8_t *data, const BatchHeader *header, CodecContext *context, const InflateLimits *limits,
     Writer *inflated, int64_t *base_offset
 ) noexcept nogil
 
 ctypedef struct BatchBuilder:
-    # Room for the header, then the records. Its `limit` is the largest size of a batch before compression, in bytes.
+    # The bytes of the batch: room for the header, then the records. The `limit` of `out` is the largest size of a batch
+    # before compression, in bytes.
     Writer out
-    # Before builder_close the caller sets the ids, the sequence and the attribute bits; with LOG_APPEND_TIME also
-    # max_timestamp. With DELETE_HORIZON it sets base_timestamp before the first append.
+    # Before builder_close, the caller sets the ids, the sequence number and the attribute bits, and with
+    # LOG_APPEND_TIME also max_timestamp. With DELETE_HORIZON, the caller sets base_timestamp before the first append.
     BatchHeader header
-    int64_t max_timestamp        # of the records so far
+    int64_t max_timestamp        # the greatest timestamp of the records so far
 
 cdef void builder_init(BatchBuilder *builder, size_t limit_bytes, int64_t base_offset) noexcept nogil
 cdef void builder_free(BatchBuilder *builder) noexcept nogil
-# `headers`: already encoded (see RecordView.headers). Offset deltas must grow. BATCH_OK, BATCH_FULL (nothing written)
-# or BATCH_BAD_RECORD (an offset delta that does not grow, a timestamp below NO_TIMESTAMP, a size below -1).
+# Adds a record. `headers` are already encoded (see RecordView.headers). Offset deltas must increase. Returns BATCH_OK,
+# BATCH_FULL (nothing was written) or BATCH_BAD_RECORD (an offset delta that does not increase, a timestamp below
+# NO_TIMESTAMP, or a size below -1).
 cdef int builder_append(
     BatchBuilder *builder, int32_t offset_delta, int64_t timestamp,
     const void *key, int32_t key_size, const void *value, int32_t value_size,
     const void *headers, int32_t headers_size, int32_t header_count
 ) noexcept nogil
-# Finishes lengths, maximum, codec bits and checksum. Unless codec is CODEC_NONE (then `context` may be NULL), the
-# compressed batch replaces builder.out. The batch is builder.out.data, .size.
+# Sets the lengths, the maximum timestamp, the codec bits and the checksum. Unless the codec is CODEC_NONE (then
+# `context` may be NULL), the compressed batch replaces builder.out. The batch is the builder.out.size bytes at
+# builder.out.data.
 cdef int builder_close(BatchBuilder *builder, int codec, int level, CodecContext *context) noexcept nogil

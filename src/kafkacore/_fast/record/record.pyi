@@ -1,1 +1,1 @@
-"""Record batches without the GIL; see `batch` for the Python interface."""
+"""Record batches without the GIL. `batch` has the Python interface."""

@@ -1,4 +1,4 @@
-"""Record batches without the GIL; `batch.pyx` is their Python face."""
+"""Record batches without the GIL. `batch.pyx` has the Python interface."""
 
 from libc.stdint cimport INT64_MIN, int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free
@@ -17,7 +17,8 @@ cdef enum:
     LEAST_LENGTH_V0 = 14         # the `batch_length` of an empty magic 0 message
     LEAST_LENGTH_V1 = 22
     LEAST_LENGTH_V2 = HEADER_BYTES - LOG_OVERHEAD
-    FRAMING_BYTES = 4096         # the most that a codec adds to an incompressible body, beside its share by length
+    # The most bytes that a codec adds to an incompressible body, in addition to a share of its length.
+    FRAMING_BYTES = 4096
 
 
 # --- the header ----------------------------------------------------------------------------------------------------
@@ -60,10 +61,10 @@ cdef int parse_header(const void *data, size_t available, BatchHeader *header) n
 
 
 cdef int parse_old_header(const uint8_t *p, size_t available, BatchHeader *header) noexcept nogil:
-    """Magic 0 and 1: a message, or the wrapper of a compressed set, is an entry by itself."""
+    """Parses the header of an entry of magic 0 and 1: a message, or the wrapper of a compressed set."""
     if header.magic == 1 and header.batch_length < LEAST_LENGTH_V1:
         return BATCH_BAD_LENGTH
-    if available < LEAST_ENTRY_BYTES:  # no entry is smaller, so its first 26 bytes hold the timestamp, too
+    if available < LEAST_ENTRY_BYTES:  # no entry is smaller, so its first 26 bytes contain the timestamp, too
         return BATCH_SHORT
     header.crc = be32(p + 12)
     header.attributes = <int8_t> p[17]
@@ -127,7 +128,7 @@ cdef void set_timestamps(void *data, size_t size, int timestamp_type, int64_t ma
 cdef inline const uint8_t *get_bytes(
     const uint8_t *p, const uint8_t *end, const uint8_t **data, int32_t *size
 ) noexcept nogil:
-    """Reads a varint size, -1 for null, and so many bytes; returns the place after them or NULL."""
+    """Reads a varint size (-1 for null), and that many bytes. Returns the position after them, or NULL."""
     p = get_varint(p, end, size)
     data[0] = NULL
     if p == NULL or size[0] == -1:
@@ -193,7 +194,8 @@ cdef int open_body(
     const uint8_t *data, const BatchHeader *header, CodecContext *context, const InflateLimits *limits,
     Writer *inflated, Reader *body
 ) noexcept nogil:
-    """Opens a reader over the records. It inflates a compressed body into `inflated`, which the caller always frees."""
+    """Sets `body` to a reader over the records. Inflates a compressed body into `inflated`, which the caller always
+    frees."""
     cdef int status
     reader_init(body, data + HEADER_BYTES, header.size_bytes - HEADER_BYTES)
     writer_init(inflated, <size_t> limits.max_bytes)
@@ -253,7 +255,7 @@ cdef int search_old(
     const uint8_t *data, const BatchHeader *header, bint greatest, int64_t timestamp, int64_t start_offset,
     CodecContext *context, const InflateLimits *limits, FoundRecord *found
 ) noexcept nogil:
-    """Searches a message of magic 0 or 1, or the messages that one of magic 1 wraps; magic 0 has no timestamp."""
+    """Searches a message of magic 0 or 1, or the messages that a message of magic 1 wraps. Magic 0 has no timestamp."""
     cdef Writer inflated
     cdef BatchHeader inner
     cdef int64_t base_offset, offset, at_ms
@@ -265,7 +267,8 @@ cdef int search_old(
         return BATCH_OK
     status = open_wrapper(data, header, context, limits, &inflated, &base_offset)
     while status == BATCH_OK and at < inflated.size:
-        parse_header(inflated.data + at, inflated.size - at, &inner)  # walked once already
+        # This cannot fail, because open_wrapper has parsed it.
+        parse_header(inflated.data + at, inflated.size - at, &inner)
         at += <size_t> inner.size_bytes
         offset = add64_wrapping(base_offset, inner.base_offset)
         at_ms = header.max_timestamp if header.attributes & LOG_APPEND_TIME else inner.max_timestamp
@@ -282,7 +285,7 @@ cdef int search(
     const void *data, size_t size, bint greatest, int64_t timestamp, int64_t start_offset,
     CodecContext *context, const InflateLimits *limits, FoundRecord *found
 ) noexcept nogil:
-    """Finds the first record at or after `timestamp`, or the first one with the greatest timestamp."""
+    """Finds the first record at or after `timestamp`, or the first record with the greatest timestamp."""
     cdef BatchHeader header
     cdef Reader body
     cdef Writer inflated
@@ -358,7 +361,7 @@ cdef void builder_free(BatchBuilder *builder) noexcept nogil:
 
 cdef inline uint8_t *put_bytes(uint8_t *p, const void *data, int32_t size) noexcept nogil:
     if size < 0:
-        p[0] = 1  # zig-zag of -1
+        p[0] = 1  # -1 in zig-zag encoding
         return p + 1
     p = put_uvarint(p, <uint64_t> size << 1)
     if size:
@@ -399,7 +402,7 @@ cdef int builder_append(
         builder.out.bad = False  # a smaller record may still fit
         return BATCH_FULL
     p = put_uvarint(p, length << 1)
-    p[0] = 0  # attributes of a record: none are defined
+    p[0] = 0  # the attributes of the record: Kafka defines none
     p = put_uvarint(p + 1, timestamp_delta)
     p = put_uvarint(p, <uint64_t> offset_delta << 1)
     p = put_bytes(p, key, key_size)

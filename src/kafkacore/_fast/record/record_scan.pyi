@@ -1,4 +1,4 @@
 from kafkacore._fast.record.batch_scan import BatchScan
 
 class RecordScan(BatchScan):
-    """Like BatchScan; the `fault` of its rows covers the records of a batch, too."""
+    """Like BatchScan, but the `fault` of a batch covers its records, too."""

@@ -1,4 +1,4 @@
-"""Scans batches and their records, see record_scan.pxd."""
+"""Implements record_scan.pxd: scans batches and their records."""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
@@ -13,7 +13,8 @@ from kafkacore._fast.record.record cimport (
 from kafkacore._fast.record.batch_scan cimport FAULT_OFFSETS, FAULT_TIMESTAMP, BatchScan
 
 cdef enum:
-    MAX_INFLATED_BYTES = 0x7FFFFFFF  # of one batch: a broker has accepted the batches on disk
+    # The limit for one batch; no lower limit is needed, because a broker has accepted the batches on disk.
+    MAX_INFLATED_BYTES = 0x7FFFFFFF
 
 
 cdef class RecordScan(BatchScan):
@@ -68,7 +69,8 @@ cdef class RecordScan(BatchScan):
             return BATCH_BAD_RECORD
         while status == BATCH_OK:
             status = next_message(&ahead, &inner)
-        # The wrapper has the offset of the last message. Old producers sent 0, and no broker corrected it.
+        # The wrapper should have the offset of the last message. Old producers sent 0 instead, and no broker corrected
+        # it.
         if wrapper.magic == 0 or wrapper.offset == 0:
             return BATCH_OK
         if not 0 <= inner.offset <= wrapper.offset:
@@ -103,7 +105,7 @@ cdef int fault_of_records(const BatchHeader *header, Reader *body) noexcept nogi
     cdef RecordView record
     cdef int64_t timestamp
     cdef int64_t greatest = NO_TIMESTAMP
-    cdef int64_t before = -1  # offset delta of the record before
+    cdef int64_t before = -1  # the offset delta of the previous record
     cdef int32_t _left
     for _left in range(header.record_count):
         if next_record(body, &record) != BATCH_OK:

@@ -1,4 +1,4 @@
-"""The base class of sources of records for a batch, see record_source.pxd."""
+"""Implements record_source.pxd: the base class of sources of records."""
 
 from libc.stdint cimport int64_t
 

@@ -1,1 +1,1 @@
-"""LogValidator's rules without the GIL; see `validator` for the Python interface."""
+"""The rules of LogValidator without the GIL. `validator` has the Python interface."""

@@ -1,4 +1,4 @@
-"""The Python face of `validate`."""
+"""The Python interface of `validate`."""
 
 from kafkacore._fast.codec.compression cimport Codec
 from kafkacore._fast.record.validate cimport ValidateRules

@@ -7,7 +7,8 @@ from typing_extensions import Buffer
 from kafkacore._fast.codec.compression import Codec
 
 class Verdict(NamedTuple):
-    """The result for a batch. `error` is Kafka's code, 0 for success; `record_errors` are (index, message)."""
+    """The result for a batch. `error` is a Kafka error code, 0 for success. The items of `record_errors` are (index,
+    message)."""
 
     error: int
     message: str | None
@@ -21,7 +22,7 @@ class Verdict(NamedTuple):
     rewritten: bool
 
 class Followed(NamedTuple):
-    """The whole, sound batches at the start of a leader's answer."""
+    """The result for a leader's response: the whole batches without a fault at its start."""
 
     error: int
     message: str | None
@@ -33,7 +34,7 @@ class Followed(NamedTuple):
     last_leader_epoch: int
 
 class Validator:
-    """One partition's rules for produced batches; the names follow Kafka's topic configuration."""
+    """The rules of one partition for produced batches. The names follow Kafka's topic configuration."""
 
     def __init__(
         self,
@@ -52,10 +53,10 @@ class Validator:
         codec: Codec | None = None,
     ) -> None: ...
     def check(self, data: Buffer, now_ms: int) -> Verdict:
-        """Returns the verdict without the bytes; `data` stays unchanged."""
+        """Checks a batch. Returns the verdict without the bytes. Does not change `data`."""
 
     def accept(self, data: Buffer, now_ms: int, base_offset: int) -> Verdict:
-        """Returns the verdict. If it accepts the batch, it has the bytes that the log stores, with offsets."""
+        """Checks a batch. If the batch is accepted, the verdict has the bytes that the log stores, with offsets."""
 
 def follow(data: Buffer, leader_epoch: int) -> Followed:
-    """Checks a leader's answer to a Fetch: sizes, magic, checksums, growing offsets."""
+    """Checks a leader's response to a Fetch: sizes, magic bytes and checksums, and that offsets increase."""

@@ -19,7 +19,8 @@ ORIGINS = {"client": ORIGIN_CLIENT, "coordinator": ORIGIN_COORDINATOR, "raft": O
 
 
 class Verdict(NamedTuple):
-    """The result for a batch. `error` is Kafka's code, 0 for success; `record_errors` are (index, message)."""
+    """The result for a batch. `error` is a Kafka error code, 0 for success. The items of `record_errors` are (index,
+    message)."""
 
     error: int
     message: str | None
@@ -34,7 +35,7 @@ class Verdict(NamedTuple):
 
 
 class Followed(NamedTuple):
-    """The whole, sound batches at the start of a leader's answer."""
+    """The result for a leader's response: the whole batches without a fault at its start."""
 
     error: int
     message: str | None
@@ -66,16 +67,18 @@ cdef verdict(const ValidateResult *result, data):
 
 
 cdef class Validator:
-    """One partition's rules for produced batches.
+    """The rules of one partition for produced batches.
 
     Args:
-        compacted: cleanup.policy holds compact, so that every record needs a key.
-        log_append_time: message.timestamp.type.
-        timestamp_before_max_ms, timestamp_after_max_ms: message.timestamp.before.max.ms and .after.max.ms.
+        compacted: whether cleanup.policy includes compact, so that every record needs a key.
+        log_append_time: whether message.timestamp.type is LogAppendTime.
+        timestamp_before_max_ms: message.timestamp.before.max.ms.
+        timestamp_after_max_ms: message.timestamp.after.max.ms.
         max_message_bytes: max.message.bytes.
-        compression: compression.type; `level` as in Kafka's compression.*.level.
+        compression: compression.type.
+        level: as in Kafka's compression.*.level.
         origin: client, coordinator or raft.
-        codec: holds the limits of inflated bodies and the contexts; one thread at a time.
+        codec: has the limits of inflated bodies and the codec contexts; only one thread at a time may use it.
     """
 
     def __init__(
@@ -102,7 +105,7 @@ cdef class Validator:
         rules.zstd_allowed = zstd_allowed
 
     def check(self, data, int64_t now_ms):
-        """Returns the verdict without the bytes; `data` stays unchanged."""
+        """Checks a batch. Returns the verdict without the bytes. Does not change `data`."""
         cdef ValidateResult result
         cdef Py_buffer view
         PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
@@ -112,7 +115,7 @@ cdef class Validator:
         return verdict(&result, None)
 
     def accept(self, data, int64_t now_ms, int64_t base_offset):
-        """Returns the verdict. If it accepts the batch, it has the bytes that the log stores, with offsets."""
+        """Checks a batch. If the batch is accepted, the verdict has the bytes that the log stores, with offsets."""
         cdef ValidateResult result
         cdef Writer out
         stored = bytearray(data)
@@ -141,7 +144,8 @@ cdef class Validator:
 
 
 def follow(data, int32_t leader_epoch):
-    """Checks a leader's answer to a Fetch: sizes, magic, checksums, growing offsets; see Followed."""
+    """Checks a leader's response to a Fetch: sizes, magic bytes and checksums, and that offsets increase. See
+    Followed."""
     cdef BatchesResult result
     cdef Py_buffer view
     PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)

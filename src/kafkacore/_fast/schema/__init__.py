@@ -1,1 +1,3 @@
-"""Kafka's message tables as shapes, and the readers and writers of messages: walk, view, columns, objects."""
+"""Kafka's message tables, compiled to `Shape`s, and the modules that read and write messages with them: walk, view,
+columns, object_sink.
+"""

@@ -1,7 +1,7 @@
-"""Plans: how the instances of one generated class are made, and where their slots are.
+"""Plans. A `Plan` says how to create instances of one generated class, and where the slots of an instance are.
 
-A field's offset in the object is the `offset` of its Op. Functions here need the GIL; those that are called from the
-walk's callbacks are declared nogil, as the callbacks are (see object_sink.pyx).
+The `offset` of a field's Op is the offset of its slot in the object. The callers of these functions must hold the GIL.
+The functions that the walk's callbacks call are declared nogil, because the callbacks are (see object_sink.pyx).
 """
 
 from cpython.object cimport PyObject
@@ -14,18 +14,18 @@ cdef enum:
     MAX_VERSIONS = 64
 
 cdef class Plan:
-    """How to make instances of one class: the default of each field, or NULL where each instance gets its own list or
-    struct."""
+    """Says how to create instances of one class. `defaults` has the default of each field, or NULL if each instance
+    gets its own list or struct."""
     cdef type cls
     cdef tuple names
     cdef int32_t count
     cdef Py_ssize_t *offsets
     cdef PyObject **defaults
-    cdef PyObject **children    # Plan, for a struct that is not null by default
-    cdef Py_ssize_t unknown     # offset of the slot for unknown tagged fields; NULL in it means none
-    cdef list alive             # owns what the arrays point to
-    cdef object message         # tables.Message, of a message
-    cdef int64_t max_elements   # that one message may have in all its arrays
+    cdef PyObject **children    # the Plan of a struct field that is not null by default
+    cdef Py_ssize_t unknown     # offset of the slot for unknown tagged fields; the slot is NULL if there are none
+    cdef list alive             # owns the objects that the arrays point to
+    cdef object message         # the tables.Message, if the class is a whole message
+    cdef int64_t max_elements   # the most elements that all arrays of one message may have together
     cdef dict layouts
     cdef const Shape *shapes[MAX_VERSIONS]
 
@@ -33,7 +33,7 @@ cdef class Plan:
     cdef const Shape *shape(self, int version) except NULL
 
 cdef PyObject *fresh(Plan plan, int32_t field) noexcept
-# The plan of a shape: the shape's owner is the plan. NULL when memory runs out.
+# `shape.owner` must be a Plan. `new_instance` returns NULL if no memory is left.
 cdef PyObject *new_instance(const Shape *shape) noexcept
 cdef PyTypeObject *class_of(const Shape *shape) noexcept
 cdef Py_ssize_t unknown_at(const Shape *shape) noexcept
@@ -44,7 +44,7 @@ cdef inline PyObject *load(PyObject *owner, Py_ssize_t offset) noexcept nogil:
 
 
 cdef inline void store(PyObject *owner, Py_ssize_t offset, PyObject *value) noexcept nogil:
-    """Steals `value`."""
+    """Stores `value` in a slot. Takes over the caller's reference to `value`."""
     cdef PyObject **slot = <PyObject **> (<char *> owner + offset)
     cdef PyObject *old = slot[0]
     slot[0] = value

@@ -1,4 +1,4 @@
 UNKNOWN: str
 
 class Plan:
-    """How to make the instances of one generated class."""
+    """Says how to create instances of one generated class."""

@@ -1,4 +1,4 @@
-"""Plans of generated classes. Contract in class_plan.pxd."""
+"""Implements the plans of generated classes. class_plan.pxd has the contract."""
 
 from cpython.object cimport PyObject
 from libc.stdint cimport int32_t
@@ -45,10 +45,11 @@ cdef class Plan:
                 self.children[i] = <PyObject *> plans[field.struct]
 
     cdef const Shape *shape(self, int version) except NULL:
-        """The program of a version, compiled on first use."""
+        """Returns the Shape of a version. The first call for a version compiles the Shape."""
         if not 0 <= version < MAX_VERSIONS or self.shapes[version] == NULL:
             made = compile_message(self.message, version, self.layouts)
-            # Another thread may have compiled it first. Shapes are compared by identity, so there is only one.
+            # Another thread may have compiled this version in the meantime. Shapes are compared by identity, so only
+            # one may be kept.
             if self.shapes[version] == NULL:
                 self.shapes[version] = made
         return self.shapes[version]
@@ -63,7 +64,7 @@ def default_value(field):
 
 
 cdef PyObject *fresh(Plan plan, int32_t field) noexcept:
-    """A new reference to a field's default, or NULL."""
+    """Returns a new reference to a field's default, or NULL."""
     cdef PyObject *value = plan.defaults[field]
     if value != NULL:
         Py_INCREF(value)
@@ -74,7 +75,7 @@ cdef PyObject *fresh(Plan plan, int32_t field) noexcept:
 
 
 cdef PyObject *fresh_instance(Plan plan) noexcept:
-    """An instance with every field at its default, or NULL."""
+    """Returns an instance with every field at its default, or NULL."""
     cdef PyObject *made = (<PyTypeObject *> plan.cls).tp_alloc(<PyTypeObject *> plan.cls, 0)
     cdef PyObject *value
     cdef int32_t i
@@ -90,7 +91,7 @@ cdef PyObject *fresh_instance(Plan plan) noexcept:
 
 
 cdef PyObject *new_instance(const Shape *shape) noexcept:
-    """An instance with defaults in the fields that the walk does not visit, or NULL."""
+    """Returns an instance with defaults in the fields that the walk does not visit, or NULL."""
     cdef Plan plan = <Plan> shape.owner
     cdef PyObject *made = (<PyTypeObject *> plan.cls).tp_alloc(<PyTypeObject *> plan.cls, 0)
     cdef PyObject *value

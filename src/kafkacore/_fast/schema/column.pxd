@@ -1,6 +1,7 @@
-"""Columns: Python's arrays, with numbers of any width, as native code reads and writes them.
+"""Columns: the buffers of Python objects (numpy arrays, for example) that native code reads and writes. Their numbers
+can have any width.
 
-A Columns holds the buffers that its Column structs point into. Each call has its own.
+A `Columns` object holds the buffers that its Column structs point into. Each call creates its own `Columns`.
 """
 
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t
@@ -13,19 +14,19 @@ cdef enum Form:
     FORM_SCALAR         # one value for all rows
     FORM_NUMBERS
     FORM_UUIDS
-    FORM_OBJECTS        # a list of str, bytes or None: needs the GIL
-    FORM_LISTS          # arrays of numbers or uuids; each row has room for the same number
+    FORM_OBJECTS        # a list of str, bytes or None; the only form that needs the GIL
+    FORM_LISTS          # arrays of numbers or uuids; every row has room for the same number of elements
 
 ctypedef struct Column:
     uint8_t form
     uint8_t is_signed
-    int32_t width           # bytes of a number
+    int32_t width           # bytes per number
     uint8_t *data
-    Py_ssize_t stride       # bytes from row to row
-    int32_t room            # FORM_LISTS: elements that a row has place for
-    Py_ssize_t step         # bytes from element to element
-    # FORM_LISTS: the number of elements used, -1 for null; with NULL the elements before the first negative one are
-    # used.
+    Py_ssize_t stride       # bytes from one row to the next
+    int32_t room            # FORM_LISTS: the number of elements that fit into a row
+    Py_ssize_t step         # bytes from one element to the next
+    # For FORM_LISTS, the number of elements that each row uses, or -1 for null. If `counts` is NULL, a row uses the
+    # elements before its first negative one.
     uint8_t *counts
     int32_t counts_width
     Py_ssize_t counts_stride
@@ -34,15 +35,15 @@ ctypedef struct Column:
     void *objects           # FORM_OBJECTS: the list
 
 cdef class Columns:
-    """The columns of one call, with the buffers that they point into."""
+    """The columns of one call, and the buffers that they point into."""
     cdef Column *columns
     cdef int64_t count      # number of rows; -1 while no column has set it
-    cdef bint objects       # some column needs the GIL
+    cdef bint objects       # at least one column needs the GIL
     cdef bint writable
     cdef void *buffers
     cdef int32_t buffer_count
     cdef list alive
-    cdef int64_t *bases     # lengths that the lists to be filled had before
+    cdef int64_t *bases     # the lengths that the lists had before this call fills them
 
     cdef int add(self, const Op *op, object value) except -1
     cdef int rows(self, str name, int64_t count) except -1
@@ -52,7 +53,8 @@ cdef class Columns:
 
 
 cdef inline int32_t int32_at(const uint8_t *at) noexcept nogil:
-    """A field of a packed row may have any address, so it is copied; a copy of a known size compiles to one load."""
+    """Returns the int32 at `at`, which need not be aligned. The copy has a constant size, so it compiles to one
+    load."""
     cdef int32_t value
     memcpy(&value, at, 4)
     return value
@@ -73,7 +75,7 @@ cdef inline int64_t number_at(const uint8_t *at, int32_t width, bint is_signed) 
 
 
 cdef inline bint set_number_at(uint8_t *at, int32_t width, bint is_signed, int64_t value) noexcept nogil:
-    """False when it does not fit."""
+    """Stores `value` with a width of `width` bytes. Returns False if it does not fit."""
     cdef int32_t middle = <int32_t> value
     cdef int16_t narrow = <int16_t> value
     if width == 4:

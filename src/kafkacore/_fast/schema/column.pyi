@@ -1,2 +1,2 @@
 class Columns:
-    """The columns of one call; made by a RowCodec."""
+    """The columns of one call. A RowCodec creates this object."""

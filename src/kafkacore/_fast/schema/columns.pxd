@@ -1,6 +1,6 @@
-"""The columns sink: one call reads many structs of one kind into arrays, or writes them from arrays.
+"""The columns sink. One call reads many structs of one kind into arrays, or writes many structs from arrays.
 
-Rows are written by row_write.pyx and read by the walker.
+row_write.pyx writes the rows. The walker (walk.pyx) reads them.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -17,7 +17,7 @@ cdef class RowCodec:
     cdef readonly str struct
     cdef readonly int version
     cdef const Shape *shape
-    cdef dict places        # field -> place in the array of columns
+    cdef dict places        # field name -> its index in the array of columns
     cdef int32_t column_count
 
     cdef int put(self, Writer *writer, Columns given, const Selection *selection, const uint8_t[::1] prefix,

@@ -1,4 +1,4 @@
-"""The header of a request. Contract in headers.pxd."""
+"""Reads the header of a request. headers.pxd has the contract."""
 
 from libc.stddef cimport size_t
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t
@@ -12,7 +12,7 @@ cdef enum:
     API_KEYS = 128
     NEVER = 0x7FFF
 
-# The first flexible version of an API, by its key. -1: no release has the API.
+# The first flexible version of each API, by API key. -1 if no release has the API.
 cdef int16_t FLEXIBLE[API_KEYS]
 
 
@@ -20,7 +20,8 @@ cdef int learn_versions() except -1:
     cdef int key
     for key in range(API_KEYS):
         FLEXIBLE[key] = -1
-    # The current release's row counts. An API that it dropped keeps the former release's row.
+    # The row of the current release replaces that of the former release. An API that the current release dropped keeps
+    # the row of the former release.
     for release in (tables.FORMER, tables.CURRENT):
         for api in tables.apis(release):
             if api.key >= API_KEYS:
@@ -69,7 +70,7 @@ cdef void skip_tags(Reader *r) noexcept nogil:
 
 
 def request_header(const uint8_t[::1] frame):
-    """`(api key, version, correlation id, client id, body offset)`, or None for a malformed header."""
+    """Returns `(api key, version, correlation id, client id, body offset)`, or None for a malformed header."""
     cdef RequestHeader header
     cdef int32_t body = read_request_header(&frame[0] if frame.shape[0] else NULL, frame.shape[0], &header)
     if body < 0:

@@ -1,7 +1,7 @@
 """Messages as Python objects with slots."""
 
 cdef class Struct:
-    """Base of every generated class. Subclasses are made by `message_class`, one for each struct of a table."""
+    """The base of every generated class. `message_class` makes one subclass for each struct of a table."""
 
 
 cdef class Message(Struct):

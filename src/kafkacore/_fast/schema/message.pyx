@@ -1,4 +1,5 @@
-"""Messages as Python objects: classes made from their tables on first use, a slot for each field of any version."""
+"""Messages as Python objects. The class of a message is made from the tables on first use. It has a slot for each field
+that any version of the message has."""
 
 cimport cython
 from cpython.object cimport PyObject
@@ -29,7 +30,7 @@ cdef const Sink *SINK = object_sink()
 
 @cython.auto_pickle(False)
 cdef class Struct:
-    """A part of a message. Keywords set the fields that are not at their default."""
+    """A part of a message. Keyword arguments set fields. The other fields get their defaults."""
 
     def __init__(self, **values):
         cdef Plan plan = type(self)._plan
@@ -54,7 +55,8 @@ cdef class Struct:
 
     @property
     def unknown_tagged_fields(self):
-        """Tagged fields that the table does not know, raw, by tag: read, kept, and written back (KIP-482)."""
+        """The tagged fields that the table does not know: a dict from tag to raw bytes. `decode` keeps these fields and
+        `encode` writes them back (KIP-482)."""
         cdef Plan plan = type(self)._plan
         cdef PyObject *kept = load(<PyObject *> self, plan.unknown)
         if kept == NULL:
@@ -94,7 +96,7 @@ cdef class Struct:
 
     @classmethod
     def _usual(cls):
-        """The defaults, in order of the fields."""
+        """Returns the defaults of all fields, in the order of the fields."""
         cdef Struct made = cls()
         return [getattr(made, name) for name in (<Plan> cls._plan).names]
 
@@ -109,10 +111,12 @@ cdef class Message(Struct):
 
     @classmethod
     def decode(cls, data, int version, int64_t max_elements=0):
-        """The message that fills all of `data`. Raises ProtocolError (with the field), UnsupportedVersionError.
+        """Returns the message, which must fill all of `data`. Raises ProtocolError, which names the field, and
+        UnsupportedVersionError.
 
-        `max_elements` limits all its arrays and tagged fields together. The default is a million for a request, because
-        anyone may send one and it takes many times its bytes in memory. For any other message it is a hundred million.
+        `max_elements` limits the total number of array elements and tagged fields in the message. The default is a
+        million for a request, because anyone can send a request, and a decoded request takes many times its encoded
+        size. For any other message, the default is a hundred million.
         """
         made, used = read_object(cls, data, version, max_elements)
         if used != len(data):
@@ -121,18 +125,19 @@ cdef class Message(Struct):
 
     @classmethod
     def decode_prefix(cls, data, int version):
-        """`(message, bytes used)` from the start of `data`, such as a header before its body. Raises like `decode`."""
+        """Decodes the start of `data`, such as a header before its body. Returns `(message, bytes used)`. Raises like
+        `decode`."""
         return read_object(cls, data, version, 0)
 
     @classmethod
     def decode_parts(cls, data, int version, int64_t elements=1000, bint prefix=False):
-        """As `decode`, in turns: an iterator that yields None after each `elements` structs read, and finally the
-        message. With `prefix`, bytes may follow the message."""
+        """Decodes like `decode`, but in slices. Returns an iterator that yields None after every `elements` structs,
+        and finally the message. With `prefix`, bytes may follow the message."""
         return Decoding(cls, data, version, elements, prefix)
 
     def encode(self, int version, const uint8_t[::1] prefix=None):
-        """`prefix` and the message, in one bytes. Raises ProtocolError for a value that its type cannot hold and
-        UnsupportedVersionError for one that `version` cannot carry, each with the field."""
+        """Returns `prefix` and the message in one bytes object. Raises ProtocolError for a value that its type cannot
+        hold, and UnsupportedVersionError for a value that `version` cannot carry. Both name the field."""
         cdef const Shape *shape = (<Plan> type(self)._plan).shape(version)
         cdef Walk walk
         cdef Writer writer
@@ -151,8 +156,8 @@ cdef class Message(Struct):
             writer_free(&writer)
 
     def encode_parts(self, int version, int64_t elements=1000):
-        """As `encode`, in turns: an iterator over bytes, one for each `elements` structs written. The message must not
-        change meanwhile."""
+        """Encodes like `encode`, but in slices. Returns an iterator that yields one bytes object for every `elements`
+        structs. The message must not change until the iterator ends."""
         return Encoding(self, version, elements)
 
 
@@ -171,7 +176,8 @@ cdef tuple read_object(cls, data, int version, int64_t max_elements):
     owned = <object> made
     Py_XDECREF(made)
     walk_begin(&walk, SINK, shape, made)
-    # Pauses the collector: a decode makes no garbage, and collections would take two thirds of a long one.
+    # Pauses the garbage collector. A decode makes no garbage, but collections would take two thirds of the time of a
+    # long decode.
     cdef int collecting = PyGC_Disable()
     cdef int outcome = walk_read(&walk)
     if collecting:
@@ -224,7 +230,7 @@ cdef class Decoding:
 
 
 cdef class Encoding:
-    """An encode that pauses between elements. `held` keeps the objects alive that are not written yet."""
+    """An encode that pauses between elements. `held` keeps alive the objects that have not been written yet."""
     cdef Walk walk
     cdef Writer writer
     cdef list held
@@ -255,7 +261,7 @@ cdef class Encoding:
             if outcome == WALK_FAILED:
                 self.done = True
                 raise_fault(&self.walk)
-            # A tagged field under way still lacks the size before it.
+            # Do not return the bytes of an unfinished tagged field, because the size in front of it is not written yet.
             if not self.in_tag():
                 break
         self.done = outcome == WALK_DONE
@@ -275,7 +281,8 @@ cdef dict CLASSES = {}
 
 
 def message_class(str name):
-    """The class of a message, with its structs as attributes. Raises KeyError for a name without a table."""
+    """Returns the class of a message. The classes of the message's structs are attributes of this class. Raises
+    KeyError if no table has this name."""
     made = CLASSES.get(name)
     if made is None:
         made = CLASSES[name] = build(tables.message(name))

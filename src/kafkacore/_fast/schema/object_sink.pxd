@@ -1,16 +1,17 @@
-"""The object sink: messages as Python objects with slots. A walk with it needs the GIL."""
+"""The object sink: reads and writes messages as Python objects with slots. The caller of a walk with this sink must
+hold the GIL.
+"""
 
 from libc.stddef cimport size_t
 from libc.stdint cimport uint8_t
 
 from kafkacore._fast.schema.schema cimport Sink
 
-# A walk's `context` is NULL, or a list that keeps the current objects of a paused walk alive.
+# A walk's `context` is either NULL or a list that keeps the current objects of a paused walk alive.
 cdef const Sink *object_sink() noexcept nogil
 
 cdef class Encoded:
-    """An array of structs that is bytes already (columns.pyx makes them): a message takes it where a list would
-    stand."""
+    """An array of structs that columns.pyx has already encoded. A message accepts an `Encoded` in place of a list."""
     cdef readonly str message
     cdef readonly str struct
     cdef readonly int version

@@ -1,7 +1,7 @@
 """Writes flat structs from columns.
 
-This is a loop of its own beside the walker. A row has no structs inside, so the loop needs no frames; with 10,000
-partitions in a Metadata answer each nanosecond of a row counts.
+A loop in this module takes the place of the walker (walk.pxd). A row contains no structs, so the loop needs no frames.
+In a Metadata response with 10,000 partitions, each nanosecond per row counts.
 """
 
 from libc.stddef cimport size_t
@@ -12,17 +12,18 @@ from kafkacore._fast.base.cursor cimport Writer
 from kafkacore._fast.schema.schema cimport Op, Shape
 
 cdef enum:
-    MAX_TAGGED = 64             # fields of a struct
+    MAX_TAGGED = 64             # the most tagged fields that a struct may have
 
-# The rows of a call: all, or those that a column of row numbers names.
+# Selects the rows that a call writes: all rows, or the rows that a column of row numbers lists.
 ctypedef struct Selection:
-    const uint8_t *rows         # NULL: all, in order
+    const uint8_t *rows         # row numbers; if NULL, the call writes all rows in order
     int32_t width
     Py_ssize_t stride
     int64_t count
 
-# 0, or a fault with the row in `failed` and the field in `at` (NULL: the row number itself is wrong). `rows` is the
-# number of rows; `ends` may be NULL. It needs the GIL only where a column is a list.
+# Writes the selected rows. Returns 0 or a fault. After a fault, `failed` has the row and `at` has the field; `at` is
+# NULL if the row number itself is wrong. `rows` is the number of rows in the columns. `ends` may be NULL. The caller
+# must hold the GIL if a column is a list.
 cdef int put_rows(Writer *w, const Shape *shape, const Column *columns, const Selection *selection, int64_t rows,
                   const uint8_t *prefix, size_t prefix_size, int64_t *ends, int64_t *failed,
                   const Op **at) noexcept nogil

@@ -1,1 +1,1 @@
-"""No Python face: `columns` writes rows."""
+"""This module has no Python interface. Python code writes rows through `columns`."""

@@ -1,4 +1,4 @@
-"""Rows to bytes. Contract in row_write.pxd."""
+"""Writes rows as bytes. row_write.pxd has the contract."""
 
 from cpython.object cimport PyObject
 from libc.stddef cimport size_t
@@ -23,11 +23,12 @@ from kafkacore._fast.schema.schema cimport (
 
 cdef enum:
     MAX_BYTES = 0x7FFFFFFF
-    NUMBER_ROOM = 32            # more than any number, uuid or length needs, with its tag and size
+    NUMBER_ROOM = 32            # enough for any number, uuid or length, together with its tag and size
 
 
 cdef inline uint8_t *room(Writer *w, uint8_t *at, size_t size) noexcept nogil:
-    """Makes room for `size` bytes behind `at`, the end of the written bytes; NULL with the writer marked."""
+    """Makes room for `size` bytes at `at`, which is the end of the written bytes. If these bytes do not fit, sets the
+    writer's `bad` and returns NULL."""
     w.size = at - w.data if at != NULL else w.size
     if w.bad or reserve(w, size) == NULL:
         return NULL
@@ -36,7 +37,8 @@ cdef inline uint8_t *room(Writer *w, uint8_t *at, size_t size) noexcept nogil:
 
 
 cdef inline int32_t list_count(const Column *column, int64_t row) noexcept nogil:
-    """The number of elements of a row; -1 for null, less for a count beyond its room."""
+    """Returns the number of elements in a row. Returns -1 for null, and a lower number if the count exceeds the room of
+    the row."""
     cdef int64_t count
     cdef const uint8_t *at
     cdef int32_t i
@@ -128,7 +130,7 @@ cdef Slice slice_of(const Op *op, const Column *column, int64_t row, int *fault)
 
 
 cdef inline const uint8_t *uuid_of(const Column *column, int64_t row) noexcept nogil:
-    """NULL for zero."""
+    """Returns the uuid of a row, or NULL for the zero uuid."""
     if column.form == FORM_UUIDS:
         return column.data + row * column.stride
     return column.slice.data if column.form == FORM_SCALAR else NULL
@@ -136,7 +138,7 @@ cdef inline const uint8_t *uuid_of(const Column *column, int64_t row) noexcept n
 
 cdef uint8_t *put_list(uint8_t *p, const Op *op, const Column *column, int64_t row, int32_t count,
                        int *fault) noexcept nogil:
-    """Writes the elements; the caller has made room for all of them."""
+    """Writes the elements of a list. The caller must have made room for all elements."""
     cdef const uint8_t *at = column.data + row * column.stride
     cdef int32_t i
     if op.element == INT32 and column.width == 4:
@@ -155,7 +157,8 @@ cdef uint8_t *put_list(uint8_t *p, const Op *op, const Column *column, int64_t r
 
 cdef inline uint8_t *put_field(Writer *w, uint8_t *p, const Op *op, const Column *column, int64_t row,
                                int *fault) noexcept nogil:
-    """Writes one field at `p`. There is NUMBER_ROOM at `p`, and again at the returned place."""
+    """Writes one field at `p` and returns the end of the field. The caller must have made room for NUMBER_ROOM bytes at
+    `p`. The returned position again has room for NUMBER_ROOM bytes."""
     cdef const uint8_t *uuid
     cdef Slice slice
     cdef int32_t count
@@ -200,7 +203,7 @@ cdef inline uint8_t *room_after(Writer *w, uint8_t *p) noexcept nogil:
 
 
 cdef bint is_usual(const Op *op, const Column *column, int64_t row, int *fault) noexcept nogil:
-    """Whether a row has the field's default."""
+    """Returns whether the field has its default in this row."""
     cdef const uint8_t *uuid
     cdef Slice slice
     cdef int i
@@ -227,7 +230,8 @@ cdef bint is_usual(const Op *op, const Column *column, int64_t row, int *fault) 
 
 
 cdef inline int64_t field_size(const Op *op, const Column *column, int64_t row, int *fault) noexcept nogil:
-    """The number of bytes that put_field writes, which precedes a tagged field."""
+    """Returns the number of bytes that put_field writes for this field. This number is written in front of a tagged
+    field."""
     cdef int64_t count
     if op.kind <= UUID:
         return fixed_width(op.kind)
@@ -267,7 +271,7 @@ cdef uint8_t *put_tagged(Writer *w, uint8_t *p, const Shape *shape, const Column
 
 
 cdef int put_row(Writer *w, const Shape *shape, const Column *columns, int64_t row, const Op **at) noexcept nogil:
-    """Writes one row; 0, or a fault with the field in `at`."""
+    """Writes one row. Returns 0 or a fault. After a fault, `at` is the field."""
     cdef uint8_t *p = room(w, NULL, NUMBER_ROOM)
     cdef const Op *op
     cdef int fault = FAULT_NONE
@@ -296,7 +300,7 @@ cdef int put_row(Writer *w, const Shape *shape, const Column *columns, int64_t r
 cdef int put_rows(Writer *w, const Shape *shape, const Column *columns, const Selection *selection, int64_t rows,
                   const uint8_t *prefix, size_t prefix_size, int64_t *ends, int64_t *failed,
                   const Op **at) noexcept nogil:
-    """Writes all selected rows; `ends` may be NULL."""
+    """Writes all selected rows. `ends` may be NULL."""
     cdef int64_t i, row
     cdef int fault
     for i in range(selection.count):

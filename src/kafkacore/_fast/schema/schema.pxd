@@ -1,14 +1,15 @@
-"""Programs: a message table compiled for one version, and the vocabulary of the walk that runs it over bytes
-(walk.pxd).
+"""Defines the structs into which a message table is compiled for one version, and the structs of the walk that reads
+and writes messages with them (walk.pxd).
 
-A Shape is a struct at one version: its fields in wire order, its tagged fields by tag, and the fields that this
-version does not have. The walker handles lengths, nulls, tags and limits. It passes the values that it reads to a Sink,
-and gets the values that it writes from one. `Op.offset` says where a sink keeps the field: an offset into a C struct
-(view.pxd), the slot of a Python object (plan.pxd), a column (columns.pyx).
+A Shape describes a struct at one version: its fields in wire order, its tagged fields by tag, and the fields that this
+version does not have. An Op describes one field. The walker handles lengths, nulls, tags and limits. The walker passes
+the values that it reads to a Sink, and gets the values that it writes from a Sink. `Op.offset` says where a sink keeps
+the field: the offset in a C struct (view.pxd), the offset of a slot in a Python object (class_plan.pxd), or the index
+of a column (columns.pyx).
 
-Shapes live as long as the process and never change: any thread may walk them. A Walk belongs to its caller, and one
-thread at a time runs it. It may pause between the elements of an array and continue later. Nothing here takes the GIL.
-The object sink's callbacks need it, so only callers that hold the GIL may walk with that sink.
+Shapes are never freed and never change, so any thread may use them. A Walk belongs to its caller, and only one thread
+at a time may run it. A Walk may pause between the elements of an array and continue later. The walker never takes the
+GIL. The callbacks of the object sink need the GIL, so only callers that hold it may walk with that sink.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
@@ -16,11 +17,11 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from kafkacore._fast.base.cursor cimport Reader, Writer
 
 cdef enum:
-    MAX_DEPTH = 8           # how deep structs may lie in structs; the tables need 5, and compiling a deeper one fails
-    MAX_STRING = 0x7FFF     # Kafka's limit for a string, compact or not
+    MAX_DEPTH = 8           # how deep structs may be nested; the tables need 5, and a deeper struct cannot be compiled
+    MAX_STRING = 0x7FFF     # Kafka's limit for the bytes of a string, compact or not
 
 cdef enum Kind:
-    # The order matters: up to FLOAT64 a value fits an int64, up to UUID its width is fixed.
+    # The order matters. Values of the kinds up to FLOAT64 fit into an int64. The kinds up to UUID have a fixed width.
     BOOL = 0
     INT8
     INT16
@@ -37,8 +38,8 @@ cdef enum Kind:
 
 cdef enum Flag:
     NULLABLE = 1
-    COMPACT = 2             # lengths are unsigned varints, plus one (KIP-482)
-    IGNORABLE = 4           # may be dropped silently when the version does not have it
+    COMPACT = 2             # a length is written as an unsigned varint of the length plus one (KIP-482)
+    IGNORABLE = 4           # the field may be dropped silently if the version does not have it
     DEFAULT_NULL = 8
 
 cdef enum Fault:
@@ -64,26 +65,26 @@ cdef enum Outcome:
 
 ctypedef struct Slice:
     const uint8_t *data     # not owned
-    int32_t size            # -1: null
+    int32_t size            # -1 for null
 
 ctypedef struct Array:
     void *items
-    int32_t count           # -1: null
+    int32_t count           # -1 for null
 
 ctypedef struct Shape
 ctypedef struct Walk
 
 ctypedef struct Op:
     uint8_t kind
-    uint8_t element         # of an ARRAY: the kind of its elements
+    uint8_t element         # for an ARRAY, the kind of its elements
     uint8_t flags
-    int32_t tag             # -1: not tagged
-    int32_t field           # its place among all fields that its struct has in any version
-    int32_t offset          # where the sink keeps it
-    int32_t least           # of an ARRAY: the fewest bytes an element takes
-    int64_t default_int     # a FLOAT64's bits
+    int32_t tag             # -1 if the field is not tagged
+    int32_t field           # index among all fields that the struct has in any version
+    int32_t offset          # where the sink keeps the field
+    int32_t least           # for an ARRAY, the fewest bytes that an element takes
+    int64_t default_int     # for a FLOAT64, the bits of its default
     Slice default_data
-    const Shape *child      # of a STRUCT, or an ARRAY of them
+    const Shape *child      # for a STRUCT or an ARRAY of structs, the shape of the struct
     const char *name
 
 ctypedef struct Shape:
@@ -94,14 +95,14 @@ ctypedef struct Shape:
     int32_t op_count
     int32_t tagged_count
     int32_t absent_count
-    int32_t least           # the fewest bytes that it takes
+    int32_t least           # the fewest bytes that the struct takes
     bint flexible
-    int32_t size            # of the sink's struct
-    void *image             # the sink's struct with every field at its default
-    void *owner             # the sink's own (the object sink's class)
+    int32_t size            # size of the sink's C struct
+    void *image             # a C struct of the sink with every field at its default
+    void *owner             # private to the sink (for the object sink, the Plan of the class)
 
-# The callbacks with which a walk passes and gets values. Each gets the current struct; a callback that cannot continue
-# sets `walk.fault`.
+# The callbacks through which a walk passes values to a sink and gets values from it. `target` is the current struct. A
+# callback that cannot continue sets `walk.fault`.
 ctypedef struct Sink:
     # reading
     void (*put_integer)(Walk *, void *target, const Op *, int64_t value) noexcept nogil
@@ -117,7 +118,8 @@ ctypedef struct Sink:
     # writing
     int64_t (*get_integer)(Walk *, void *target, const Op *) noexcept nogil
     Slice (*get_slice)(Walk *, void *target, const Op *) noexcept nogil
-    bint (*get_encoded)(Walk *, void *target, const Op *) noexcept nogil    # True: it has written the array itself
+    # Returns True if it has written the whole array itself.
+    bint (*get_encoded)(Walk *, void *target, const Op *) noexcept nogil
     int32_t (*get_array)(Walk *, void *target, const Op *, void **items) noexcept nogil
     void (*get_block)(Walk *, void *items, const Op *, int32_t count) noexcept nogil
     void *(*get_item)(Walk *, void *items, const Op *, int32_t index) noexcept nogil
@@ -129,31 +131,32 @@ ctypedef struct Sink:
 ctypedef struct Frame:
     const Shape *shape
     void *target
-    const Op *op            # the field at hand
-    void *items             # an array of structs under way: elements index..count are to come
+    const Op *op            # the current field
+    void *items             # the current array of structs; the elements from index to count are not done yet
     int32_t index
     int32_t count
-    int32_t next            # the next of shape.ops
+    int32_t next            # index in shape.ops of the next field
     int32_t next_tagged
-    int32_t tags_left       # -1: the tagged fields have not begun
+    int32_t tags_left       # -1 before the tagged fields begin
     int64_t tag
-    const uint8_t *tag_end  # reading: where the tagged field under way ends
+    const uint8_t *tag_end  # reading: the end of the current tagged field
     const uint8_t *outer_end
-    size_t tag_at           # writing: where its size goes, 0 when none is under way
+    size_t tag_at           # writing: position of the current tagged field's size; 0 if there is none
 
 ctypedef struct Walk:
     const Sink *sink
     Reader reader
     Writer *writer
-    void *context           # the sink's own
-    int64_t budget          # structs in arrays until it pauses; -1: never
-    int64_t room            # reading: elements of arrays and tagged fields that may still be made
+    void *context           # private to the sink
+    int64_t budget          # structs in arrays until the walk pauses; -1: it never pauses
+    int64_t room            # reading: how many more array elements and tagged fields are allowed
     int fault
-    int depth               # of the frame at hand, -1 when done
+    int depth               # index of the current frame; -1 when the walk is done
     Frame frames[MAX_DEPTH]
 
 cdef class Layout:
-    """Where a sink keeps the fields of one struct: `offsets` by field name. `size` and `owner` go to the Shape."""
+    """Says where a sink keeps the fields of one struct. `offsets` maps field names to offsets. `size` and `owner` are
+    copied to the Shape."""
     cdef readonly str struct
     cdef readonly int32_t size
     cdef readonly dict offsets
@@ -164,7 +167,7 @@ cdef const Shape *compile_message(object message, int version, dict layouts) exc
 
 
 cdef inline int32_t fixed_width(int kind) noexcept nogil:
-    """Bytes of a kind up to UUID on the wire."""
+    """Returns the number of bytes on the wire of a kind up to UUID."""
     if kind == INT32:
         return 4
     if kind == UUID:

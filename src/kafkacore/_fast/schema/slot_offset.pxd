@@ -1,4 +1,4 @@
-"""Where the slots of Python classes lie."""
+"""Finds the offsets of the slots of Python classes."""
 
 cdef extern from *:
     """
@@ -12,5 +12,6 @@ cdef extern from *:
     }
     #endif
     """
-    # The offset in an object of the class whose __dict__ has this descriptor; -1: the descriptor is not of a slot.
+    # Returns the offset of a slot in the instances of a class. `descriptor` is the slot's entry in the class's
+    # __dict__. Returns -1 if `descriptor` does not belong to a slot.
     Py_ssize_t slot_offset "kc_slot_offset"(object descriptor)

@@ -1,13 +1,17 @@
-"""Apache Kafka's message tables: found on demand, joined over two releases, normalised for the schema compiler.
+"""Loads Apache Kafka's message tables on demand, joins the tables of two releases, and normalises them for the schema
+compiler.
 
-The tables are data under `protocol/tables`, one JSON object per line. A start must not pay for 500 of them, so a line
-is found and parsed when its message is first used. A message has the table of Kafka 4.3. The table of Kafka 3.9 adds
-the versions below those of 4.3, and the messages that 4.x dropped. Coordinator records come from 4.3 alone: 3.9 has the
-same bytes under other version numbers (the version of a key there is its `api_key` in 4.3).
+The tables are files under `protocol/tables`, with one JSON object per line. Parsing all 500 tables would slow a start,
+so this module finds and parses a line when its message is first used. A message has the table of Kafka 4.3. The table
+of Kafka 3.9 adds the versions that are older than those of 4.3, and the messages that 4.x dropped. Coordinator records
+use only the tables of 4.3. Kafka 3.9 has the same bytes under other version numbers: the version of a key in 3.9 is its
+`api_key` in 4.3.
 
-`apis.tsv` beside them has the facts that a start needs about every API; `ci/stubs.py` makes it from the tables.
+The file `apis.tsv` in the same directory has what a starting node needs to know about every API. `ci/stubs.py`
+generates this file from the tables.
 
-Names become Python's: `TopicData` -> `topic_data`, with `KRaft` one word and `Enable2Pc` -> `enable_2pc`.
+Field names are converted to Python's style: `TopicData` becomes `topic_data`, and `Enable2Pc` becomes `enable_2pc`.
+`KRaft` counts as one word.
 """
 
 from __future__ import annotations
@@ -24,7 +28,8 @@ CURRENT: Final = "kafka-4.3"
 FORMER: Final = "kafka-3.9"
 FOREVER: Final = 0x7FFF  # the upper end of "3+"
 
-# The file of a message by the end of its name; for other names every file is searched.
+# The files that may contain a message, by the suffix of the message's name. For a name with another suffix, every file
+# is searched.
 _FILES: Final = {
     "Request": ("clients.request.jsonl",),
     "Response": ("clients.response.jsonl",),
@@ -34,7 +39,7 @@ _FILES: Final = {
 
 
 class Versions(NamedTuple):
-    """An inclusive range; empty when `highest < lowest`."""
+    """An inclusive range of versions. It is empty if `highest < lowest`."""
 
     lowest: int
     highest: int
@@ -51,11 +56,11 @@ NO_VERSIONS: Final = Versions(0, -1)
 
 
 class Field(NamedTuple):
-    """A field as its table gives it, under its Python name."""
+    """A field as the schema table defines it. `name` is the Python name."""
 
     name: str
     kind: str  # a primitive's name, "struct" or "array"
-    element: str  # of an array: a primitive's name or "struct"
+    element: str  # for an array: the name of a primitive, or "struct"
     struct: str  # the name of the struct, or ""
     versions: Versions
     nullable: Versions
@@ -67,15 +72,16 @@ class Field(NamedTuple):
 
 
 class ApiRow(NamedTuple):
-    """One API of one release. `lowest` to `highest` are its stable versions, none when `highest < lowest`."""
+    """One API of one release. `lowest` to `highest` are its stable versions; if `highest < lowest`, it has no stable
+    version."""
 
     key: int
-    message: str  # CreateTopics, to which Request and Response are added
+    message: str  # without its suffix, for example CreateTopics for CreateTopicsRequest and CreateTopicsResponse
     lowest: int
     highest: int
-    flexible: int  # the first flexible version of the request, above FOREVER when there is none
+    flexible: int  # the first flexible version of the request; above FOREVER if there is none
     flexible_response: int
-    listeners: str  # with commas between: "broker", "controller", and in 3.9 "zkBroker"
+    listeners: str  # separated by commas: "broker", "controller", and in 3.9 also "zkBroker"
 
 
 class Table(NamedTuple):
@@ -83,16 +89,17 @@ class Table(NamedTuple):
 
     name: str
     kind: str  # request, response, header, metadata, data, coordinator-key, coordinator-value
-    api_key: int  # -1 where there is none
+    api_key: int  # -1 if there is none
     versions: Versions
     flexible: Versions
     unstable: bool  # latestVersionUnstable
     listeners: tuple[str, ...]
-    structs: dict[str, tuple[Field, ...]]  # by name, the message itself first
+    structs: dict[str, tuple[Field, ...]]  # by name; the message itself comes first
 
 
 class Message:
-    """A message over all releases: `tables` from the newest, each for the versions that the ones before it lack."""
+    """A message, joined over all releases. `tables` begins with the newest release. Each table applies to the versions
+    that the tables before it do not have."""
 
     __slots__ = ("_structs", "name", "tables", "versions")
 
@@ -103,11 +110,12 @@ class Message:
         self._structs: dict[str, list[Field]] | None = None
 
     def table(self, version: int) -> Table | None:
-        """The table that applies to `version`, or None when no release has that version."""
+        """Returns the table that applies to `version`, or None if no release has that version."""
         return next((table for versions, table in self.tables if version in versions), None)
 
     def changes(self) -> frozenset[int]:
-        """The versions that may differ from the one before: a range of the message or of a field begins or ends."""
+        """Returns the versions whose format may differ from that of the previous version. At these versions, the
+        version range of the message or of a field begins or ends."""
         ranges = [versions for versions, _ in self.tables]
         for _, table in self.tables:
             ranges.append(table.flexible)
@@ -116,7 +124,8 @@ class Message:
         return frozenset([each.lowest for each in ranges] + [each.highest + 1 for each in ranges])
 
     def structs(self) -> dict[str, list[Field]]:
-        """Every struct with the union of its fields, the newest release's first."""
+        """Returns every struct with all fields that it has in any release. The fields of the newest release come
+        first."""
         if self._structs is None:
             self._structs = self._join()
         return self._structs
@@ -137,11 +146,11 @@ _WORDS: Final = {ord(letter): f"_{letter.lower()}" for letter in string.ascii_up
 
 @cache
 def python_name(name: str) -> str:
-    """The attribute for a table's field name."""
+    """Returns the attribute name for a table's field name."""
     name = name.replace("KRaft", "Kraft").replace("2Pc", "_2pc")
     words = name.translate(_WORDS).removeprefix("_").split("_")
-    # Capitals that follow each other are one word, but for the last of them when it begins the next. This is coded by
-    # hand, because compiling a regular expression would take a tenth of a start.
+    # Consecutive capitals form one word, but if a lower-case letter follows, the last capital belongs to the next word.
+    # This code uses no regular expression, because compiling one would take a tenth of the time of a start.
     if min(map(len, words)) > 1:
         return "_".join(words)
     made = name[:1]
@@ -154,7 +163,8 @@ def python_name(name: str) -> str:
 
 @cache
 def message(name: str) -> Message:
-    """The joined message. Raises KeyError if no release has a message of that name."""
+    """Returns the message with this name, joined over all releases. Raises KeyError if no release has a message with
+    that name."""
     current = release_table(CURRENT, name)
     former = release_table(FORMER, name) if current is None or _has_older_versions(current) else None
     tables: list[tuple[Versions, Table]] = []
@@ -172,7 +182,8 @@ def message(name: str) -> Message:
 
 
 def current_message(name: str) -> Message:
-    """The message without the versions that the current release dropped. Raises KeyError when it has none."""
+    """Returns the message without the versions that the current release dropped. Raises KeyError if no version
+    is left."""
     table = release_table(CURRENT, name)
     if table is None or table.versions.empty:
         raise KeyError(name)
@@ -180,18 +191,19 @@ def current_message(name: str) -> Message:
 
 
 def _has_older_versions(current: Table) -> bool:
-    """Whether the former release may have versions that the current one lacks."""
+    """Returns whether the former release can have versions that the current release lacks."""
     return not current.kind.startswith("coordinator") and (current.versions.empty or current.versions.lowest > 0)
 
 
 def release_table(release: str, name: str) -> Table | None:
-    """One release's own table, or None."""
+    """Returns the table of a message in one release, or None."""
     source = _source(release, name)
     return None if source is None else _table(source)
 
 
 def spellings(name: str) -> dict[str, dict[str, str]]:
-    """The tables' names of the fields of a message's structs, by their Python names. For output only."""
+    """Returns, for each struct of a message, a dict from the Python names of its fields to the names in the tables. Use
+    these names only for output."""
     found: dict[str, dict[str, str]] = {}
     for source in filter(None, (_source(CURRENT, name), _source(FORMER, name))):
         _spell(name, source.get("fields", []), found)
@@ -208,7 +220,7 @@ def _spell(struct: str, fields: list[dict[str, Any]], found: dict[str, dict[str,
 
 
 def _source(release: str, name: str) -> dict[str, Any] | None:
-    """The line of a message, parsed."""
+    """Returns the parsed line of a message, or None if the release does not have the message."""
     likely = next((files for suffix, files in _FILES.items() if name.endswith(suffix)), None)
     needle = f'"name":"{name}",'.encode()
     for file in likely or _files(release):
@@ -216,7 +228,7 @@ def _source(release: str, name: str) -> dict[str, Any] | None:
         at = content.find(needle)
         while at >= 0:
             start = content.rfind(b"\n", 0, at) + 1
-            if content.find(b'"fields":', start, at) < 0:  # a message's own name, not a field's or a struct's
+            if content.find(b'"fields":', start, at) < 0:  # this is the name of a message, not of a field or struct
                 end = content.find(b"\n", at)
                 found: dict[str, Any] = json.loads(content[start : end if end >= 0 else len(content)])
                 return found
@@ -226,7 +238,7 @@ def _source(release: str, name: str) -> dict[str, Any] | None:
 
 @cache
 def apis(release: str) -> tuple[ApiRow, ...]:
-    """The APIs of a release, by key: a line of `apis.tsv` each, without those that it dropped."""
+    """Returns the APIs of a release, one for each line of `apis.tsv`. Leaves out the APIs that the release dropped."""
     lines = _read(release, "apis.tsv").decode().splitlines()[1:]
     return tuple(
         ApiRow(int(key), message, int(lowest), int(highest), _first(flexible), _first(flexible_response), listeners)
@@ -242,21 +254,22 @@ def _first(version: str) -> int:
 
 @cache
 def heads(release: str, file: str) -> tuple[dict[str, Any], ...]:
-    """Each line of a file without its fields, for tests and generators."""
+    """Returns each line of a file, without the list of fields. Only tests and generators use this function."""
     split = (line.partition(b',"fields":') for line in _read(release, file).splitlines())
-    # Parsed in one piece: a call for each line costs three times as much.
+    # One call parses all lines. A separate call for each line would take three times as long.
     return tuple(json.loads(b"[%b]" % b",".join(head + b"}" if found else head for head, found, _ in split)))
 
 
 def names() -> list[str]:
-    """The name of every message of every release, sorted. Reads all tables: for tests and generators."""
+    """Returns the name of every message of every release, sorted. Only tests and generators should use this function,
+    because it reads all tables."""
     found = {head["name"] for release in (CURRENT, FORMER) for file in _files(release) for head in heads(release, file)}
     return sorted(found)
 
 
 @cache
 def parse_versions(text: str | None) -> Versions:
-    """`"3+"`, `"0-7"`, `"5"` or `"none"`."""
+    """Parses a range of versions: `"3+"`, `"0-7"`, `"5"` or `"none"`."""
     if text is None or text == "none":
         return NO_VERSIONS
     lowest, dash, highest = text.partition("-")
@@ -306,12 +319,12 @@ def _field(source: dict[str, Any]) -> Field:
     get = source.get
     inner = source["type"].removeprefix("[]")
     is_array = inner != source["type"]
-    # Every primitive's name is lower case and every struct's is not.
+    # The names of primitives begin with a lower-case letter. The names of structs begin with a capital.
     struct = inner if inner[0].isupper() else ""
     element = "struct" if struct else inner
     kind = "array" if is_array else element
     tagged = parse_versions(get("taggedVersions"))
-    # By place: a start makes four hundred of them.
+    # Positional arguments are faster, which matters because a node creates four hundred fields when it starts.
     return Field(
         python_name(source["name"]),
         kind,
@@ -328,8 +341,8 @@ def _field(source: dict[str, Any]) -> Field:
 
 
 def _default(kind: str, default: Any) -> Any:
-    # The tables write the same default as a JSON value or as a string, hexadecimal included.
-    # A JSON null means no default, as in Kafka's generator; only the string "null" makes null the default.
+    # The tables write a default as a JSON value or as a string, which can be hexadecimal. A JSON null means no default,
+    # as in Kafka's generator; only the string "null" makes null the default.
     if default == "null" and kind in _NULLABLE_KINDS:
         return None
     if default is None or default == "":
@@ -343,7 +356,7 @@ def _default(kind: str, default: Any) -> Any:
     return int(default, 0) if isinstance(default, str) else int(default)
 
 
-# Defaults of the kinds that are not integers.
+# The defaults of kinds other than integers, if the table gives none.
 _USUAL: Final = {
     "bool": False, "float64": 0.0, "uuid": "", "string": "", "bytes": "", "records": "", "struct": "", "array": "",
 }  # fmt: skip

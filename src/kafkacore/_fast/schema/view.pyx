@@ -1,4 +1,4 @@
-"""The view sink and its arena. Contract in view.pxd."""
+"""Implements the view sink and its arena. view.pxd has the contract."""
 
 from libc.stdint cimport INT64_MAX, int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t
 from libc.stdlib cimport calloc, free, malloc
@@ -39,7 +39,7 @@ cdef void *arena_alloc(Arena *arena, size_t size) noexcept nogil:
         return NULL
     at = arena.at
     arena.at += size
-    if size:  # an empty arena has no address for an empty allocation
+    if size:  # in an empty arena, an empty allocation returns NULL, which memset does not accept
         memset(at, 0, size)
     return at
 
@@ -132,14 +132,14 @@ cdef void put_slice(Walk *walk, void *target, const Op *op, const uint8_t *data,
 
 
 cdef void put_null(Walk *walk, void *target, const Op *op) noexcept nogil:
-    # Nullable structs are refused when a message is bound: this is an array.
+    # The field is an array, because Binding rejects messages with nullable structs.
     cdef Array *array = <Array *> (<uint8_t *> target + op.offset)
     array.items = NULL
     array.count = -1
 
 
 cdef inline int32_t host_width(const Op *op) noexcept nogil:
-    """Bytes of an array's element in the arena."""
+    """Returns the size in bytes of an array element in the arena."""
     if op.element == STRUCT:
         return op.child.size
     return fixed_width(op.element) if op.element <= UUID else <int32_t> sizeof(Slice)
@@ -194,7 +194,7 @@ cdef void *put_struct(Walk *walk, void *target, const Op *op) noexcept nogil:
 
 
 cdef void put_unknown(Walk *walk, void *target, uint32_t tag, const uint8_t *data, int32_t size) noexcept nogil:
-    # Drops unknown tagged fields: a view is never written back.
+    # Drops unknown tagged fields, because a view is never written back.
     pass
 
 
@@ -202,7 +202,7 @@ cdef int view_read(const Program *program, Reader *reader, void *out, Arena *are
     cdef Walk walk
     walk.reader = reader[0]
     walk.budget = -1
-    walk.room = INT64_MAX  # the arena has a limit
+    walk.room = INT64_MAX  # no limit is needed here, because the arena has one
     walk.context = arena
     memcpy(out, program.image, program.size)
     walk_begin(&walk, &SINK, program, out)
@@ -240,7 +240,7 @@ cdef Slice get_slice(Walk *walk, void *target, const Op *op) noexcept nogil:
 
 
 cdef void note_gap(Walk *walk, const Op *op, const Slice *slice) noexcept nogil:
-    """Notes the place behind the length, which the walker writes next."""
+    """Notes a Gap at the position after the length that the walker writes next."""
     cdef Gaps *gaps = <Gaps *> walk.context
     if gaps.count == gaps.room:
         walk.fault = FAULT_NO_ROOM
@@ -344,9 +344,11 @@ SINK.get_unknown = get_unknown
 cdef class Binding:
 
     def __init__(self, str name, int lowest, int highest, dict structs):
-        """`structs`: struct name -> (size, {field: offset}). Every field that a bound version has needs its offset.
+        """`structs` maps a struct's name to (size, {field: offset}). Every field that a bound version has needs an
+        offset.
 
-        Raises ValueError when one is missing, or for a nullable struct, which a C struct cannot hold.
+        Raises ValueError if an offset is missing, or if a struct is nullable, because a C struct by value cannot be
+        null.
         """
         cdef int version
         self.name, self.lowest, self.highest = name, lowest, highest
@@ -366,8 +368,8 @@ cdef class Binding:
         return self.programs[version]
 
     def read_times(self, const uint8_t[::1] data, int version, int64_t times):
-        """Reads the same message over and over (`times`), as a processor does; for benchmarks. Raises ProtocolError,
-        KeyError."""
+        """Reads the same message `times` times, in the same way as a processor. Only benchmarks call this method.
+        Raises ProtocolError and KeyError."""
         cdef const Program *program = self.program(version)
         cdef Arena arena
         cdef Reader reader
@@ -388,10 +390,11 @@ cdef class Binding:
             raise ProtocolError(f"{program.name.decode()}: fault {fault}")
 
     def copy(self, const uint8_t[::1] data, int version, bint cut_records=False, size_t arena_bytes=1 << 20):
-        """Reads `data` into C structs and writes them again: `(fields, bytes, gaps)`.
+        """Reads `data` into C structs and writes them again. Returns `(fields, bytes, gaps)`.
 
-        `fields` is what the structs hold, as nested dicts; with `cut_records` the records are left out of the bytes and
-        `gaps` has a (position, size) for each. Raises ProtocolError as decoding does, KeyError for a version not bound.
+        `fields` is the content of the structs as nested dicts. With `cut_records`, the bytes lack the content of the
+        `records` fields, and `gaps` has a (position, size) for each such field. Raises ProtocolError as decoding does,
+        and KeyError for a version that is not bound.
         """
         cdef const Program *program = self.program(version)
         cdef Arena arena
@@ -474,7 +477,8 @@ cdef object slice_value(const Slice *slice):
 
 
 cdef int make_image(Shape *shape) except -1:
-    """The struct with every field at its default, for this shape and those below it."""
+    """Makes `image`, a C struct with every field at its default, for this shape and for the shapes of its nested
+    structs."""
     cdef int32_t i
     cdef const Op *op
     if shape.image != NULL:

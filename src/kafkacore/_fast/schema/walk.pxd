@@ -1,18 +1,19 @@
 """The walker: reads the bytes of a Shape and passes the values to a sink, or gets values from a sink and writes the
 bytes.
 
-The caller begins a walk, then reads or writes until it is done, fails, or has used up its budget of array elements; a
-paused walk continues where it was. The frames of a walk are the structs that are open. The sink's targets must outlive
-the walk.
+The caller begins a walk, and then calls `walk_read` or `walk_write`. The call returns when the walk is done, has
+failed, or has used up its budget of array elements. A paused walk continues where it stopped. The frames of a walk are
+the structs that have been entered but not completed. The sink's targets must outlive the walk.
 """
 
 from kafkacore._fast.schema.schema cimport Shape, Sink, Walk
 
-# The caller has set reader or writer, budget, room (for reading) and context.
+# Before the call, the caller must set `reader` or `writer`, `budget`, `context`, and for reading also `room`.
 cdef void walk_begin(Walk *walk, const Sink *sink, const Shape *shape, void *target) noexcept nogil
-# Returns an Outcome. A failed walk has its fault, and its frames say where it happened.
+# Both functions return an Outcome. If the walk failed, `walk.fault` has the reason, and the frames show the position.
 cdef int walk_read(Walk *walk) noexcept nogil
 cdef int walk_write(Walk *walk) noexcept nogil
-# Raises the exception for the walk's fault, with the path of the field. Needs the GIL.
+# Raises the exception for the walk's fault. The text of the exception names the path of the field. The caller must hold
+# the GIL.
 cdef int raise_fault(Walk *walk) except -1
 cdef str fault_text(int fault)

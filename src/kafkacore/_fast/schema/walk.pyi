@@ -1,1 +1,1 @@
-"""No Python face: messages, views and columns drive the walker."""
+"""This module has no Python interface. Messages, views and columns use the walker."""

@@ -1,4 +1,4 @@
-"""The walker: runs a Shape over bytes for a sink. Contract in walk.pxd."""
+"""Implements the walker, which reads and writes the bytes of a Shape for a sink. walk.pxd has the contract."""
 
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t
 from libc.string cimport memmove
@@ -35,7 +35,8 @@ cdef tuple FAULTS = (
 
 
 cdef void walk_begin(Walk *walk, const Sink *sink, const Shape *shape, void *target) noexcept nogil:
-    """Sets the walk at the start of `shape`; the caller has set reader or writer, budget and context."""
+    """Sets the walk to the start of `shape`. Before the call, the caller must set `reader` or `writer`, `budget` and
+    `context`."""
     walk.sink = sink
     walk.fault = FAULT_NONE
     walk.depth = -1
@@ -58,7 +59,7 @@ cdef inline int push(Walk *walk, const Shape *shape, void *target) noexcept nogi
 
 
 cdef int walk_read(Walk *walk) noexcept nogil:
-    """Reads until done, out of budget, or at fault."""
+    """Reads until the message is complete, the budget is used up, or a fault occurs."""
     cdef Frame *frame
     cdef void *item
     while walk.depth >= 0:
@@ -84,8 +85,8 @@ cdef int walk_read(Walk *walk) noexcept nogil:
 
 
 cdef inline bint read_fields(Walk *walk, Frame *frame) noexcept nogil:
-    """Reads the fields from the frame's position. True if one of them opened structs that come first; else check
-    `fault`."""
+    """Reads fields, starting at the frame's position. Returns True if a field contains structs, which the walk must
+    read first. If it returns False, the caller must check `fault`."""
     cdef const Op *op
     while frame.next < frame.shape.op_count:
         op = &frame.shape.ops[frame.next]
@@ -115,7 +116,7 @@ cdef inline int64_t read_integer(Reader *r, int kind) noexcept nogil:
 
 
 cdef inline bint read_field(Walk *walk, Frame *frame, const Op *op) noexcept nogil:
-    """Reads one field. True if the walk must now read a struct or an array of structs."""
+    """Reads one field. Returns True if the walk must read a struct or an array of structs next."""
     cdef Reader *r = &walk.reader
     cdef const uint8_t *data
     cdef int32_t size
@@ -125,7 +126,8 @@ cdef inline bint read_field(Walk *walk, Frame *frame, const Op *op) noexcept nog
     elif op.kind == ARRAY:
         return read_array(walk, frame, op)
     elif op.kind == STRUCT:
-        # Null is -1 before a struct, but 0 in a tagged field (a varint there); a struct that is not null has 1.
+        # A byte in front of a nullable struct says whether the struct is null (-1) or not (1). In a tagged field this
+        # mark is a varint, and 0 means null.
         if op.flags & NULLABLE and read_i8(r) < (1 if op.tag >= 0 else 0):
             walk.sink.put_null(walk, frame.target, op)
             return False
@@ -145,7 +147,8 @@ cdef inline bint read_field(Walk *walk, Frame *frame, const Op *op) noexcept nog
 
 
 cdef inline int32_t read_size(Walk *walk, const Op *op, int kind, bint nullable) noexcept nogil:
-    """The length of a string or of bytes, checked against the remaining bytes; -1 for an allowed null."""
+    """Reads the length of a string or of bytes. Checks that this many bytes remain. Returns -1 for null, if the field
+    may be null."""
     cdef Reader *r = &walk.reader
     cdef int64_t size
     if op.flags & COMPACT:
@@ -203,7 +206,7 @@ cdef bint read_array(Walk *walk, Frame *frame, const Op *op) noexcept nogil:
 
 
 cdef void read_elements(Walk *walk, Frame *frame, const Op *op, void *items) noexcept nogil:
-    """Reads strings or bytes, of which none may be null."""
+    """Reads the elements of an array of strings or bytes. No element may be null."""
     cdef int32_t size
     while frame.index < frame.count:
         size = read_size(walk, op, op.element, False)
@@ -215,8 +218,8 @@ cdef void read_elements(Walk *walk, Frame *frame, const Op *op, void *items) noe
 
 
 cdef bint read_tags(Walk *walk, Frame *frame) noexcept nogil:
-    """Reads tagged fields from the frame's position; meanwhile the reader ends where the current one ends. True if
-    one of them opened structs that come first."""
+    """Reads tagged fields, starting at the frame's position. While a tagged field is read, the reader's end is the end
+    of the field. Returns True if a field contains structs, which the walk must read first."""
     cdef Reader *r = &walk.reader
     cdef const Op *op
     cdef uint32_t tag, size
@@ -226,7 +229,8 @@ cdef bint read_tags(Walk *walk, Frame *frame) noexcept nogil:
         if r.bad or tag > remaining(r) // 2:
             walk.fault = FAULT_SHORT if r.bad else FAULT_TAG_ORDER
             return False
-        # Every unknown field is kept: two bytes on the wire take fifty times as many here.
+        # Unknown fields count against `room`, because each is kept, and two bytes on the wire can take fifty times as
+        # much memory.
         walk.room -= tag
         if walk.room < 0:
             walk.fault = FAULT_ELEMENTS
@@ -280,7 +284,8 @@ cdef inline const Op *find_tagged(const Shape *shape, uint32_t tag) noexcept nog
 
 
 cdef int walk_write(Walk *walk) noexcept nogil:
-    """Writes until done, out of budget, or at fault. A writer over its limit is a fault at the end of the walk."""
+    """Writes until the message is complete, the budget is used up, or a fault occurs. If the writer has exceeded its
+    limit, the walk reports a fault at its end."""
     cdef Frame *frame
     cdef void *item
     if walk.depth == 0 and walk.frames[0].next == 0 and not check_absent(walk, &walk.frames[0]):
@@ -314,7 +319,8 @@ cdef int walk_write(Walk *walk) noexcept nogil:
 
 
 cdef bint check_absent(Walk *walk, Frame *frame) noexcept nogil:
-    """Kafka's rule: no value is dropped silently, unless its field is ignorable."""
+    """Checks the fields that this version does not have. As in Kafka, it is an error if such a field has a value other
+    than its default, unless the field is ignorable."""
     cdef const Op *op
     cdef int32_t i
     for i in range(frame.shape.absent_count):
@@ -338,7 +344,7 @@ cdef bint is_default(Walk *walk, void *target, const Op *op) noexcept nogil:
         inner = walk.sink.get_struct(walk, target, op)
         if inner == NULL or op.flags & DEFAULT_NULL:
             return inner == NULL and op.flags & DEFAULT_NULL
-        # This version's table does not know the struct of another release, so there is nothing to compare.
+        # If `child` is NULL, only the other release's table has this struct, so there is nothing to compare.
         return op.child == NULL or is_default_struct(walk, inner, op.child)
     value = walk.sink.get_slice(walk, target, op)
     if op.kind == UUID:
@@ -392,7 +398,7 @@ cdef inline bint write_fields(Walk *walk, Frame *frame) noexcept nogil:
 
 
 cdef inline void write_integer(Walk *walk, int kind, int64_t value) noexcept nogil:
-    """`value` at its kind's width; one that does not fit is a fault."""
+    """Writes `value` with the width of its kind. Sets a fault if the value does not fit."""
     if kind == INT32:
         if value != <int32_t> value:
             walk.fault = FAULT_RANGE
@@ -414,7 +420,7 @@ cdef inline void write_integer(Walk *walk, int kind, int64_t value) noexcept nog
 
 
 cdef inline bint write_field(Walk *walk, Frame *frame, const Op *op) noexcept nogil:
-    """Writes one field. True if the walk must now write a struct or an array of structs."""
+    """Writes one field. Returns True if the walk must write a struct or an array of structs next."""
     cdef Slice value
     cdef void *child
     if op.kind <= FLOAT64:
@@ -453,7 +459,7 @@ cdef inline void write_slice(Walk *walk, const Op *op, int kind, bint nullable, 
         write_i16(walk.writer, <int16_t> value.size)
     else:
         write_i32(walk.writer, value.size)
-    # Writes only the length of data that lies elsewhere (a gap that the sink has noted).
+    # If `data` is NULL, only the length is written: the sink has noted a gap for the data.
     if value.size > 0 and value.data != NULL:
         write_raw(walk.writer, value.data, value.size)
 
@@ -499,7 +505,8 @@ cdef void write_elements(Walk *walk, Frame *frame, const Op *op, void *items) no
 
 
 cdef bint write_tags(Walk *walk, Frame *frame) noexcept nogil:
-    """Writes the tagged fields that are not at their default, by tag, with the unknown ones in their places."""
+    """Writes the tagged fields that do not have their default, and the unknown tagged fields, in ascending order of
+    their tags."""
     cdef const Op *op
     cdef int32_t i, count
     if frame.tags_left < 0:
@@ -537,7 +544,8 @@ cdef bint write_tags(Walk *walk, Frame *frame) noexcept nogil:
 
 
 cdef void close_tag(Walk *walk, Frame *frame) noexcept nogil:
-    """Writes the tagged field's size before it: one byte is reserved, a longer size moves the field."""
+    """Writes the size of a tagged field in front of the field. One byte is reserved for the size. If the size needs
+    more bytes, the field is moved."""
     cdef Writer *w = walk.writer
     cdef size_t at = frame.tag_at
     cdef size_t size
@@ -557,7 +565,7 @@ cdef void close_tag(Walk *walk, Frame *frame) noexcept nogil:
 # --- faults ----------------------------------------------------------------------------------------------------------
 
 cdef str walk_path(Walk *walk):
-    """The path of the walk's position, e.g. `MetadataRequest.topics[3].name`."""
+    """Returns the path of the walk's position, e.g. `MetadataRequest.topics[3].name`."""
     cdef const Op *op
     cdef int depth
     cdef str path = walk.frames[0].shape.name.decode()
@@ -588,7 +596,7 @@ cdef int raise_fault(Walk *walk) except -1:
 
 
 cdef int pending() except -1:
-    # The exception is already set: an error return raises it.
+    # The exception is already set, so returning an error value raises it.
     return -1
 
 

@@ -1,1 +1,1 @@
-"""The world of a node: clock, disk and network as tables of function pointers, real and simulated."""
+"""The environment of a node: its clock, disk and network as tables of function pointers, either real or simulated."""

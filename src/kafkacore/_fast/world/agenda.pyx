@@ -1,4 +1,4 @@
-"""The agenda of a simulated world. Contract in agenda.pxd."""
+"""Implements the agenda of a simulated world. agenda.pxd has the contract."""
 
 cimport cython
 from libc.errno cimport ENOMEM
@@ -14,7 +14,7 @@ PAUSES = bool(fiber_may_pause())
 
 cdef extern from * nogil:
     """
-    /* The agenda and the task that run on this thread. */
+    /* The agenda and the task that are running on this thread. */
     static __thread struct { void *agenda; void *task; } kc_turn;
     """
     void *turn_agenda "kc_turn.agenda"
@@ -38,7 +38,7 @@ cdef void agenda_hold(Agenda *agenda) noexcept nogil:
 cdef void agenda_release(Agenda *agenda) noexcept nogil:
     if agenda == NULL or add32(&agenda.refs, -1) != 0:
         return
-    # The crew that starts a task holds the agenda until the task has ended.
+    # The Crew that starts a task holds a reference to the agenda until the task has ended.
     debug_assert(agenda.count == 0, b"an agenda is freed while a task waits")
     free(agenda.bells)
     free(agenda.stopped)
@@ -101,12 +101,12 @@ cdef bint agenda_pause(int64_t ns) noexcept nogil:
 
 
 cdef void run(Agenda *agenda, Task *task) noexcept nogil:
-    """One turn of a task. A task does not start the turn of another one."""
+    """Runs one turn of a task. A task must not run the turn of another task."""
     debug_assert(turn_task == NULL, b"a task runs another task")
     unlink(agenda, task)
     set_turn(agenda, task)
     agenda.turns += 1
-    agenda_hold(agenda)  # the last turn may release it
+    agenda_hold(agenda)  # the task's last turn may release the agenda
     if not fiber_resume(task.fiber):
         fiber_free(task.fiber)
         free(task)
@@ -129,7 +129,8 @@ cdef bint is_stopped(const Agenda *agenda, int64_t owner) noexcept nogil:
 
 
 cdef Task *first_of(Agenda *agenda, int64_t owner) noexcept nogil:
-    """The task that is due first, of one owner or, with -1, of all; of several the one that waits longest."""
+    """Returns the task of `owner` that is due first. -1 stands for all owners. If several tasks are due at the same
+    time, returns the one that has waited longest."""
     cdef Task *best = NULL
     cdef Task *task = agenda.oldest
     cdef bint mine
@@ -152,7 +153,7 @@ cdef bint agenda_run_for(Agenda *agenda, int64_t owner) noexcept nogil:
 # --- bells ---
 
 cdef int bell_new(Agenda *agenda) noexcept nogil:
-    """Makes room for its ring too, so that a ring cannot fail."""
+    """Makes a bell. Also allocates the memory that its ringing needs, so that ringing a bell cannot fail."""
     cdef int *bells = <int *> realloc(agenda.bells, (agenda.bell_count + 1) * sizeof(int))
     if bells == NULL:
         return -ENOMEM

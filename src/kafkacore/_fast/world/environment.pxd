@@ -1,8 +1,9 @@
-"""The environment: native code reaches clock, disk and network only through its three tables of function pointers.
+"""The environment of a node. Native code uses the clock, the disk and the network only through the environment's three
+tables of function pointers.
 
-A node owns one `Env`. environment.pyx has the real one, simulated_disk.pyx and simulated_network.pyx have simulated
-parts. Any thread may call every function without the GIL. A result below zero is `-errno`; nothing here raises, retries
-or logs.
+A node owns one `Env`. environment.pyx implements the real environment. simulated_disk.pyx and simulated_network.pyx
+implement simulated parts. Any thread may call every function without the GIL. A result below zero is `-errno`. No
+function raises, retries or logs.
 """
 
 from libc.stdint cimport int64_t, uint64_t
@@ -24,36 +25,38 @@ ctypedef struct Clock:
 
 ctypedef struct Disk:
     void *self
-    int (*open)(void *self, const char *path, int flags, int mode) noexcept nogil  # a file handle, or -errno
+    int (*open)(void *self, const char *path, int flags, int mode) noexcept nogil  # returns a file handle or -errno
     int (*close)(void *self, int file) noexcept nogil
-    # returns fewer bytes than asked only at the file's end
+    # Returns fewer bytes than requested only at the end of the file.
     int64_t (*pread)(void *self, int file, void *into, size_t size, int64_t offset) noexcept nogil
-    # The same, but -EAGAIN instead of waiting for the device (RWF_NOWAIT)
+    # Like pread, but returns -EAGAIN instead of waiting for the device (RWF_NOWAIT).
     int64_t (*pread_cached)(void *self, int file, void *into, size_t size, int64_t offset) noexcept nogil
-    # writes all bytes, or returns -errno
+    # Writes all bytes or returns -errno.
     int64_t (*pwrite)(void *self, int file, const void *data, size_t size, int64_t offset) noexcept nogil
-    int (*sync)(void *self, int file) noexcept nogil  # data and size (fdatasync)
+    int (*sync)(void *self, int file) noexcept nogil  # syncs the file's data and size (fdatasync)
     int (*truncate)(void *self, int file, int64_t size) noexcept nogil
     int64_t (*size)(void *self, int file) noexcept nogil
     int (*rename)(void *self, const char *old, const char *new) noexcept nogil
     int (*unlink)(void *self, const char *path) noexcept nogil
     int (*make_directory)(void *self, const char *path) noexcept nogil
     int (*sync_directory)(void *self, const char *path) noexcept nogil
-    # Announces a range that is needed soon: starts to read ahead and does not wait. Behind the file's end it allocates
-    # blocks without a change of the size, and may wait.
+    # Announces that a range of the file is needed soon. Within the file, this starts reading ahead and does not wait.
+    # Beyond the end of the file, this allocates blocks without changing the file's size, and may wait.
     int (*want)(void *self, int file, int64_t offset, size_t size) noexcept nogil
-    # The descriptor of `file` for sendfile(2); -1: the file has none and `send_file` copies.
+    # Returns the file descriptor of `file` for sendfile(2). Returns -1 if the file has none; `send_file` then copies
+    # the bytes.
     int (*descriptor)(void *self, int file) noexcept nogil
 
 
 ctypedef struct Transport:
     void *self
-    # Bytes received; 0 when the peer sends no more; -EAGAIN when nothing has come yet.
+    # Returns the number of received bytes, 0 if the peer has closed its side, or -EAGAIN if no bytes have arrived yet.
     int64_t (*recv)(void *self, int handle, void *into, size_t size) noexcept nogil
     int64_t (*send)(void *self, int handle, const IoVec *parts, int count, bint more) noexcept nogil
     int64_t (*send_file)(void *self, int handle, const Disk *disk, int file, int64_t offset, size_t size) noexcept nogil
-    int64_t (*pending)(void *self, int handle) noexcept nogil  # bytes that wait inside the transport itself (TLS)
-    int (*want)(void *self, int handle) noexcept nogil  # EPOLLIN | EPOLLOUT that the transport needs by itself
+    # Received bytes that the transport itself has buffered (TLS).
+    int64_t (*pending)(void *self, int handle) noexcept nogil
+    int (*want)(void *self, int handle) noexcept nogil  # EPOLLIN | EPOLLOUT: the events that the transport itself needs
     void (*close)(void *self, int handle) noexcept nogil
 
 
@@ -61,15 +64,15 @@ ctypedef struct Env:
     Clock clock
     Disk disk
     Transport transport
-    # The agenda of the node's simulated world, and the node's number there. Such a node has the agenda's tasks in place
-    # of threads, and its bells in place of eventfds. NULL: the real world.
+    # The agenda of the node's simulated world, and the number of the node in that world. The node uses the agenda's
+    # tasks in place of threads, and the agenda's bells in place of eventfds. `agenda` is NULL in the real world.
     Agenda *agenda
     int64_t owner
 
 
-cdef void env_real(Env *env) noexcept nogil  # fills in the real clock, disk and TCP transport
-# The disk that logs and segments may keep. For the real disk it is a static table; any other disk is returned as it is,
-# and its owner keeps it alive.
+cdef void env_real(Env *env) noexcept nogil  # sets the real clock, disk and TCP transport
+# Returns a disk that logs and segments can keep. For the real disk, returns a static table. Returns any other disk
+# unchanged; the disk's owner must keep it alive.
 cdef const Disk *disk_that_lasts(const Disk *disk) noexcept nogil
 
 
@@ -83,9 +86,10 @@ cdef class ManualClock:
 
 
 cdef class Environment:
-    """Owns an Env; a node, its logs and its listeners keep a reference for as long as they use it."""
+    """Owns an Env. A node, its logs and its listeners hold a reference to the Environment for as long as they use
+    it."""
     cdef Env env
     cdef object keep  # the owners of the tables' `self` pointers
-    cdef uint64_t random  # the state of the seed's numbers, in a simulated world
+    cdef uint64_t random  # in a simulated world, the state of the random numbers that the seed determines
 
     cdef int join(self, object agenda, object seed) except -1

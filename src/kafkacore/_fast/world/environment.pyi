@@ -3,11 +3,12 @@ from collections.abc import Sequence
 from kafkacore._fast.world.agenda import SimulatedAgenda
 
 def list_directory(path: str, only_directories: bool = False) -> list[str]:
-    """The names in a directory, sorted, or those of the directories in it. Releases the GIL once. Raises OSError."""
+    """Returns the sorted names in a directory. With `only_directories`, returns only the names of directories. Releases
+    the GIL once. Raises OSError."""
 
 def list_each(paths: Sequence[str], only_directories: bool = False) -> list[list[str]]:
-    """Lists many directories and releases the GIL once for all of them, because taking it again costs more than one
-    listing. Raises OSError for the first that cannot be read."""
+    """Lists many directories. Releases the GIL only once for all of them, because taking the GIL costs more than
+    listing a directory. Raises OSError for the first directory that cannot be read."""
 
 class ManualClock:
     def __init__(self, wall_ms: int = ..., monotonic_ns: int = ...) -> None: ...
@@ -21,10 +22,11 @@ class RunningClock(ManualClock):
     def __init__(self) -> None: ...
 
 class Environment:
-    """The world of a node. With an agenda it is a simulated one, where native code starts no thread and makes no
-    descriptor. Without one it is the real world. `clock` replaces the clock in both.
+    """The clock, disk and network of a node. With an agenda, the node lives in a simulated world, in which native code
+    starts no threads and opens no file descriptors. Without an agenda, the node lives in the real world. `clock`
+    replaces the clock in both worlds.
 
-    In a simulated world `seed` decides what `random_bytes` returns; without one the agenda's seed decides.
+    In a simulated world, `seed` determines what `random_bytes` returns. If `seed` is None, the agenda's seed does.
     """
 
     def __init__(
@@ -34,9 +36,10 @@ class Environment:
     def is_simulated(self) -> bool: ...
     @property
     def owner(self) -> int:
-        """The node's number in its simulated world (`SimulatedAgenda.run_for`); 0 in the real one."""
+        """The number of the node in its simulated world (see `SimulatedAgenda.run_for`). 0 in the real world."""
 
     def random_bytes(self, count: int) -> bytes:
-        """From the system, where nobody can predict them, or from the seed of a simulated world."""
+        """Returns random bytes. In the real world they come from the operating system, so nobody can predict them. In a
+        simulated world the seed determines them."""
     def monotonic_ns(self) -> int: ...
     def wall_ms(self) -> int: ...

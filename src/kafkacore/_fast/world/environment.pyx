@@ -1,5 +1,5 @@
-"""The real environment: the clocks of the system, files by pread and pwrite, TCP by recvmsg, sendmsg and sendfile; and
-a clock for tests."""
+"""Implements the real environment: the clocks of the system, files through pread and pwrite, and TCP through recvmsg,
+sendmsg and sendfile. Also implements clocks for tests."""
 
 cimport cython
 from libc.errno cimport EAGAIN, EINTR, EIO, ENOMEM, EOPNOTSUPP, errno
@@ -34,7 +34,7 @@ cdef extern from * nogil:
         struct iovec part = {into, size};
         return preadv2(file, &part, 1, offset, RWF_NOWAIT);
     }
-    static inline int kc_is_memory_file(int file) {  /* tmpfs and ramfs: a read never waits for a device */
+    static inline int kc_is_memory_file(int file) {  /* On tmpfs and ramfs, a read never waits for a device */
         struct statfs about;
         return fstatfs(file, &about) == 0 && (about.f_type == 0x01021994 || about.f_type == 0x858458f6L);
     }
@@ -43,7 +43,7 @@ cdef extern from * nogil:
         return fstat(file, &about) ? -errno : (int64_t) about.st_size;
     }
     static inline struct dirent *kc_next_entry(DIR *listing) {
-        errno = 0;  /* only errno distinguishes the end from an error */
+        errno = 0;  /* readdir returns NULL both at the end and after an error; only errno tells which */
         return readdir(listing);
     }
     static inline int kc_is_directory(const char *path) {
@@ -101,7 +101,7 @@ cdef extern from "Python.h":
 import os
 
 cdef enum:
-    COPY_BYTES = 65536  # bytes that send_file copies at once where sendfile(2) is not possible
+    COPY_BYTES = 65536  # bytes that send_file copies at once if it cannot use sendfile(2)
     NAMES_BYTES = 4096  # enough for the names of a small directory
 
 
@@ -149,7 +149,7 @@ cdef int64_t real_pread_cached(void *self, int file, void *into, size_t size, in
         if n < 0:
             if errno == EINTR:
                 continue
-            if errno == EOPNOTSUPP:  # the file system does not know RWF_NOWAIT
+            if errno == EOPNOTSUPP:  # the file system does not support RWF_NOWAIT
                 return real_pread(self, file, into, size, offset) if kc_is_memory_file(file) else -EAGAIN
             return -errno
         if n == 0:
@@ -212,7 +212,7 @@ cdef int real_want(void *self, int file, int64_t offset, size_t size) noexcept n
     if offset < kc_file_size(file):
         return -c_fadvise(file, offset, <int64_t> size, POSIX_FADV_WILLNEED)
     if kc_is_memory_file(file):
-        return -EOPNOTSUPP  # a file in memory needs no blocks ahead
+        return -EOPNOTSUPP  # a file in memory needs no preallocated blocks
     return 0 if c_fallocate(file, FALLOC_FL_KEEP_SIZE, offset, <int64_t> size) == 0 else -errno
 
 
@@ -223,7 +223,7 @@ cdef int real_descriptor(void *self, int file) noexcept nogil:
 # Names in a directory
 
 ctypedef struct Names:
-    char *bytes           # each ends with 0
+    char *bytes           # each name ends with a null byte
     size_t size
     size_t room
 
@@ -250,7 +250,7 @@ cdef bint leads_to_directory(const char *path, const Entry *entry) noexcept nogi
         return entry.d_type == DT_DIR
     whole = <char *> malloc(size + strlen(entry.d_name) + 2)
     if whole == NULL:
-        return True  # an open of it has no memory either
+        return True  # opening this name would also fail, because no memory is left
     memcpy(whole, path, size)
     whole[size] = c"/"
     memcpy(whole + size + 1, entry.d_name, strlen(entry.d_name) + 1)
@@ -364,7 +364,8 @@ cdef int64_t tcp_send_file(
 
 
 cdef int64_t tcp_copy_file(int handle, const Disk *disk, int file, int64_t offset, size_t size) noexcept nogil:
-    """Copies at most COPY_BYTES. Bytes that the socket does not take are read again by the next call."""
+    """Sends at most COPY_BYTES of the file by copying them. If the socket does not accept all bytes, the next call
+    reads the remaining bytes again."""
     cdef IoVec part
     cdef int64_t n
     cdef uint8_t *block = <uint8_t *> malloc(COPY_BYTES)
@@ -391,8 +392,7 @@ cdef void tcp_close(void *self, int handle) noexcept nogil:
     c_close(handle)
 
 
-# The operations of the real disk, at an address that outlives every environment: a log may be freed after the last
-# handle of the node.
+# The operations of the real disk. This table is static, because a log may be freed after the last environment is.
 cdef Disk the_real_disk
 
 
@@ -434,7 +434,7 @@ cdef Env first
 env_real(&first)
 the_real_disk = first.disk
 
-# A clock that a test moves
+# Clocks that a test can move
 
 cdef int64_t manual_monotonic_ns(void *self) noexcept nogil:
     return load64(&(<ManualTime *> self).monotonic_ns)
@@ -453,25 +453,25 @@ cdef int64_t running_wall_ms(void *self) noexcept nogil:
 
 
 cdef class ManualClock:
-    """A clock that stands still until it is moved. Any thread may move and read it."""
+    """A clock that changes only when a test moves it. Any thread may move and read the clock."""
 
     def __cinit__(self, int64_t wall_ms=1_700_000_000_000, int64_t monotonic_ns=1_000_000_000):
         self.time.wall_ns = wall_ms * 1000000
         self.time.monotonic_ns = monotonic_ns
 
     def advance_ms(self, ms: float) -> None:
-        """Moves both clocks forward."""
+        """Moves the monotonic clock and the wall clock forward by `ms` milliseconds."""
         self.advance_ns(<int64_t> (ms * 1e6))
 
     def advance_ns(self, int64_t ns) -> None:
-        """Moves both clocks forward, to the nanosecond."""
+        """Moves the monotonic clock and the wall clock forward by `ns` nanoseconds."""
         if ns < 0:
             raise ValueError(f"a clock goes forward only, not by {ns} ns; step_wall_ms moves the wall clock back")
         add64(&self.time.monotonic_ns, ns)
         add64(&self.time.wall_ns, ns)
 
     def step_wall_ms(self, int64_t ms) -> None:
-        """Moves the wall clock alone, also backwards, as an operator or NTP does."""
+        """Moves only the wall clock, as an operator or NTP does. A negative `ms` moves it backwards."""
         add64(&self.time.wall_ns, ms * 1000000)
 
     def monotonic_ns(self) -> int:
@@ -482,7 +482,7 @@ cdef class ManualClock:
 
 
 cdef class RunningClock(ManualClock):
-    """A clock that runs with the real clock, ahead of it by the time that it was moved."""
+    """A clock that runs at the speed of the real clock. It is ahead of the real clock by the sum of all moves."""
 
     def __init__(self):
         self.time.wall_ns = 0
@@ -495,7 +495,8 @@ cdef class RunningClock(ManualClock):
         return running_wall_ms(&self.time)
 
 
-@cython.no_gc_clear  # native code uses it until it ends, so the collector must not clear its fields, even in a cycle
+# Native code uses the Environment until it is freed, so the collector must not clear its fields, even in a cycle.
+@cython.no_gc_clear
 cdef class Environment:
 
     def __cinit__(self, clock: ManualClock | None = None, agenda: SimulatedAgenda | None = None, seed=None):
@@ -538,9 +539,9 @@ cdef class Environment:
         return bytes(made[:count])
 
     def monotonic_ns(self) -> int:
-        """The environment's monotonic clock, in ns."""
+        """Returns the time of the environment's monotonic clock, in ns."""
         return self.env.clock.monotonic_ns(self.env.clock.self)
 
     def wall_ms(self) -> int:
-        """Milliseconds since 1970."""
+        """Returns the time of the environment's wall clock, in milliseconds since 1970."""
         return self.env.clock.wall_ms(self.env.clock.self)

@@ -1,7 +1,7 @@
-"""The real disk with a limit on the bytes that may still be written, with ordered errors and with a delay: it shows
-how a running node behaves when its disk fills up, breaks or becomes slow.
+"""The real disk, with a limit on the bytes that may still be written, and with errors and delays that a test orders.
+With this disk, tests see how a running node behaves when its disk fills up, breaks or becomes slow.
 
-Unlike those of the simulated disk, its files are real: sendfile sends them, and other programs can read them.
+Unlike the files of a simulated disk, its files are real: sendfile can send them, and other programs can read them.
 """
 
 from libc.stdint cimport int32_t, int64_t
@@ -10,10 +10,10 @@ from kafkacore._fast.world.environment cimport Disk
 from kafkacore._fast.world.fault_kinds cimport FAULTS
 
 ctypedef struct FaultState:
-    int32_t errors[FAULTS]       # an errno for each kind, 0: none; atomic, like the next three
-    int64_t room_bytes           # bytes that may still be written; below 0: no limit
-    int64_t delay_us             # what each operation takes longer
-    int64_t hits                 # refused operations
+    int32_t errors[FAULTS]  # an errno for each kind of operation, 0 for none; this field and the next three are atomic
+    int64_t room_bytes           # bytes that may still be written; no limit if below 0
+    int64_t delay_us             # the delay of each operation
+    int64_t hits                 # the number of operations that failed because of an order
 
 
 cdef class FaultDisk:

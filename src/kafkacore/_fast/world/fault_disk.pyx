@@ -1,4 +1,4 @@
-"""The real disk with ordered faults. Contract in fault_disk.pxd."""
+"""Implements the real disk with faults that a test orders. fault_disk.pxd has the contract."""
 
 cimport cython
 
@@ -18,11 +18,11 @@ cdef extern from "<unistd.h>" nogil:
 cdef Env real
 env_real(&real)
 
-FAULT_KINDS = ("read", "write", "sync", "names")  # by their numbers
+FAULT_KINDS = ("read", "write", "sync", "names")  # the index is the number of the kind
 
 
 cdef inline int refused_at_once(void *self, int kind) noexcept nogil:
-    """0, or minus the ordered errno."""
+    """Returns 0, or the negated errno that a test has ordered for this kind."""
     cdef FaultState *state = <FaultState *> self
     cdef int32_t error = load32(&state.errors[kind])
     if error:
@@ -31,7 +31,7 @@ cdef inline int refused_at_once(void *self, int kind) noexcept nogil:
 
 
 cdef inline int refused(void *self, int kind) noexcept nogil:
-    """The same, after the ordered delay."""
+    """Waits for the ordered delay, then returns the same as `refused_at_once`."""
     cdef int64_t delay_us = load64(&(<FaultState *> self).delay_us)
     if delay_us:
         usleep(<unsigned int> delay_us)
@@ -39,7 +39,7 @@ cdef inline int refused(void *self, int kind) noexcept nogil:
 
 
 cdef int64_t take_room(FaultState *state, int64_t size) noexcept nogil:
-    """Takes room for a write of `size` bytes; returns how much of it fits."""
+    """Reserves space for a write of `size` bytes. Returns how many of these bytes fit."""
     cdef int64_t room
     cdef int64_t fits
     while True:
@@ -62,7 +62,7 @@ cdef int64_t fault_pread(void *self, int file, void *into, size_t size, int64_t 
 
 
 cdef int64_t fault_pread_cached(void *self, int file, void *into, size_t size, int64_t offset) noexcept nogil:
-    cdef int error = refused_at_once(self, FAULT_READ)  # it does not reach the device
+    cdef int error = refused_at_once(self, FAULT_READ)  # no delay, because this read does not reach the device
     return error if error else real.disk.pread_cached(NULL, file, into, size, offset)
 
 
@@ -111,7 +111,7 @@ cdef int fault_sync_directory(void *self, const char *path) noexcept nogil:
     return error if error else real.disk.sync_directory(NULL, path)
 
 
-@cython.no_gc  # native code uses it as long as one of its environments lives
+@cython.no_gc  # native code uses the disk as long as one of its environments exists
 cdef class FaultDisk:
 
     def __cinit__(self):

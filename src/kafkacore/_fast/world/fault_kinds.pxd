@@ -1,8 +1,8 @@
-"""The kinds of disk operations that a test can order to fail; `fault_disk.FAULT_KINDS` has their names."""
+"""The kinds of disk operations that a test can make fail. `fault_disk.FAULT_KINDS` has the names of these kinds."""
 
 cdef enum:
     FAULT_READ = 0
     FAULT_WRITE = 1
     FAULT_SYNC = 2
-    FAULT_NAMES = 3       # open with creation, rename, unlink, make and sync directory
+    FAULT_NAMES = 3       # creating, renaming and unlinking files, making and syncing directories
     FAULTS = 4

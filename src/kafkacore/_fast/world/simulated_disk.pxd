@@ -1,5 +1,6 @@
-"""A simulated Disk behind the same table of functions as the real one, and for Python as `runtime.files.Files`: in
-memory, with a power switch, a capacity, a pace, and faults. simulated_operations.pxd says what each of them does."""
+"""A simulated Disk in memory, with power cuts, a capacity, a speed, and faults. Native code uses this disk through the
+same table of functions as the real disk. Python code uses it through the protocol `runtime.files.Files`.
+simulated_operations.pxd describes the details."""
 
 from libc.stdint cimport int64_t
 
@@ -9,7 +10,7 @@ from kafkacore._fast.world.simulated_operations cimport Mount, NameChange, SimDi
 
 cdef class SimulatedDisk:
     cdef SimDisk disk
-    cdef Mount mount      # of the disk as Files
+    cdef Mount mount      # the Mount through which Python code uses the disk
     cdef Disk table
     cdef set locked
 

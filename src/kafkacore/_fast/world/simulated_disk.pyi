@@ -1,4 +1,4 @@
-"""A simulated disk for native code and, as `runtime.files.Files`, for Python."""
+"""A simulated disk, for native code and, through the protocol `runtime.files.Files`, for Python code."""
 
 from typing_extensions import Buffer
 
@@ -9,68 +9,77 @@ class HeldLock:
     def close(self) -> None: ...
 
 class SimulatedDisk:
-    """A disk in memory. `environment` gives native code a world with this disk; the object itself is `Files`.
+    """A disk in memory. `environment` returns the Environment through which native code uses this disk. For Python
+    code, the disk itself implements the `Files` protocol.
 
-    Paths are plain names: there is no current directory. Raises OSError as the operating system does. The seed decides
-    durations, faults and rot; the seed of `restart` decides what survives a power cut.
+    Paths are plain names, because there is no current directory. Operations raise OSError as the operating system does.
+    `seed` determines durations, faults and the bits that rot. The seed of `restart` determines what survives a power
+    cut.
     """
 
     def __init__(self, seed: int = 0) -> None: ...
     def environment(
         self, clock: ManualClock | None = None, agenda: SimulatedAgenda | None = None, seed: int | None = None
     ) -> Environment:
-        """A world with this disk: with an agenda a simulated world, else the real one. `clock` replaces its clock.
+        """Returns an environment with this disk. With an agenda, it belongs to the simulated world, otherwise to the
+        real world. `clock` replaces its clock.
 
-        In a simulated world the environment is that of one process: the disk refuses it after `restart` and `kill`."""
+        In a simulated world, the environment belongs to one process: after `restart` or `kill`, operations through this
+        environment fail."""
 
     def cut_power_at(self, operation: int) -> None:
-        """Cuts the power during the operation with this number (see `operations`); -1: never."""
+        """Cuts the power during the operation with this number (see `operations`). -1 means never."""
 
     def cut_power(self) -> None:
-        """Cuts the power now: every operation fails until `restart`."""
+        """Cuts the power now. Every operation fails until `restart`."""
 
     def restart(self, seed: int = 0, ordered: bool = True) -> None:
-        """Turns the power on again. The seed decides which of the unsynced changes survive. If changes of names are
-        `ordered`, the first of them survive, as in a journal; otherwise any of them may, as POSIX allows."""
+        """Turns the power on again. The seed determines which of the unsynced changes survive. With `ordered`, all
+        unsynced changes of names up to a random one survive, as in a journal. Otherwise any of these changes may
+        survive, as POSIX allows."""
 
     def kill(self) -> None:
-        """Ends the process that uses the disk. Its writes stay, as in the page cache; its locks are released. Its
-        handles and its environment in a simulated world get EIO from now on."""
+        """Simulates the end of the process that uses the disk. The writes of the process remain, as they do in the page
+        cache. Its file locks are released. From now on, operations through its file handles, or through its environment
+        in a simulated world, fail with EIO."""
 
     @property
     def operations(self) -> int:
-        """The number of operations that changed something; `cut_power_at` counts them."""
+        """The number of operations that changed something. `cut_power_at` uses this count."""
 
     @property
     def is_dead(self) -> bool: ...
     def fail(self, kind: str, error: int = ..., after: int = 0, share: float = 1.0) -> None:
-        """Lets operations of a kind (read, write, sync, names) fail after `after` more successes: all, or a `share`
-        (0 to 1) of them. `error` 0 ends that. A sync that fails may have written any part of its bytes. No later sync
-        writes the rest."""
+        """Makes operations of a kind (read, write, sync, names) fail after `after` more successes. `share` (0 to 1) is
+        the share of these operations that fail. An `error` of 0 lets them succeed again. A sync that fails may have
+        written any part of its bytes, and no later sync writes the rest."""
 
     def pace(self, kind: str, least_us: int, most_us: int | None = None) -> None:
-        """Sets how long operations of a kind take: from `least_us` to `most_us`, all lengths equally likely. In a
-        simulated world that is virtual time."""
+        """Sets how long operations of a kind take: from `least_us` to `most_us`, uniformly distributed. In a simulated
+        world, this is virtual time."""
 
     def take_spent_ns(self) -> int:
-        """In a simulated world, the time of operations for which no native task waited, since the last call. Python
-        makes such operations, and so does native code on the thread of the world itself."""
+        """Returns the virtual time of the operations since the last call for which no native task waited. Python code
+        performs such operations, and so does native code that runs outside a task, on the thread of the world."""
 
     def rot(self, share: float) -> None:
-        """From now on this share (0 to 1) of the reads first changes one bit of the file, for good."""
+        """Makes the disk rot: from now on, this share (0 to 1) of the reads first changes one bit of the file
+        permanently."""
 
     def limit(self, capacity_bytes: int | None = None) -> None:
-        """Sets the capacity. A write beyond it writes the part that fits and fails with ENOSPC; None: unlimited."""
+        """Sets the capacity of the disk. A write beyond the capacity writes the part that fits and fails with ENOSPC.
+        None means unlimited."""
 
     def slow_down(self, delay_us: int) -> None:
-        """Lets every operation take this much longer than its pace."""
+        """Delays every operation by `delay_us`, in addition to the time that `pace` sets."""
 
     def cool(self, cold: bool = True) -> None:
-        """Empties the page cache: a file is in it after its first read."""
+        """Empties the page cache. From then on, a file is in the page cache after its first read. If `cold` is false,
+        puts all files into the page cache instead."""
 
     def synced(self, path: str) -> bytes:
-        """The bytes of a file that would survive any power cut at this moment. Raises FileNotFoundError when its name
-        is not synced."""
+        """Returns the bytes of a file that would survive any power cut at this moment. Raises FileNotFoundError if the
+        file's name has not been synced."""
 
     def read(self, path: str) -> bytes: ...
     def write(self, path: str, data: Buffer) -> None: ...

@@ -1,4 +1,4 @@
-"""The transport that misbehaves. Contract in simulated_network.pxd."""
+"""Implements the transport that misbehaves. simulated_network.pxd has the contract."""
 
 from libc.errno cimport EAGAIN, ECONNRESET
 from libc.stdint cimport int64_t, uint64_t
@@ -7,11 +7,11 @@ from kafkacore._fast.base.atomics cimport add64, load64
 from kafkacore._fast.world.environment cimport Disk, Environment, IoVec
 
 cdef enum:
-    PARTS = 8                  # of a send that is shortened
+    PARTS = 8                  # a shortened send has at most this many parts
 
 
 cdef inline uint64_t draw(Trouble *trouble) noexcept nogil:
-    """splitmix64 of a counter that all threads share."""
+    """Returns splitmix64 of a counter that all threads share."""
     cdef uint64_t z = <uint64_t> add64(<int64_t *> &trouble.state, <int64_t> 0x9E3779B97F4A7C15u)
     z = (z ^ (z >> 30)) * <uint64_t> 0xBF58476D1CE4E5B9u
     z = (z ^ (z >> 27)) * <uint64_t> 0x94D049BB133111EBu
@@ -19,7 +19,7 @@ cdef inline uint64_t draw(Trouble *trouble) noexcept nogil:
 
 
 cdef int64_t strike(Trouble *trouble) noexcept nogil:
-    """0, or minus the errno of this call."""
+    """Decides whether this call fails. Returns 0, or -errno if it fails."""
     cdef uint64_t number = draw(trouble)
     add64(&trouble.calls, 1)
     if number < trouble.break_below:
@@ -86,8 +86,10 @@ cdef void troubled_close(void *self, int handle) noexcept nogil:
 
 
 cdef class TroubledNetwork:
-    """Trouble by a seed. A read or write moves at most `most_bytes`. The share `again_share` (0 to 1) of the calls
-    finds the socket empty or full, and the share `break_share` finds it broken."""
+    """A transport that misbehaves as a seed determines. A read or write moves at most `most_bytes`. `again_share` (0 to
+    1) is the share of calls that fail with EAGAIN, as if the socket were empty or full. `break_share` is the share of
+    calls that fail as if the connection were broken.
+    """
 
     def __cinit__(self, uint64_t seed, *, int64_t most_bytes=1 << 20, double again_share=0.0, double break_share=0.0):
         cdef Environment real = Environment()
@@ -100,7 +102,8 @@ cdef class TroubledNetwork:
         self.trouble.break_below = <uint64_t> (break_share * 18446744073709549568.0)
 
     def install(self, Environment environment not None) -> Environment:
-        """Gives the environment this transport, before its first use; returns the environment."""
+        """Replaces the transport of the environment by this one. Call this method before the environment is used.
+        Returns the environment."""
         environment.env.transport.self = &self.trouble
         environment.env.transport.recv = troubled_recv
         environment.env.transport.send = troubled_send

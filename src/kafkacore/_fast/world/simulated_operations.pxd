@@ -1,12 +1,14 @@
-"""The operations of a simulated disk: the table of functions over a store (simulated_store.pxd), with a power switch, a
-capacity, a pace, and ordered and random faults. The disk's seed decides everything that is random.
+"""The operations of a simulated disk: a table of functions that work on a store (simulated_store.pxd). The disk has
+power cuts, a capacity, a speed, and faults that are random or that a test orders. The disk's seed determines everything
+that is random.
 
-A power cut stops everything. The operation under way may reach the disk in part, and every later one fails with EIO
-until the restart. Handles from before a cut stay dead after it, and so do the environments of a simulated world.
+A power cut stops everything. The current operation may reach the disk in part, and every later operation fails with EIO
+until the restart. Handles that were opened before a cut remain invalid afterwards, and so do the environments of a
+simulated world.
 
-Time passes before an operation takes effect; a sync covers what was written before it began. A task of an agenda pauses
-for that time, so that other tasks run meanwhile. Any other caller in a simulated world goes on at once, and the time is
-added to `spent_ns`; in the real world a thread sleeps.
+The time of an operation passes before the operation takes effect, but a sync covers only what was written before it
+began. A task of an agenda pauses for this time, so that other tasks can run. Any other caller in a simulated world
+continues immediately, and the time is added to `spent_ns`. In the real world, the thread sleeps.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint64_t
@@ -17,13 +19,13 @@ from kafkacore._fast.world.fault_kinds cimport FAULTS
 from kafkacore._fast.world.simulated_store cimport Inode, Store
 
 ctypedef struct Handle:
-    Inode *inode          # counted; NULL when closed
-    int64_t life          # of the disk when it was opened
+    Inode *inode          # holds a reference; NULL if the handle is closed
+    int64_t life          # SimDisk.life when the handle was opened
 
 ctypedef struct Fault:
-    int error             # 0: none
+    int error             # 0 for no fault
     int64_t after         # number of operations of this kind that still succeed
-    uint64_t below        # ... and then each fails whose random number is below this
+    uint64_t below        # ... and after these, an operation fails if its random number is below this
 
 ctypedef struct Pace:
     int64_t least_ns
@@ -37,24 +39,24 @@ ctypedef struct SimDisk:
     Store store
     Handle *handles
     int32_t handle_count
-    int64_t operations    # that change something, since the start
-    int64_t cut_at        # the power is cut at the operation with this number; -1: never
-    int64_t life          # how often its power was cut or its process died
+    int64_t operations    # the number of operations that changed something, since the start
+    int64_t cut_at        # the power is cut during the operation with this number; -1 for never
+    int64_t life          # how many times its power was cut or its process ended
     bint dead
-    bint cold             # a file is not in the page cache before its first read
+    bint cold             # a file is in the page cache only after its first read
     int64_t capacity_bytes
-    int64_t delay_us      # of every operation; atomic
+    int64_t delay_us      # the delay of every operation; atomic
     Pace paces[FAULTS]
     Fault faults[FAULTS]
-    uint64_t rot_below    # a read whose random number is below this finds a bit changed
-    uint64_t random       # the state of the seed's numbers
+    uint64_t rot_below    # a read changes a bit of the file if its random number is below this
+    uint64_t random       # the state of the random numbers that the seed determines
     int64_t spent_ns
 
-# A disk as one process sees it: `self` of the table.
+# The disk as one process sees it. A Mount is the `self` of the table's functions.
 ctypedef struct Mount:
     SimDisk *disk
-    int64_t life          # works while disk.life has this value; ANY_LIFE: always
-    bint simulated        # whether its process lives in a simulated world
+    int64_t life          # the Mount works while disk.life has this value; with ANY_LIFE, it always works
+    bint simulated        # whether the process belongs to a simulated world
 
 cdef enum NameChange:
     NAME_RENAME
@@ -64,5 +66,6 @@ cdef enum NameChange:
 
 cdef void simulated_table(Disk *table, Mount *mount) noexcept nogil
 cdef int change_names(Mount *mount, NameChange kind, const char *path, const char *other) noexcept nogil
-# Copies the names directly below `prefix`, each with a null byte at its end. Returns their bytes, or -ENOMEM.
+# Copies the names directly below the directory `prefix`. Each name ends with a null byte. Returns the total size in
+# bytes, or -ENOMEM.
 cdef int64_t names_below(SimDisk *disk, const char *prefix, size_t size, char **names) noexcept nogil

@@ -1,1 +1,1 @@
-"""The operations of a simulated disk; native only."""
+"""The operations of a simulated disk. Only native code can use this module."""

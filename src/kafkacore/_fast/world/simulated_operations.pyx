@@ -1,4 +1,4 @@
-"""The operations of a simulated disk. Contract in simulated_operations.pxd."""
+"""Implements the operations of a simulated disk. simulated_operations.pxd has the contract."""
 
 from libc.errno cimport EAGAIN, EBADF, EEXIST, EIO, EISDIR, ENOENT, ENOMEM, ENOSPC
 from libc.stddef cimport size_t
@@ -25,7 +25,7 @@ cdef extern from "<unistd.h>" nogil:
 # --- before every operation ---
 
 cdef void enter(Mount *mount, int kind) noexcept nogil:
-    """Lets the time of the operation pass, and takes the lock."""
+    """Lets the time of the operation pass, and then takes the lock."""
     cdef SimDisk *disk = mount.disk
     cdef int64_t ns = load64(&disk.delay_us) * 1000
     cdef const Pace *pace = &disk.paces[kind]
@@ -44,14 +44,16 @@ cdef inline bint is_dead(const Mount *mount) noexcept nogil:
 
 
 cdef int begin(Mount *mount, int kind, bint *cut) noexcept nogil:
-    """Under the lock: 0, or the ordered error. `cut`: the power is cut during this operation."""
+    """Begins an operation. Call this with the lock held. Returns 0, or the error that a test has ordered. Sets `cut` if
+    the power is cut during this operation."""
     cdef SimDisk *disk = mount.disk
     cdef Fault *fault = &disk.faults[kind]
     cut[0] = False
     if is_dead(mount):
         return -EIO
     if kind != FAULT_READ:
-        # Another thread may have passed the number before it was set.
+        # This does not compare with ==, because another thread may have increased `operations` beyond `cut_at` before a
+        # test set `cut_at`.
         cut[0] = 0 <= disk.cut_at <= disk.operations
         disk.operations += 1
     if fault.error:
@@ -69,7 +71,8 @@ cdef int end(SimDisk *disk, int result, bint cut) noexcept nogil:
 
 
 cdef Inode *inode_of(SimDisk *disk, int file) noexcept nogil:
-    """The inode; NULL for a handle that is closed or older than the last cut."""
+    """Returns the inode of a handle. Returns NULL if the handle is closed, or if it was opened before the last power
+    cut."""
     if file < 0 or file >= disk.handle_count or disk.handles[file].life != disk.life:
         return NULL
     return disk.handles[file].inode
@@ -199,7 +202,7 @@ cdef int64_t write_locked(Mount *mount, int file, const uint8_t *data, size_t si
         return -EIO
     room = disk.capacity_bytes - disk.store.bytes + (inode.now.size - offset if inode.now.size > offset else 0)
     if <int64_t> size > room:
-        # A full disk writes the part that fits; the caller must not rely on it.
+        # On a full disk, the part that fits is written. The caller must not rely on this part.
         inode_write(&disk.store, inode, data, room if room > 0 else 0, offset)
         return end(disk, -ENOSPC, cut)
     result = end(disk, inode_write(&disk.store, inode, data, <int64_t> size, offset), cut)

@@ -1,18 +1,19 @@
 """Files in memory that remember which of their bytes and names would survive a power cut.
 
-A file has the bytes that its readers see and the bytes that its last sync made durable. A cut may keep, lose or tear
-each write between the two by itself; a later write may survive an earlier one. Names become durable by a sync of their
-directory. A cut keeps a prefix of the changes that no sync covered, as a journal does, or any of them, as POSIX allows.
-The seed of the cut decides everything. The caller's lock guards a store.
+A file has two contents: the bytes that its readers see, and the bytes that its last sync made durable. At a power cut,
+the store decides for each unsynced write separately whether it is kept, lost or torn. A later write may survive
+although an earlier write is lost. Names become durable when their directory is synced. At a power cut, either a prefix
+of the unsynced changes of names survives, as in a journal, or any of these changes may survive, as POSIX allows. The
+seed of the cut determines all of this. The caller must guard a store with a lock.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.stddef cimport size_t
 
-# A write that no sync has covered; `size` -1: a truncation to `offset`.
+# A write that no sync has covered. If `size` is -1, it is a truncation to `offset`.
 ctypedef struct Pending:
     Pending *next
-    int64_t number        # counts the changes of its file
+    int64_t number        # the number of this change among the changes of its file
     int64_t offset
     int64_t size
     uint8_t *data
@@ -20,15 +21,15 @@ ctypedef struct Pending:
 ctypedef struct Content:
     uint8_t *data
     int64_t size
-    int64_t room          # bytes that `data` has room for
+    int64_t room          # capacity of `data` in bytes
 
 ctypedef struct Inode:
-    int refs              # names (now and durable), open handles, waiting changes
+    int refs              # references: names (visible and durable), open handles, pending changes
     bint directory
-    bint warm             # in the page cache
+    bint warm             # whether the file is in the page cache
     Content now
     Content durable
-    int64_t changes       # the number of the newest
+    int64_t changes       # the number of the newest change
     Pending *oldest
     Pending *newest
 
@@ -37,7 +38,7 @@ ctypedef struct Name:
     Inode *inode
 
 ctypedef struct Names:
-    Name *items           # by path
+    Name *items           # sorted by path
     int count
     int capacity
 
@@ -50,20 +51,21 @@ ctypedef struct Change:
     Change *next
     int kind
     char *path
-    char *other           # rename: the new path
-    Inode *inode          # link
-    bint kept             # by the cut
+    char *other           # for a rename, the new path
+    Inode *inode          # for a link
+    bint kept             # whether it survives the cut
 
 ctypedef struct Store:
     Names now
     Names durable
     Change *oldest
     Change *newest
-    int64_t bytes         # of all files, as readers see them
+    int64_t bytes         # total size of all files, as readers see them
 
-# Functions that allocate return -ENOMEM when memory runs out; otherwise 0 or the value that their name says.
+# Functions that allocate memory return -ENOMEM if none is left. Otherwise they return 0, or the value that their name
+# describes.
 cdef void store_free(Store *store) noexcept nogil
-cdef Inode *store_find(Store *store, const char *path) noexcept nogil  # not counted
+cdef Inode *store_find(Store *store, const char *path) noexcept nogil  # takes no reference
 cdef int store_link(Store *store, const char *path, bint directory, Inode **made) noexcept nogil
 cdef int store_unlink(Store *store, const char *path) noexcept nogil
 cdef int store_rename(Store *store, const char *old, const char *new) noexcept nogil
@@ -71,11 +73,13 @@ cdef int store_sync_names(Store *store, const char *directory) noexcept nogil
 cdef void inode_release(Inode *inode) noexcept nogil
 cdef int inode_write(Store *store, Inode *inode, const uint8_t *data, int64_t size, int64_t offset) noexcept nogil
 cdef int inode_truncate(Store *store, Inode *inode, int64_t size) noexcept nogil
-# Makes the changes up to number `until` durable. A sync does not cover the changes that come after it began.
+# Makes the changes up to number `until` durable. A sync does not cover changes that were made after it began.
 cdef int inode_sync(Inode *inode, int64_t until) noexcept nogil
-# A sync that fails may have written any part of them. The kernel marks the rest as clean, so no later sync writes it.
+# Makes a sync fail. Any part of the changes may have been written by then. As the kernel marks the rest as clean, no
+# later sync writes the rest.
 cdef int inode_fail_sync(Inode *inode, int64_t until, uint64_t *state) noexcept nogil
-cdef void inode_flip(Inode *inode, int64_t position, int bit) noexcept nogil  # on the disk and in the page cache
-# Cuts the power: the surviving bytes and names become the visible and durable state. `ordered`: names survive as a
-# journal keeps them.
+# Changes a bit both on the disk and in the page cache.
+cdef void inode_flip(Inode *inode, int64_t position, int bit) noexcept nogil
+# Cuts the power. Afterwards, the visible and the durable state consist of the surviving bytes and names. With
+# `ordered`, changes of names survive as in a journal.
 cdef int store_cut(Store *store, uint64_t seed, bint ordered) noexcept nogil

@@ -1,2 +1,2 @@
-"""Files in memory that remember which of their bytes and names would survive a power cut; `simulated_disk` is what
-Python calls."""
+"""Files in memory that remember which of their bytes and names would survive a power cut. Python code uses them through
+`simulated_disk`."""

@@ -1,4 +1,5 @@
-"""Files in memory that a power cut can tear. Contract in simulated_store.pxd."""
+"""Implements files in memory whose unsynced writes a power cut can lose or tear. simulated_store.pxd has the contract.
+"""
 
 from libc.errno cimport ENOENT, ENOMEM
 from libc.stdint cimport int64_t, uint8_t, uint64_t
@@ -8,7 +9,7 @@ from libc.string cimport memcpy, memmove, memset, strcmp, strdup, strlen, strncm
 from kafkacore._fast.world.agenda cimport agenda_draw
 
 cdef enum:
-    SECTOR_BYTES = 512    # the unit of a torn write
+    SECTOR_BYTES = 512    # a torn write is kept or lost in units of this size
 
 
 # --- inodes ---
@@ -37,7 +38,7 @@ cdef void forget_pending(Inode *inode) noexcept nogil:
 
 
 cdef int resize(Content *content, int64_t wanted) noexcept nogil:
-    """Makes the file larger or smaller; new bytes are zeros."""
+    """Makes the file larger or smaller. New bytes are zeros."""
     cdef int64_t room = max(wanted + 1, 2 * content.room)
     cdef uint8_t *moved
     if wanted >= content.room:
@@ -101,7 +102,7 @@ cdef int inode_truncate(Store *store, Inode *inode, int64_t size) noexcept nogil
 
 
 cdef Pending *take_pending(Inode *inode, int64_t until) noexcept nogil:
-    """The oldest change, if its number is at most `until`; the caller frees it."""
+    """Removes and returns the oldest change if its number is at most `until`. The caller must free the change."""
     cdef Pending *one = inode.oldest
     if one == NULL or one.number > until:
         return NULL
@@ -168,7 +169,8 @@ cdef int place_of(const Names *names, const char *path, bint *there) noexcept no
 
 
 cdef int put_name(Names *names, const char *path, Inode *inode) noexcept nogil:
-    """Gives the inode this name, with a reference; replaces the former owner of the name."""
+    """Gives the inode this name, and takes a reference to the inode. If another inode has the name, it loses the
+    name."""
     cdef bint there
     cdef int at = place_of(names, path, &there)
     cdef Name *items
@@ -220,7 +222,7 @@ cdef bint is_below(const char *path, const char *directory) noexcept nogil:
 
 
 cdef int rename_in(Names *names, const char *old, const char *new) noexcept nogil:
-    """Renames; a directory moves with its contents."""
+    """Renames a file or directory. A directory moves with its contents."""
     cdef Inode *inode
     cdef char *moved
     cdef int i = 0
@@ -366,7 +368,7 @@ cdef int survive(Inode *inode, const Pending *one, uint64_t *state) noexcept nog
     """Decides which truncations and which sectors of writes survive."""
     cdef int64_t at = 0
     cdef int64_t size
-    cdef uint64_t fate = agenda_draw(state) % 4  # kept whole, lost, torn twice as often as either
+    cdef uint64_t fate = agenda_draw(state) % 4  # 0: kept; 1: lost; 2 and 3: torn
     if fate == 1:
         return 0
     if one.size < 0:
@@ -397,7 +399,8 @@ cdef int settle(Inode *inode, uint64_t *state) noexcept nogil:
 
 
 cdef int drop_orphans(Names *names) noexcept nogil:
-    """Removes names below a directory whose own name is lost. Parents sort before their contents."""
+    """Removes the names below a directory whose own name is lost. Names are sorted, so a parent is removed before its
+    contents are checked."""
     cdef char *parent
     cdef char *last
     cdef bint there
@@ -426,7 +429,8 @@ cdef bint share_a_name(const Change *one, const Change *other) noexcept nogil:
 
 
 cdef void choose_some(Store *store, uint64_t *state) noexcept nogil:
-    """Keeps each change by itself, but only after the kept changes of the same name and of its former name."""
+    """Decides for each change at random whether it survives. If a change survives, all earlier changes that share a
+    name with it survive too."""
     cdef Change *change = store.oldest
     cdef Change *before
     cdef bint grown = True

@@ -1,2 +1,2 @@
-"""Planes: a plane is a group of listeners with its acceptor, processors, ring and handler loop. Also connections to
-other nodes."""
+"""Planes, and the connections to other nodes. A plane is a group of listeners with its own acceptor thread, processor
+threads, request ring (a queue) and handler loop."""

@@ -1,7 +1,9 @@
-"""Answers that processors send again, without Python, to every client that sends the same request.
+"""Cached responses. Processor threads send such a response, without Python, to every client that sends the same
+request.
 
-A handler marks such an answer as a `CachedAnswer`. It stays until something on which it depends changes. The cache does
-not know the rights of clients, so a handler must not mark an answer that depends on the client.
+A handler marks such a response as a `CachedAnswer`. The response stays cached until something on which it depends
+changes. The cache does not know the rights of clients, so a handler must not mark a response that depends on the
+client.
 """
 
 from __future__ import annotations
@@ -18,15 +20,16 @@ MAX_BYTES: Final = 64 << 20
 
 
 class CachedAnswer(NamedTuple):
-    """`frame` is header and body. The answer depends on each member of `depends`, or on everything when that is
-    None."""
+    """A response to cache. `frame` is its header and body. The response depends on each member of `depends`, or on
+    everything if `depends` is None."""
 
     frame: bytes
     depends: AbstractSet[object] | None
 
 
 class Asked(NamedTuple):
-    """A request as the processors look it up, and how often the cache had dropped answers when the request came."""
+    """A request in the form in which processors look it up, and how often the cache had dropped responses when the
+    request arrived."""
 
     listener: int
     api_version: int
@@ -35,7 +38,7 @@ class Asked(NamedTuple):
 
 
 class ApiCache:
-    """The cached answers of one API of one plane. Belongs to the plane's loop."""
+    """The cached responses of one API of one plane. Use this object only on the plane's loop."""
 
     def __init__(self) -> None:
         self.slot = AnswerCache()
@@ -44,29 +47,30 @@ class ApiCache:
         self._drops = 0
 
     def asked(self, inbound: InboundRequest) -> Asked | None:
-        """`inbound` still has its memory. None: the request is too long to be looked up."""
+        """Returns the request as processors look it up. Returns None if the request is too long for that. The memory of
+        `inbound` must not have been released."""
         if inbound.frame_size - inbound.header_size > ASKED_LIMIT:
             return None
         body = bytes(memoryview(inbound)[inbound.header_size :])
         return Asked(inbound.listener, inbound.api_version, body, self._drops)
 
     def keep(self, plane: NativePlane, asked: Asked | None, answer: CachedAnswer) -> None:
-        """Keeps the answer, unless something changed since the request came: a handler that works in slices may have
-        read what was there before. A full cache is emptied, and the next requests fill it again."""
+        """Caches the response, unless something has changed since the request arrived, because a handler that works in
+        slices may have read older state. If the cache is full, empties it. The next requests fill it again."""
         if asked is None or asked.drops != self._drops or len(answer.frame) > MAX_BYTES:
             return
         if len(self._kept) >= MAX_ANSWERS or self._size_bytes + len(answer.frame) > MAX_BYTES:
             self._kept.clear()
             self._size_bytes = 0
         key = asked[:3]
-        if key in self._kept:  # the same request came again before the processors had the answer
+        if key in self._kept:  # the same request arrived again before the processors had this response
             return
         self._size_bytes += len(answer.frame)
         self._kept[key] = answer
         self._publish(plane)
 
     def forget(self, plane: NativePlane, changed: AbstractSet[object] | None) -> None:
-        """Drops the answers that depend on a member of `changed`, or all answers when `changed` is None."""
+        """Drops the responses that depend on a member of `changed`, or all responses if `changed` is None."""
         self._drops += 1
         left = {
             key: answer

@@ -1,4 +1,4 @@
-"""The answer to a parked request. It waits for a future and needs no task."""
+"""The response to a request whose handler waits for a future. Such a request needs no task."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ T = TypeVar("T")
 
 
 class DeferredAnswer(Generic[T]):
-    """`shape` makes the answer when `future` is done; it raises when the connection must be closed. A plane then calls
-    `answer`; any other caller may await this object."""
+    """A response that is made later. `shape` makes it when `future` is done, and raises ProtocolError if the connection
+    must be closed. A plane calls `answer`. Any other caller can await this object."""
 
     __slots__ = ("_shape", "future")
 

@@ -1,4 +1,4 @@
-"""Listening sockets."""
+"""Opens listening sockets."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _HINTS: Final = {
 
 
 class Listener(NamedTuple):
-    """Where to listen. A `host` of None stands for every address of the machine, a `port` of 0 for any free port. `key`
-    is the configuration key that names the listener."""
+    """The address of a listener. A `host` of None means all addresses of the machine, and a `port` of 0 means any free
+    port. `key` is the configuration key that names the listener."""
 
     name: str
     host: str | None
@@ -24,11 +24,11 @@ class Listener(NamedTuple):
 
 
 class ListenError(OSError):
-    """A listener could not be opened; the message says which, why, and what to do."""
+    """A listener could not be opened. The message names the listener, the reason and a remedy."""
 
 
 def listen(listener: Listener, backlog: int) -> socket.socket:
-    """A listening socket that does not block. Raises ListenError."""
+    """Returns a listening, non-blocking socket. Raises ListenError."""
     try:
         family, address = _resolve(listener)
         opened = socket.socket(family, socket.SOCK_STREAM)
@@ -37,7 +37,7 @@ def listen(listener: Listener, backlog: int) -> socket.socket:
     try:
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
-            # The wildcard includes IPv4; an IPv6 address stands only for itself.
+            # The wildcard address includes IPv4. Other IPv6 addresses do not.
             opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if listener.host is None else 1)
         opened.setblocking(False)
         opened.bind(address)
@@ -53,10 +53,11 @@ def _resolve(listener: Listener) -> tuple[int, tuple[str, int]]:
         if socket.has_dualstack_ipv6():
             return socket.AF_INET6, ("::", listener.port)
         return socket.AF_INET, ("0.0.0.0", listener.port)
-    # Encoded here, because getaddrinfo loads the tables of IDNA to encode text, even a plain name or address.
+    # The name is encoded here, because getaddrinfo loads the IDNA tables if it has to encode text, even for a plain
+    # name or address.
     host = listener.host.encode() if listener.host.isascii() else listener.host
     found = socket.getaddrinfo(host, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    # IPv4 first: a name such as localhost has both, and clients try 127.0.0.1 before ::1.
+    # IPv4 addresses come first: a name such as localhost has both kinds, and clients try 127.0.0.1 before ::1.
     found.sort(key=lambda entry: entry[0] != socket.AF_INET)
     family, _, _, _, address = found[0]
     return family, (str(address[0]), listener.port)

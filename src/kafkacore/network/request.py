@@ -1,4 +1,4 @@
-"""A request's context: everything that a handler gets besides the body."""
+"""The context of a request: everything that a handler gets in addition to the body."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 
 class RequestContext(NamedTuple):
-    """`listener` is the listener's name, `client_host` the peer's address without port, `received_ns` a time of the
-    node's clock. `forwarded` says that a broker has forwarded the request for its client (KIP-590)."""
+    """The context of a request. `listener` is the listener's name. `client_host` is the peer's address without the
+    port. `received_ns` is a time of the node's clock. `forwarded` tells whether a broker has forwarded the request for
+    its client (KIP-590)."""
 
     api_key: int
     api_version: int

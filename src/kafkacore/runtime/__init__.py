@@ -1,1 +1,1 @@
-"""The threads and loops of a process, its files and its clock, real or simulated, as Python code uses them."""
+"""The threads and event loops of a process, its files and its clock, real or simulated, for Python code."""

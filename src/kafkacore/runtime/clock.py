@@ -1,5 +1,5 @@
-"""Clocks for Python code. A clock belongs to an environment; it is real, or a test moves it. A node's native code reads
-the same clock."""
+"""Clocks for Python code. A clock belongs to an environment, and the node's native code reads the same clock. It is
+either a real clock, or a clock that a test moves."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ class Clock(Protocol):
     """The only source of time for code that makes decisions."""
 
     def monotonic_ns(self) -> int:
-        """Never goes back, and has no relation to the date."""
+        """Returns a time that never goes backwards and has no relation to the date."""
 
     def wall_ms(self) -> int:
-        """Milliseconds since 1970; may jump."""
+        """Returns the time in milliseconds since 1970. It may jump."""
 
 
 SystemClock = Environment

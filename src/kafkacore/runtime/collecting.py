@@ -1,7 +1,7 @@
 """Postpones full garbage collections until the process is idle.
 
-A full collection holds the GIL, and so stops every handler of both planes, for milliseconds (five with ten thousand
-partitions). Collections of young objects go on as usual.
+A full collection holds the GIL for milliseconds (five with ten thousand partitions), and stops every handler of both
+planes meanwhile. Collections of young objects continue as usual.
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ from collections.abc import Callable
 from typing import Final
 
 LOOK_EVERY_MS: Final = 30_000
-# A process that is never idle must not keep its garbage for ever.
+# Even a process that is never idle must free its garbage eventually.
 BUSY_LOOKS: Final = 20
-_IDLE_SHARE: Final = 0.05  # of one core, over the time since the last look
+_IDLE_SHARE: Final = 0.05  # the share of one core that an idle process uses at most, since the last call of `look`
 _NEVER: Final = 1 << 30
 
 
 class FullCollections:
-    """Call `look` every LOOK_EVERY_MS. `cpu_ns` returns the CPU time of the process; `now_ns` is a monotonic clock."""
+    """Decides when full collections run. Call `look` every LOOK_EVERY_MS. `cpu_ns` returns the CPU time of the process,
+    and `now_ns` the time of a monotonic clock."""
 
     def __init__(
         self,
@@ -33,7 +34,7 @@ class FullCollections:
 
     @staticmethod
     def postpone() -> None:
-        """From now on only `look` starts a full collection."""
+        """Turns off automatic full collections. From now on only `look` starts one."""
         young, middle, _ = gc.get_threshold()
         gc.set_threshold(young, middle, _NEVER)
 

@@ -1,7 +1,7 @@
-"""Access to small files as a whole, for checkpoints and similar files.
+"""Reads and writes small files as a whole, for checkpoints and similar files.
 
-Segments and indexes go through the native environment. Files that are read once and replaced whole go through `Files`,
-so that a simulated disk can lose unsynced changes.
+Native code reads and writes segments and indexes through its environment. Python code reads and writes the other files
+through `Files`, so that a simulated disk can lose unsynced changes.
 """
 
 from __future__ import annotations
@@ -19,23 +19,25 @@ from kafkacore._fast.world.environment import list_directory, list_each
 
 
 class Lock(Protocol):
-    """A lock that its holder keeps until it closes it."""
+    """The lock of a file. The holder keeps it until it closes this object."""
 
     def close(self) -> None: ...
 
 
 class Files(Protocol):
-    """Every function raises OSError as the operating system does: FileNotFoundError, PermissionError, ENOSPC ..."""
+    """Operations on files. Every function raises OSError as the operating system does: FileNotFoundError,
+    PermissionError, ENOSPC and so on."""
 
     def read(self, path: str) -> bytes: ...
 
     def write(self, path: str, data: bytes) -> None:
-        """Creates or replaces the file and syncs it. Not atomic, see `replace`."""
+        """Creates or replaces the file, and syncs it. This is not atomic; see `replace`."""
 
     def read_part(self, path: str, position: int, max_bytes: int) -> bytes: ...
 
     def write_part(self, path: str, position: int, data: bytes) -> None:
-        """Truncates the file at `position` and writes there; at position 0 it creates the file. Does not sync."""
+        """Truncates the file at `position`, and writes the data there. Creates the file if `position` is 0. Does not
+        sync."""
 
     def sync(self, path: str) -> None:
         """Makes a file's content durable."""
@@ -54,27 +56,28 @@ class Files(Protocol):
         """Makes the names in a directory durable."""
 
     def make_directories(self, path: str) -> None:
-        """Creates a directory and its parents, durably. It may exist already."""
+        """Creates a directory and its parents, durably. The directory may already exist."""
 
     def list_directories(self, path: str) -> list[str]:
-        """The names of the directories in a directory, sorted."""
+        """Returns the names of the directories in a directory, sorted."""
 
     def list(self, path: str) -> list[str]:
-        """The names in a directory, sorted."""
+        """Returns the names in a directory, sorted."""
 
     def is_directory(self, path: str) -> bool: ...
 
     def exists(self, path: str) -> bool: ...
 
     def lock(self, path: str) -> Lock:
-        """Locks a file, which it creates if needed. Raises BlockingIOError while another holder has the lock."""
+        """Locks a file, and creates the file if needed. Raises BlockingIOError if another holder has the lock."""
 
 
 def replace(files: Files, path: str, data: bytes) -> None:
     """Replaces a file's content by `data`. After a crash the file has either the whole old content or the whole new
     one. Raises OSError.
 
-    The temporary file is named `path` with `.tmp`, as in Kafka; the next start removes a leftover.
+    As in Kafka, the temporary file has the name `path` with `.tmp` appended. If a crash leaves this file, the next
+    start removes it.
     """
     temporary = f"{path}.tmp"
     files.write(temporary, data)
@@ -135,7 +138,7 @@ class OsFiles:
             return
         above = os.path.dirname(os.path.abspath(path))
         self.make_directories(above)
-        with contextlib.suppress(FileExistsError):  # another process has made it meanwhile
+        with contextlib.suppress(FileExistsError):  # another process has created it in the meantime
             os.mkdir(path)
         self.sync_directory(above)
 
@@ -159,7 +162,7 @@ OS_FILES: Final = OsFiles()
 
 
 def names_in(paths: Sequence[str], files: Files) -> list[list[str]]:
-    """Lists many directories, as `list` does for one, with all requests to the operating system at once."""
+    """Lists many directories, as `list` does for one. Makes all requests to the operating system at the same time."""
     return list_each(paths) if files is OS_FILES else [files.list(path) for path in paths]
 
 
@@ -172,7 +175,7 @@ _FLOCK: Final = struct.Struct("hhqqi")  # type, whence, start, length, process
 
 
 class _PosixLock:
-    """The lock of fcntl, as Java's FileChannel.lock takes it, together with the process's table of locked files."""
+    """A lock by fcntl, as Java's FileChannel.lock makes it, and its entry in the process's table of locked files."""
 
     def __init__(self, path: str) -> None:
         with _held_mutex:
@@ -209,8 +212,8 @@ def _identity(status: os.stat_result) -> tuple[int, int]:
 
 
 def lock_holder(path: str) -> int | None:
-    """The id of the process that has locked a file: 0 when it is unknown (on another host, or with another kind of
-    lock), None when no process has locked it. Raises OSError."""
+    """Returns the id of the process that has locked a file. 0 means that this process is unknown: it is on another
+    host, or uses another kind of lock. None means that no process has locked the file. Raises OSError."""
     if _identity(os.stat(path)) in _held:
         return os.getpid()
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

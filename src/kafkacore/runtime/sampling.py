@@ -6,19 +6,19 @@ import math
 from bisect import bisect_left
 from typing import Final
 
-WINDOW_MS: Final = 30_000  # the default of metrics.sample.window.ms; two windows count
+WINDOW_MS: Final = 30_000  # the default of metrics.sample.window.ms; the last two windows count
 
 
 class Recent:
-    """It has no clock: each call passes monotonic milliseconds. A reader on another thread gets the value at that
-    moment."""
+    """Recent measurements of one quantity. This object has no clock, so each call passes the time in monotonic
+    milliseconds. Any thread may read the current value."""
 
     __slots__ = ("_began_ms", "_count", "_last", "_maximum", "_total")
 
     def __init__(self, now_ms: int) -> None:
         self._began_ms = now_ms
         self._count, self._total, self._maximum = 0, 0.0, -math.inf
-        # The previous window; its start is the first item.
+        # The previous window. The first item is its start.
         self._last: tuple[int, int, float, float] = (now_ms, 0, 0.0, -math.inf)
 
     def record(self, value: float, now_ms: int) -> None:
@@ -31,17 +31,18 @@ class Recent:
         self._maximum = max(self._maximum, value)
 
     def average(self, now_ms: int) -> float:
-        """NaN without a measurement."""
+        """Returns the average, or NaN without a measurement."""
         _, count, total, _ = self._sums(now_ms)
         return total / count if count else math.nan
 
     def maximum(self, now_ms: int) -> float:
-        """NaN without a measurement."""
+        """Returns the maximum, or NaN without a measurement."""
         _, count, _, most = self._sums(now_ms)
         return most if count else math.nan
 
     def rate(self, now_ms: int) -> float:
-        """The sum of the values divided by the seconds that they cover, at least one window."""
+        """Returns the sum of the values, divided by the number of seconds that they cover. This number is at least one
+        window."""
         began_ms, _, total, _ = self._sums(now_ms)
         return total / (max(now_ms - began_ms, WINDOW_MS) / 1000)
 
@@ -56,14 +57,14 @@ class Recent:
 
 
 class Distribution:
-    """How often values in milliseconds were at most 1, 2, 4, ... since the start."""
+    """Counts how many values, in milliseconds, were at most 1, 2, 4 and so on since the start."""
 
     bounds: Final = tuple(float(1 << power) for power in range(17))
 
     __slots__ = ("counts", "total")
 
     def __init__(self) -> None:
-        self.counts = [0] * (len(self.bounds) + 1)  # one entry more, for higher values
+        self.counts = [0] * (len(self.bounds) + 1)  # one more entry than bounds, for higher values
         self.total = 0.0
 
     def record(self, value_ms: float) -> None:

@@ -1,4 +1,4 @@
-"""Work that is due at a time, once or periodically, on a loop, by a clock that a test may move."""
+"""Runs work at a given time, once or periodically, on a loop. A test can replace the clock."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kafkacore.runtime.clock import Clock
 
 LOG: Final = logging.getLogger("kafkacore.runtime")
 _NS_OF_A_MS: Final = 1_000_000
-_LEAST_SWEPT: Final = 256  # with fewer pieces of work, cancelled ones are not swept out
+_LEAST_SWEPT: Final = 256  # with fewer entries, cancelled entries are not removed early
 
 
 class _Handle(Protocol):
@@ -24,7 +24,7 @@ class _Later(Protocol):
 
 
 class Scheduled:
-    """A piece of work that is due at some time; `cancel` takes it back."""
+    """Work that is due at some time. `cancel` cancels it."""
 
     __slots__ = ("cancelled", "due_ns", "function", "interval_ns", "name")
 
@@ -40,10 +40,11 @@ class Scheduled:
 
 
 class Scheduler:
-    """Belongs to one thread: the thread of the loop whose `call_later` it gets, or the one that calls `run_due`.
+    """Runs scheduled work. A scheduler belongs to one thread: the thread of the loop whose `call_later` it gets, or the
+    thread that calls `run_due`.
 
-    When a piece of work raises, the error is logged; periodic work runs again. Missed runs of periodic work are not
-    made up for.
+    If the work raises an error, the scheduler logs the error, and periodic work continues. Missed runs of periodic work
+    are skipped.
     """
 
     def __init__(self, clock: Clock, call_later: _Later | None = None) -> None:
@@ -56,21 +57,21 @@ class Scheduler:
         self._sweep_at = _LEAST_SWEPT
 
     def after(self, delay_ms: float, function: Callable[[], object], name: str = "") -> Scheduled:
-        """Runs the work once."""
+        """Runs `function` once, after `delay_ms`."""
         return self._add(name, function, delay_ms, 0)
 
     def every(
         self, interval_ms: float, function: Callable[[], object], name: str = "", delay_ms: float | None = None
     ) -> Scheduled:
-        """Runs the work periodically, first after `delay_ms` (by default the interval). Raises ValueError below 1
-        ms."""
+        """Runs the work periodically, first after `delay_ms` (by default the interval). Raises ValueError for an
+        interval below 1 ms."""
         if interval_ms < 1:
             raise ValueError(f"an interval is at least 1 ms, not {interval_ms}")
         return self._add(name, function, interval_ms if delay_ms is None else delay_ms, int(interval_ms * _NS_OF_A_MS))
 
     def run_due(self) -> int:
-        """Runs the work that is due by the clock, and returns how many pieces ran. A test calls it after it has
-        moved the clock."""
+        """Runs the work that is due, and returns the number of functions that ran. A test calls this after it has moved
+        the clock."""
         count = 0
         now_ns = self._clock.monotonic_ns()
         while self._queue and self._queue[0][0] <= now_ns:
@@ -88,8 +89,8 @@ class Scheduler:
         return count
 
     def catch_up(self) -> int:
-        """Call it after a test has moved the clock. It runs the work that is due, and sets the timer for the rest
-        anew."""
+        """Runs the work that is due, and sets the timer for the rest again. Call this after a test has moved the
+        clock."""
         count = self.run_due()
         if self._handle is not None:
             self._handle.cancel()
@@ -99,11 +100,11 @@ class Scheduler:
 
     @property
     def kept(self) -> int:
-        """The number of pieces that are kept, cancelled ones among them."""
+        """Returns the number of entries in the queue, including cancelled entries."""
         return len(self._queue)
 
     def next_due_ns(self) -> int | None:
-        """The time at which the next piece is due, by the clock."""
+        """Returns the time at which the next entry is due."""
         while self._queue and self._queue[0][2].cancelled:
             heapq.heappop(self._queue)
         return self._queue[0][0] if self._queue else None
@@ -122,7 +123,8 @@ class Scheduler:
 
     def _push(self, scheduled: Scheduled, due_ns: int) -> None:
         if len(self._queue) >= self._sweep_at:
-            # Most waits end long before their deadline, and each would keep its cancelled entry until then.
+            # Most timeouts are cancelled long before they are due. Without this, their entries would stay in the queue
+            # until then.
             self._queue = [each for each in self._queue if not each[2].cancelled]
             heapq.heapify(self._queue)
             self._sweep_at = max(2 * len(self._queue), _LEAST_SWEPT)

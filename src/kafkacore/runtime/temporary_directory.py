@@ -1,6 +1,7 @@
-"""A directory for files that a node need not keep. A process that is killed cannot remove its own.
+"""A directory for files that are needed only while a node runs. A killed process cannot remove its own directory.
 
-A process locks its directory. The next process that makes a directory beside it removes those that no process locks.
+Every process locks its directory. A later process that creates such a directory also removes those that no process has
+locked.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ _swept: set[tuple[str, str]] = set()
 
 
 class TemporaryDirectory:
-    """A directory below `where`, named `prefix` and something random. `logs` is for a broker. `close` removes all of
-    it, but not in a child after fork. Raises OSError."""
+    """A directory in `where`. Its name consists of `prefix` and random characters. `logs` is the directory for a
+    broker's logs. `close` removes everything, except in a child process after fork. Raises OSError."""
 
     def __init__(self, prefix: str, where: str | None = None) -> None:
         self._pid = os.getpid()
@@ -32,7 +33,8 @@ class TemporaryDirectory:
             self._path = tempfile.mkdtemp(prefix=prefix, dir=where)
             self._lock = _hold(os.path.join(self._path, _LOCK), os.O_CREAT)
             if self._lock >= 0:
-                # Before this process had the lock, another process took the directory for abandoned, and removes it.
+                # Another process considered this directory abandoned before this process had locked it, and now removes
+                # it.
                 break
         self.logs = os.path.join(self._path, _LOGS)
         os.mkdir(self.logs)
@@ -45,12 +47,12 @@ class TemporaryDirectory:
 
 
 def remove_abandoned(where: str, prefix: str) -> None:
-    """Removes directories whose processes are gone."""
+    """Removes the directories of processes that no longer exist."""
     for name in os.listdir(where):
         path = os.path.join(where, name)
         if not name.startswith(prefix):
             continue
-        with contextlib.suppress(OSError):  # belongs to another user, or is being removed
+        with contextlib.suppress(OSError):  # the directory belongs to another user, or another process is removing it
             lock = _hold(os.path.join(path, _LOCK), 0)
             if lock >= 0:
                 shutil.rmtree(path, ignore_errors=True)
@@ -58,7 +60,8 @@ def remove_abandoned(where: str, prefix: str) -> None:
 
 
 def _hold(path: str, flags: int) -> int:
-    """Returns a descriptor that holds the lock, or -1 if another descriptor holds it, even one of this process."""
+    """Locks the file and returns its descriptor. Returns -1 if another descriptor has the lock, even a descriptor of
+    this process."""
     file = os.open(path, os.O_RDWR | os.O_CLOEXEC | flags, 0o600)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

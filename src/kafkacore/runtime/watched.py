@@ -1,4 +1,4 @@
-"""Tasks without which a node would only seem to be alive."""
+"""Watches tasks. If such a task failed unnoticed, the node would keep running but be useless."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def watch(task: asyncio.Task[Any], on_fault: Callable[[BaseException], None]) -> None:
-    """Calls `on_fault` when the task ends with an error; not when it returns or is cancelled."""
+    """Calls `on_fault` when the task ends with an error, but not when it returns or is cancelled."""
 
     def ended(done: asyncio.Task[Any]) -> None:
         if not done.cancelled() and (error := done.exception()) is not None:

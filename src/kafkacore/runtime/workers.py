@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 
 class BackgroundThread(Protocol):
-    """As `threading.Thread`."""
+    """A background thread, with the methods of `threading.Thread`."""
 
     def start(self) -> None: ...
     def join(self) -> None: ...
@@ -18,24 +18,25 @@ class BackgroundThread(Protocol):
 
 
 def daemon_thread(name: str, body: Callable[[], None]) -> BackgroundThread:
-    """A thread that is not started yet, and does not keep the process alive."""
+    """Returns a thread that has not been started yet. It does not keep the process alive."""
     return threading.Thread(target=body, name=name, daemon=True)
 
 
 class Workers(Executor):
-    """A thread pool whose size can change: a new pool takes new work, and the former one finishes the work that it has
-    begun or that waits in it."""
+    """A thread pool whose size can change. After a change, new work goes to a new pool. The previous pool finishes the
+    work that it has begun or queued."""
 
     def __init__(self, threads: int, name: str) -> None:
         self._name = name
         self._threads = threads
         self._mutex = threading.Lock()
         self._pool = ThreadPoolExecutor(threads, name)
-        self._left: set[Future[Any]] = set()  # unfinished work of former pools, for which nothing else waits
+        self._left: set[Future[Any]] = set()  # unfinished work of previous pools, for which nothing else waits
 
     @property
     def threads(self) -> int:
-        """Sets the number of threads. It holds for new work at once, while former work ends in the former pool."""
+        """The number of threads. A new value applies immediately to new work. Earlier work ends in the previous
+        pool."""
         return self._threads
 
     def submit(self, what: Callable[..., Any], /, *arguments: Any, **named: Any) -> Future[Any]:
@@ -54,7 +55,7 @@ class Workers(Executor):
         former.shutdown(wait=False)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """As Executor.shutdown, also for the former pools."""
+        """Shuts down the current and the previous pools, as Executor.shutdown does."""
         self._pool.shutdown(wait, cancel_futures=cancel_futures)
         left = tuple(self._left)
         if cancel_futures:

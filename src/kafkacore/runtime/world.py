@@ -1,7 +1,7 @@
-"""The world of a node: its clock, disk, threads, loops, random numbers and UUIDs. A node has exactly one.
+"""The environment of a node: its clock, disk, threads, loops, random numbers and UUIDs. A node has exactly one `World`.
 
-`World` is the real one. The simulated one (`simulation.world`) has the same methods; it runs a node on its caller's
-thread and in virtual time.
+`World` is the real environment. The simulated environment (`simulation.world`) has the same methods, but runs a node on
+its caller's thread and in virtual time.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ T = TypeVar("T")
 
 
 class World:
-    """The real world. `environment` replaces the clock and the disk of native code. `files` replaces the disk of
-    Python's small files. A node with an environment of its own gets threads of its own, because those threads read that
-    environment's clock.
+    """The real environment of a node. `environment` replaces the clock and the disk of native code. `files` replaces
+    the disk for Python's small files. A node with its own environment gets its own threads, because these threads read
+    the environment's clock.
 
-    `make_plane` makes the planes of this world, with the arguments of `network.plane.Plane`; without it that class is
-    used.
+    `make_plane` creates the planes of this world. It takes the arguments of `network.plane.Plane`, which is the
+    default.
     """
 
     make_plane: Callable[..., Any] | None = None
-    # Makes connections to other nodes, as `loop.create_connection` does; without it the running loop makes them.
+    # Makes connections to other nodes, as `loop.create_connection` does. If None, the running loop makes them.
     connect: Callable[[Callable[[], asyncio.Protocol], str, int], Coroutine[Any, Any, object]] | None = None
 
-    # Watches the link to a host and port on behalf of a connection of native code (`hold`, `disconnect`), until the
-    # returned function is called; None: no test cuts links.
+    # Watches the link to a host and port on behalf of a native connection (which has `hold` and `disconnect`), until
+    # the returned function is called. If None, links are not watched, because no test cuts them.
     watch_link: Callable[[tuple[str, int], Any], Callable[[], None]] | None = None
 
     def __init__(self, environment: Environment | None = None, files: Files = OS_FILES) -> None:
@@ -57,40 +57,42 @@ class World:
         return os.urandom(count)
 
     def host_name(self) -> str:
-        """The name by which other machines know this one."""
+        """Returns the name by which other machines know this machine."""
         return socket.getfqdn()
 
     # --- threads and loops ---
 
     def runtime(self, data_processors: int | None) -> Runtime:
-        """A share of the threads for planes. The caller must call its `release`."""
+        """Returns a share of the threads for planes. The caller must call the share's `release`."""
         if self.own_threads:
             return Runtime(data_processors, environment=self.environment)
         return Runtime.shared(data_processors)
 
     def executor(self, threads: int, name: str) -> Executor:
-        """Threads that run as soon as they are woken, for work that a loop's decisions wait for."""
+        """Returns threads that run as soon as they are woken. They are for work whose results a loop needs for its
+        decisions."""
         return ThreadPoolExecutor(threads, name, enter_thread, (name, True))
 
     def workers(self, threads: int, name: str) -> Workers:
-        """Threads for handlers that wait for a disk."""
+        """Returns threads for handlers that wait for a disk."""
         return Workers(threads, name)
 
     def pool(self, threads: int, name: str) -> Executor:
-        """Threads for one burst of work, such as the loading of logs."""
+        """Returns threads for one large task, such as the loading of logs."""
         return ThreadPoolExecutor(threads, name)
 
     def thread(self, name: str, body: Callable[[], None]) -> BackgroundThread:
-        """A thread that is not started yet, and does not keep the process alive."""
+        """Returns a thread that has not been started yet. It does not keep the process alive."""
         return daemon_thread(name, body)
 
     def background_loop(self, name: str) -> asyncio.AbstractEventLoop | None:
-        """A loop for work that the real world does on a background thread. None when this world has such threads."""
+        """Returns the loop on which a simulated world does the work of a background thread. Returns None in the real
+        world, which starts a thread instead."""
 
-    # --- starts and stops, which wait for loops ---
+    # --- starting and stopping; both wait for loops ---
 
     def drive(self, steps: Coroutine[Any, Any, T]) -> T:
-        """Runs the steps of a start or stop on the caller's thread. While a step waits, the thread waits."""
+        """Runs the steps of a start or stop on the caller's thread. Waits whenever a step waits."""
         try:
             steps.send(None)
         except StopIteration as end:
@@ -99,12 +101,12 @@ class World:
         raise RuntimeError("a step of a start or stop may await only methods of its world")
 
     async def on(self, loop: LoopThread, work: Coroutine[Any, Any, T], limit_s: float | None = None) -> T:
-        """Awaits the result of work on a loop. Raises TimeoutError."""
+        """Awaits the result of work that runs on a loop. Raises TimeoutError."""
         return loop.run(work, limit_s)
 
     async def first(self, loop: LoopThread, work: Coroutine[Any, Any, None], end: Future[None], limit_s: float) -> bool:
-        """Awaits work on a loop. Returns True when the work is done. Returns False, and cancels the work, when `end`
-        comes first or the time is over. Raises what the work raises."""
+        """Awaits work that runs on a loop. Returns True when the work is done. If `end` comes first or the time limit
+        passes, cancels the work and returns False. Raises the errors of the work."""
         future = loop.submit(work)
         wait([future, end], min(limit_s, threading.TIMEOUT_MAX), FIRST_COMPLETED)
         if not future.done():

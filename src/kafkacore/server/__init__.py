@@ -1,1 +1,1 @@
-"""A node: its roles, which use the packages below this one, and one handler for each API."""
+"""A node: its roles, which use the packages below this one, and a handler for each API."""

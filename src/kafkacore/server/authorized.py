@@ -1,6 +1,7 @@
-"""The operations that a principal may do, as responses carry them (KIP-430): a bit for each of AclOperation's codes.
+"""The operations that a principal is allowed to perform, in the form that responses use (KIP-430): one bit for each
+code of AclOperation.
 
-Without an authorizer everyone may do every operation that exists for the resource.
+Without an authorizer, everyone is allowed to perform every operation that exists for the resource.
 """
 
 from __future__ import annotations

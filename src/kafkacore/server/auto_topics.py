@@ -1,7 +1,7 @@
-"""Creates topics that requests name: a Metadata request creates any topic (auto.create.topics.enable), and
-FindCoordinator creates the topic of groups.
+"""Creates topics that do not exist when requests ask for them. A Metadata request can create any topic
+(auto.create.topics.enable), and FindCoordinator creates `__consumer_offsets`.
 
-The controller gets one request for a topic, even if many clients want it.
+The controller gets a single request for a topic, even if many clients want the topic.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kafkacore.protocol.messages import CreateTopicsRequest
 from kafkacore.storage.names import OFFSETS_TOPIC
 
 LOG: Final = logging.getLogger("kafkacore.server")
-# Limit of topics that are being created; above it a client gets the answer that its topic does not exist.
+# Limit of topics that are being created at once. Above it, a client gets the error that its topic does not exist.
 MAX_IN_FLIGHT: Final = 10_000
 
 
@@ -32,8 +32,8 @@ class AutoTopics:
         self._tasks: set[asyncio.Task[set[str]]] = set()
 
     def request(self, names: Iterable[str]) -> None:
-        """Asks the controller to create those of the topics that are not requested already. The caller has checked
-        their names. Does nothing after `close`."""
+        """Asks the controller to create those topics that have not been requested yet. The caller must have validated
+        the names. Does nothing after `close`."""
         if self._closed:
             return
         wanted = [name for name in names if name not in self._in_flight][: MAX_IN_FLIGHT - len(self._in_flight)]
@@ -44,15 +44,15 @@ class AutoTopics:
             task.add_done_callback(self._tasks.discard)
 
     async def asked(self, name: str) -> bool:
-        """Waits for the controller's answer about a requested topic, and returns whether the topic exists now."""
+        """Waits for the controller's response about a requested topic. Returns whether the topic exists now."""
         task = self._in_flight.get(name)
         if task is None:
             return False
-        await asyncio.wait({task})  # with `wait`, a cancelled waiter does not cancel the shared task
+        await asyncio.wait({task})  # `asyncio.wait` does not cancel the shared task if a waiter is cancelled
         return not task.cancelled() and name in task.result()
 
     async def _send(self, names: list[str]) -> set[str]:
-        """Returns the names of the topics that exist afterwards."""
+        """Sends the request. Returns the names of the topics that exist afterwards."""
 
         there = set()
         try:
@@ -77,8 +77,8 @@ class AutoTopics:
 
 
 def _remedy(topic: Any) -> str:
-    """The advice to add to a refusal. By Kafka's defaults the topic of groups has three replicas, so every user of a
-    single broker meets a refusal."""
+    """Returns advice to add to an error message. By Kafka's defaults, `__consumer_offsets` has three replicas, so its
+    creation fails on every single broker."""
     if topic.error_code != ErrorCode.INVALID_REPLICATION_FACTOR:
         return ""
     key = "offsets.topic.replication.factor" if topic.name == OFFSETS_TOPIC else "default.replication.factor"
@@ -96,7 +96,7 @@ def _creatable(config: BrokerConfig, name: str) -> Any:
         topic.replication_factor = config.offsets_topic_replication_factor
         configs = {
             "cleanup.policy": "compact",
-            "compression.type": "producer",  # the coordinator itself compresses, by offsets.topic.compression.codec
+            "compression.type": "producer",  # the coordinator itself compresses (offsets.topic.compression.codec)
             "segment.bytes": str(config.offsets_topic_segment_bytes),
         }
         entry = CreateTopicsRequest.CreatableTopicConfig

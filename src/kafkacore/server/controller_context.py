@@ -1,4 +1,4 @@
-"""The parts of a controller that its handlers may use."""
+"""The parts of a controller that its handlers can use."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kafkacore.server.features import supported_features
 
 
 class ControllerContext:
-    """Belongs to the controller plane's loop."""
+    """The parts of a controller for its handlers. Belongs to the controller plane's loop."""
 
     def __init__(self, node_id: int, cluster_id: str, quorum: QuorumController, raft: RaftDriver) -> None:
         self.node_id = node_id
@@ -28,7 +28,7 @@ class ControllerContext:
 
     @property
     def config(self) -> BrokerConfig:
-        """The configuration with its changes at run time."""
+        """The configuration, including changes made at run time."""
         return self.quorum.config
 
     @property

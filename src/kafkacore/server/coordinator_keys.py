@@ -1,4 +1,4 @@
-"""Where a coordinator keeps a key: the partition of its topic, by Java's hash of the key."""
+"""Finds the partition of a coordinator's topic to which a key belongs, by Java's hash of the key."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ _LEAST: Final = -(1 << 31)
 
 
 def java_hash(text: str) -> int:
-    """`Utils.abs(text.hashCode())`."""
+    """Returns what `Utils.abs(text.hashCode())` returns in Kafka."""
     value = hash_code(text)
     return 0 if value == _LEAST else abs(value)

@@ -1,7 +1,7 @@
-"""Reports to the controller in which log directory each replica lies (KIP-858), so that the controller knows which
-replicas a failed disk takes offline.
+"""Reports to the controller which log directory holds each replica (KIP-858). So the controller knows which replicas a
+failed disk takes offline.
 
-A broker with one directory has nothing to report.
+A broker with a single directory has nothing to report.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ from kafkacore.protocol.uuid import Uuid
 from kafkacore.runtime.watched import watch
 
 LOG: Final = logging.getLogger("kafkacore.server")
-MAX_PER_REQUEST: Final = 2_250  # Apache Kafka puts as many into one request
+MAX_PER_REQUEST: Final = 2_250  # the number that Apache Kafka puts into a request
 RETRY_S: Final = 0.5
 
 Replica = tuple[Uuid, int]  # topic id and partition
 
 
 class DirectoryAssignments:
-    """Belongs to one loop. `send` sends a request to the active controller; `broker_epoch` is read for each one."""
+    """Belongs to one event loop. `send` sends a request to the active controller. `broker_epoch` is called for each
+    request."""
 
     def __init__(
         self,
@@ -43,16 +44,16 @@ class DirectoryAssignments:
         self._task: asyncio.Task[None] | None = None
 
     def tell(self, placed: Mapping[Replica, Uuid]) -> None:
-        """Reports replicas that lie in another directory than the committed metadata names. Repeats the report until
-        the controller accepts it."""
+        """Reports replicas that are not in the directory that the committed metadata assigns to them. Repeats the
+        report until the controller accepts it."""
         self._untold.update(placed)
         if self._untold and (self._task is None or self._task.done()):
             self._task = asyncio.create_task(self._run())
             watch(self._task, self._on_fault)
 
     async def told(self, replica: Replica, directory: Uuid) -> None:
-        """Reports a replica's directory, and returns when the controller has accepted it or when another directory
-        is reported."""
+        """Reports a replica's directory. Returns when the controller has accepted the report, or when another directory
+        is reported for the replica."""
         before = self._awaited.pop(replica, None)
         if before is not None and not before.done():
             before.set_result(None)
@@ -83,8 +84,8 @@ class DirectoryAssignments:
                 await asyncio.sleep(RETRY_S)
                 continue
             for replica, directory in part.items():
-                # If a replica has moved again meanwhile, its new directory must still be reported. A replica that the
-                # controller no longer knows needs no report.
+                # If a replica has moved again in the meantime, its new directory must still be reported. A replica that
+                # the controller no longer knows needs no report.
                 if self._untold.get(replica) == directory:
                     del self._untold[replica]
                     awaited = self._awaited.pop(replica, None)

@@ -1,4 +1,4 @@
-"""The feature levels that this release supports, as registrations and ApiVersions carry them."""
+"""The feature levels that this release supports, in the form that registrations and ApiVersions use."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ from kafkacore.protocol.features import FEATURES
 
 @cache
 def supported_features() -> Mapping[str, tuple[int, int]]:
-    """Lowest and highest level by name."""
+    """Returns the lowest and highest level of each feature, by name."""
     return {name: (feature.lowest, feature.highest) for name, feature in FEATURES.items()}

@@ -1,4 +1,4 @@
-"""The lanes of a node's client to the controllers, and their limits."""
+"""The lanes (groups of connections) on which a node sends requests to the controllers, and their limits."""
 
 from __future__ import annotations
 
@@ -11,20 +11,21 @@ from kafkacore.network.lanes import LaneLimits, Lanes
 
 RAFT: Final = "raft"  # the metadata log and its elections
 LIFE: Final = "life"  # a broker's registration and heartbeats
-OWN: Final = "own"  # requests for the node itself, such as for blocks of producer ids
+OWN: Final = "own"  # the node's own requests, for example for blocks of producer ids
 FORWARDS: Final = "forwards"  # requests of clients
 
-# Apache Kafka's, in KafkaRaftManager and NodeToControllerChannelManager.
+# As in Apache Kafka's KafkaRaftManager and NodeToControllerChannelManager.
 _BACKOFF_MS: Final = 50
 _RAFT_BACKOFF_MAX_MS: Final = 500
-# A controller answers the requests of each connection in order, and Apache Kafka's handles only one request of a
-# connection at a time.
+# A controller answers the requests of each connection in order, and Apache Kafka's controller handles only one request
+# of a connection at a time.
 FORWARD_CONNECTIONS: Final = 4
-FORWARDS_ON_THE_WIRE: Final = 16  # requests on each of these connections
+FORWARDS_ON_THE_WIRE: Final = 16  # requests in flight on each of these connections
 
 
 def life_timeout_ms(config: BrokerConfig) -> float:
-    """Half a session, as in Apache Kafka, so that after a lost heartbeat there is time for another one."""
+    """Returns half of the session timeout, as in Apache Kafka. So there is time for another heartbeat after one is
+    lost."""
     return config.broker_session_timeout_ms / 2
 
 

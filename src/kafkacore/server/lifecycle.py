@@ -1,7 +1,7 @@
-"""A broker's life as its controller sees it: registration, heartbeats, fencing, controlled shutdown (KIP-631).
+"""The life cycle of a broker in its cluster: registration, heartbeats, fencing, controlled shutdown (KIP-631).
 
-A state machine without clock or socket: the registrar asks what to send next and when, and passes the answers on. The
-states are Kafka's BrokerState.
+This state machine has no clock or socket. The registrar asks it what to send next and when, and passes it the
+responses. The states are those of Kafka's BrokerState.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from kafkacore.protocol.messages import BrokerHeartbeatRequest, BrokerRegistrati
 from kafkacore.protocol.uuid import Uuid
 
 FIRST_RETRY_MS: Final = 100
-# A broker that has asked to leave sends heartbeats often, because leaderships move in much less than the heartbeat
-# interval.
+# A broker that has requested a controlled shutdown sends heartbeats often, because its leaderships move in much less
+# time than the heartbeat interval.
 SHUTDOWN_POLL_MS: Final = 50
 NONE: Final = 0
 
 
 class BrokerState(enum.IntEnum):
-    """The value of `kafka.server:type=KafkaServer,name=BrokerState`."""
+    """The values of `kafka.server:type=KafkaServer,name=BrokerState`."""
 
     NOT_RUNNING = 0
     STARTING = 1
@@ -32,7 +32,8 @@ class BrokerState(enum.IntEnum):
 
 
 class AdvertisedListener(NamedTuple):
-    """An endpoint as registration records and Metadata carry it. `security_protocol` is Kafka's id (0 is PLAINTEXT)."""
+    """An endpoint in the form that registration records and Metadata use. `security_protocol` is Kafka's id (0 is
+    PLAINTEXT)."""
 
     name: str
     host: str
@@ -41,8 +42,8 @@ class AdvertisedListener(NamedTuple):
 
 
 class BrokerLifecycle:
-    """Makes the messages of this broker to its controller, and keeps the state that follows from the answers. Delays
-    are milliseconds."""
+    """Makes the messages from this broker to its controller, and keeps the state that follows from the responses.
+    Delays are in milliseconds."""
 
     def __init__(
         self,
@@ -74,21 +75,22 @@ class BrokerLifecycle:
         self.registered = False
         self.ready_to_unfence = False
         self.failed_attempts = 0
-        self.offline_log_dirs: dict[Uuid, bool] = {}  # for each offline directory: whether the controller knows
-        # None until the broker knows them, and as long as the metadata.version cannot store them (KIP-1066).
+        self.offline_log_dirs: dict[Uuid, bool] = {}  # offline directory: whether the controller knows about it
+        # None while the broker does not know the directories, and while metadata.version does not support them
+        # (KIP-1066).
         self.cordoned_log_dirs: frozenset[Uuid] | None = None
 
     def start(self) -> None:
         self.state = BrokerState.STARTING
 
     def want_unfenced(self) -> None:
-        """Recovery is over and the listeners are open: the next heartbeat asks to be unfenced."""
+        """Makes the next heartbeat ask to unfence this broker. Call this when recovery is complete and the listeners
+        are open."""
         self.ready_to_unfence = True
 
     def want_shutdown(self) -> bool:
-        """Begins a controlled shutdown. Returns False when the broker has nothing to hand over (it was never unfenced,
-        or is already leaving).
-        """
+        """Starts a controlled shutdown. Returns False if the broker has nothing to hand over: it was never unfenced, or
+        is already shutting down."""
         if self.state is not BrokerState.RUNNING:
             return self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN
         self.state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
@@ -116,7 +118,8 @@ class BrokerLifecycle:
         )
 
     def heartbeat(self, metadata_offset: int) -> BrokerHeartbeatRequest:
-        """`metadata_offset` is the offset of the last record that this broker applied."""
+        """Returns the next heartbeat. `metadata_offset` is the offset of the last record that this broker has
+        applied."""
         return BrokerHeartbeatRequest(
             broker_id=self.node_id,
             broker_epoch=self.broker_epoch,
@@ -128,7 +131,7 @@ class BrokerLifecycle:
         )
 
     def registration_answered(self, error_code: int, broker_epoch: int) -> int:
-        """Returns the delay to the next message."""
+        """Handles the response to a registration. Returns the delay before the next message."""
         if error_code != NONE:
             return self.failed()
         self.failed_attempts = 0
@@ -139,7 +142,8 @@ class BrokerLifecycle:
     def heartbeat_answered(
         self, error_code: int, is_caught_up: bool, is_fenced: bool, should_shut_down: bool, told: Sequence[Uuid] = ()
     ) -> int:
-        """Returns the delay to the next message. `told` are the offline directories that the heartbeat named."""
+        """Handles the response to a heartbeat. Returns the delay before the next message. `told` are the offline
+        directories that the heartbeat reported."""
         if error_code != NONE:
             return self.failed()
         self.failed_attempts = 0
@@ -158,11 +162,12 @@ class BrokerLifecycle:
         return self.heartbeat_interval_ms
 
     def failed(self) -> int:
-        """Call it when the message was lost or refused. Returns the delay to the next one."""
+        """Notes that a message was lost or refused. Returns the delay before the next message."""
         delay_ms = min(FIRST_RETRY_MS << min(self.failed_attempts, 20), self.session_timeout_ms)
         self.failed_attempts += 1
         return delay_ms
 
     def must_register_again(self) -> None:
-        """The controller no longer knows this epoch (STALE_BROKER_EPOCH, or it moved to another quorum)."""
+        """Makes the broker register again. Call this when the controller no longer knows this broker's epoch
+        (STALE_BROKER_EPOCH, or the broker has moved to another quorum)."""
         self.registered = False

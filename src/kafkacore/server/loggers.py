@@ -1,5 +1,5 @@
-"""Describes and changes the levels of loggers as a broker's configuration (KIP-412). A change lasts until the process
-ends, and all nodes of the process share it."""
+"""Describes and changes the levels of loggers, as if they were settings of a broker (KIP-412). A change lasts until the
+process ends, and all nodes of the process share it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kafkacore.protocol.messages import IncrementalAlterConfigsRequest as Reques
 
 LOG: Final = logging.getLogger("kafkacore.server")
 ROOT: Final = "root"
-# Only loggers under this name are shown: the others belong to other libraries.
+# Only loggers below these names are shown, because the others belong to other libraries.
 OURS: Final = ("kafkacore", "kafka")
 TRACE: Final = 5
 LEVELS: Final = {
@@ -27,13 +27,14 @@ LEVELS: Final = {
 
 
 def levels() -> dict[str, str]:
-    """The name in Kafka of each logger's level. A logger without a level has that of its nearest parent with one."""
+    """Returns the level of each logger, by Kafka's name for the logger. A logger without a level uses the level of its
+    nearest parent that has one."""
     return {name: _level_name(logging.getLogger(name).getEffectiveLevel()) for name in _names()}
 
 
 def alter(node_id: int, resource: Request.AlterConfigsResource, *, validate_only: bool) -> None:
-    """Applies all changes of one resource of an IncrementalAlterConfigs request, or raises and applies no change.
-    Raises INVALID_REQUEST, INVALID_CONFIG."""
+    """Applies all changes of one resource of an IncrementalAlterConfigs request. If a change is invalid, applies none
+    of them and raises INVALID_REQUEST or INVALID_CONFIG."""
     _check_node(node_id, resource.resource_name)
     known = set(_names())
     for config in resource.configs:
@@ -57,7 +58,8 @@ def _below() -> Iterator[str]:
 
 
 def _level_name(level: int) -> str:
-    """The most verbose of Kafka's levels that shows no more messages than `level`; OFF above all of them, ALL below."""
+    """Returns the most verbose of Kafka's levels that shows no more messages than `level`. Returns OFF for values above
+    all of Kafka's levels, and ALL for values below."""
     found = [name for name, number in LEVELS.items() if number >= level]
     if level <= logging.NOTSET:
         return "ALL"

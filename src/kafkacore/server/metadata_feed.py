@@ -1,4 +1,4 @@
-"""Carries committed metadata from the replica of the metadata log to the broker's publisher, on the broker's loop."""
+"""Passes committed metadata from the replica of the metadata log to the broker's publisher, on the broker's loop."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kafkacore.runtime.loops import LoopThread
 
 
 class _LoadElsewhere:
-    """Loads a snapshot on another loop, each part in a turn of its own."""
+    """Loads a snapshot on another loop, each part in its own turn of that loop."""
 
     def __init__(self, load: ImageLoad, call: Callable[..., None]) -> None:
         self._load, self._call = load, call
@@ -30,10 +30,10 @@ class _LoadElsewhere:
 
 
 class MetadataFeed:
-    """`on_root` takes roots from a controller of the same node; without one, the feed is a listener of the broker's
-    replica.
+    """Passes metadata to the broker's publisher. `on_root` receives roots from a controller in the same node. Without
+    such a controller, the feed listens to the broker's own replica.
 
-    `on_fault` is called with the error when this broker cannot apply metadata: the node must not go on.
+    If this broker cannot apply metadata, `on_fault` is called with the error. Then the node must stop.
     """
 
     def __init__(
@@ -57,14 +57,14 @@ class MetadataFeed:
         )
 
     def on_leading(self, epoch: int) -> None:
-        """Does nothing: a broker applies committed records under any leader of the quorum."""
+        """Does nothing, because a broker applies committed records under any leader of the quorum."""
 
     def on_following(self, epoch: int) -> None:
-        """Likewise."""
+        """Does nothing, because a broker applies committed records under any leader of the quorum."""
 
     def snapshot(self) -> Contents | None:
-        """The state that the broker has applied, for snapshots of a replica without a controller. None before the
-        metadata has a metadata.version."""
+        """Returns the state that the broker has applied, for snapshots of a replica without a controller. Returns None
+        until the metadata contains a metadata.version."""
 
         image = self.publisher.image
         if METADATA_VERSION not in image.features:
@@ -83,6 +83,6 @@ class MetadataFeed:
             return
         try:
             work(*arguments)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the image no longer matches the log
+        except Exception as error:  # noqa: BLE001 - after any error the image no longer matches the log
             self._failed = True
             self._on_fault(error)

@@ -1,4 +1,4 @@
-"""A node's replica of the metadata log. A controller's replica may vote and lead; a broker's replica only follows."""
+"""A node's replica of the metadata log. A controller's replica can vote and lead; a broker's replica only follows."""
 
 from __future__ import annotations
 
@@ -18,18 +18,19 @@ from kafkacore.server.metadata_store import MetadataOnDisk
 from kafkacore.server.own_cluster import OwnCluster
 from kafkacore.storage import meta_properties
 
-THREADS: Final = 2  # one thread syncs the log, one writes votes and snapshots
+THREADS: Final = 2  # one thread syncs the log, the other writes votes and snapshots
 
 
 class Quorum(NamedTuple):
-    """The controllers' addresses from the configuration. Addresses in the log take precedence (KIP-853)."""
+    """The addresses of the controllers from the configuration. Addresses in the metadata log take precedence
+    (KIP-853)."""
 
     voters: VoterSet
     bootstrap: tuple[tuple[str, int], ...]
 
     @classmethod
     def configured(cls, config: BrokerConfig) -> Quorum:
-        """From controller.quorum.voters and controller.quorum.bootstrap.servers."""
+        """Returns the addresses in controller.quorum.voters and controller.quorum.bootstrap.servers."""
         listener = config.controller_listener_names[0]
         return cls(
             VoterSet(
@@ -41,10 +42,10 @@ class Quorum(NamedTuple):
 
 
 class MetadataReplica:
-    """Made on any thread; then it belongs to the loop that starts it.
+    """A replica. Create it on any thread. After that, it belongs to the loop that starts it.
 
-    Other nodes know it as `me`. `endpoints` are this controller's own listeners; a replica that only follows has none.
-    `on_fault` is called with the error after which this node cannot go on.
+    `me` identifies the replica to other nodes. `endpoints` are this controller's own listeners; a replica that only
+    follows has no endpoints. `on_fault` is called with an error that is fatal for this node.
     """
 
     def __init__(
@@ -103,8 +104,8 @@ class MetadataReplica:
         )
 
     def _other_controllers(self) -> set[tuple[str, int]]:
-        """The addresses of the other voters, or of the bootstrap servers while no voter is known. Call it on the loop,
-        after the start."""
+        """Returns the addresses of the other voters, or of the bootstrap servers while no voter is known. Call this on
+        the loop, after the start."""
         voters = self.raft.raft.voters.latest.voters()
         if not voters:
             return set(self._bootstrap)
@@ -119,8 +120,8 @@ class MetadataReplica:
         return self._environment.monotonic_ns() // 1_000_000
 
     def make_snapshots(self, log: CleanableLog, contents: Callable[[], Contents | None]) -> None:
-        """Writes snapshots from now on, of the state that `contents` returns. Listeners that were added earlier see
-        each batch before the snapshotter does. `log` is the store's."""
+        """Starts to write snapshots of the state that `contents` returns. Listeners that were added earlier get each
+        batch before the snapshotter does. `log` is the log of the replica's store."""
         limits = SnapshotLimits(
             bytes_between=self._config.metadata_log_max_record_bytes_between_snapshots,
             interval_ms=self._config.metadata_log_max_snapshot_interval_ms,
@@ -139,7 +140,7 @@ class MetadataReplica:
         self.raft.add_listener(self._snapshotter)
 
     async def start(self) -> None:
-        """Begins to take part in the quorum."""
+        """Starts to take part in the quorum."""
         await self.raft.start()
 
     async def stop(self) -> None:
@@ -149,5 +150,5 @@ class MetadataReplica:
         await self.lanes.close()
 
     def close(self) -> None:
-        """Call it after `stop`, on a thread that may wait."""
+        """Closes the replica. Call this after `stop`, on a thread that may block."""
         self._executor.shutdown()

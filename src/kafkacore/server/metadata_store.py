@@ -1,4 +1,4 @@
-"""Where a node keeps its replica of the metadata log."""
+"""The directory in which a node keeps its replica of the metadata log."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ IO_THREADS: Final = 2
 
 
 class MetadataOnDisk:
-    """`__cluster_metadata-0` in metadata.log.dir. Make it on a thread that may wait, because it loads the log. Raises
-    OSError."""
+    """The log `__cluster_metadata-0` in metadata.log.dir. Create this object on a thread that may block, because the
+    constructor loads the log. Raises OSError."""
 
     def __init__(self, config: BrokerConfig, environment: Environment, files: Files = OS_FILES) -> None:
         self._directory = LogDirectory(environment, config.metadata_log_dir, IO_THREADS, urgent=True)

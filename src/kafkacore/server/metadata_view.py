@@ -10,7 +10,8 @@ from kafkacore.metadata.registrations import BrokerRegistration, Endpoint
 
 
 class MetadataView:
-    """One root as one listener shows it. It caches look-ups, so make a new view for each request, which is cheap."""
+    """One root as the clients of one listener see it. The view caches look-ups. Create a new view for each request,
+    which is cheap."""
 
     def __init__(self, image: MetadataImage, listener: str) -> None:
         self.image = image
@@ -18,7 +19,8 @@ class MetadataView:
         self._endpoints: dict[int, Endpoint | None] = {}
 
     def endpoint(self, broker_id: int) -> Endpoint | None:
-        """The address of a registered broker, fenced or not; None when it is unknown or has no such listener."""
+        """Returns the address of a registered broker, fenced or not, or None if the broker is unknown or has no such
+        listener."""
         try:
             return self._endpoints[broker_id]
         except KeyError:
@@ -27,12 +29,12 @@ class MetadataView:
             return found
 
     def alive_endpoint(self, broker_id: int) -> Endpoint | None:
-        """The address of a broker that is not fenced."""
+        """Returns the address of a broker, or None if the broker is fenced."""
         where = self.endpoint(broker_id)
         return None if where is None or self.image.brokers[broker_id].fenced else where
 
     def alive_brokers(self) -> list[tuple[BrokerRegistration, Endpoint]]:
-        """Unfenced brokers that have this listener, by id."""
+        """Returns the unfenced brokers that have this listener, sorted by id."""
         alive = []
         for broker_id, broker in sorted(self.image.brokers.items()):
             where = self.endpoint(broker_id)
@@ -41,21 +43,20 @@ class MetadataView:
         return alive
 
     def any_alive_broker(self, preferred: int) -> int:
-        """`preferred` if it is alive, else another live broker; -1 if no broker is alive. Clients take it for the
-        controller (KIP-590)."""
+        """Returns `preferred` if it is alive, or another live broker, or -1 if no broker is alive. Clients use this
+        broker as the controller (KIP-590)."""
         alive = [broker_id for broker_id, broker in self.image.brokers.items() if not broker.fenced]
         return preferred if preferred in alive else min(alive, default=-1)
 
     def partitions(self, topic: Topic) -> Iterator[Partition]:
-        """In order of their numbers."""
+        """Yields the partitions of a topic, ordered by number."""
         for row in topic.partition_rows:
             if row >= 0:
                 yield self.image.partition_at(row)
 
     def offline_replicas(self, partition: Partition) -> list[int]:
-        """Replicas that clients cannot read: those on unknown or fenced brokers, on brokers without this listener, or
-        on a failed disk.
-        """
+        """Returns the replicas that clients cannot read: those on unknown or fenced brokers, on brokers without this
+        listener, or on a failed disk."""
         return [
             replica
             for replica, directory in zip(partition.replicas, partition.directories, strict=True)

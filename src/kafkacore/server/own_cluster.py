@@ -1,7 +1,8 @@
-"""Notices that this node is in the wrong cluster: every controller that it may ask refuses its cluster id.
+"""Detects that this node is configured for the wrong cluster: every known controller refuses this node's cluster id.
 
-Apache Kafka (KafkaRaftClient, handleUnexpectedError) logs INCONSISTENT_CLUSTER_ID and asks again for ever. A node that
-was formatted with another cluster's id then finds no leader, and its start only times out.
+Apache Kafka (KafkaRaftClient, handleUnexpectedError) logs INCONSISTENT_CLUSTER_ID and retries for ever. With Apache
+Kafka, a node that was formatted with another cluster's id finds no leader. Its start then times out, and the error does
+not give the cause.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from kafkacore.protocol.messages import Message
 from kafkacore.storage.errors import LogDirectoryError
 
 Address = tuple[str, int]
-MOST_ADDRESSES: Final = 64  # more than the controllers of any cluster
+MOST_ADDRESSES: Final = 64  # no cluster has as many controllers
 
 
 class WrongClusterError(LogDirectoryError):
-    """All controllers belong to another cluster than this node. The message says what to do."""
+    """All controllers belong to another cluster than this node. The message says how to correct this."""
 
 
 class Sender(Protocol):
@@ -26,11 +27,11 @@ class Sender(Protocol):
 
 
 class OwnCluster:
-    """Sends the Raft driver's requests through its lane of connections, and reads each answer's error.
+    """Sends the Raft driver's requests through its lane of connections, and checks the error of each response.
 
-    `controllers` returns the addresses of all other controllers that this node may ask. `where` is the file that holds
-    `cluster_id`. `on_wrong` is called once, with WrongClusterError, when each of them has refused the cluster id and
-    nobody has ever accepted it.
+    `controllers` returns the addresses of all other controllers that this node knows. `where` is the file that contains
+    `cluster_id`. If each of these controllers has refused the cluster id and none has ever accepted it, `on_wrong` is
+    called once, with WrongClusterError.
     """
 
     def __init__(
@@ -47,7 +48,7 @@ class OwnCluster:
         self._decided = False
 
     async def send(self, host: str, port: int, request: Message) -> Any:
-        """Raises as Lane.send."""
+        """Sends a request. Raises the same errors as Lane.send."""
         answer = await self._lane.send(host, port, request)
         if not self._decided and getattr(request, "cluster_id", None) is not None:
             self._look(answer.error_code, (host, port))

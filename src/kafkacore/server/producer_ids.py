@@ -1,6 +1,7 @@
-"""Producer ids for this broker's idempotent producers, from blocks that the controller has made durable (KIP-730).
+"""Producer ids for idempotent producers of this broker, from blocks that the controller has made durable (KIP-730).
 
-No id is used twice: a block belongs to this broker alone, and the rest of a block is lost with the process.
+No id is used twice. Only this broker uses the ids of a block. When the process ends, the unused ids of its block are
+lost.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
-# When this share of a block is used, the broker requests the next block, so that InitProducerId rarely waits for a
+# When this share of a block is used, the broker requests the next block. So InitProducerId rarely has to wait for a
 # commit.
 PREFETCH_AT: Final = 0.9
 
@@ -20,7 +21,7 @@ class ProducerIdBlock(NamedTuple):
 
 
 class ProducerIds:
-    """Belongs to one loop. `allocate` asks the controller for a block and raises KafkaError when it cannot."""
+    """Belongs to one event loop. `allocate` requests a block from the controller, and raises KafkaError on failure."""
 
     def __init__(self, allocate: Callable[[], Awaitable[ProducerIdBlock]]) -> None:
         self._allocate = allocate
@@ -28,9 +29,9 @@ class ProducerIds:
         self._following: asyncio.Task[ProducerIdBlock] | None = None
 
     async def generate(self) -> int:
-        """Returns a new id. Raises what `allocate` raises; the next call then asks for a block again."""
+        """Returns a new id. Raises the errors of `allocate`; the next call then requests a block again."""
         while self._next >= self._end:
-            # A waiter that gives up must not cancel the request for which others wait.
+            # If one waiter is cancelled, the request must continue for the other waiters.
             await asyncio.shield(self._request())
             self._take()
         producer_id = self._next

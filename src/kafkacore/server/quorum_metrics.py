@@ -1,4 +1,4 @@
-"""The metrics of a node's part in the quorum: of its replica, its controller, and its metadata (KIP-595, KIP-631)."""
+"""The metrics of a node's part in the quorum: its replica, its controller and its metadata (KIP-595, KIP-631)."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ _FENCED, _LEAVING, _ACTIVE = 10, 20, 30
 
 
 class ControllerMetrics:
-    """A source for a MetricRegistry. It runs on the thread that scrapes, so the values are not of one and the same
-    moment."""
+    """Is a source for a MetricRegistry. It runs on the thread that collects the metrics, so the values may belong to
+    slightly different moments."""
 
     def __init__(self, controller: ControllerServer, fault: Callable[[], BaseException | None]) -> None:
-        """`fault` returns the error after which the node cannot go on, or None."""
+        """Creates a source for this controller. `fault` returns the fatal error of the node, or None."""
         self._controller, self._fault = controller, fault
         self._plane = PlaneMetrics(controller.plane)
-        self._counted: tuple[MetadataImage, int, int] | None = None  # offline and imbalanced partitions
+        self._counted: tuple[MetadataImage, int, int] | None = None  # image, offline and imbalanced partitions
 
     def __call__(self) -> Iterator[Sample]:
         controller = self._controller
@@ -94,7 +94,7 @@ def _state(broker: BrokerRegistration) -> int:
 
 
 def replica_metrics(replica: MetadataReplica, loop: LoopThread) -> Iterator[Sample]:
-    """The raft-metrics group, and the snapshots of a replica. `loop` is the replica's."""
+    """Yields the raft-metrics group, and the metrics of a replica's snapshots. `loop` is the replica's loop."""
     driver = replica.raft
     if not driver.started:
         return
@@ -144,7 +144,8 @@ def _role_name(raft: Raft, role: Role) -> str:
 def metadata_metrics(
     replica: MetadataReplica, controller: ControllerServer | None, of_broker: MetadataImage | None
 ) -> Iterator[Sample]:
-    """The levels of features: those in the node's image, and those that this release supports."""
+    """Yields the metrics of feature levels: the levels in the node's image, and the levels that this release
+    supports."""
     image = of_broker if controller is None else controller.quorum.image
     if image is None:
         return
@@ -161,7 +162,7 @@ def metadata_metrics(
 def broker_metadata_metrics(
     image: MetadataImage, replica: MetadataReplica, config: BrokerConfig, fault: BaseException | None
 ) -> Iterator[Sample]:
-    """The broker-metadata-metrics group of a broker that has applied `image`."""
+    """Yields the broker-metadata-metrics group of a broker that has applied `image`."""
     yield sample(_BROKER, "last-applied-record-offset", image.offset)
     yield sample(_BROKER, "last-applied-record-timestamp", image.timestamp_ms)
     yield sample(_BROKER, "last-applied-record-lag-ms", _age_ms(image, replica))

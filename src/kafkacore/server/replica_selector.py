@@ -1,4 +1,4 @@
-"""replica.selector.class: whether consumers read from a replica in their own rack (KIP-392)."""
+"""replica.selector.class: decides whether consumers read from a replica in their own rack (KIP-392)."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ _RACK_AWARE: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 
 def selects_by_rack(config: BrokerConfig) -> bool:
-    """Whether the configured selector goes by racks. Other classes are Java code, which this broker cannot run; with
-    them the leader serves all consumers."""
+    """Returns whether the configured selector chooses replicas by rack. Other selectors are Java classes, which this
+    broker cannot run. If one of them is configured, the leader serves all consumers."""
     return config.replica_selector_class == _RACK_AWARE

@@ -1,9 +1,9 @@
-"""Makes forwarded decisions one at a time on a controller's loop, so that a request at the controller's own listener
+"""Runs forwarded requests on a controller's loop, one decision at a time. So a request at the controller's own listener
 waits for at most one of them.
 
-A decision ends when its handler first waits, which it does for the commit. So any number of requests wait for their
-commits at once, and a slow commit delays no other decision. A handler that only lets other work run (`runtime.slices`)
-is still deciding.
+A decision ends when its handler first waits, because a handler waits only for the commit. So any number of requests can
+wait for their commits at the same time, and a slow commit does not delay other decisions. A handler that merely yields
+to other work (`runtime.slices`) is still deciding.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ T = TypeVar("T")
 
 
 class Turnstile:
-    """Belongs to one loop."""
+    """Belongs to one event loop."""
 
     def __init__(self) -> None:
         self._deciding = False
         self._queue: deque[asyncio.Future[None]] = deque()
 
     async def run(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Awaits `work()` when the decisions of earlier callers are made."""
+        """Awaits `work()` after all earlier callers have made their decisions."""
         if self._deciding or self._queue:
             await self._turn()
         self._deciding = True
@@ -41,7 +41,7 @@ class Turnstile:
             raise
 
     def _decided(self) -> None:
-        """Lets the next decision begin in the loop's next turn."""
+        """Lets the next decision start in the next turn of the loop."""
         while self._queue:
             mine = self._queue.popleft()
             if not mine.done():
@@ -51,7 +51,7 @@ class Turnstile:
 
 
 class _Deciding(Awaitable[T]):
-    """Awaits the work, and reports once: when the work first waits for something, or ends."""
+    """Awaits the work, and reports once, either when the work first waits for something or when it ends."""
 
     def __init__(self, work: Callable[[], Awaitable[T]], decided: Callable[[], None]) -> None:
         self._work = work
@@ -73,7 +73,7 @@ class _Deciding(Awaitable[T]):
                 step, argument = steps.send, None
                 try:
                     yield waits_for
-                except BaseException as error:  # noqa: BLE001 - the work is cancelled, or closed
+                except BaseException as error:  # noqa: BLE001 - the work is cancelled, or its generator is closed
                     step, argument = steps.throw, error
         finally:
             if not open_:

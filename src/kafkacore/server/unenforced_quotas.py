@@ -1,4 +1,4 @@
-"""Client quotas (KIP-546) are stored but not enforced yet. This module logs that, once for each quota."""
+"""Client quotas (KIP-546) are stored but not enforced yet. This module logs each of them once."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _NAMED_AT_ONCE: Final = 5
 
 
 class UnenforcedQuotas:
-    """Belongs to the broker's loop."""
+    """Logs client quotas. Belongs to the broker's loop."""
 
     def __init__(self) -> None:
         self._named: set[tuple[Any, ...]] = set()
 
     def apply(self, image: MetadataImage, delta: MetadataDelta | None) -> None:
-        """Warns about the quotas that are new in this root. `delta` is None when everything may have changed."""
+        """Warns about the quotas that are new in this root. `delta` is None if everything may have changed."""
         changed: Iterable[tuple[Any, ...]] = image.kept if delta is None else delta.kept
         added = [key for key in changed if key[0] == RECORD and key in image.kept and key not in self._named]
         if not added:

@@ -1,8 +1,9 @@
-"""ApiVersions: the APIs of this listener, the features that the node supports, and those that the cluster has
-finalised.
+"""ApiVersions: returns the APIs of this listener, the features that the node supports, and the features that the
+cluster has finalized.
 
-The answer changes only with the finalised features. A node publishes it to the processors, which then answer every
-well-formed request. This handler answers the others, and all requests before the node has metadata.
+The response changes only with the finalized features. A node publishes it to the processors, which then answer every
+well-formed request. This handler answers all other requests, and every request that arrives before the node has
+metadata.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from kafkacore.protocol.apis import ApiRange
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import ApiVersionsRequest, ApiVersionsResponse
 
-SOFTWARE_SINCE: Final = 3  # the client gives its name and version (KIP-511)
-ZERO_LEVELS_SINCE: Final = 4  # clients of older versions fail on a feature whose lowest level is 0 (KAFKA-17011)
+SOFTWARE_SINCE: Final = 3  # since this version, the client gives its name and version (KIP-511)
+ZERO_LEVELS_SINCE: Final = 4  # older clients fail on a feature whose lowest level is 0 (KAFKA-17011)
 
 
 class FeatureView(Protocol):
-    """The part that this API needs of a broker's and of a controller's context."""
+    """The members of a broker's and of a controller's context that this API needs."""
 
     @property
     def api_ranges(self) -> Sequence[ApiRange]: ...
@@ -32,12 +33,14 @@ class FeatureView(Protocol):
     def finalized_features(self) -> Mapping[str, int]: ...
     @property
     def finalized_epoch(self) -> int:
-        """The metadata offset at which the finalised features last changed; -1 before there are any."""
+        """The metadata offset at which the finalized features last changed, or -1 if there are no finalized features
+        yet."""
 
 
 @cache
 def _software() -> re.Pattern[str]:
-    """The pattern of a client's name and version. It is compiled on demand, because processors answer most requests."""
+    """Returns the pattern of a client's name and version. It is compiled on demand, because processors answer most
+    requests."""
     return re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -50,8 +53,8 @@ def handle(context: FeatureView, call: RequestContext, request: ApiVersionsReque
 
 
 def bodies(context: FeatureView, api_versions: Iterable[int]) -> list[bytes]:
-    """The encoded responses for several versions. Versions before ZERO_LEVELS_SINCE share one content, the later ones
-    another."""
+    """Returns the encoded responses for several versions. Versions below ZERO_LEVELS_SINCE share one content, and the
+    later versions share another."""
     older, newer = response(context, ZERO_LEVELS_SINCE - 1), response(context, ZERO_LEVELS_SINCE)
     return [(newer if version >= ZERO_LEVELS_SINCE else older).encode(version) for version in api_versions]
 
@@ -70,7 +73,7 @@ def response(context: FeatureView, api_version: int) -> ApiVersionsResponse:
         ],
         finalized_features_epoch=context.finalized_epoch,
         finalized_features=[
-            # The cluster finalises a level, not a range, so both ends are that level.
+            # The cluster finalizes a level and not a range, so both ends are that level.
             ApiVersionsResponse.FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
             for name, level in sorted(context.finalized_features.items())
             if level

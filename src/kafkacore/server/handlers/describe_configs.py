@@ -1,4 +1,5 @@
-"""DescribeConfigs: values of keys, their sources, types and meaning (KIP-133, KIP-226, KIP-569)."""
+"""DescribeConfigs: returns the values of keys, with their sources, types and documentation (KIP-133, KIP-226,
+KIP-569)."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from kafkacore.runtime.slices import Work
 from kafkacore.server import loggers
 from kafkacore.storage.names import topic_name_problem
 
-BROKER_LOGGER: Final = 8  # a resource type that no record has, because levels of loggers are not stored (KIP-412)
+BROKER_LOGGER: Final = 8  # a resource type of no record, because the levels of loggers are not stored (KIP-412)
 
 Resource = DescribeConfigsRequest.DescribeConfigsResource
 Result = DescribeConfigsResponse.DescribeConfigsResult
@@ -26,7 +27,7 @@ Synonym = DescribeConfigsResponse.DescribeConfigsSynonym
 
 
 class ConfigView(Protocol):
-    """The part that this API needs of a broker's and of a controller's context."""
+    """The members of a broker's and of a controller's context that this API needs."""
 
     @property
     def node_id(self) -> int: ...
@@ -36,10 +37,10 @@ class ConfigView(Protocol):
     def image(self) -> MetadataImage: ...
     @property
     def values_in_effect(self) -> Mapping[str, str]:
-        """The values of unset keys for which this node does not use Kafka's default."""
+        """The default values of this node that differ from Kafka's defaults."""
 
     def topic_overrides(self, name: str) -> Mapping[str, str] | None:
-        """The settings of a topic; None when there is no such topic."""
+        """Returns the settings of a topic, or None if the topic does not exist."""
 
 
 class Inherits(Protocol):
@@ -66,8 +67,8 @@ def handle(context: ConfigView, call: RequestContext, request: DescribeConfigsRe
 
 
 class _Description:
-    """Makes the answer to one request. Thousands of topics share all entries except their own settings, so each
-    inherited entry is made once."""
+    """Makes the response to one request. Thousands of topics share all entries except those of their own settings, so
+    each inherited entry is created once."""
 
     def __init__(self, context: ConfigView, request: DescribeConfigsRequest) -> None:
         self._context = context
@@ -78,7 +79,8 @@ class _Description:
         self._own: dict[str, Entry] = {}  # entries of the broker's own keys
 
     def entries(self, resource: Resource) -> Work[list[Entry]]:
-        """Raises INVALID_REQUEST, INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION."""
+        """Returns the entries of a resource. Raises INVALID_REQUEST, INVALID_TOPIC_EXCEPTION,
+        UNKNOWN_TOPIC_OR_PARTITION."""
         name, kind = resource.resource_name, resource.resource_type
         if kind == TOPIC:
             return (yield from self._inheriting(resource, self._topic(name)))
@@ -154,7 +156,7 @@ class _Description:
         return described._replace(value=value, synonyms=synonyms)
 
     def _defaults_of_brokers(self, resource: Resource) -> list[Entry]:
-        """The entries of the default of all brokers: only the keys that were changed."""
+        """Returns the entries for the defaults of all brokers. Only keys that were changed have an entry."""
         config, entries = self._config, []
         source = Source.DYNAMIC_DEFAULT_BROKER_CONFIG
         for name in _wanted(config.dynamic_default, resource):

@@ -1,5 +1,6 @@
-"""AlterConfigs and IncrementalAlterConfigs on a broker (KIP-133, KIP-339, KIP-412). The broker checks what only it
-can check, changes its own loggers, and forwards the rest to the active controller."""
+"""AlterConfigs and IncrementalAlterConfigs on a broker (KIP-133, KIP-339, KIP-412). The broker makes the checks that
+only a broker can make. It changes the levels of its own loggers, and forwards everything else to the active
+controller."""
 
 from __future__ import annotations
 
@@ -25,16 +26,16 @@ from kafkacore.server.context import BrokerContext
 from kafkacore.server.handlers.describe_configs import BROKER_LOGGER
 
 LOG: Final = logging.getLogger("kafkacore.server")
-# Neither a log nor a broker reads settings of these resources, so only this module warns that they have no effect.
+# No log and no broker reads settings of these resources, so this module warns that they have no effect.
 _OF_OTHERS: Final = {GROUP: GROUP_KEYS, CLIENT_METRICS: CLIENT_METRICS_KEYS}
-NOTES_LOGGED: Final = 10  # warnings for one request, which may change 10,000 groups
+NOTES_LOGGED: Final = 10  # limit of warnings for one request, which may change 10,000 groups
 Request = AlterConfigsRequest | IncrementalAlterConfigsRequest
 Incremental = IncrementalAlterConfigsRequest.AlterConfigsResource
 Resource = AlterConfigsRequest.AlterConfigsResource | Incremental
 _STORED: Final = (TOPIC, BROKER, CLIENT_METRICS, GROUP)
 _UNTOLD: Final = (ErrorCode.UNKNOWN_SERVER_ERROR, "The controller's answer does not mention this resource.")
-Settled = dict[int, tuple[int, str | None]]  # error and message, by the resource's place in the request
-Told = dict[tuple[int, str], tuple[int, str | None]]  # the controller's answers, by type and name
+Settled = dict[int, tuple[int, str | None]]  # the error and message, by the resource's position in the request
+Told = dict[tuple[int, str], tuple[int, str | None]]  # the controller's results, by type and name
 
 
 async def handle(broker: BrokerContext, call: RequestContext, request: Request) -> Message:
@@ -42,7 +43,7 @@ async def handle(broker: BrokerContext, call: RequestContext, request: Request) 
     rest = [each for at, each in enumerate(_resources(request)) if at not in settled]
     told: Told = {}
     if rest:
-        made: Any = type(request)  # `rest` is of the request's class
+        made: Any = type(request)  # `rest` has the class of the request
         forwarded = made(resources=rest, validate_only=request.validate_only)
         answer: Any = await broker.channel.forward(call, forwarded)
         told = {
@@ -83,7 +84,7 @@ def _notes(resource: Resource) -> list[str]:
 
 
 def _settle(broker: BrokerContext, call: RequestContext, request: Request) -> Work[Settled]:
-    """Decides about the resources that the controller need not see."""
+    """Decides about the resources that the controller does not need to see."""
     settled: Settled = {}
     counts: dict[tuple[int, str], int] = Counter()
     for each in _resources(request):

@@ -1,4 +1,4 @@
-"""AlterReplicaLogDirs: replicas of this broker move to other log directories (KIP-113)."""
+"""AlterReplicaLogDirs: moves replicas of this broker to other log directories (KIP-113)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def handle(
 
 
 async def _alter(broker: BrokerContext, topic: str, index: int, absolute: str) -> ErrorCode:
-    """Checks in Kafka's order, and begins the move, which continues after this returns."""
+    """Makes Kafka's checks in Kafka's order, and starts the move. The move continues after this function returns."""
     key, logs, moves = (topic, index), broker.logs, broker.moves
     path = logs.directory_path(absolute)
     if not future_name_fits(topic, index):
@@ -50,7 +50,7 @@ async def _alter(broker: BrokerContext, topic: str, index: int, absolute: str) -
     if error == ErrorCode.KAFKA_STORAGE_ERROR:
         return error
     if partition is None:
-        # If the partition is created later, its log is created there.
+        # If the partition is created later, its log will be created in this directory.
         logs.prefer(topic, index, path)
         return ErrorCode.REPLICA_NOT_AVAILABLE if error == ErrorCode.NOT_LEADER_OR_FOLLOWER else error
     future = logs.future_of(partition)
@@ -59,7 +59,8 @@ async def _alter(broker: BrokerContext, topic: str, index: int, absolute: str) -
     if path in (partition.directory.path, moves.destination(key)):
         return ErrorCode.NONE
     if not logs.all_serve:
-        # An offline directory may hold the future log of an earlier move, which must not begin again elsewhere.
+        # An offline directory may hold the future log of an earlier move. So a move to another directory must not
+        # start.
         return ErrorCode.KAFKA_STORAGE_ERROR
     try:
         moves.begin(key, path)

@@ -12,7 +12,7 @@ from kafkacore.protocol.messages import DeleteGroupsRequest, DeleteGroupsRespons
 from kafkacore.runtime.slices import Slice, distinct, finish
 from kafkacore.server.context import BrokerContext
 
-BATCH: Final = 256  # groups that a shard decides about in one turn
+BATCH: Final = 256  # how many groups a shard deletes in one turn of the loop
 BATCHES_AT_ONCE: Final = 64
 
 Result = DeleteGroupsResponse.DeletableGroupResult
@@ -29,7 +29,7 @@ async def handle(broker: BrokerContext, call: RequestContext, request: DeleteGro
 
 
 async def _batches(broker: BrokerContext, request: DeleteGroupsRequest) -> list[list[str]]:
-    """Makes batches of the groups, without duplicates. All groups of a batch have the same shard."""
+    """Returns the groups in batches, without duplicates. All groups of a batch belong to the same shard."""
     filling: dict[int, list[str]] = {}
     batches: list[list[str]] = []
     slice_ = Slice()

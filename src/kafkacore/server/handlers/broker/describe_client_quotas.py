@@ -1,4 +1,4 @@
-"""DescribeClientQuotas: the quotas that match a filter (KIP-546)."""
+"""DescribeClientQuotas: returns the quotas that match a filter (KIP-546)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def handle(
 
 
 def _wanted(request: DescribeClientQuotasRequest) -> dict[str, tuple[int, str | None]]:
-    """Returns what each kind of entity must match. Raises INVALID_REQUEST, UNSUPPORTED_VERSION."""
+    """Returns the condition for each kind of entity. Raises INVALID_REQUEST, UNSUPPORTED_VERSION."""
     wanted: dict[str, tuple[int, str | None]] = {}
     for component in request.components:
         kind, match_type, match = component.entity_type, component.match_type, component.match

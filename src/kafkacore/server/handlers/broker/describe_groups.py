@@ -1,4 +1,4 @@
-"""DescribeGroups: state, protocol and members of groups."""
+"""DescribeGroups: returns the state, the protocol and the members of groups."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Group = DescribeGroupsResponse.DescribedGroup
 
 def handle(broker: BrokerContext, call: RequestContext, request: DescribeGroupsRequest) -> Work[DescribeGroupsResponse]:
     response = DescribeGroupsResponse()
-    # Clients look up an answer by its group id, and need one for each id.
+    # Clients look up a group in the response by its id, and need one entry for each id.
     for group_id in (yield from distinct(request.groups)):
         group = _describe(broker, call, group_id)
         if request.include_authorized_operations and group.error_code == ErrorCode.NONE:

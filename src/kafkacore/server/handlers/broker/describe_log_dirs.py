@@ -1,5 +1,5 @@
-"""DescribeLogDirs: the partitions in each log directory, the room left on its file system (KIP-113, KIP-827), and
-whether it takes new replicas (KIP-1066)."""
+"""DescribeLogDirs: returns the partitions in each log directory, the free space on its file system (KIP-113, KIP-827),
+and whether it takes new replicas (KIP-1066)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def handle(
         response.results.append(result)
         if serves:
             try:
-                # Asked on another thread, because a file system may be slow, above all one on the network.
+                # This runs on another thread, because a file system may be slow, above all a network file system.
                 space = await asyncio.get_running_loop().run_in_executor(broker.blocking, os.statvfs, path)
             except OSError:
                 continue
@@ -62,8 +62,8 @@ def _topics(
         name, index = each.topic, each.index
         if wanted is None or (name, index) in wanted:
             topic = topics.get(name) or topics.setdefault(name, Topic(name=name))
-            # How far the log's end is behind its high watermark, as in a follower that catches up. For a future log,
-            # how far its end is behind the end of the current log.
+            # The lag of a log is the distance from its log end to its high watermark, as in a follower that is catching
+            # up. The lag of a future log is the distance from its log end to the log end of the current log.
             is_future = broker.logs.future_of(each) is each
             current = broker.replicas.by_name(name, index) if is_future else None
             behind = each.high_watermark if current is None else current.end_offset

@@ -1,4 +1,4 @@
-"""DescribeProducers: the producers of a partition and its open transactions (KIP-664)."""
+"""DescribeProducers: returns the producers of a partition and their open transactions (KIP-664)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DescribeUserScramCredentials: the mechanisms and iterations of users, but not their secrets (KIP-554)."""
+"""DescribeUserScramCredentials: returns the mechanisms and iterations of users, but not their secrets (KIP-554)."""
 
 from __future__ import annotations
 

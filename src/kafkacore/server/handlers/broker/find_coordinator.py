@@ -1,7 +1,7 @@
-"""FindCoordinator: the broker that leads the partition of `__consumer_offsets` to which a group belongs.
+"""FindCoordinator: returns the broker that leads the partition of `__consumer_offsets` to which a group belongs.
 
-The coordinator of a transactional id is the broker that leads its partition of `__transaction_state`. If this broker
-leads it, the answer is an error, because this broker coordinates no transaction.
+The coordinator of a transactional id is the broker that leads the id's partition of `__transaction_state`. If this
+broker leads that partition, the response is an error, because this broker cannot coordinate transactions.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from kafkacore.storage.names import OFFSETS_TOPIC
 GROUP: Final = 0
 TRANSACTION: Final = 1
 LOG: Final = logging.getLogger("kafkacore.server")
-BATCHED_SINCE: Final = 4  # from this version on a request has many keys (KIP-699)
-# All clients report this error at once. After any other error librdkafka would look for the coordinator again and
-# again. Java's client shows its own text for the error, so the broker logs the reason too.
+BATCHED_SINCE: Final = 4  # since this version, a request has many keys (KIP-699)
+# All clients report this error immediately. After any other error, librdkafka would search for the coordinator without
+# end. The Java client shows its own text for the error, so the broker also logs the reason.
 NO_TRANSACTIONS_ERROR: Final = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 NO_TRANSACTIONS: Final = (
     "Transactions are not supported by this broker: configure the producer without transactional.id"
@@ -45,8 +45,8 @@ def handle(
 async def _made_first(
     broker: BrokerContext, call: RequestContext, request: FindCoordinatorRequest
 ) -> FindCoordinatorResponse:
-    """Creates the topic if it does not exist yet. The request waits for it, because the client would otherwise ask
-    again and again."""
+    """Creates the topic if it does not exist yet. The request waits for the topic; otherwise the client would repeat
+    the request without end."""
     await broker.groups.create_topic()
     return await finish(_answer(broker, call, request))
 
@@ -65,7 +65,7 @@ def _answer(
             port=found.port,
         )
     response = FindCoordinatorResponse()
-    # Clients look up an answer by its key, and need one for each key.
+    # Clients look up a coordinator in the response by its key, and need one entry for each key.
     for key in (yield from distinct(request.coordinator_keys)):
         response.coordinators.append(_find(broker, view, request.key_type, key))
         yield

@@ -1,4 +1,4 @@
-"""Requests that a broker forwards to the active controller (KIP-590)."""
+"""Forwards requests to the active controller (KIP-590)."""
 
 from __future__ import annotations
 

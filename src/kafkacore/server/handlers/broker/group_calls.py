@@ -1,4 +1,5 @@
-"""Code that the handlers of groups share: it asks one group's shard and brings the answer into the API's form."""
+"""Functions that the handlers of groups share. They pass a request to the shard of one group, and convert the result
+into the API's response."""
 
 from __future__ import annotations
 
@@ -17,13 +18,13 @@ T = TypeVar("T")
 M = TypeVar("M", bound=Message)
 
 
-# Any: the response of the request's API, which no type names.
+# The result is Any because the response of the request's API has no static type.
 def ask(
     broker: BrokerContext, call: RequestContext, request: GroupRequest, operation: Operation
 ) -> Any | Awaitable[Any]:
-    """Asks the shard, for an API whose requests name one group and whose responses carry one error for the whole
-    request. Returns the answer itself if the shard has it at once, else a future: a JoinGroup may be parked for
-    minutes."""
+    """Passes a request to the shard. The API must have requests for a single group, and responses with one error for
+    the whole request. Returns the response itself if the shard has it immediately. Otherwise returns a future, because
+    a JoinGroup may be parked for minutes."""
     groups = broker.groups
     refused = answers.refusal(groups.settings, request, call.api_version)
     if refused is not None:
@@ -36,7 +37,7 @@ def ask(
 
 
 def then(answer: T | Awaitable[T], shape: Callable[[T], M]) -> M | Awaitable[M]:
-    """Applies `shape` to the answer, now or when it comes."""
+    """Applies `shape` to the response, now or when the future completes."""
     if isinstance(answer, Awaitable):
         return _later(answer, shape)
     return shape(answer)

@@ -1,4 +1,4 @@
-"""Heartbeat: a member shows that it is alive, and learns whether its group rebalances."""
+"""Heartbeat: a member shows that it is alive, and learns whether its group is rebalancing."""
 
 from __future__ import annotations
 

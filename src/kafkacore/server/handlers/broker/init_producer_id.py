@@ -1,4 +1,5 @@
-"""InitProducerId: an id for an idempotent producer. Transactional ids are refused until the node has transactions."""
+"""InitProducerId: allocates an id for an idempotent producer. Transactional ids are refused, because the node does not
+support transactions yet."""
 
 from __future__ import annotations
 
@@ -15,9 +16,10 @@ async def handle(broker: BrokerContext, call: RequestContext, request: InitProdu
     if request.transactional_id is not None:
         return _refused(NO_TRANSACTIONS_ERROR if request.transactional_id else ErrorCode.INVALID_REQUEST)
     try:
-        # The producer's former id is ignored: without a transactional id, a new producer id fences nobody.
+        # The producer's former id is ignored. Without a transactional id, a new producer id does not fence any
+        # producer.
         producer_id = await broker.producer_ids.generate()
-    except TimeoutError:  # as in Apache Kafka while no controller gives it a block of ids
+    except TimeoutError:  # as in Apache Kafka if no controller allocates a block of ids
         return _refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     except KafkaError as error:
         return _refused(ErrorCode(error.code) if error.retriable else ErrorCode.COORDINATOR_NOT_AVAILABLE)

@@ -1,4 +1,4 @@
-"""JoinGroup: a member joins, or joins again. The answer comes when the group's rebalance is over."""
+"""JoinGroup: a member joins, or joins again. The response is sent when the group's rebalance is complete."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The current leader of a partition that this broker does not lead, and the leader's address (KIP-951)."""
+"""Finds the current leader of a partition that this broker does not lead, and the leader's address (KIP-951)."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ NOBODY = (-1, -1)
 
 
 def current_leader(broker: BrokerContext, topic_name: str, index: int) -> tuple[int, int]:
-    """`(leader id, leader epoch)` as committed."""
+    """Returns the leader id and the leader epoch in the committed metadata."""
     topic = broker.image.topic(topic_name)
     partition = None if topic is None else broker.image.partition(topic, index)
     return NOBODY if partition is None else (partition.leader, partition.leader_epoch)
 
 
 def endpoints(broker: BrokerContext, call: RequestContext, leaders: Iterable[int], node_class: Any) -> list[Any]:
-    """One entry for each leader that is alive and has the client's listener."""
+    """Returns one entry for each leader that is alive and has the client's listener."""
     view = MetadataView(broker.image, call.listener)
     found = []
     for leader in sorted(set(leaders)):

@@ -1,4 +1,4 @@
-"""LeaveGroup: one member leaves its group or, from version 3 on, several do (KIP-345)."""
+"""LeaveGroup: one member leaves its group. From version 3 on, a request can remove several members (KIP-345)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kafkacore.runtime.slices import Slice
 from kafkacore.server.context import BrokerContext
 from kafkacore.server.handlers.broker import group_calls
 
-BATCH: Final = 500  # members that the shard removes in one turn
+BATCH: Final = 500  # how many members the shard removes in one turn of the loop
 
 
 def handle(broker: BrokerContext, call: RequestContext, request: LeaveGroupRequest) -> Message | Awaitable[Message]:

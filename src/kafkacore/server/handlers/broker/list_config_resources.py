@@ -1,4 +1,4 @@
-"""ListConfigResources: the resources that have a configuration or could have one (KIP-714, KIP-1142)."""
+"""ListConfigResources: returns the resources that have a configuration or could have one (KIP-714, KIP-1142)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kafkacore.server.context import BrokerContext
 from kafkacore.server.handlers.describe_configs import BROKER_LOGGER
 from kafkacore.server.metadata_view import MetadataView
 
-TYPES_SINCE: Final = 1  # from this version on a request can ask for more than client metrics subscriptions
+TYPES_SINCE: Final = 1  # since this version, a request can ask for more than client metrics subscriptions
 _LISTED: Final = (GROUP, CLIENT_METRICS, BROKER_LOGGER, BROKER, TOPIC)
 Resource = ListConfigResourcesResponse.ConfigResource
 

@@ -1,5 +1,5 @@
-"""ListGroups: the groups of the partitions that this broker leads. A request may select states and types (KIP-518,
-KIP-848)."""
+"""ListGroups: returns the groups of the partitions that this broker leads. A request can filter them by state and type
+(KIP-518, KIP-848)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
-"""ListOffsets: the offset of a log's end, of its start, or of the first record at or after a time (KIP-79, KIP-207,
-KIP-734, KIP-405, KIP-1005, KIP-1023).
-"""
+"""ListOffsets: returns the offset of a log's end, of its start, or of the first record at or after a time (KIP-79,
+KIP-207, KIP-734, KIP-405, KIP-1005, KIP-1023)."""
 
 from __future__ import annotations
 
@@ -21,11 +20,11 @@ MAX_TIMESTAMP: Final = -3
 EARLIEST_LOCAL: Final = -4
 LATEST_TIERED: Final = -5
 EARLIEST_PENDING_UPLOAD: Final = -6
-# The first version of the API that has each of these special timestamps.
+# The first version of the API that supports each of these special timestamps.
 SINCE: Final = {
     LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11,
 }  # fmt: skip
-CONSUMER: Final = -1  # replica ids that stand for no broker
+CONSUMER: Final = -1  # replica id of a client
 DEBUGGER: Final = -2
 READ_COMMITTED: Final = 1
 EPOCH_SINCE: Final = 4
@@ -72,7 +71,7 @@ async def _find(
     )
     if partition is None:
         return _refused(asked, error)
-    # After an election the high watermark may not have caught up yet (KIP-207).
+    # After an election, the high watermark may not have caught up yet (KIP-207).
     behind = request.replica_id == CONSUMER and partition.is_behind
     bound = _bound(partition, request)
     try:
@@ -89,7 +88,7 @@ async def _find(
 
 
 def _bound(partition: PartitionHandle, request: ListOffsetsRequest) -> int:
-    """The offset up to which a reader with this isolation level may read."""
+    """Returns the offset up to which the sender may read with this isolation level."""
     if request.replica_id != CONSUMER:
         return partition.end_offset
     return partition.last_stable_offset if request.isolation_level == READ_COMMITTED else partition.high_watermark
@@ -105,7 +104,7 @@ async def _offset(
         return start, -1, next((epoch for epoch, begins in partition.leader_epochs()[:1] if begins <= start), -1)
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return -1, -1, -1
-    # On another thread, because the search may read an index from disk.
+    # This runs on another thread, because the search may read an index from the disk.
     loop = asyncio.get_running_loop()
     if timestamp == MAX_TIMESTAMP:
         found: tuple[int, int, int] = await loop.run_in_executor(broker.blocking, partition.offset_of_max_timestamp)

@@ -1,4 +1,4 @@
-"""OffsetDelete: removes a group's offsets of partitions that it no longer reads (KIP-496)."""
+"""OffsetDelete: removes a group's offsets for partitions that the group no longer reads (KIP-496)."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from kafkacore.runtime.slices import Slice, Work, finish
 from kafkacore.server.context import BrokerContext
 from kafkacore.server.handlers.broker import group_calls
 
-BATCH: Final = 1_000  # partitions that the group's shard decides about in one turn
+BATCH: Final = 1_000  # how many partitions the group's shard handles in one turn of the loop
 
 AskedTopic = OffsetDeleteRequest.OffsetDeleteRequestTopic
 Topic = OffsetDeleteResponse.OffsetDeleteResponseTopic
 Partition = OffsetDeleteResponse.OffsetDeleteResponsePartition
-Refused = dict[str, list[Partition]]  # by topic
+Refused = dict[str, list[Partition]]  # keyed by topic
 
 
 async def handle(broker: BrokerContext, call: RequestContext, request: OffsetDeleteRequest) -> Message:
     refused = await finish(_take_out_unknown(broker.image, request))
     answers: dict[str, Topic] = {}
     slice_ = Slice()
-    # The group is asked even when no partition is left, because the group may not exist.
+    # The request goes to the group's shard even if no partition is left, because the group may not exist.
     for topics in list(_batches(request.topics)) or [[]]:
         await slice_.give_way()
         asked = OffsetDeleteRequest(group_id=request.group_id, topics=topics)
@@ -62,7 +62,7 @@ def _batches(topics: list[AskedTopic]) -> Iterator[list[AskedTopic]]:
 
 
 def _take_out_unknown(image: MetadataImage, request: OffsetDeleteRequest) -> Work[Refused]:
-    """Removes the partitions that do not exist from the request, and returns the answers for them."""
+    """Removes nonexistent partitions from the request, and returns their results."""
     refused: Refused = {}
     for topic in request.topics:
         found = image.topic(topic.name)

@@ -1,6 +1,5 @@
-"""OffsetForLeaderEpoch: the offset at which an epoch ended. A client or follower finds with it where its log diverges
-(KIP-101, KIP-320).
-"""
+"""OffsetForLeaderEpoch: returns the offset at which an epoch ended. A client or a follower uses that offset to find
+where its log diverges from the leader's log (KIP-101, KIP-320)."""
 
 from __future__ import annotations
 

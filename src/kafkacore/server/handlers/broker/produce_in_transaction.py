@@ -1,4 +1,5 @@
-"""The batches of a transactional producer: their transaction is verified before they are appended (KIP-890)."""
+"""Verifies the batches of a transactional producer with the transaction coordinator before they are appended
+(KIP-890)."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ class Producer(NamedTuple):
 
 
 def producer_of(records: bytes | memoryview | None) -> Producer | None:
-    """The producer of a transactional batch; None for any other batch, and for bytes that are no batch."""
+    """Returns the producer of a transactional batch, or None for any other batch and for bytes that are not a batch."""
     if records is None or len(records) < _HEADER_BYTES or records[_MAGIC_AT] != 2:
         return None
     shape, at = _ATTRIBUTES
@@ -41,8 +42,8 @@ def producer_of(records: bytes | memoryview | None) -> Producer | None:
 async def verify(
     broker: BrokerContext, call: RequestContext, transactional_id: str, parts: list[Part], checks: AsyncExitStack
 ) -> None:
-    """Gives each transactional batch its producer and its check, or an error if it must not be appended. The stack
-    `checks` ends the checks."""
+    """Gives each transactional batch its producer and its check, or an error if the batch must not be appended. The
+    checks end when the stack `checks` is closed."""
     for part in parts:
         if part.partition is not None and part.answer.error_code == ErrorCode.NONE:
             part.producer = producer_of(part.data.records)

@@ -1,4 +1,4 @@
-"""SyncGroup: the leader brings the assignments of all members, and each member fetches its own."""
+"""SyncGroup: the group's leader sends the assignments of all members, and each member fetches its own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kafkacore.protocol.messages import Message, SyncGroupRequest
 from kafkacore.server.context import BrokerContext
 from kafkacore.server.handlers.broker import group_calls
 
-PROTOCOL_SINCE: Final = 5  # from this version on a request must give the protocol's type and name (KIP-559)
+PROTOCOL_SINCE: Final = 5  # since this version, a request must contain the protocol's type and name (KIP-559)
 
 
 def handle(broker: BrokerContext, call: RequestContext, request: SyncGroupRequest) -> Message | Awaitable[Message]:

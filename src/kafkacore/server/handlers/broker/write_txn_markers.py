@@ -1,8 +1,8 @@
 """WriteTxnMarkers: a transaction coordinator ends a transaction in partitions of this broker (KIP-98, KIP-1228).
 
-A marker is a control batch that every in-sync replica must have before the answer. Its producer epoch and its
-coordinator epoch fence older coordinators. A committed marker in `__consumer_offsets` also ends the transaction in the
-group coordinator, whose offsets of it were pending.
+A marker is a control batch. The response waits until every in-sync replica has the marker. The marker's producer epoch
+and coordinator epoch fence older coordinators. A committed marker in `__consumer_offsets` also ends the transaction in
+the group coordinator, which then commits or drops the transaction's pending offsets.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kafkacore.storage.names import OFFSETS_TOPIC
 
 ALL_ACKS: Final = -1
 ANY_EPOCH: Final = -1
-BUMPS_EPOCHS: Final = 2  # the transaction.version from which on each transaction has a producer epoch of its own
+BUMPS_EPOCHS: Final = 2  # since this transaction.version, each transaction has its own producer epoch
 NO_SEQUENCE: Final = -1
 MARKER_VERSION: Final = 0
 Marker = WriteTxnMarkersRequest.WritableTxnMarker
@@ -34,9 +34,9 @@ Partition = WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult
 async def handle(
     broker: BrokerContext, call: RequestContext, request: WriteTxnMarkersRequest
 ) -> WriteTxnMarkersResponse:
-    """Never raises: each partition has its own error."""
+    """Writes the markers. Never raises, because each partition has its own error."""
     slice_ = Slice()
-    results: dict[int, dict[str, list[Part]]] = {}  # one result for a producer, as Apache Kafka answers
+    results: dict[int, dict[str, list[Part]]] = {}  # one result for each producer, as in Apache Kafka
     parts: list[Part] = []
     of_groups: list[tuple[Marker, Part]] = []
     for marker in request.markers:
@@ -70,14 +70,14 @@ async def _write(broker: BrokerContext, marker: Marker, topic: str, index: int) 
     if partition is None:
         return part
     if topic == OFFSETS_TOPIC and not broker.groups.takes_markers(index):
-        # The transaction coordinator understands no error of a group coordinator.
+        # A transaction coordinator does not understand the errors of a group coordinator.
         part.answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
         return part
     origin = "bumped marker" if marker.transaction_version >= BUMPS_EPOCHS else "coordinator"
     batch = control_batch(marker, broker.waits.wall_ms())
     async with broker.transactions.ending(partition, marker.producer_id):
         try:
-            # On another thread, because the append may wait until its log is created or rolled.
+            # This runs on another thread, because the append may block until its log is created or rolled.
             done = await asyncio.get_running_loop().run_in_executor(
                 broker.blocking, partition.append, batch, ALL_ACKS, False, origin
             )
@@ -90,7 +90,8 @@ async def _write(broker: BrokerContext, marker: Marker, topic: str, index: int) 
 
 
 def control_batch(marker: Marker, now_ms: int) -> bytes:
-    """One control record: its key has version and kind, its value version and the coordinator's epoch."""
+    """Returns a batch with one control record. The key of the record has the version and the kind of marker. The value
+    has the version and the coordinator's epoch."""
     builder = RecordBatchBuilder(
         producer_id=marker.producer_id,
         producer_epoch=marker.producer_epoch,

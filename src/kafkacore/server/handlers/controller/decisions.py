@@ -1,7 +1,7 @@
-"""Requests about which the quorum controller decides. It validates a request, writes the decision to the metadata log,
-and answers after the commit.
+"""Requests about which the quorum controller decides. The controller validates a request, writes the decision to the
+metadata log, and answers after the commit.
 
-Each request is a method of QuorumController, which documents its errors.
+Each request has a method of QuorumController, whose docstring lists its errors.
 """
 
 from __future__ import annotations

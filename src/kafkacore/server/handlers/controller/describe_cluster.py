@@ -1,4 +1,4 @@
-"""DescribeCluster on a controller's listener: the controllers (KIP-919)."""
+"""DescribeCluster on a controller's listener: returns the controllers (KIP-919)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Node = DescribeClusterResponse.DescribeClusterBroker
 def handle(
     controller: ControllerContext, call: RequestContext, request: DescribeClusterRequest
 ) -> DescribeClusterResponse:
-    # Version 0 has no endpoint type: it asks for brokers, and this listener refuses that.
+    # A request of version 0 has no endpoint type. It asks for brokers, which this listener refuses.
     check_endpoint_type(request.endpoint_type, CONTROLLERS)
     response = DescribeClusterResponse(
         cluster_id=controller.cluster_id, endpoint_type=CONTROLLERS, controller_id=controller.raft.leader_id

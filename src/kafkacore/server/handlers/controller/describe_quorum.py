@@ -1,4 +1,4 @@
-"""DescribeQuorum (KIP-836, KIP-853): the metadata log's own state machine answers it."""
+"""DescribeQuorum (KIP-836, KIP-853): the state machine of the metadata log answers it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from kafkacore.protocol.messages import DescribeQuorumRequest, DescribeQuorumRes
 from kafkacore.protocol.uuid import ZERO
 from kafkacore.server.controller_context import ControllerContext
 
-DIRECTORIES_SINCE = 2  # from this version on the answer has replicas' directories and nodes' endpoints
+DIRECTORIES_SINCE = 2  # since this version, a response has replicas' directories and nodes' endpoints
 
 
 async def handle(

@@ -1,5 +1,5 @@
-"""IncrementalAlterConfigs on a controller's listener (KIP-919): levels of its own loggers, and changes to the
-metadata."""
+"""IncrementalAlterConfigs on a controller's listener (KIP-919): changes the levels of the controller's own loggers, and
+settings in the metadata."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The requests of Raft's replicas: the metadata log's own state machine answers them."""
+"""The requests between Raft replicas: the state machine of the metadata log answers them."""
 
 from __future__ import annotations
 

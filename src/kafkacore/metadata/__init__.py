@@ -1,1 +1,3 @@
-"""The cluster's metadata: records, the columnar image that they build, its deltas, and the publication of both."""
+"""The cluster's metadata: records, the columnar image built from these records, the deltas between images, and the
+publication of images and deltas.
+"""

@@ -1,8 +1,9 @@
-"""The partitions in Metadata responses, encoded from the columns, and cached while the columns do not change.
+"""The partitions in Metadata responses, encoded from the columns of the image. The encoded bytes are cached while the
+columns do not change.
 
-A chunk that a root holds never changes. A cached answer keeps the chunk that it was made from; while the root still has
-that chunk, the answer is right. One native call encodes a topic whose brokers are all alive and reachable. The caller
-encodes the others.
+A chunk of columns never changes once it is in an image. A cached answer references the chunk from which it was made,
+and is valid while the image still has that chunk. If all brokers of a topic are alive and reachable, one native call
+encodes the topic's partitions. Otherwise the caller encodes them one by one.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ from kafkacore.metadata.partitions import CHUNK_ROWS, PartitionChunk
 from kafkacore.metadata.registrations import BrokerRegistration
 
 MAX_TOPICS: Final = 100_000  # when the cache has this many topics, it is emptied
-MAX_WHOLE_BYTES: Final = 64 << 20  # limit for the bytes of answers that list all topics
-VERSION_WITHOUT_OFFLINE_BROKERS: Final = 0  # this version leaves offline replicas out; no column says which are offline
+MAX_WHOLE_BYTES: Final = 64 << 20  # maximum size in bytes of the cached responses that list all topics
+# this version has no offline replicas, and no column says which replicas are offline
+VERSION_WITHOUT_OFFLINE_BROKERS: Final = 0
 
-Brokers = object  # the mapping of a root, compared by identity
+Brokers = object  # a mapping in an image, compared by identity
 
 
 class _Kept(NamedTuple):
@@ -39,7 +41,7 @@ class _Health(NamedTuple):
 
 
 class _Run(NamedTuple):
-    """Consecutive rows of one chunk."""
+    """Consecutive rows in one chunk of columns."""
 
     number: int
     start: int
@@ -47,7 +49,7 @@ class _Run(NamedTuple):
 
 
 class PartitionAnswers:
-    """The partitions of one listener's Metadata responses in one version. Belongs to one loop."""
+    """The encoded partitions for the Metadata responses of one listener, in one version. Belongs to one event loop."""
 
     def __init__(self, listener: str, version: int) -> None:
         self._listener = listener
@@ -57,8 +59,9 @@ class PartitionAnswers:
         self._health: dict[int, _Health] = {}
 
     def partitions(self, image: MetadataImage, topic: Topic) -> Encoded | None:
-        """The encoded partitions of a response's topic; None when a replica cannot be reached or its disk has failed:
-        the caller then encodes them one by one."""
+        """Returns the encoded partitions of one topic. Returns None if a replica cannot be reached or its disk has
+        failed. The caller then encodes the partitions one by one.
+        """
         rows = topic.partition_rows
         if not self._usable or not rows or rows[0] < 0:
             return None
@@ -111,7 +114,7 @@ def _runs(rows: Sequence[int]) -> Iterator[_Run]:
 
 
 def _columns(image: MetadataImage, runs: Sequence[_Run], width: int) -> dict[str, object]:
-    """The part of the columns that belongs to a topic, in the order of its partitions."""
+    """Returns a topic's part of the columns, in the order of its partitions."""
     index, leader, epoch, replicas, isr = array("i"), array("i"), array("i"), array("i"), array("i")
     for number, start, end in runs:
         chunk = image.partition_chunks[number]
@@ -131,8 +134,9 @@ def _columns(image: MetadataImage, runs: Sequence[_Run], width: int) -> dict[str
 
 
 def _all_reached(chunk: PartitionChunk, reached: dict[int, BrokerRegistration]) -> bool:
-    """Whether all leaders and replicas of a chunk are alive and all their directories work. Free rows have no
-    replicas."""
+    """Returns whether all leaders and replicas in a chunk are alive and all their directories work. Unused rows have no
+    replicas, so they do not affect the result.
+    """
     leaders = {leader for leader, topic in zip(chunk.leader, chunk.topic, strict=True) if topic >= 0}
     if not leaders <= reached.keys():
         return False
@@ -157,13 +161,15 @@ class _Whole(NamedTuple):
 
 
 class WholeAnswers:
-    """Responses that list all topics. Their keys are the inputs besides the image: listener, version, and so on."""
+    """Caches responses that list all topics. A key has all inputs of a response except the image, such as listener and
+    version.
+    """
 
     def __init__(self) -> None:
         self._kept: dict[object, _Whole] = {}
 
     def get(self, key: object, image: MetadataImage) -> bytes | None:
-        """The cached answer, if nothing in it has changed since."""
+        """Returns the cached response, or None if anything that it contains has changed."""
         kept = self._kept.get(key)
         if kept is None or kept.brokers is not image.brokers:
             return None

@@ -1,7 +1,9 @@
-"""PartitionChangeRecords of many topics in columns: they are decided, written, read and replayed as vectors.
+"""Keeps the PartitionChangeRecords of many topics in columns, so that vector operations decide, encode, decode and
+replay them.
 
-A broker that fails changes one partition of each of 100,000 topics. Their records share no bytes, so a
-ChangeRun does not fit. This module and those that decide in columns import numpy; only large changes import them.
+The failure of a broker can change one partition in each of 100,000 topics. These records have no bytes in common, so a
+ChangeRun cannot represent them. This module, `row_kinds` and `move_kinds` import numpy, so they are imported only for
+large changes.
 """
 
 from __future__ import annotations
@@ -39,13 +41,14 @@ LISTS: Final = {
 _RARE: Final = ("removing", "adding", "elr", "last_known_elr")
 
 Ints = npt.NDArray[np.int32]
-Rows = slice | npt.NDArray[np.intp]  # rows of columns
-Indexes = slice | npt.NDArray[np.int64]  # indexes in a chunk; neighbours are a slice, which numpy reads at once
+Rows = slice | npt.NDArray[np.intp]  # selects rows of columns
+# indexes of rows in a chunk; consecutive indexes are a slice, which numpy reads at once
+Indexes = slice | npt.NDArray[np.int64]
 
 
 class ListColumn:
-    """A list of broker ids in each row: `values[i, :counts[i]]`. The rest of the row is -1. The count of a list that
-    does not change is NULL."""
+    """A list of broker ids in each row: `values[i, :counts[i]]`. The rest of each row is filled with -1. If a record
+    does not change the list, its count is NULL."""
 
     __slots__ = ("counts", "values")
 
@@ -61,14 +64,16 @@ class ListColumn:
         return None if count < 0 else self.values[row, :count].tolist()
 
     def lists(self, told: Rows, wanted: npt.NDArray[np.bool_]) -> list[Ids | None]:
-        """The lists of the rows `told`, without those that are not `wanted`."""
+        """For the rows that `wanted` selects, returns their lists in `told`."""
         counts = self.counts[told][wanted].tolist()
         values = self.values[told][wanted].tolist()
         return [None if count < 0 else tuple(ids[:count]) for ids, count in zip(values, counts, strict=True)]
 
 
 class DirectoryColumn:
-    """As a ListColumn, of log directories: `values[i, j]` has 16 bytes, which are zeros behind the last one."""
+    """A column of log directory ids, similar to ListColumn. `values[i, j]` has 16 bytes, which are zeros after the last
+    directory.
+    """
 
     __slots__ = ("counts", "values")
 
@@ -85,9 +90,11 @@ class DirectoryColumn:
 
 
 class ChangeColumns:
-    """Row i changes partition `partition[i]` of the topic `topic_ids[i]`; a topic id has 16 bytes.
+    """The changes of many partitions. Row i changes partition `partition[i]` of the topic `topic_ids[i]`; a topic id
+    has 16 bytes.
 
-    `rows[i]` is its row in the image that the change was decided on, or None for changes that were read from a log.
+    `rows[i]` is the partition's row in the image on which the decision was based. `rows` is None for changes that were
+    read from a log.
     """
 
     def __init__(self, partition: Ints, topic_ids: npt.NDArray[np.uint8], rows: npt.NDArray[np.int64] | None) -> None:
@@ -107,7 +114,7 @@ class ChangeColumns:
         return Uuid(self.topic_ids[row].tobytes())
 
     def record(self, row: int) -> Any:
-        """The record of one row."""
+        """Returns the change in one row as a record."""
         return PartitionChangeRecord(
             partition_id=int(self.partition[row]),
             topic_id=self.topic_id(row),
@@ -118,8 +125,9 @@ class ChangeColumns:
         )
 
     def encode(self, version: int, prefix: bytes) -> tuple[bytes, array[int]]:
-        """All rows as records, each after `prefix`, and the end of each record. Batches that share the columns share
-        one native call."""
+        """Encodes each row as a record that follows `prefix`. Also returns the end of each record. Batches with the
+        same columns share one native call.
+        """
         if self._encoded is None or self._encoded[0] != version:
             columns: dict[str, Any] = {
                 "partition_id": self.partition,
@@ -136,8 +144,8 @@ class ChangeColumns:
 
     @classmethod
     def decode(cls, version: int, data: Buffer, starts: array[int], ends: array[int]) -> ChangeColumns | None:
-        """Reads the record at `data[starts[i]:ends[i]]` into row i. Returns None when a record has more replicas than
-        the columns are wide; the caller then reads the records one by one. Raises ProtocolError."""
+        """Reads the record at `data[starts[i]:ends[i]]` into row i. Returns None if a record has more replicas than the
+        columns have room for; the caller then reads the records one by one. Raises ProtocolError."""
         count, width = len(starts), _width(version, memoryview(data), starts, ends)
         made = cls(np.zeros(count, np.int32), np.zeros((count, UUID_BYTES), np.uint8), None)
         lists = {name: ListColumn.unchanged(count, width) for name in LISTS}
@@ -153,14 +161,14 @@ class ChangeColumns:
         try:
             _codec(version).decode(data, starts, ends, columns)
         except ProtocolError:
-            return None  # it is broken or wider than the columns; the reader of single records finds out which
+            return None  # malformed, or wider than the columns; reading the records one by one shows which
         for name, column in lists.items():
             setattr(made, name, column)
         return made
 
 
 def located(run: ColumnRun, row_of: Callable[[Uuid, int], int]) -> npt.NDArray[np.int64]:
-    """The rows of a run's partitions in another image than the one it was decided on."""
+    """Finds the rows of a run's partitions in a newer image than the one on which the decision was based."""
     partitions = run.columns.partition[run.first : run.first + run.count].tolist()
     ids = run.columns.topic_ids[run.first : run.first + run.count].tobytes()
     told = [Uuid(ids[at : at + UUID_BYTES]) for at in range(0, len(ids), UUID_BYTES)]
@@ -168,8 +176,9 @@ def located(run: ColumnRun, row_of: Callable[[Uuid, int], int]) -> npt.NDArray[n
 
 
 def ascending(rows: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.intp] | None]:
-    """The rows in ascending order, and the place that each had before; None when they were in order already. Equal rows
-    keep their order."""
+    """Sorts the rows, and returns them with the position that each row had before. The positions are None if the rows
+    were already in order. Equal rows keep their order.
+    """
     if (rows[1:] > rows[:-1]).all():
         return rows, None
     order = np.argsort(rows, kind="stable")
@@ -177,8 +186,9 @@ def ascending(rows: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.N
 
 
 def spans(rows: npt.NDArray[np.int64]) -> Iterator[tuple[int, Indexes, slice]]:
-    """For each chunk that holds some of `rows`, which ascend and differ: its number, the rows' indexes in it, and their
-    places in `rows`."""
+    """`rows` must be distinct and ascending. For each chunk that contains some of them, yields the number of the chunk,
+    the indexes inside the chunk, and the positions in `rows`.
+    """
     if not len(rows):
         return
     first, last = int(rows[0]) // CHUNK_ROWS, int(rows[-1]) // CHUNK_ROWS
@@ -201,8 +211,9 @@ def _picked(indexes: Indexes, wanted: npt.NDArray[np.bool_]) -> Indexes:
 
 
 def change_rows(chunk: PartitionChunk, indexes: Indexes, columns: ChangeColumns, told: Rows) -> None:
-    """Applies the rows `told` of the columns to the rows `indexes` of a chunk. No index may occur twice. Raises
-    OverflowError for an epoch that has no successor."""
+    """Applies the changes in the rows `told` of the columns to the rows `indexes` of a chunk. No index may occur twice.
+    Raises OverflowError if a partition already has the greatest epoch.
+    """
     _move(chunk, indexes, columns, told)
     leader = columns.leader[told]
     leads = leader != NO_LEADER_CHANGE
@@ -228,7 +239,7 @@ def change_rows(chunk: PartitionChunk, indexes: Indexes, columns: ChangeColumns,
 
 
 def _move(chunk: PartitionChunk, indexes: Indexes, columns: ChangeColumns, told: Rows) -> None:
-    """Gives rows of a chunk other replicas and directories."""
+    """Sets new replicas and directories in rows of a chunk."""
     replicas, directories = columns.replicas, columns.directories
     counts, located = replicas.counts[told], directories.counts[told]
     both = (counts > NULL) & (located == counts)
@@ -252,7 +263,9 @@ def _numbers(indexes: Indexes) -> npt.NDArray[np.int64]:
 
 
 def _fill(target: npt.NDArray[Any], indexes: Indexes, values: npt.NDArray[Any], nothing: int) -> None:
-    """Overwrites rows of a wide column. The values may have fewer or more places, which hold nothing."""
+    """Overwrites rows of a column that has several values in each row. The new values can have fewer or more places
+    than the column. Additional places must be empty.
+    """
     width = min(target.shape[1], values.shape[1])
     target[indexes, width:] = nothing
     target[indexes, :width] = values[:, :width]
@@ -270,12 +283,12 @@ def _change_isr(chunk: PartitionChunk, indexes: Indexes, isr: ListColumn, told: 
 
 
 def _ints(values: array[int]) -> Ints:
-    """A view of the integers; writing to it changes `values`."""
+    """Returns a view of the integers. Writing to the view changes `values`."""
     return np.frombuffer(values, np.int32)
 
 
 def _width(version: int, view: memoryview, starts: array[int], ends: array[int]) -> int:
-    """How many ids a row has room for: as many as the first record has, and a few more."""
+    """Returns how many ids a row has room for: as many as the first record has, and a few more."""
     first = PartitionChangeRecord.decode(view[starts[0] : ends[0]], version)
     return 2 + max(2, *[len(getattr(first, field) or ()) for field in (*LISTS.values(), "directories")])
 

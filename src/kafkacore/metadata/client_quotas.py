@@ -1,4 +1,4 @@
-"""Client quotas in an image (KIP-546): the sum of its ClientQuotaRecords."""
+"""Client quotas in an image (KIP-546): the combined effect of the image's ClientQuotaRecords."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ CLIENT_ID: Final = "client-id"
 IP: Final = "ip"
 RECORD: Final = "ClientQuotaRecord"
 
-# Kinds and names, in the order of the kinds. The name None stands for the default of all entities without quotas of
-# their own.
+# Each entity is a tuple of pairs (kind, name), ordered by kind. The name None means the default, which applies to all
+# entities that have no quotas of their own.
 Entity = tuple[tuple[str, str | None], ...]
 
 
 def entity_of(data: Iterable[Any]) -> Entity:
-    """The entity in the EntityData of a request or a record. The last of two entries of one kind counts."""
+    """Returns the entity in the EntityData of a request or a record. If a kind occurs twice, the last entry counts."""
     return tuple(sorted({each.entity_type: each.entity_name for each in data}.items()))
 
 
 def kept_key(entity: Entity, quota: str) -> tuple[str, Entity, str]:
-    """The key of a quota's record in an image."""
+    """Returns the key under which an image stores the record of a quota."""
     return RECORD, entity, quota
 
 
 def client_quotas(image: MetadataImage) -> Mapping[Entity, Mapping[str, float]]:
-    """Quotas by entity."""
+    """Returns the quotas of each entity."""
     found: dict[Entity, dict[str, float]] = {}
     for key, record in image.kept.items():
         if key[0] == RECORD:

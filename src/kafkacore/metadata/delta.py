@@ -1,4 +1,4 @@
-"""The difference between two roots: sets of rows, ids and keys, not copies."""
+"""The difference between two metadata images (roots). It consists of sets of rows, ids and keys, and not of copies."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ if TYPE_CHECKING:
 
 
 class MetadataDelta:
-    """`partition_rows` has the new and changed rows of the newer root. A topic that was created and deleted within the
-    delta is only in `topics_deleted`. A topic that was deleted and created again has a new id. `freed_rows` belonged to
-    deleted topics; a freed row that is also changed belongs to another topic now."""
+    """The difference between two metadata images (roots). `partition_rows` contains the new and changed rows of the
+    newer image. A topic that was created and deleted within the delta is only in `topics_deleted`. A topic that was
+    deleted and created again has a new id. `freed_rows` are rows that belonged to deleted topics. If a freed row is
+    also in `partition_rows`, it belongs to another topic now.
+    """
 
     __slots__ = (
         "_rows", "_vectors", "brokers", "configs", "controllers", "features", "freed_rows", "kept", "producer_ids",
@@ -23,11 +25,11 @@ class MetadataDelta:
     )  # fmt: skip
 
     def __init__(self) -> None:
-        self.topics_created: dict[Uuid, int] = {}  # topic id: topic row
-        self.topics_deleted: dict[Uuid, str] = {}  # topic id: name
+        self.topics_created: dict[Uuid, int] = {}  # for each topic id, the row of the topic
+        self.topics_deleted: dict[Uuid, str] = {}  # for each topic id, the name of the topic
         self._rows: set[int] = set()
-        # Rows of decisions about many partitions. A set of these rows costs more than the change itself, so it is made
-        # when a reader first asks for it.
+        # Rows that decisions about many partitions have changed. Building a set of these rows costs more than the
+        # change itself, so the set is built when it is first read.
         self._vectors: list[npt.NDArray[np.int64]] = []
         self.freed_rows: set[int] = set()
         self.brokers: set[int] = set()
@@ -40,13 +42,14 @@ class MetadataDelta:
     @property
     def partition_rows(self) -> set[int]:
         if self._vectors:
-            # A new set: another thread may be reading the old one.
+            # This creates a new set, because another thread may be reading the old one.
             self._rows, self._vectors = self._rows.union(*[rows.tolist() for rows in self._vectors]), []
         return self._rows
 
     @property
     def most_rows(self) -> int:
-        """The size of `partition_rows`, or more when a row changed several times. This does not make the set."""
+        """The size of `partition_rows`, or a larger number if a row has changed several times. Does not build the
+        set."""
         return len(self._rows) + sum(map(len, self._vectors))
 
     def change_rows(self, rows: npt.NDArray[np.int64]) -> None:
@@ -60,7 +63,7 @@ class MetadataDelta:
         )  # fmt: skip
 
     def add(self, later: MetadataDelta) -> None:
-        """Adds the changes of `later`, which begins where this delta ends."""
+        """Adds the changes of `later`, which must start where this delta ends."""
         for topic_id in later.topics_deleted:
             self.topics_created.pop(topic_id, None)
         self.topics_created.update(later.topics_created)
@@ -79,10 +82,12 @@ class MetadataDelta:
 
 
 def rows_of_older_topics(image: MetadataImage, delta: MetadataDelta) -> set[int]:
-    """The changed rows, in the newer root, of topics that existed before. Empty when topics were only created."""
+    """Returns the changed rows of topics that existed before. The rows are numbers in the newer image. Empty if all
+    changed rows belong to new topics.
+    """
     created = [image.topic_at(row).partition_rows for row in delta.topics_created.values()]
-    # Every row of a new topic is a change. Usually there are no other changes, and equal counts show that without a
-    # look at each row.
+    # Every row of a new topic is a change, and usually there are no other changes. If the two counts are equal, this is
+    # so, and no row has to be checked.
     if sum(map(len, created)) == len(delta.partition_rows) and not any(-1 in rows for rows in created):
         return set()
     return delta.partition_rows.difference(*created)

@@ -1,8 +1,9 @@
-"""Decides once for all reassignments with the same pattern, and makes the changes of all of them in columns.
+"""Decides reassignments of many partitions. Reassignments with the same pattern share one decision, and the changes are
+made in columns.
 
-The pattern of `row_kinds` is not enough here: a decision also sees which of the wanted replicas are there already, and
-at which places. A wanted broker that is not there cannot lead yet, so all such brokers are alike but for their log
-directories.
+The pattern of `row_kinds` is not enough here. A decision also depends on which of the wanted brokers (the future
+replicas) already have a replica, and on the places of these replicas in the replica list. A wanted broker without a
+replica cannot lead yet. So all such brokers are treated alike, except for their log directories.
 """
 
 from __future__ import annotations
@@ -29,12 +30,14 @@ from kafkacore.metadata.row_kinds import (
 from kafkacore.protocol.uuid import Uuid
 
 _PLACE_BITS: Final = 4
-_NEW, _NOTHING = 0, 15  # codes of a wanted broker; those between are places, from 1
+_NEW, _NOTHING = 0, 15  # codes of a wanted broker: new, or none; the codes 1 to 14 are its place in the replica list
 Wanted = Sequence[tuple[int, ...]]
 
 
 class Moved(NamedTuple):
-    """`columns` is None when nothing changes. `odd` has the indexes of the rows that must be decided one by one."""
+    """The result of decide_moves. `columns` has the changes, or is None if nothing changes. `odd` has the indexes of
+    the rows that must be decided one by one.
+    """
 
     columns: ChangeColumns | None
     odd: list[int]
@@ -50,8 +53,10 @@ def decide_moves(
     decide: Callable[[int], Any | None],
     default_directory: Callable[[int], Uuid],
 ) -> Moved:
-    """`wanted[i]` are the brokers that row `rows[i]` shall have, without repetition. `rows` ascend and differ. `decide`
-    makes the record for an index, or None when nothing changes or when the index must be decided alone."""
+    """Decides reassignments. `wanted[i]` are the brokers that row `rows[i]` will have, without duplicates. `rows` must
+    be distinct and ascending. `decide` returns the record for an index. It returns None if nothing changes, or if that
+    index must be decided by itself.
+    """
     made = Gathered(image, np.array(rows, np.int64))
     target = _padded(wanted)
     if target.shape[1] > MAX_REPLICAS:
@@ -90,7 +95,7 @@ def _padded(wanted: Wanted) -> Ints:
 
 
 def _with_wanted(made: Gathered, target: Ints, pattern: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """A number for each pair of a row's pattern and the places of its wanted brokers."""
+    """Returns a number for each combination of a row's pattern and the places of its wanted brokers."""
     asked = np.zeros(len(pattern), np.uint64)
     for column in target.T:
         code = made.places_of(column).astype(np.uint64)
@@ -102,12 +107,12 @@ def _with_wanted(made: Gathered, target: Ints, pattern: npt.NDArray[np.uint64]) 
 
 
 def _numbered(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """Equal values get equal numbers below the count of values."""
+    """Numbers the values from 0 on. Equal values get equal numbers."""
     return np.unique(values, return_inverse=True)[1].astype(np.uint64)
 
 
 def _sort_the_removed(columns: ChangeColumns) -> None:
-    """The replicas that leave stand behind the wanted ones, in the order of their ids."""
+    """Puts the replicas that will be removed after the wanted replicas, ordered by id."""
     values, counts, leaving = columns.replicas.values, columns.replicas.counts, columns.removing.counts
     for count, gone in {*zip(counts.tolist(), leaving.tolist(), strict=True)}:
         if gone > 1 and count >= gone:
@@ -124,8 +129,8 @@ def _locate(
     at: npt.NDArray[np.intp],
     default_directory: Callable[[int], Uuid],
 ) -> None:
-    """A replica keeps its directory; a new one gets the default directory of its broker. A row whose directories stay
-    as they are has none in its record."""
+    """Sets the directories. A replica keeps its directory, and a new replica gets the default directory of its broker.
+    If the directories of a row do not change, its record contains none."""
     replicas, counts = columns.replicas.values, columns.replicas.counts
     if counts.max() <= NULL:
         return

@@ -1,6 +1,8 @@
-"""A broker's committed image: batches go in, and subscribers get each root with its delta.
+"""Publishes the committed image of a broker. Applies batches of records, and passes each new image with its delta to
+the subscribers.
 
-A root inside a metadata transaction is not published: its records take effect when the transaction ends (KIP-868).
+An image is not published while a metadata transaction is open, because the records of the transaction take effect only
+when the transaction ends (KIP-868).
 """
 
 from __future__ import annotations
@@ -13,12 +15,15 @@ from kafkacore.metadata.image import EMPTY_IMAGE, MetadataImage
 from kafkacore.metadata.partition_records import Record, Records, record_count
 from kafkacore.metadata.snapshot import image_of
 
-# A root, and the delta since the subscriber's last root; None: everything may have changed (a snapshot was loaded).
+# Receives an image, and the delta since the previous image that this subscriber received. The delta is None if
+# everything may have changed, because a snapshot was loaded.
 Subscriber = Callable[[MetadataImage, MetadataDelta | None], None]
 
 
 class MetadataPublisher:
-    """Belongs to one loop. `image` is the newest published root and may be read from any thread."""
+    """Publishes images. Belongs to one event loop. `image` is the newest published image, and any thread
+    can read it.
+    """
 
     def __init__(self) -> None:
         self.image: MetadataImage = EMPTY_IMAGE
@@ -26,39 +31,42 @@ class MetadataPublisher:
         self._unpublished = MetadataDelta()
         self._untold = False
         self._subscribers: list[Subscriber] = []
-        # The offset of the last replayed record. All subscribers have the roots up to it; heartbeats carry it.
+        # The offset of the last replayed record. All subscribers have received the images up to this offset. Heartbeats
+        # report the offset to the controller.
         self.applied_offset = EMPTY_IMAGE.offset
 
     def subscribe(self, subscriber: Subscriber) -> None:
-        """Calls `subscriber` for each published root, and at once if there is a root already. Subscribers are called in
-        the order of subscription."""
+        """Calls `subscriber` for each published image, and immediately if an image is already published. Subscribers
+        are called in the order of subscription.
+        """
         self._subscribers.append(subscriber)
         if self.image is not EMPTY_IMAGE:
             subscriber(self.image, None)
 
     def apply(self, records: Records, base_offset: int, epoch: int, timestamp_ms: int) -> None:
-        """Applies a committed batch of records. Raises MetadataError; then nothing was changed and this node cannot go
-        on."""
+        """Applies a committed batch of records. If this raises MetadataError, nothing has changed, and the node must
+        stop."""
         self._replay(records, base_offset, base_offset + record_count(records) - 1, epoch, timestamp_ms)
 
     def skip(self, last_offset: int, epoch: int, timestamp_ms: int) -> None:
-        """Skips a batch without metadata (control records): only the image's offset moves."""
+        """Skips a batch that contains only control records. Only the image's offset changes."""
         self._replay((), last_offset, last_offset, epoch, timestamp_ms)
 
     def load_snapshot(self, records: Iterable[Record], offset: int, epoch: int, timestamp_ms: int) -> None:
-        """Replaces all applied metadata. `offset` is the last record in the snapshot."""
+        """Replaces all applied metadata with a snapshot. `offset` is the offset of the last record in the snapshot."""
         self.replace(image_of(records, offset, epoch, timestamp_ms))
 
     def replace(self, image: MetadataImage) -> None:
-        """Takes the image of a snapshot."""
+        """Replaces all applied metadata with the image of a snapshot."""
         self._head = image
         self._unpublished = MetadataDelta()
         self._publish(None)
         self.applied_offset = image.offset
 
     def adopt(self, head: MetadataImage, delta: MetadataDelta | None) -> None:
-        """Takes the next root from a controller of this process, instead of replaying its records: a root never
-        changes, so both may hold it. `delta` is None when it is not complete."""
+        """Publishes the next image of a controller in this process, instead of replaying that controller's records. An
+        image never changes, so both can share it. `delta` is None if it is not complete.
+        """
         self._advance(head, delta)
 
     def _replay(self, records: Records, base: int, last: int, epoch: int, timestamp_ms: int) -> None:
@@ -67,7 +75,8 @@ class MetadataPublisher:
     def _advance(self, head: MetadataImage, delta: MetadataDelta | None) -> None:
         self._head = head
         if delta is None:
-            # The changes of an aborted transaction are gone, so subscribers must not look up the rows in its delta.
+            # The changes of an aborted transaction no longer exist, so subscribers must not look up the rows in its
+            # delta.
             self._untold = True
         else:
             self._unpublished.add(delta)

@@ -10,7 +10,7 @@ from kafkacore.protocol.uuid import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIG
 
 
 class Endpoint(NamedTuple):
-    """`security_protocol` is Kafka's id: 0 is PLAINTEXT."""
+    """An address of a node. `security_protocol` is Kafka's id; 0 is PLAINTEXT."""
 
     name: str
     host: str
@@ -24,7 +24,7 @@ class VersionRange(NamedTuple):
 
 
 class BrokerRegistration(NamedTuple):
-    """A broker after its last RegisterBrokerRecord, at `record_offset`, and the changes since."""
+    """A broker according to its last RegisterBrokerRecord, at `record_offset`, and the changes since then."""
 
     broker_id: int
     epoch: int
@@ -49,13 +49,15 @@ class BrokerRegistration(NamedTuple):
 
     @property
     def default_directory(self) -> Uuid:
-        """The directory of a new partition, as far as the controller can know it (KIP-858)."""
+        """The directory of a new replica on this broker, if the controller can know it (KIP-858)."""
         if not self.directories:
             return MIGRATING_DIRECTORY
         return self.directories[0] if len(self.directories) == 1 else UNASSIGNED_DIRECTORY
 
     def has_online_directory(self, directory: Uuid) -> bool:
-        """Whether the directory is not assigned yet, or is a working one of the broker."""
+        """Returns whether a replica in this directory counts as online: the directory is unassigned, or is a working
+        directory of the broker.
+        """
         if directory == LOST_DIRECTORY:
             return False
         return directory in (UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY) or directory in self.directories
@@ -64,8 +66,8 @@ class BrokerRegistration(NamedTuple):
         return next((each for each in self.endpoints if each.name == listener), None)
 
     def changed(self, change: Any) -> BrokerRegistration:
-        """The registration after a BrokerRegistrationChangeRecord, in which 1 sets a field, -1 clears it and 0 leaves
-        it as it was."""
+        """Returns the registration after a BrokerRegistrationChangeRecord. In this record, 1 sets a flag, -1 clears it,
+        and 0 leaves it unchanged."""
         return self._replace(
             fenced=self.fenced if change.fenced == 0 else change.fenced > 0,
             in_controlled_shutdown=self.in_controlled_shutdown or change.in_controlled_shutdown > 0,
@@ -97,7 +99,7 @@ class BrokerRegistration(NamedTuple):
 
 
 class ControllerRegistration(NamedTuple):
-    """A controller (KIP-919)."""
+    """The registration of a controller (KIP-919)."""
 
     controller_id: int
     incarnation_id: Uuid
@@ -131,7 +133,7 @@ def features_of(items: Collection[Any]) -> dict[str, VersionRange]:
 
 
 def broker_of(record: Any, offset: int) -> BrokerRegistration:
-    """The registration in a RegisterBrokerRecord at this offset."""
+    """Makes a registration from a RegisterBrokerRecord at this offset."""
     return BrokerRegistration(
         broker_id=record.broker_id,
         epoch=record.broker_epoch,
@@ -149,7 +151,7 @@ def broker_of(record: Any, offset: int) -> BrokerRegistration:
 
 
 def controller_of(record: Any) -> ControllerRegistration:
-    """The registration in a RegisterControllerRecord."""
+    """Makes a registration from a RegisterControllerRecord."""
     return ControllerRegistration(
         controller_id=record.controller_id,
         incarnation_id=record.incarnation_id,

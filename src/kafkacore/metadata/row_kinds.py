@@ -1,10 +1,12 @@
-"""Decides once for all partitions with the same pattern, and makes the changes of all of them in columns.
+"""Decides changes of many partitions. Partitions with the same pattern share one decision, and the changes are made in
+columns.
 
 A pattern is everything about a partition on which a decision depends: which places of the replica list are in the ISR
-and in which order, which of them may lead, which are gone, and which one leads. If three of nine brokers are lost,
-100,000 partitions in stripes have some fifty patterns. `decide` makes the record of one partition of each pattern. This
-module replaces the brokers in that record by their places in the replica list. For each other partition of the pattern
-it then replaces the places by that partition's brokers.
+and in which order, which of them can lead, which have left, and which one leads. If three of nine brokers are lost,
+100,000 evenly distributed partitions have about fifty patterns. `decide` makes the record for one partition of each
+pattern. This module replaces the brokers in that record by their places in the replica list. For each other partition
+of the pattern, it replaces the places by the brokers of that partition. Partitions that this method does not cover are
+called odd.
 """
 
 from __future__ import annotations
@@ -31,8 +33,8 @@ from kafkacore.protocol.uuid import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIG
 
 Rows = npt.NDArray[np.int64]
 Bits = npt.NDArray[np.uint8]
-ByTopic = npt.NDArray[Any] | int | bool  # a value for each topic row, or one value for all topics
-MAX_REPLICAS: Final = 7  # so that a place fits three bits and a pattern fits a number
+ByTopic = npt.NDArray[Any] | int | bool  # one value for each topic row, or a single value for all topics
+MAX_REPLICAS: Final = 7  # a place in the replica list must fit into three bits, and a pattern into 64 bits
 _PLACE_BITS: Final = 3
 _DIRECT_IDS: Final = 1 << 16  # brokers with smaller ids are looked up in a table
 _BUCKET_BITS: Final = 16
@@ -40,7 +42,9 @@ _MIX: Final = np.uint64(0x9E3779B97F4A7C15)
 
 
 class Decided(NamedTuple):
-    """`columns` is None when nothing changes. `odd` has the rows that must be decided one by one."""
+    """The result of decide_by_kind. `columns` has the changes, or is None if nothing changes. `odd` has the rows that
+    must be decided one by one.
+    """
 
     columns: ChangeColumns | None
     odd: Rows
@@ -56,9 +60,10 @@ def decide_by_kind(
     unclean: ByTopic,
     decide: Callable[[Partition], Any | None],
 ) -> Decided:
-    """Brokers in `leaders` may lead with replicas in their working directories. Brokers in `gone` leave every
-    ISR. `least_isr` is min.insync.replicas of each topic, `unclean` says whether it allows unclean elections. `decide`
-    returns a PartitionChangeRecord or None, and depends only on the pattern of a partition. `rows` ascend and differ.
+    """Decides changes of partitions. The brokers in `leaders` can lead if the directory of their replica works. The
+    brokers in `gone` leave every ISR. `least_isr` has min.insync.replicas for each topic, and `unclean` says for each
+    topic whether unclean elections are allowed. `decide` returns a PartitionChangeRecord or None, and must depend only
+    on the pattern of a partition. `rows` must be distinct and ascending.
     """
     made = Gathered(image, np.asarray(rows, np.int64))
     least = least_isr_of(image, made, least_isr)
@@ -76,7 +81,7 @@ def decide_by_kind(
 
 
 class Gathered:
-    """The selected rows as vectors: for each place of a replica list one vector of brokers."""
+    """The selected rows as vectors. For each place of the replica list there is one vector of brokers."""
 
     def __init__(self, image: MetadataImage, rows: Rows) -> None:
         chunks = image.partition_chunks
@@ -86,7 +91,7 @@ class Gathered:
         self.odd = np.zeros(count, bool)
         self.topic, self.partition, self.leader = (np.empty(count, np.int32) for _ in range(3))
         self.recovery = np.empty(count, np.uint8)
-        self.replicas = np.full((self.width + 1, count), -1, np.int32)  # the last row stays -1: no broker
+        self.replicas = np.full((self.width + 1, count), -1, np.int32)  # the last row stays -1, which means no broker
         self.isr = np.full((self.width, count), -1, np.int32)
         self.directories = np.zeros((self.width, 2, count), np.uint64)  # each directory id is stored as two halves
         self.rare = np.zeros(count, np.int32)
@@ -115,11 +120,13 @@ class Gathered:
             self.rare_values += [rare for rare in list(codes)[len(self.rare_values) :] if rare is not None]
 
     def places_of(self, brokers: Ints) -> Bits:
-        """The place of each broker in its row's replicas, from 1; 0 for one that is not there."""
+        """Returns for each broker its place in the replica list of its row, counted from 1, or 0 if the broker is not a
+        replica.
+        """
         found = np.zeros(len(brokers), np.uint8)
         for place in range(self.width):
             found += (brokers == self.replicas[place]).view(np.uint8) * np.uint8(place + 1)
-        # A broker of -1 has matched the -1 that fills short rows, so its place is meaningless.
+        # The number -1 means no broker, and matches the -1 that fills up short rows. Its place has no meaning.
         found[brokers < 0] = 0
         return found
 
@@ -157,8 +164,9 @@ def pattern_of(
 
 
 def by_topic(image: MetadataImage, told: tuple[int | bool, Mapping[str, int | bool]]) -> ByTopic:
-    """A value for each topic row, or one value for all topics, made from the default and the values of topics that
-    differ."""
+    """Returns one value for each topic row, or a single value for all topics. Topics without a value of their own get
+    the default.
+    """
     usual, own = told
     different = {name: value for name, value in own.items() if value != usual}
     if not different:
@@ -176,8 +184,8 @@ def _taken(values: ByTopic, topics: Ints) -> npt.NDArray[Any]:
 
 
 def least_isr_of(image: MetadataImage, made: Gathered, wanted: ByTopic) -> Ints:
-    """Limits min.insync.replicas to the number of replicas of the topic's first partition (KIP-966). Without ELR
-    nothing depends on the limit."""
+    """Returns min.insync.replicas, limited to the number of replicas of the topic's first partition (KIP-966). Without
+    ELR, the limit has no effect."""
     if not image.elr_enabled:
         return np.zeros(len(made.rows), np.int32)
     least = _taken(wanted, made.topic).astype(np.int32)
@@ -196,7 +204,7 @@ def _first_replicas(image: MetadataImage, topic_row: int) -> int:
 
 
 def _add_rare(made: Gathered, add: Callable[[npt.NDArray[Any], int], None]) -> None:
-    """Eligible replicas as a bit for each place, and the place of the last known leader."""
+    """Adds the eligible replicas to the pattern, as one bit for each place, and the place of the last known leader."""
     elr, last = np.zeros(len(made.rows), np.uint8), np.zeros(len(made.rows), np.uint8)
     if len(made.rare_values) > 1:
         values, codes = made.rare_values, made.rare
@@ -217,7 +225,9 @@ def _add_rare(made: Gathered, add: Callable[[npt.NDArray[Any], int], None]) -> N
 def _may_lead(
     brokers: Ints, directories: npt.NDArray[np.uint64], leaders: Mapping[int, BrokerRegistration]
 ) -> npt.NDArray[np.bool_]:
-    """Decides for all brokers at once as BrokerRegistration.has_online_directory does for one."""
+    """Decides for all brokers at once whether the replica's directory is online, as
+    BrokerRegistration.has_online_directory decides for one broker.
+    """
     ids = sorted(leaders)
     found = _index_of(brokers, ids)
     online = np.zeros(len(brokers), bool)
@@ -226,7 +236,7 @@ def _may_lead(
         table = np.array([_halves(each[at] if at < len(each) else LOST_DIRECTORY) for each in own])
         first, last = table[:, 0].take(found), table[:, 1].take(found)
         online |= (directories[0] == first) & (directories[1] == last)
-    # The reserved ids share their first half, which few other ids have.
+    # The reserved directory ids have the same first half. Few other ids share that half.
     if (directories[0] == _halves(LOST_DIRECTORY)[0]).any():
         online |= _equal(directories, _halves(MIGRATING_DIRECTORY)) | _equal(directories, _halves(UNASSIGNED_DIRECTORY))
         online &= ~_equal(directories, _halves(LOST_DIRECTORY))
@@ -235,7 +245,7 @@ def _may_lead(
 
 
 def _index_of(brokers: Ints, ids: list[int]) -> npt.NDArray[np.int64]:
-    """The index of each broker in `ids`, which ascend; -1 for one that is not there."""
+    """Returns the index of each broker in `ids`, or -1 if the broker is not in `ids`. `ids` must be ascending."""
     if not ids:
         return np.full(len(brokers), -1)
     if ids[-1] < _DIRECT_IDS:
@@ -257,13 +267,15 @@ def _equal(directories: npt.NDArray[np.uint64], other: npt.NDArray[np.uint64]) -
 
 
 def kinds_of(pattern: npt.NDArray[np.uint64], wanted: npt.NDArray[np.bool_]) -> tuple[npt.NDArray[np.intp], Rows]:
-    """The kind of each row, and one example row of each kind. The kind of a row that is not wanted has no meaning."""
+    """Returns the kind (the number of the pattern) of each row, and one example row of each kind. For a row that is not
+    wanted, the kind has no meaning.
+    """
     at = np.flatnonzero(wanted)
     kinds = np.zeros(len(pattern), np.intp)
     if not len(at):
         return kinds, np.zeros(0, np.int64)
     used = pattern[at]
-    # Sorting costs ten times as much as counting the few patterns in buckets.
+    # Sorting would cost ten times as much as counting the few patterns in buckets.
     buckets = ((used * _MIX) >> np.uint64(64 - _BUCKET_BITS)).astype(np.intp)
     example = np.full(1 << _BUCKET_BITS, -1)
     example[buckets] = np.arange(len(at))
@@ -279,11 +291,13 @@ def kinds_of(pattern: npt.NDArray[np.uint64], wanted: npt.NDArray[np.bool_]) -> 
 
 
 class Plan:
-    """The record of each kind, with places in a list of brokers instead of brokers. The place `width` stands
-    for no broker. The list has the replicas, and other brokers behind them where `lists` names more fields."""
+    """Stores the record of each kind. In these records, each broker is replaced by its place in a list of brokers. The
+    place `width` means no broker. The list begins with the replicas. If `lists` has more fields than the default, other
+    brokers follow the replicas.
+    """
 
     def __init__(self, kinds: int, width: int, lists: Iterable[str] = ("isr", "elr", "last_known_elr")) -> None:
-        kinds = max(kinds, 1)  # if all rows are odd, they have kind 0
+        kinds = max(kinds, 1)  # at least one kind, because rows that are decided one by one have kind 0 too
         self.width = width
         self.odd, self.changes = np.zeros(kinds, bool), np.zeros(kinds, bool)
         self.leader = np.full(kinds, NO_LEADER_CHANGE)
@@ -291,7 +305,9 @@ class Plan:
         self.lists = {name: (np.full((kinds, width), width), np.full(kinds, NULL, np.int32)) for name in lists}
 
     def put(self, kind: int, brokers: Iterable[int], record: Any | None) -> None:
-        """`brokers` is the list of the partition that the record was made for. Repeated ones count once."""
+        """Stores the record of a kind. `brokers` is the broker list of the partition for which the record was made. A
+        broker that occurs twice in the list counts once.
+        """
         if record is None:
             return
         self.changes[kind] = True
@@ -322,7 +338,9 @@ class Plan:
         kinds: npt.NDArray[np.intp],
         at: npt.NDArray[np.intp],
     ) -> ChangeColumns:
-        """The changes of the gathered rows `at`. `brokers` has one row for each place, the last is no broker."""
+        """Returns the changes of the rows `at`, which are indexes of the gathered rows. `brokers` has one row for each
+        place; its last row means no broker.
+        """
         kinds, count = kinds[at], len(made.rows)
         topic_ids = _topic_ids(image, made.topic[at])
         columns = ChangeColumns(made.partition[at], topic_ids, made.rows[at])
@@ -341,7 +359,7 @@ class Plan:
 
 
 def sorted_ids(column: ListColumn) -> ListColumn:
-    """A list that is a set: records have it in the order of the ids."""
+    """Sorts the ids in each list in ascending order, the order that records use for lists that represent sets."""
     if column.values.shape[1] < 2:
         return column
     last = np.iinfo(np.int32).max
@@ -351,7 +369,7 @@ def sorted_ids(column: ListColumn) -> ListColumn:
 
 def _topic_ids(image: MetadataImage, topics: Ints) -> npt.NDArray[np.uint8]:
     numbers = topics // TOPIC_CHUNK_ROWS
-    used = np.flatnonzero(np.bincount(numbers))  # without a sort
+    used = np.flatnonzero(np.bincount(numbers))  # finds the distinct numbers without sorting
     ids = np.frombuffer(b"".join([image.topic_ids[number] for number in used.tolist()]), "V16")
     first = np.zeros(len(image.topic_ids), np.int64)
     first[used] = np.arange(len(used)) * TOPIC_CHUNK_ROWS
@@ -360,7 +378,9 @@ def _topic_ids(image: MetadataImage, topics: Ints) -> npt.NDArray[np.uint8]:
 
 
 def rows_with(chunks: Sequence[PartitionChunk], column: str, brokers: AbstractSet[int]) -> Rows:
-    """The rows that name one of the brokers in a wide column ("isr", "replicas"), in order."""
+    """Returns, in row order, the rows in which a column such as "isr" or "replicas" contains at least one of the
+    brokers.
+    """
     return np.concatenate([np.zeros(0, np.int64), *_found(chunks, column, sorted(brokers))])
 
 

@@ -1,5 +1,6 @@
-"""A map that is copied in parts, called shards. Readers may hold a root as long as they like; a writer copies only the
-shards that it changes."""
+"""A map that is copied in parts, called shards. Readers can keep a version of the map as long as they like. A writer
+copies only the shards that it changes.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +10,11 @@ from typing import Final, Generic, TypeVar
 K = TypeVar("K")
 V = TypeVar("V")
 
-SHARD_ENTRIES: Final = 256  # entries of a shard, on average; a change copies one shard
+SHARD_ENTRIES: Final = 256  # the average number of entries in a shard; a change copies one shard
 
 
 class ShardedMap(Generic[K, V]):
-    """Immutable. Iteration has no order that may be relied on: hashes differ between processes."""
+    """An immutable map. Do not rely on the order of iteration, because hashes differ between processes."""
 
     __slots__ = ("_mask", "_shards", "_size")
 
@@ -47,13 +48,13 @@ class ShardedMap(Generic[K, V]):
 
 
 class ShardedEdit(Generic[K, V]):
-    """A map that is being changed; `freeze` returns the new root. The original map does not change."""
+    """A modified copy of a map. `freeze` returns the result as an immutable map. The original map does not change."""
 
     __slots__ = ("_base", "_mask", "_owned", "_shards", "_size")
 
     def __init__(self, base: ShardedMap[K, V]) -> None:
         self._base: ShardedMap[K, V] | None = base
-        self._shards: Sequence[dict[K, V]] = base._shards  # copied at the first change
+        self._shards: Sequence[dict[K, V]] = base._shards  # copied before the first change
         self._mask = base._mask
         self._size = base._size
         self._owned: set[int] = set()
@@ -97,7 +98,7 @@ class ShardedEdit(Generic[K, V]):
         self._shards, self._mask, self._owned = shards, count - 1, set(range(count))
 
     def freeze(self) -> ShardedMap[K, V]:
-        """Returns the root. Later changes copy their shards again."""
+        """Returns the result as an immutable map. If this edit changes more afterwards, it copies the shards again."""
         if self._base is None:
             self._shards = tuple(self._shards)
             self._base = ShardedMap(self._shards, self._size)

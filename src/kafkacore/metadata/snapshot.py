@@ -1,4 +1,4 @@
-"""The fewest records that rebuild an image, in the order of Kafka's snapshots."""
+"""The smallest set of records that rebuilds an image, in the order of Kafka's snapshots."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from kafkacore.protocol.messages import (
     TopicRecord,
 )
 
-# The places of records that are kept but not acted on, as in Kafka: after the features, after the configs, at the end.
+# As in Kafka, the records that are only stored come at three positions: after the features, after the configs, and at
+# the end.
 _WITH_FEATURES: Final = ("ZkMigrationStateRecord",)
 _WITH_CONFIGS: Final = ("ClientQuotaRecord",)
 _AT_THE_END: Final = ("AccessControlEntryRecord", "UserScramCredentialRecord", "DelegationTokenRecord")
@@ -26,7 +27,7 @@ KEPT: Final = (*_WITH_FEATURES, *_WITH_CONFIGS, *_AT_THE_END)
 
 
 def records_of(image: MetadataImage) -> Iterator[Message]:
-    """Yields every record of a snapshot, one at a time, so that a large image is written in parts."""
+    """Yields every record of a snapshot, one at a time, so that a large image can be written in parts."""
     yield from _features(image)
     yield from _kept(image, _WITH_FEATURES)
     version = image.metadata_version
@@ -35,7 +36,7 @@ def records_of(image: MetadataImage) -> Iterator[Message]:
         yield image.brokers[broker_id].to_record(registration_version)
     for controller_id in sorted(image.controllers):
         yield image.controllers[controller_id].to_record()
-    # While the feature is off, ELRs are not kept up to date, so a snapshot drops them, as Kafka does (KIP-966).
+    # While ELR is off, the ELRs are not updated. So a snapshot omits them, as in Kafka (KIP-966).
     elr = version.elr_supported and image.elr_enabled
     for topic in image.topics():
         yield from topic_records(image, topic, elr)
@@ -49,7 +50,7 @@ def records_of(image: MetadataImage) -> Iterator[Message]:
 
 
 def image_of(records: Iterable[Record], offset: int, epoch: int, timestamp_ms: int) -> MetadataImage:
-    """The image after the records of a snapshot."""
+    """Returns the image that the records of a snapshot describe."""
     made: list[MetadataImage] = []
     load = ImageLoad(offset, epoch, timestamp_ms, made.append)
     load.take(records)
@@ -58,7 +59,9 @@ def image_of(records: Iterable[Record], offset: int, epoch: int, timestamp_ms: i
 
 
 class ImageLoad:
-    """Builds an image from the records of a snapshot, which come in parts. `loaded` gets the image at the end."""
+    """Builds an image from the records of a snapshot, which arrive in parts. `loaded` is called with the finished
+    image.
+    """
 
     def __init__(self, offset: int, epoch: int, timestamp_ms: int, loaded: Callable[[MetadataImage], None]) -> None:
         self._edit = Edit(EMPTY_IMAGE)
@@ -94,7 +97,7 @@ def partition_record(topic: Topic, row: Partition, elr: bool) -> Message:
         partition_epoch=row.partition_epoch,
         directories=list(row.directories),
     )
-    # Empty lists are left out, as Kafka does.
+    # Empty lists are omitted, as in Kafka.
     if elr and row.elr:
         record.eligible_leader_replicas = list(row.elr)
     if elr and row.last_known_elr:
@@ -103,7 +106,7 @@ def partition_record(topic: Topic, row: Partition, elr: bool) -> Message:
 
 
 def _features(image: MetadataImage) -> Iterator[Message]:
-    # A reader needs metadata.version before anything else.
+    # metadata.version comes first, because a reader needs it to read everything else.
     names = sorted(image.features, key=lambda name: (name != METADATA_VERSION, name))
     for name in names:
         yield FeatureLevelRecord(name=name, feature_level=image.features[name])
@@ -112,6 +115,6 @@ def _features(image: MetadataImage) -> Iterator[Message]:
 def _kept(image: MetadataImage, kinds: tuple[str, ...]) -> Iterator[Message]:
     for kind in kinds:
         found = [item for item in image.kept.items() if item[0][0] == kind]
-        # Sorted by key, so that equal images have equal snapshots.
+        # Sorted by key, so that equal images produce equal snapshots.
         for _, record in sorted(found, key=lambda item: repr(item[0])):
             yield record

@@ -1,5 +1,5 @@
-"""Committed metadata as the driver hands it to its listeners: each batch once and in order, or a snapshot in place of
-the batches before its end."""
+"""Committed metadata in the form that listeners of the driver get: each batch once and in order, or a snapshot that
+replaces all earlier batches."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kafkacore.protocol.messages import Message
 
 
 class CommittedBatch(NamedTuple):
-    """`records` are metadata records; a batch of control records has none."""
+    """A batch of committed records. `records` are the metadata records; a batch of control records has none."""
 
     base_offset: int
     last_offset: int
@@ -21,37 +21,38 @@ class CommittedBatch(NamedTuple):
 
 
 class SnapshotLoad(Protocol):
-    """Takes the records of a snapshot in parts. The listener gets no batch before `finish`, and nothing at all after an
-    error."""
+    """Receives the records of a snapshot in parts. The listener gets no batch before `finish`, and gets nothing more
+    after an error."""
 
     def take(self, records: Sequence[Message]) -> None: ...
     def finish(self) -> None:
-        """All records of the snapshot have been taken."""
+        """Finishes the load. The driver calls this after the last records of the snapshot."""
 
 
 class NothingToLoad:
-    """For a listener that does not need the records: it calls `then` at the end."""
+    """Ignores the records of a snapshot, for a listener that does not need them. `finish` only calls `then`."""
 
     def __init__(self, then: Callable[[], None] = lambda: None) -> None:
         self._then = then
 
     def take(self, records: Sequence[Message]) -> None:
-        """Ignores them: only `finish` matters."""
+        """Ignores the records."""
 
     def finish(self) -> None:
         self._then()
 
 
 class Listener(Protocol):
-    """Called on the driver's loop. An error in a listener ends the node: it must not go on with metadata that it could
-    not apply."""
+    """Receives committed metadata. Called on the driver's loop. An error in a listener stops the node, because the node
+    must not continue with metadata that it could not apply."""
 
     def on_batch(self, batch: CommittedBatch) -> None: ...
     def begin_snapshot(self, offset: int, epoch: int, timestamp_ms: int) -> SnapshotLoad:
-        """All metadata up to `offset` follows; it replaces everything that came before."""
+        """Starts the load of a snapshot: all metadata up to `offset` follows, and replaces everything that came
+        before."""
 
     def on_leading(self, epoch: int) -> None:
-        """This replica leads, and the listener has every batch from before its epoch."""
+        """Called when this replica leads and the listener has received every batch of earlier epochs."""
 
     def on_following(self, epoch: int) -> None:
-        """This replica does not lead."""
+        """Called when this replica does not lead."""

@@ -1,6 +1,7 @@
-"""Control records of the metadata log: the leader of an epoch, the header and footer of a snapshot, the voters.
+"""Control records of the metadata log: the leader of an epoch, the header and footer of a snapshot, and the voters.
 
-Their key is a version and a type, 16 bits each (KIP-595, 630, 853); Batches of them have the control bit.
+The key of a control record is a version and a type, 16 bits each (KIP-595, KIP-630, KIP-853). Batches of control
+records have the control bit.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from kafkacore.protocol.messages import (
 )
 from kafkacore.raft.voters import ReplicaKey, Voter, VoterHistory, VoterSet
 
-Value = bytes | RecordRows  # the value of one record, or rows that make several records
+Value = bytes | RecordRows  # the value of one record, or rows that encode to the values of several records
 
 NO_OFFSET: Final = -1
 MAX_BATCH_BYTES: Final = (
     8 << 20
-)  # the default of internal.metadata.max.batch.size.in.bytes, and KafkaRaftClient's limit
+)  # the default of internal.metadata.max.batch.size.in.bytes, and the limit of KafkaRaftClient
 
 _CLASSES: Final[dict[int, type[Message]]] = {
     ControlRecordType.LEADER_CHANGE: LeaderChangeMessage,
@@ -37,10 +38,10 @@ _TYPES: Final = {made.NAME: kind for kind, made in _CLASSES.items()}
 
 
 def control_batch(records: Sequence[Message], base_offset: int, epoch: int, timestamp_ms: int) -> bytes:
-    """One batch with every record at its table's newest version."""
+    """Returns one batch of control records. Each record has the newest version in its message table."""
     builder = RecordBatchBuilder(base_offset=base_offset, partition_leader_epoch=epoch, control=True)
     for record in records:
-        # The record's own version field says in which version it is written.
+        # The record's own version field says which version to write.
         version: int = getattr(record, "version")  # noqa: B009 - messages are typed by their tables
         key = (0).to_bytes(2, "big") + int(_TYPES[record.NAME]).to_bytes(2, "big")
         builder.append(timestamp_ms, key, record.encode(version))
@@ -50,7 +51,7 @@ def control_batch(records: Sequence[Message], base_offset: int, epoch: int, time
 def data_batch(
     values: Iterable[Value], base_offset: int, epoch: int, timestamp_ms: int, max_bytes: int = MAX_BATCH_BYTES
 ) -> bytes | None:
-    """One batch, which is atomic; None when it would be over `max_bytes`."""
+    """Returns one batch, which is atomic. Returns None if the batch would be larger than `max_bytes`."""
     builder = RecordBatchBuilder(base_offset=base_offset, partition_leader_epoch=epoch, limit_bytes=max_bytes)
     for value in values:
         if isinstance(value, bytes):
@@ -63,7 +64,7 @@ def data_batch(
 
 
 def next_offset(data: bytes) -> int:
-    """The offset after the last batch."""
+    """Returns the offset after the last batch."""
     end = NO_OFFSET
     for batch in Batches(data):
         end = batch.next_offset
@@ -71,7 +72,8 @@ def next_offset(data: bytes) -> int:
 
 
 def control_records(data: bytes | memoryview) -> Iterator[tuple[int, Message]]:
-    """Offset and content of the control records in batches. Types from a later release are left out, as in Kafka."""
+    """Yields the offset and content of each control record in the batches. Leaves out types from a later release, as
+    Kafka does."""
     for batch in Batches(data):
         if not batch.is_control:
             continue
@@ -82,7 +84,9 @@ def control_records(data: bytes | memoryview) -> Iterator[tuple[int, Message]]:
 
 
 def control_message(record: Record) -> Message | None:
-    """The content of a control record; None for a type that the metadata log does not have. Raises ProtocolError."""
+    """Returns the content of a control record, or None for a record type that the metadata log does not use. Raises
+    ProtocolError.
+    """
     made = _CLASSES.get(-1 if record.control_type is None else record.control_type)
     if made is None:
         return None
@@ -91,8 +95,9 @@ def control_message(record: Record) -> Message | None:
 
 
 def learn_voters(history: VoterHistory, data: bytes | memoryview, at: int | None = None) -> None:
-    """Adds the voters and the kraft.version that batches hold to the history. For batches of a snapshot, `at` is the
-    offset to note for all of them."""
+    """Adds the voters and the kraft.version that these batches contain to the history. For batches of a snapshot, `at`
+    is the offset under which the history stores them all.
+    """
     for offset, record in control_records(data):
         where = offset if at is None else at
         if isinstance(record, VotersRecord):
@@ -102,7 +107,9 @@ def learn_voters(history: VoterHistory, data: bytes | memoryview, at: int | None
 
 
 def leader_change(leader: int, voters: Iterable[ReplicaKey], granting: Iterable[ReplicaKey]) -> Any:
-    """The first record of every epoch, in version 0: Kafka reads and writes no other."""
+    """Returns the LeaderChange record, the first record of every epoch. Its version is 0, the only version that Kafka
+    reads and writes.
+    """
     made = LeaderChangeMessage.Voter
     return LeaderChangeMessage(
         version=0,
@@ -113,8 +120,8 @@ def leader_change(leader: int, voters: Iterable[ReplicaKey], granting: Iterable[
 
 
 def start_of_epoch(history: VoterHistory, change: Any, leader: Voter) -> list[Message]:
-    """The first records of a new leader: the leader change, and also the voters when only the checkpoint at offset 0
-    has them or when the leader has new endpoints (KIP-853)."""
+    """Returns the first records of a new leader. These are the leader change, and also the voters if only the
+    checkpoint at offset 0 has them, or if the leader has new endpoints (KIP-853)."""
     records: list[Message] = [change]
     moved = leader.endpoints and history.latest.get(leader.key.replica_id) != leader
     if history.kraft_version > 0 and (moved or not history.in_log):

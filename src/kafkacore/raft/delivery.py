@@ -1,4 +1,4 @@
-"""Hands committed metadata to listeners: each batch once and in order, or a snapshot in parts."""
+"""Passes committed metadata to listeners: each batch once and in order, or a snapshot in parts."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from kafkacore.raft.committed import CommittedBatch, Listener
 from kafkacore.raft.effects import ReadRecords
 from kafkacore.raft.log import OffsetAndEpoch, RaftLog
 
-DELIVER_BYTES: Final = 1 << 20  # between two turns of the loop
-LOAD_RECORDS: Final = 1000  # of a snapshot between two turns of the loop
+DELIVER_BYTES: Final = 1 << 20  # number of bytes delivered in one iteration of the event loop
+LOAD_RECORDS: Final = 1000  # number of snapshot records delivered in one iteration of the event loop
 
 
 class Delivery:
-    """Belongs to one loop. `blocking` runs a function on a thread that may wait for a disk; `spawn` starts a task;
-    `again` schedules another `turn`."""
+    """Passes committed metadata to the listeners. Belongs to one event loop. `blocking` runs a function on a thread
+    that can wait for a disk. `spawn` starts a task. `again` schedules another `turn`.
+    """
 
     def __init__(
         self,
@@ -36,19 +37,22 @@ class Delivery:
         self._reading = False
         self._to_load: deque[OffsetAndEpoch] = deque()
         self.listeners: list[Listener] = []
-        self.offset = 0  # all records below it are delivered
+        self.offset = 0  # all records below this offset are delivered
 
     def keep(self, base_offset: int, records: Sequence[Any]) -> None:
-        """Keeps the records of a batch that this node appends: the listeners get these objects, not decoded copies."""
+        """Keeps the decoded records of a batch that this node appends. When the batch is committed, the listeners get
+        these objects, so nothing is decoded again.
+        """
         self._own[base_offset] = records
 
     def forget(self) -> None:
-        """Drops the kept records. This replica does not lead, so a batch of another leader may replace one of its
-        own."""
+        """Drops the kept records. Call this when this replica does not lead, because another leader's batch may replace
+        a batch that this replica has appended.
+        """
         self._own.clear()
 
     def begin_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
-        """The next records are those of a snapshot. Batches wait until all of it is delivered."""
+        """Starts the delivery of a snapshot. Batches wait until the whole snapshot is delivered."""
         self._to_load.append(snapshot_id)
         if len(self._to_load) == 1:
             self._spawn(self._load_all())
@@ -60,7 +64,7 @@ class Delivery:
         self._again()
 
     async def load(self, snapshot_id: OffsetAndEpoch) -> None:
-        """Delivers a snapshot; the loop does other work between its parts. Raises SnapshotError."""
+        """Delivers a snapshot in parts; between two parts the loop does other work. Raises SnapshotError."""
         timestamp = await self._blocking(snapshots.read_timestamp, self._log, snapshot_id)
         loads = [
             each.begin_snapshot(snapshot_id.offset - 1, snapshot_id.epoch, timestamp) for each in list(self.listeners)
@@ -77,7 +81,7 @@ class Delivery:
         self._own.clear()
 
     def turn(self, high_watermark: int) -> None:
-        """Delivers committed batches: all of them, or as many as fit one turn."""
+        """Delivers committed batches: all of them, or as many as one iteration of the event loop allows."""
         if self._reading or self._to_load or self.offset >= high_watermark:
             return
         data = self._log.read_recent(self.offset, DELIVER_BYTES)

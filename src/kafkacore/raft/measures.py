@@ -1,4 +1,4 @@
-"""Counts and times of one replica, which metrics read from outside (KIP-595). Times are monotonic milliseconds."""
+"""Counters and durations of one replica, for metrics (KIP-595). Times are monotonic milliseconds."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Final
 from kafkacore.raft.roles import NOBODY, Candidate, Follower, Leader, Prospective, Role
 from kafkacore.runtime.sampling import Recent
 
-MAX_UNCOMMITTED: Final = 10_000  # appended batches whose commit is timed
+MAX_UNCOMMITTED: Final = 10_000  # The time until the commit is measured for at most this many uncommitted batches.
 
 
 class Measures:
-    """Belongs to the driver, which reports what happens; any thread may read."""
+    """The measurements of one replica. The driver reports events to this object. Any thread can read it."""
 
     def __init__(self, now_ms: int) -> None:
         self.commit_ms, self.election_ms = Recent(now_ms), Recent(now_ms)
@@ -20,23 +20,23 @@ class Measures:
         self.new_leaders = 0
         self.loaded_snapshots = 0
         self.snapshot_bytes = 0  # size of the last snapshot that was written
-        self.snapshot_ms = now_ms  # when that snapshot was written; before the first one, when this replica started
-        self._appended: deque[tuple[int, int]] = deque()  # last offset and time of batches that are not committed
+        self.snapshot_ms = now_ms  # the time when that snapshot was written, or when this replica started
+        self._appended: deque[tuple[int, int]] = deque()  # (last offset, time of the append) of each uncommitted batch
         self._election_began_ms: int | None = None
         self._leader = (0, NOBODY)
 
     def appended(self, count: int, last_offset: int, now_ms: int) -> None:
-        """Counts an append of this replica as leader."""
+        """Counts an append that this replica makes as the leader."""
         self.appended_records.record(count, now_ms)
         if len(self._appended) < MAX_UNCOMMITTED:
             self._appended.append((last_offset, now_ms))
 
     def fetched(self, count: int, now_ms: int) -> None:
-        """Counts records that this replica has fetched as follower or observer."""
+        """Counts records that this replica has fetched as a follower or observer."""
         self.fetched_records.record(count, now_ms)
 
     def turned(self, role: Role, epoch: int, leader_id: int, high_watermark: int, now_ms: int) -> None:
-        """Takes the replica's state after a turn of the driver."""
+        """Stores the replica's state. The driver calls this after it has handled an event."""
         if isinstance(role, Leader):
             while self._appended and self._appended[0][0] < high_watermark:
                 self.commit_ms.record(now_ms - self._appended.popleft()[1], now_ms)

@@ -1,4 +1,4 @@
-"""Raft's requests and responses on the wire: one topic and one partition in each."""
+"""Raft's requests and responses. Each contains one topic and one partition."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ TOPIC: Final = "__cluster_metadata"
 PARTITION: Final = 0
 FETCH_MAX_WAIT_MS: Final = 500
 FETCH_MAX_BYTES: Final = 1 << 20  # the default of controller.quorum.fetch.max.bytes
-MAX_ANSWER_BYTES: Final = 8 << 20  # of records in one answer, whatever the request allows
+MAX_ANSWER_BYTES: Final = 8 << 20  # limit of the records in one response, even if the request allows more
 
 
 def only(request: Any, topics: Sequence[Any], index_of: Callable[[Any], int]) -> Any | None:
-    """The partition that a request names; None unless the request names the metadata log and nothing else."""
+    """Returns the request's partition if the request is only for the metadata log. Otherwise returns None."""
     if len(topics) != 1 or len(topics[0].partitions) != 1:
         return None
     topic, partition = topics[0], topics[0].partitions[0]
@@ -129,7 +129,8 @@ def fetch_snapshot(
     )
 
 
-# The structure of each response: topic struct, its name field, partition struct, and the field with the topics.
+# For each response: the struct of a topic, the field with the topic's name, the struct of a partition, and the field
+# that lists the topics.
 _SHAPES: Final = {
     "VoteRequest": ("TopicData", "topic_name", "PartitionData", "topics"),
     "BeginQuorumEpochRequest": ("TopicData", "topic_name", "PartitionData", "topics"),
@@ -144,12 +145,14 @@ def _response_class(request: Any) -> Any:
 
 
 def refused(request: Any, error: int) -> Any:
-    """An error for the request as a whole."""
+    """Returns a response with an error for the whole request."""
     return _response_class(request)(error_code=error)
 
 
 def answer(request: Any, leader: tuple[int, int], endpoint: tuple[str, int] | None, **values: Any) -> Any:
-    """A response for the one partition. `leader` is id and epoch; `endpoint` is where the leader listens, if known."""
+    """Returns a response for the metadata partition. `leader` is the pair (id, epoch). `endpoint` is the leader's
+    address, if known.
+    """
     response_class = _response_class(request)
     topic_name, name_field, partition_name, topics_field = _SHAPES[request.NAME]
     topic_class, partition_class = getattr(response_class, topic_name), getattr(response_class, partition_name)
@@ -169,13 +172,14 @@ def answer(request: Any, leader: tuple[int, int], endpoint: tuple[str, int] | No
 
 
 def bounded_bytes(asked: int) -> int:
-    """How many bytes of records an answer may hold when the request allows `asked` bytes."""
+    """Returns how many bytes of records a response may hold if the request allows `asked` bytes."""
     return min(max(asked, 1), MAX_ANSWER_BYTES)
 
 
 def answered(response: Any) -> tuple[int, Any | None]:
-    """The error and the partition of a response; the partition is None when the response has only an error. Raises
-    ImpossibleAnswerError when it names an impossible leader."""
+    """Returns the error and the partition in a response. The partition is None if the response contains only an error.
+    Raises ImpossibleAnswerError if the response contains an impossible leader.
+    """
     if response.error_code:
         return response.error_code, None
     topics = response.responses if response.NAME == "FetchResponse" else response.topics
@@ -187,7 +191,7 @@ def answered(response: Any) -> tuple[int, Any | None]:
 
 
 def leader_of(partition: Any) -> tuple[int, int]:
-    """Id and epoch of the leader that a response's partition names."""
+    """Returns the leader's id and epoch from the partition in a response."""
     current = getattr(partition, "current_leader", partition)
     return current.leader_id, current.leader_epoch
 
@@ -224,7 +228,7 @@ def describe_quorum(
 
 
 def describe_error(request: Any, error: ErrorCode) -> Any:
-    """The error for each partition in the request."""
+    """Returns a DescribeQuorum response with this error for each partition of the request."""
     made = classes.DescribeQuorumResponse
     return made(
         topics=[

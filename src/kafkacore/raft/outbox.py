@@ -1,4 +1,5 @@
-"""The messages of a replica. Each waits until the state that it reports is on disk (Raft dissertation, 10.2.1)."""
+"""Holds the messages of a replica. Each message waits until the state that it reports is on disk (Raft dissertation,
+10.2.1)."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from kafkacore.raft.term import Term
 
 
 class Send(NamedTuple):
-    """A request to send; its response comes back with `correlation`."""
+    """A request to send. Its response arrives with `correlation`."""
 
     to: Destination
     correlation: int
@@ -39,16 +40,20 @@ class Outbox:
         self._held: deque[_Held] = deque()
 
     def answer(self, token: Any, response: Message) -> None:
-        """Sends a response when the present epoch and vote are on disk."""
+        """Queues a response, which can be sent when the current epoch and vote are on disk."""
         self._held.append(_Held(Answer(token, response), self._term.required, 0))
 
     def send(self, to: Destination, request: Message, now_ms: int, synced_offset: int = 0) -> None:
-        """Sends a request when, in addition, the log is durable up to `synced_offset`."""
+        """Queues a request, which can be sent when the current epoch and vote are on disk and the log is durable up to
+        `synced_offset`.
+        """
         correlation = self._requests.begin(to, request, now_ms)
         self._held.append(_Held(Send(to, correlation, request), self._term.required, synced_offset))
 
     def take(self) -> list[Send | Answer]:
-        """The messages that may be sent now, in order. A request that was given up meanwhile is never sent."""
+        """Returns the messages that can be sent now, in order. Drops requests that the replica gave up before sending
+        them.
+        """
         ready: list[Send | Answer] = []
         kept: deque[_Held] = deque()
         for held in self._held:

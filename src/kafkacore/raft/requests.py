@@ -1,5 +1,6 @@
-"""The requests that wait for an answer, one for each node, with their deadlines; and how long this replica sends
-nothing to a node that failed."""
+"""The requests that wait for a response, at most one for each node, with their deadlines. After a failure, this module
+also stores how long this replica must send nothing to that node.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ class InFlight(NamedTuple):
 
 
 class Requests:
-    """Times are monotonic milliseconds. `finish` returns None for a request that was given up."""
+    """The requests in flight. Times are monotonic milliseconds. `finish` returns None for a request that was given
+    up."""
 
     def __init__(self, timeout_ms: int) -> None:
         self._timeout_ms = timeout_ms
@@ -28,11 +30,12 @@ class Requests:
         return bool(self._in_flight)
 
     def is_free(self, node_id: int, now_ms: int) -> bool:
-        """Whether a request may be sent to that node now."""
+        """Returns whether a request can be sent to the node now."""
         return node_id not in self._in_flight and self._quiet_until.get(node_id, 0) <= now_ms
 
     def begin(self, to: Destination, request: Any, now_ms: int) -> int:
-        """Returns the correlation of the answer. A request to the same node that still waits is given up."""
+        """Starts a request. Returns the correlation id for the response. If an earlier request to the same node has no
+        response yet, gives that request up."""
         self._correlation += 1
         self._in_flight[to.node_id] = InFlight(self._correlation, now_ms + self._timeout_ms, to, request)
         return self._correlation
@@ -41,7 +44,7 @@ class Requests:
         return any(sent.correlation == correlation for sent in self._in_flight.values())
 
     def finish(self, correlation: int) -> InFlight | None:
-        """Takes the request of an answer out of the table; None when it was given up."""
+        """Removes and returns the request to which a response belongs, or returns None if that request was given up."""
         for node_id, sent in self._in_flight.items():
             if sent.correlation == correlation:
                 return self._in_flight.pop(node_id)
@@ -61,15 +64,16 @@ class Requests:
         self._quiet_until[node_id] = until_ms
 
     def welcome(self, node_id: int) -> None:
-        """The node has answered, so requests may be sent to it at once."""
+        """Notes that the node has answered, so requests can be sent to it immediately."""
         self._quiet_until.pop(node_id, None)
 
     def is_left_alone(self, node_id: int, now_ms: int) -> bool:
         return self._quiet_until.get(node_id, 0) > now_ms
 
     def next_ms(self, now_ms: int) -> int | None:
-        """When the next deadline passes, or when the next node may get requests again; None when neither will
-        happen."""
+        """Returns the earliest time at which a request times out, or at which a node that failed can get requests
+        again. Returns None if there is no such time.
+        """
         times = [sent.deadline_ms for sent in self._in_flight.values()]
         times += [until for until in self._quiet_until.values() if until > now_ms]
         return min(times, default=None)

@@ -1,4 +1,4 @@
-"""The roles of a replica, each with the state that only this role needs. Times are monotonic milliseconds."""
+"""The roles of a replica. Each role has the state that only this role needs. Times are monotonic milliseconds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NEVER: Final = -1
 
 
 class Destination(NamedTuple):
-    """`node_id` is below -1 for a bootstrap server, because its id is not known."""
+    """The address of a node. `node_id` is below -1 for a bootstrap server, whose id is not known."""
 
     node_id: int
     host: str
@@ -21,7 +21,7 @@ class Destination(NamedTuple):
 
 
 class Unattached:
-    """Knows an epoch and maybe its leader, and does not follow."""
+    """The replica knows an epoch, and possibly the leader of that epoch, but does not follow the leader."""
 
     __slots__ = ("election_deadline_ms",)
 
@@ -30,8 +30,9 @@ class Unattached:
 
 
 class Election:
-    """The votes of one round: granted and refused. A voter that has not answered yet is in neither set. `silent` has
-    those that gave no answer when they were last asked."""
+    """The votes of one election or pre-vote, granted and refused. A voter that has not answered yet is in neither set.
+    `silent` holds the voters that did not answer the last request.
+    """
 
     __slots__ = ("asked", "deadline_ms", "granted", "rejected", "silent")
 
@@ -43,26 +44,29 @@ class Election:
         self.silent: set[int] = set()
 
     def ask_again(self, replica_id: int) -> None:
-        """Its last answer no longer counts."""
+        """Drops the last answer of a voter, so that this replica asks it again."""
         self.asked.discard(replica_id)
         self.rejected = {key for key in self.rejected if key.replica_id != replica_id}
 
 
 class Prospective(Election):
-    """Asks the voters whether it could win, before it begins a new epoch (KIP-996)."""
+    """The replica sends pre-votes, which ask the voters whether it could win, before it starts a new epoch
+    (KIP-996).
+    """
 
     __slots__ = ()
 
 
 class Candidate(Election):
-    """Asks for votes in an epoch of its own, for which it has voted."""
+    """The replica has started a new epoch, has voted for itself, and asks the other voters for their votes."""
 
     __slots__ = ()
 
 
 class Follower:
-    """`has_fetched`: this replica has fetched from this leader in this epoch. `download` is the snapshot that it
-    downloads. It has the bytes below `download_position`, and `download_check` has checked them."""
+    """The replica follows a leader. `has_fetched` says whether it has fetched from this leader in this epoch.
+    `download` is the snapshot that it is downloading. The bytes below `download_position` have been downloaded, and
+    checked with `download_check`."""
 
     __slots__ = (
         "change_due_ms",
@@ -77,10 +81,10 @@ class Follower:
 
     def __init__(self, fetch_deadline_ms: int) -> None:
         self.fetch_deadline_ms = fetch_deadline_ms
-        self.change_due_ms = NEVER  # when this replica may ask again for a change of its own membership
+        self.change_due_ms = NEVER  # when this replica may next ask the leader to change its own membership
         self.has_fetched = False
-        self.has_introduced_itself = False  # whether this static voter has introduced itself to this leader
-        self.is_unanswered = False  # the leader did not answer the last request
+        self.has_introduced_itself = False  # whether this static voter has sent its endpoints to this leader
+        self.is_unanswered = False  # whether the leader did not answer the last request
         self.download: OffsetAndEpoch | None = None
         self.download_position = 0
         self.download_check = SnapshotCheck()
@@ -92,8 +96,9 @@ class Follower:
 
 
 class Progress:
-    """How far a replica has fetched. `end_offset` is NEVER before its first Fetch in this epoch. The next
-    BeginQuorumEpoch to it is due at `announced_until_ms`."""
+    """The position up to which a replica has fetched. Before the replica's first Fetch in this epoch, `end_offset` is
+    NEVER. The leader sends the replica its next BeginQuorumEpoch at `announced_until_ms`.
+    """
 
     __slots__ = (
         "announced_until_ms", "end_offset", "key", "last_caught_up_ms", "last_fetch_ms", "leader_end_at_last_fetch",
@@ -106,8 +111,9 @@ class Progress:
 
 
 class VoterChange:
-    """A change of the voter set, for which a client waits. `voter` is the new voter, if any. `offset` is that of the
-    record with the new set; None before the record is appended."""
+    """A change of the voter set whose client waits for a response. `voter` is the new voter, if any. `offset` is the
+    offset of the record with the new set, or None before that record is appended.
+    """
 
     __slots__ = ("deadline_ms", "offset", "request", "token", "voter")
 
@@ -119,8 +125,9 @@ class VoterChange:
 
 
 class Leader:
-    """`fetched` has the voters that have fetched since the last check of the quorum. `introduced` has the directory
-    ids, endpoints and versions that static voters have sent, because before kraft.version 1 no record has them."""
+    """The replica leads. `fetched` holds the voters that have fetched since the last check of the quorum. `introduced`
+    holds the directory ids, endpoints and versions that static voters have sent; before kraft.version 1 the log has no
+    record of them."""
 
     __slots__ = (
         "change", "check_quorum_deadline_ms", "epoch_start_offset", "fetched", "granting", "introduced", "observers",
@@ -145,7 +152,7 @@ class Leader:
 
 
 class Resigned:
-    """This replica led the epoch and has resigned. It sends EndQuorumEpoch until a new epoch begins."""
+    """This replica led the epoch and has resigned. It sends EndQuorumEpoch until a new epoch starts."""
 
     __slots__ = ("election_deadline_ms", "unacknowledged")
 

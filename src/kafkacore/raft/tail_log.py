@@ -1,4 +1,5 @@
-"""The metadata log of an observer that keeps nothing on disk. It is in memory, and drops records that are applied."""
+"""The metadata log of an observer that stores nothing on disk. The log is in memory, and drops records that all
+listeners have applied."""
 
 from __future__ import annotations
 
@@ -7,17 +8,18 @@ from kafkacore.raft.log import MemoryLog, OffsetAndEpoch
 
 
 class TailLog(MemoryLog):
-    """For a replica from which nobody fetches, and which begins empty at each start of its process. It is the last
-    listener of its replica, and so it removes records that all other listeners have applied."""
+    """A log for a replica from which no other replica fetches, and which is empty whenever its process starts. The log
+    itself must be the last listener of its replica, because it removes the records that all other listeners have
+    applied."""
 
     def begin_sync(self) -> None:
-        """Does nothing: no record has to outlive the process."""
+        """Does nothing, because no record has to survive the process."""
 
     def end_sync(self) -> bool:
         return True
 
     def flush(self) -> None:
-        """Does nothing, as `begin_sync`."""
+        """Does nothing, because no record has to survive the process."""
 
     def on_batch(self, batch: CommittedBatch) -> None:
         self.trim(batch.last_offset + 1)
@@ -26,15 +28,16 @@ class TailLog(MemoryLog):
         return NothingToLoad(lambda: self._forget(OffsetAndEpoch(offset + 1, epoch)))
 
     def _forget(self, loaded: OffsetAndEpoch) -> None:
-        """The listeners have taken the records of the snapshot, so only its id is kept. Earlier downloads were given
-        up."""
+        """Drops a snapshot's records and keeps only its id, because the listeners have read the records. Also drops the
+        parts of earlier, abandoned downloads.
+        """
         self._snapshots = {
             each: b"" if each == loaded else data for each, data in self._snapshots.items() if each >= loaded
         }
         self._partial = {each: data for each, data in self._partial.items() if each > loaded}
 
     def on_leading(self, epoch: int) -> None:
-        """Such a replica never leads."""
+        """Does nothing, because such a replica never leads."""
 
     def on_following(self, epoch: int) -> None:
-        """Such a replica always follows."""
+        """Does nothing, because such a replica always follows."""

@@ -1,4 +1,4 @@
-"""A replica's epoch, its vote and its leader, and whether the file quorum-state has them on disk."""
+"""A replica's epoch, its vote and its leader, and whether they are on disk in the file quorum-state."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ from kafkacore.storage.quorum_state import QuorumState
 
 
 class Term:
-    """An epoch, and a vote in it, count only when they are on disk: a replica that forgot its vote could vote twice.
-    `required` is the version of the state that must be on disk before anything is sent in this epoch."""
+    """The epoch, the vote and the leader. An epoch and a vote count only when they are on disk, because a replica that
+    forgot its vote could vote twice. `required` is a version of this state: nothing is sent in this epoch before that
+    version is on disk.
+    """
 
     def __init__(self, state: QuorumState | None, last_epoch: int) -> None:
-        """`state` is the one that was persisted last; `last_epoch` is the epoch of the last record in the log."""
+        """Restores the epoch and the vote. `state` is the last persisted state. `last_epoch` is the epoch of the last
+        record in the log."""
         self.epoch = max(state.leader_epoch if state else 0, last_epoch)
         self.voted: ReplicaKey | None = None
         if state and state.leader_epoch == self.epoch and state.voted_id != NOBODY:
@@ -24,10 +27,10 @@ class Term:
         self.required = 0
         self._made = self._on_disk = 0
         self._written: QuorumState | None = state
-        self._stated: tuple[Any, ...] | None = None  # the values in the last state to write
+        self._stated: tuple[Any, ...] | None = None  # the values in the state that `take_state` returned last
 
     def enter(self, epoch: int, voted: ReplicaKey | None = None, leader_id: int = NOBODY) -> None:
-        """Enters an epoch, or votes in the present one."""
+        """Enters an epoch, or records a vote in the current epoch."""
         self.epoch, self.voted, self.leader_id, self.leader_endpoint = epoch, voted, leader_id, None
         self.required = self._made + 1
 
@@ -35,7 +38,7 @@ class Term:
         self._on_disk = max(self._on_disk, version)
 
     def has(self, version: int) -> bool:
-        """Whether that version of the state, or a later one, is on disk."""
+        """Returns whether this version of the state, or a later one, is on disk."""
         return self._on_disk >= version
 
     @property
@@ -43,7 +46,8 @@ class Term:
         return self.has(self.required)
 
     def take_state(self, voters: VoterHistory) -> tuple[int, QuorumState] | None:
-        """The state to write, with a version for `persisted`; None when the state on disk is right."""
+        """Returns the state to write, with a version to pass to `persisted`, or None if the state on disk is up to
+        date."""
         known = voters.kraft_version
         stated = (self.leader_id, self.epoch, self.voted, known, voters.latest)
         if stated == self._stated and self.required <= self._made:

@@ -9,8 +9,8 @@ from kafkacore.raft.voters import BEFORE_LOG, VoterHistory, VoterSet
 
 
 def voters_of(log: RaftLog, static: VoterSet) -> VoterHistory:
-    """Reads the head of the latest snapshot and the records that follow it, blocking. Raises SnapshotError, OSError.
-    A damaged checkpoint at offset 0 is no error when the log has the voters too."""
+    """Reads the voters from the beginning of the latest snapshot and the records that follow it. Blocks. Raises
+    SnapshotError, OSError. A damaged checkpoint at offset 0 is not an error if the log also has the voters."""
     history = VoterHistory(static)
     damage: SnapshotError | None = None
     snapshots = log.snapshots()
@@ -20,7 +20,7 @@ def voters_of(log: RaftLog, static: VoterSet) -> VoterHistory:
             _learn_from_head(history, log, latest)
         except SnapshotError as error:
             damage = error
-    # The snapshot's head already has every voter set of the records below the snapshot's end.
+    # The beginning of the snapshot already contains every voter set from the records below the snapshot's end.
     offset = max(log.start_offset, latest.offset if latest else 0)
     while offset < log.end_offset:
         data = log.read(offset, messages.FETCH_MAX_BYTES)

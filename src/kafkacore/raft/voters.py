@@ -1,4 +1,4 @@
-"""The voters: their directory ids and endpoints, and how the set changes along the log (KIP-853)."""
+"""The voters: their directory ids and endpoints, and how the set of voters changes along the log (KIP-853)."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ from typing import Any, Final, NamedTuple
 from kafkacore.protocol.messages import VotersRecord
 from kafkacore.protocol.uuid import ZERO, Uuid
 
-Endpoints = tuple[tuple[str, str, int], ...]  # listener name, host, port
+Endpoints = tuple[tuple[str, str, int], ...]  # (listener name, host, port) of each listener
 
 BEFORE_LOG: Final = -1
 
 
 class ReplicaKey(NamedTuple):
-    """A replica of the quorum. `directory_id` is ZERO for static voters (kraft.version 0), because it is not known."""
+    """A replica of the quorum. `directory_id` is ZERO for static voters (kraft.version 0), whose directory ids are not
+    known."""
 
     replica_id: int
     directory_id: Uuid = ZERO
 
     def matches(self, other: ReplicaKey) -> bool:
-        """Whether both are the same replica, as far as they are known."""
+        """Returns whether both keys can denote the same replica. An unknown directory id matches every directory id."""
         if self.replica_id != other.replica_id:
             return False
         return ZERO in (self.directory_id, other.directory_id) or self.directory_id == other.directory_id
@@ -32,7 +33,8 @@ class Voter(NamedTuple):
     kraft_versions: tuple[int, int] = (0, 1)
 
     def endpoint(self, listener: str) -> tuple[str, int] | None:
-        """Host and port of a listener, or of the first listener when no listener has that name."""
+        """Returns the host and port of a listener. If no listener has that name, returns those of the first
+        listener."""
         for name, host, port in self.endpoints:
             if name == listener:
                 return host, port
@@ -40,7 +42,7 @@ class Voter(NamedTuple):
 
 
 class VoterSet:
-    """Immutable."""
+    """An immutable set of voters."""
 
     __slots__ = ("_voters",)
 
@@ -67,11 +69,11 @@ class VoterSet:
         return self._voters.get(replica_id)
 
     def voters(self) -> list[Voter]:
-        """Sorted by id."""
+        """Returns the voters, sorted by id."""
         return [self._voters[replica_id] for replica_id in sorted(self._voters)]
 
     def why_not(self, key: ReplicaKey) -> str:
-        """Why a controller that could vote is no voter and only follows, and how to change that."""
+        """Returns the reason why a controller that could be a voter is not one, and how to make it a voter."""
         voter = self._voters.get(key.replica_id)
         if voter is not None:
             return (
@@ -133,12 +135,14 @@ class VoterHistory:
 
     @property
     def latest(self) -> VoterSet:
-        """The latest voter set, even before it is committed: Raft's rule for changes of one member demands that."""
+        """The latest voter set, even if it is not committed. Raft's rule for adding or removing a single voter requires
+        this.
+        """
         return self._sets[-1][1] if self._sets else self._static
 
     @property
     def latest_offset(self) -> int:
-        """Where the latest set is in the log; BEFORE_LOG for one that no record of the log holds."""
+        """The offset of the latest voter set in the log, or BEFORE_LOG if no record of the log contains that set."""
         return self._sets[-1][0] if self._sets else BEFORE_LOG
 
     @property
@@ -147,7 +151,9 @@ class VoterHistory:
 
     @property
     def in_log(self) -> bool:
-        """Whether the set is in the log or in a snapshot of it, not only in the checkpoint at offset 0."""
+        """Whether the voter set comes from the log, or from a snapshot of the log. False if it comes only from the
+        checkpoint at offset 0.
+        """
         return bool(self._sets) and self._sets[-1][0] != BEFORE_LOG
 
     def set_voters(self, offset: int, voters: VoterSet) -> None:
@@ -161,13 +167,13 @@ class VoterHistory:
         self._versions = [each for each in self._versions if each[0] < end_offset]
 
     def below(self, end_offset: int) -> VoterHistory:
-        """The history up to the end of a snapshot."""
+        """Returns the part of the history that a snapshot with this end offset covers."""
         made = VoterHistory(self._static)
         made._sets, made._versions = list(self._sets), list(self._versions)
         made.truncate(end_offset)
         return made
 
     def forget_all(self) -> None:
-        """Forgets every set, because a snapshot replaces the log."""
+        """Drops every set. Call this when a snapshot replaces the log."""
         self._sets.clear()
         self._versions.clear()

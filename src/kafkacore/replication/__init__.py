@@ -1,1 +1,1 @@
-"""Partitions that this broker hosts: their leaders, their epochs, and their replicas in sync."""
+"""Partitions that this broker hosts: their leaders, their epochs, and their in-sync replicas."""

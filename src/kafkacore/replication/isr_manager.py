@@ -1,10 +1,11 @@
-"""Decides the ISR of each partition that this broker leads: followers that have caught up join it, and followers that
-have fallen behind leave it.
+"""Decides the ISR of each partition that this broker leads. Followers that have caught up join the ISR, and followers
+that have fallen behind leave it.
 
-A state machine without clock or socket, like Kafka's Partition and AlterPartitionManager. Native code reports the
-partitions to look at; `request` returns the next AlterPartition; the caller reports its result by `answered` or `lost`.
-At most one request is under way, so each partition has at most one proposal. A proposal names the leader epoch and the
-partition epoch in which it was made, so the controller refuses it when either has changed (KIP-497).
+This is a state machine without a clock or socket, like Kafka's Partition and AlterPartitionManager. Native code reports
+the partitions to check. `request` returns the next AlterPartition, and the caller reports its result with `answered` or
+`lost`. At most one request is in flight, so each partition has at most one proposal. A proposal contains the leader
+epoch and the partition epoch in which it was made. The controller refuses a proposal if either epoch has changed
+(KIP-497).
 """
 
 from __future__ import annotations
@@ -22,11 +23,12 @@ from kafkacore.protocol.response_errors import error_of_peer
 from kafkacore.protocol.uuid import Uuid
 
 LOG: Final = logging.getLogger("kafkacore.replication")
-MAX_PER_REQUEST: Final = 10_000  # partitions
+MAX_PER_REQUEST: Final = 10_000  # the number of partitions in a request
 
-# The controller did not apply the change, and the partition epoch is right: another proposal may follow.
+# The controller did not apply the change, although the partition epoch was right. So this broker can make another
+# proposal.
 _NOT_APPLIED: Final = frozenset({ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED})
-# The controller knows a newer state of the partition, which comes with the metadata.
+# The controller knows a newer state of the partition, which will arrive with the metadata.
 _METADATA_IS_NEWER: Final = frozenset({
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.FENCED_LEADER_EPOCH,
     ErrorCode.INVALID_UPDATE_VERSION, ErrorCode.INVALID_REQUEST, ErrorCode.NEW_LEADER_ELECTED,
@@ -36,26 +38,26 @@ Key = tuple[Uuid, int]  # topic id and partition
 
 
 class Follower(Protocol):
-    """A replica on another broker, as its leader's log knows it; FollowerState provides it."""
+    """A replica on another broker, as the leader knows it. FollowerState implements this interface."""
 
     @property
     def broker_id(self) -> int: ...
     @property
     def broker_epoch(self) -> int:
-        """The broker epoch in its last Fetch (KIP-903); -1 when that Fetch named none."""
+        """The broker epoch in the replica's last Fetch (KIP-903), or -1 if that Fetch contained none."""
 
     @property
     def may_join(self) -> bool:
-        """Whether it may join the ISR: it is outside and has caught up, and its broker is neither fenced nor
-        leaving."""
+        """Whether the replica can join the ISR: it is outside the ISR and caught up, and its broker is neither fenced
+        nor shutting down."""
 
     @property
     def lags(self) -> bool:
-        """Whether it was last caught up more than replica.lag.time.max.ms ago."""
+        """Whether the replica was last caught up more than replica.lag.time.max.ms ago."""
 
 
 class Led(Protocol):
-    """A partition that this broker may lead; PartitionHandle provides it."""
+    """A partition that this broker may lead. PartitionHandle implements this interface."""
 
     @property
     def topic(self) -> str: ...
@@ -82,8 +84,9 @@ class Member(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class Proposal:
-    """A change that this broker asks the controller for. After some answers the proposal only waits for newer
-    metadata."""
+    """An ISR change that this broker requests from the controller. After some error codes, the proposal is not sent
+    again and only waits for newer metadata.
+    """
 
     key: Key
     led: Led
@@ -97,7 +100,7 @@ class Proposal:
 
 @dataclass(slots=True)
 class Counts:
-    """Kafka's IsrShrinksPerSec, IsrExpandsPerSec and FailedIsrUpdatesPerSec."""
+    """The values of Kafka's metrics IsrShrinksPerSec, IsrExpandsPerSec and FailedIsrUpdatesPerSec."""
 
     shrinks: int = 0
     expands: int = 0
@@ -106,8 +109,9 @@ class Counts:
 
 @dataclass(eq=False)
 class IsrManager:
-    """Belongs to one loop. `led` finds a partition of this broker, `broker_epoch` is this broker's, and `image` the
-    root that the replica manager has applied last."""
+    """Decides the ISRs. Belongs to one event loop. `led` finds a partition of this broker. `broker_epoch` returns this
+    broker's epoch. `image` is the metadata image that the replica manager applied last.
+    """
 
     node_id: int
     led: Callable[[Key], Led | None]
@@ -117,15 +121,17 @@ class IsrManager:
     _proposals: dict[Key, Proposal] = field(default_factory=dict)
     _unsent: dict[Key, Proposal] = field(default_factory=dict)
     _sent: list[Proposal] = field(default_factory=list)
-    # Committed states that the controller answered and that the image does not have yet.
+    # Partition states that the controller has committed and returned in its responses, but that the image does not have
+    # yet.
     _ahead: dict[Key, Partition] = field(default_factory=dict)
-    _later: dict[Key, None] = field(default_factory=dict)  # partitions to look at again when their proposals are over
+    _later: dict[Key, None] = field(default_factory=dict)  # partitions to check again when their proposals have ended
 
-    # --- looking ---
+    # --- checking partitions ---
 
     def look(self, keys: Iterable[Key]) -> None:
-        """Decides about partitions whose followers have changed or whose leadership has begun. A partition with a
-        proposal is looked at again when the proposal is over."""
+        """Checks partitions whose followers have changed or whose leadership has started. If a partition has a
+        proposal, it is checked when that proposal has ended.
+        """
         for key in keys:
             if key not in self._proposals:
                 self._propose(key)
@@ -135,7 +141,7 @@ class IsrManager:
         if led is None or was is None or led.role != "leader":
             return
         if (was.leader, was.leader_epoch, was.partition_epoch) != (self.node_id, led.leader_epoch, led.partition_epoch):
-            return  # newer metadata will bring its new role
+            return  # newer metadata will bring the partition's new role
         isr = self._wanted(led, was)
         if isr is None or not led.propose_isr([each.broker_id for each in isr], was.partition_epoch):
             return
@@ -146,10 +152,10 @@ class IsrManager:
         )  # fmt: skip
 
     def _wanted(self, led: Led, was: Partition) -> list[Member] | None:
-        """The ISR that the partition should have; None when it has it."""
+        """Returns the ISR that the partition should have, or None if the partition already has that ISR."""
         mine = Member(self.node_id, self.broker_epoch())
         if was.recovery_state == RECOVERING:
-            # A leader that was elected uncleanly is alone until it has recovered (KIP-704).
+            # After an unclean election the leader is the only member until it has recovered (KIP-704).
             return [mine]
         members, changed = [mine], False
         for follower in led.followers():
@@ -169,8 +175,9 @@ class IsrManager:
     # --- metadata ---
 
     def applied(self, image: MetadataImage) -> None:
-        """The replica manager has moved to a newer root. Ends the proposals of partitions that changed in it: the
-        committed state counts."""
+        """Handles a newer metadata image that the replica manager has applied. If a partition has changed in that
+        image, ends its proposal, because the committed state takes precedence.
+        """
         self.image = image
         for key in [key for key, ahead in self._ahead.items() if self._committed(key) is not ahead]:
             del self._ahead[key]
@@ -197,11 +204,11 @@ class IsrManager:
 
     @property
     def has_more(self) -> bool:
-        """Whether `request` would give a request."""
+        """Whether `request` would return a request."""
         return bool(self._unsent) and not self._sent
 
     def request(self) -> Request | None:
-        """The next request; None while one is under way, and when there is nothing to ask for."""
+        """Returns the next request, or None while a request is in flight or if there is nothing to request."""
         if not self.has_more:
             return None
         while self._unsent and len(self._sent) < MAX_PER_REQUEST:
@@ -217,15 +224,17 @@ class IsrManager:
         )
 
     def lost(self) -> None:
-        """Call it when the request had no answer or was refused as a whole. Its proposals are sent again, unless newer
-        metadata has ended them."""
+        """Notes that the request got no response or was refused as a whole. The proposals in the request are sent
+        again, unless newer metadata has ended them.
+        """
         sent, self._sent = self._sent, []
         for proposal in sent:
             self._send_again(proposal)
 
     def answered(self, answer: Any) -> bool:
-        """Takes an AlterPartitionResponse. Returns False if the next request must wait a moment, because the controller
-        would repeat its answer now."""
+        """Handles an AlterPartitionResponse. Returns False if the next request must wait a moment, because an immediate
+        request would get the same response.
+        """
         refused = error_of_peer(answer.error_code)
         if refused != ErrorCode.NONE:
             LOG.warning("the controller refused %d changes of ISRs: %s; they are sent again", len(self._sent), refused)
@@ -264,7 +273,7 @@ class IsrManager:
             recovery_state=result.leader_recovery_state,
         )
         if now.leader_epoch != led.leader_epoch or now.partition_epoch < led.partition_epoch:
-            # This broker leads in a newer epoch, or no longer leads; newer metadata will say which.
+            # This broker leads the partition in a newer epoch, or no longer leads it. Newer metadata will show which.
             self.counts.failed += 1
             return
         self._ahead[proposal.key] = now
@@ -275,7 +284,7 @@ class IsrManager:
         LOG.info("%s-%d: the ISR is %s, in partition epoch %d", led.topic, led.index, now.isr, now.partition_epoch)
 
     def _refused(self, proposal: Proposal, error: ErrorCode) -> bool:
-        """Takes a refusal. Returns True when the next request needs no pause."""
+        """Handles an error code for one partition. Returns True if the next request can be sent without a pause."""
         led = proposal.led
         self.counts.failed += 1
         if error in _METADATA_IS_NEWER:

@@ -1,7 +1,7 @@
-"""Fetches the partitions that this broker follows from one other broker, on a processor.
+"""Fetches the partitions that this broker follows from one other broker, on a processor thread.
 
-A processor sends the requests and takes the answers, without Python (`_fast.follow.driver`). This module decides: it
-makes connections and hands them over, and it reports what went wrong.
+The processor sends the requests and handles the responses without Python code (`_fast.follow.driver`). This module
+opens connections, passes them to the processor, and reports errors.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ LOG: Final = logging.getLogger("kafkacore.replication")
 
 
 class Greeter(Protocol):
-    """Makes connections to one address, and waits before it makes the next one (`network.client.NodeClient`). Calls
-    raise OSError."""
+    """Opens connections to one address, with a pause between attempts. `network.client.NodeClient` implements this.
+    Calls raise OSError.
+    """
 
     async def api_versions(self) -> Mapping[int, tuple[int, int]]: ...
     async def hand_over(self) -> int: ...
@@ -32,12 +33,12 @@ class Greeter(Protocol):
     async def close(self) -> None: ...
 
 
-# For tests: watches the link to an address on behalf of a connection, until the returned function is called.
+# For tests: watches each connection to an address until the returned function is called.
 WatchLink = Callable[[Address, DriverHandle], Callable[[], None]]
 
 
 class NativeFetcher:
-    """Belongs to the running loop."""
+    """A fetcher whose requests and responses a processor handles. Belongs to the running event loop."""
 
     def __init__(
         self,
@@ -50,7 +51,7 @@ class NativeFetcher:
         backoff_ms: float,
         watch_link: WatchLink | None = None,
     ) -> None:
-        """Fetcher `number` of the broker `source_id`. `read_broker_epoch` returns the epoch of this broker's
+        """Creates fetcher `number` for the broker `source_id`. `read_broker_epoch` returns the epoch of this broker's
         registration."""
         self._source_id, self._number = source_id, number
         self._name = f"fetcher {number} of broker {source_id}"
@@ -69,7 +70,7 @@ class NativeFetcher:
         self._loop.add_reader(native.fileno(), self._heed)
         self._task = self._loop.create_task(self._run())
 
-    # --- what the replica manager wants ---
+    # --- calls of the replica manager ---
 
     def follow(self, partitions: list[Follow]) -> None:
         self.native.follow([(each.partition, each.leader_epoch) for each in partitions])
@@ -103,14 +104,14 @@ class NativeFetcher:
             await self._task
         await self._leave()
         self.native.shut()
-        # A truncation is not broken off: the log needs it whole.
+        # A truncation is not interrupted, because the log needs it to be complete.
         while self.native.link != "ended":
             self._news.clear()
             await self._news.wait()
         self._loop.remove_reader(self.native.fileno())
         self._let_link_go()
 
-    # --- news ---
+    # --- events of the processor ---
 
     def _heed(self) -> None:
         self.native.heed()
@@ -132,7 +133,9 @@ class NativeFetcher:
             self._failures = 0
 
     def _report_refusals(self) -> None:
-        """The leader has dropped the session after a first error, which is no fault."""
+        """Logs error codes from the leader. A single error code may only mean that the leader has dropped the fetch
+        session, which is not a failure.
+        """
         refusals = self.native.refusals
         if refusals > 1 >= self._refusals:
             LOG.warning("%s was refused: error %s", self._name, ErrorCode(self.native.refusal).name)
@@ -163,7 +166,7 @@ class NativeFetcher:
                 await self._hand_over(greeted)
 
     async def _hand_over(self, address: Address) -> None:
-        """Makes a connection, which the processor takes over."""
+        """Opens a connection, and passes it to the processor."""
         if self._greeter is None:
             self._greeter = self._connect(address)
         losses = self.native.losses
@@ -189,8 +192,9 @@ class NativeFetcher:
         await self._pause_after_garbage(losses)
 
     async def _pause_after_garbage(self, losses: int) -> None:
-        """Waits until the connection is lost or of no more use, and a while if its node sent garbage: only such a node
-        can be connected to again without a pause."""
+        """Waits until the connection is lost or no longer needed. Waits longer if the other node sent malformed data,
+        because the client would then reconnect without a pause.
+        """
         while self.native.link == "up":
             self._news.clear()
             await self._news.wait()

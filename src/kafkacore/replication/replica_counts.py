@@ -1,4 +1,6 @@
-"""Counts partitions that this broker leads by the state of their replicas, for Kafka's metrics."""
+"""For the partitions that this broker leads, counts how many are in each replica state. Kafka's metrics show these
+counts.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ from kafkacore.metadata.partitions import GONE, NOTHING_RARE, PartitionChunk
 
 
 class LedPartition(NamedTuple):
-    """`replicas` counts no replica that a reassignment is still adding. `is_reassigning`: one is under way."""
+    """A partition that this broker leads. `replicas` omits the replicas that a reassignment is still adding.
+    `is_reassigning` says whether a reassignment is in progress.
+    """
 
     topic: str
     partition: int
@@ -35,7 +39,8 @@ class LedPartition(NamedTuple):
 
 @dataclass(slots=True)
 class ReplicaCounts:
-    """Kafka's UnderReplicatedPartitions, UnderMinIsrPartitionCount, AtMinIsrPartitionCount, ReassigningPartitions."""
+    """The values of Kafka's metrics UnderReplicatedPartitions, UnderMinIsrPartitionCount, AtMinIsrPartitionCount and
+    ReassigningPartitions."""
 
     under_replicated: int = 0
     under_min_isr: int = 0
@@ -44,8 +49,10 @@ class ReplicaCounts:
 
 
 def led(image: MetadataImage, node_id: int, min_isr_of: Callable[[str], int]) -> Iterator[LedPartition]:
-    """`min_isr_of` gives a topic's min.insync.replicas. The number of replicas limits it, as in Kafka."""
-    topics: dict[int, tuple[str, int]] = {}  # name and min.insync.replicas by topic row
+    """Yields the partitions that this broker leads. `min_isr_of` returns a topic's min.insync.replicas. As in Kafka,
+    that value is limited to the number of replicas.
+    """
+    topics: dict[int, tuple[str, int]] = {}  # for each topic row: the topic's name and min.insync.replicas
     for chunk in image.partition_chunks:
         if node_id not in chunk.leader:
             continue

@@ -1,1 +1,1 @@
-"""Algorithms without state: the placement of replicas, and the changes of one partition."""
+"""Stateless algorithms: the placement of replicas, and changes of a single partition."""

@@ -1,7 +1,8 @@
-"""The placement of new replicas: striped over racks and brokers, as in Kafka's StripedReplicaPlacer.
+"""Places new replicas in stripes over racks and brokers, as Kafka's StripedReplicaPlacer does.
 
-Each partition begins one broker further than the one before. When each broker has been first once, the brokers are
-shuffled again. Racks take turns, and a fenced broker is never the first replica.
+The first replica of each partition is one broker further than the first replica of the previous partition. When each
+broker has been first once, the brokers are shuffled again. The racks are used in turn, and a fenced broker is never the
+first replica.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ _MANY_REPLICAS: Final = 10_000
 
 
 class UsableBroker(NamedTuple):
-    """A `fenced` broker may follow, but not lead."""
+    """A broker that can get replicas. A `fenced` broker can follow, but not lead."""
 
     broker_id: int
     rack: str | None
@@ -23,12 +24,13 @@ class UsableBroker(NamedTuple):
 
 
 class PlacementError(ValueError):
-    """No placement is possible: INVALID_REPLICATION_FACTOR."""
+    """No placement is possible. The response then has INVALID_REPLICATION_FACTOR."""
 
 
 def replicas_problem(replicas: Sequence[int], registered: Collection[int]) -> str | None:
-    """The first problem with the replicas in a request, in the order of their ids as in Kafka. When a list names
-    thousands more replicas than there are brokers, only its beginning is checked: that part has a problem already."""
+    """Returns the first problem with the replicas in a request. They are checked in the order of their ids, as in
+    Kafka. If a list has thousands more replicas than there are brokers, only its beginning is checked, because the
+    beginning already has a problem."""
     if not replicas:
         return "The manual partition assignment includes an empty replica list."
     counts = Counter(replicas[: len(registered) + _MANY_REPLICAS])
@@ -41,7 +43,8 @@ def replicas_problem(replicas: Sequence[int], registered: Collection[int]) -> st
 
 
 class _Ring:
-    """The fenced or the unfenced brokers of one rack, used in turn. A new partition begins one broker further."""
+    """The fenced or the unfenced brokers of one rack, which are used in turn. Each new partition starts one broker
+    further."""
 
     def __init__(self, brokers: list[int], random: Random) -> None:
         self.brokers = sorted(brokers)
@@ -50,7 +53,7 @@ class _Ring:
         self._offset = random.randrange(len(brokers)) if brokers else 0
 
     def next(self, epoch: int) -> int:
-        """The next broker; -1 when each broker was used in this epoch."""
+        """Returns the next broker, or -1 if each broker has been used in this epoch. Each partition is an epoch."""
         if not self.brokers:
             return -1
         if self._epoch != epoch:
@@ -99,7 +102,7 @@ class _Stripes:
         replicas, index, skip = [leader], self._offset, first
         while len(replicas) < replication_factor:
             found = -1
-            # This rack has given the leader already, so it is skipped once.
+            # This rack has already provided the leader, so it is skipped once.
             if index == skip:
                 skip = -1
             else:
@@ -120,7 +123,7 @@ class _Stripes:
 
 
 def place(brokers: Iterable[UsableBroker], partitions: int, replication_factor: int, random: Random) -> list[list[int]]:
-    """Replicas for each new partition, the first of them its preferred leader. Raises PlacementError."""
+    """Returns the replicas of each new partition; the first is its preferred leader. Raises PlacementError."""
     usable = list(brokers)
     unfenced = sum(not broker.fenced for broker in usable)
     if replication_factor <= 0:

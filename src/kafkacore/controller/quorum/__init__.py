@@ -1,7 +1,7 @@
-"""The KRaft controller (KIP-631): every decision reads an image, and only replayed records change an image.
+"""The KRaft controller (KIP-631). Every decision reads an image, and only replayed records change an image.
 
-The modules of `ON_REQUEST` decide about requests that most nodes never get while they start. Each is imported when its
-attribute of this package is first used.
+Most nodes do not get the requests that the modules in `ON_REQUEST` handle while they start. So each of these modules is
+imported when its attribute of this package is first used.
 """
 
 from __future__ import annotations

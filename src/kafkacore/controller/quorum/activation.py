@@ -1,5 +1,5 @@
-"""The first records of an active controller: the feature levels of a new cluster, and the end of a transaction that the
-last controller left open."""
+"""The first records of an active controller. They set the feature levels of a new cluster, and abort a transaction that
+the previous controller left open."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ from kafkacore.storage.bootstrap import NO_LEVELS
 
 
 def activation_records(image: MetadataImage, settings: Settings, bootstrap: Sequence[Message]) -> list[Message]:
-    """`bootstrap` has the records that `storage format` wrote to bootstrap.checkpoint. Raises MetadataError when the
-    cluster is new and these records have no metadata.version, and for a level that this release does not know."""
+    """Returns the records. `bootstrap` holds the records that `storage format` wrote to bootstrap.checkpoint. Raises
+    MetadataError if the cluster is new and `bootstrap` contains no metadata.version, and for a level that this release
+    does not know."""
     records: list[Message] = []
     if image.transaction is not None:
         records.append(AbortTransactionRecord(reason="Controller failover"))
@@ -49,7 +50,7 @@ def _bootstrap(settings: Settings, bootstrap: Sequence[Message]) -> list[Message
     _check(levels)
     records: list[Message] = [BeginTransactionRecord(name="Bootstrap records"), *bootstrap]
     if levels.get(ELIGIBLE_LEADER_REPLICAS_VERSION, 0) > 0:
-        # The eligible leader replicas depend on min.insync.replicas, so it must be the same on every controller
+        # The eligible leader replicas depend on min.insync.replicas, so its value must be the same on every controller
         # (KIP-966).
         value = str(settings.config.min_insync_replicas)
         records.append(ConfigRecord(resource_type=BROKER, resource_name="", name=MIN_IN_SYNC_REPLICAS, value=value))

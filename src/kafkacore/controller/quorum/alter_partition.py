@@ -1,7 +1,8 @@
 """AlterPartition: the leader of a partition reports a new ISR (KIP-497).
 
-The leader names its broker epoch and those of the replicas (KIP-903), so that a replica that has restarted meanwhile
-does not join the ISR unnoticed. A leader after an unclean election is RECOVERING and alone in its ISR (KIP-704).
+The request contains the broker epochs of the leader and of the replicas (KIP-903), so that a replica that has restarted
+in the meantime does not join the ISR. After an unclean election, the leader is RECOVERING and is the only member of the
+ISR (KIP-704).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import AlterPartitionResponse, Message
 from kafkacore.runtime.slices import Work
 
-BROKER_EPOCHS_SINCE: Final = 3  # first version that names the broker epoch of each replica (KIP-903)
+BROKER_EPOCHS_SINCE: Final = 3  # first version with the broker epoch of each replica (KIP-903)
 ANY_EPOCH: Final = -1
 TopicResult = AlterPartitionResponse.TopicData
 PartitionResult = AlterPartitionResponse.PartitionData
@@ -31,17 +32,18 @@ class _Member(NamedTuple):
 
 
 class IsrChange:
-    """One AlterPartition request."""
+    """Handles one AlterPartition request."""
 
     def __init__(self, image: MetadataImage, settings: Settings, api_version: int) -> None:
         self._image = image
         self._api_version = api_version
         self._changes = LeaderChanges(image, settings)
         self._records: list[Message] = []
-        self._changed: set[int] = set()  # rows
+        self._changed: set[int] = set()  # the rows of partitions that this request has changed
 
     def decide(self, request: Any) -> Work[Decision]:
-        """Raises STALE_BROKER_EPOCH. All other errors are in the results of the partitions."""
+        """Decides about the new ISRs. Raises STALE_BROKER_EPOCH. All other errors are in the results of the
+        partitions."""
         check_epoch(self._image, request.broker_id, request.broker_epoch)
         response = AlterPartitionResponse()
         for asked in request.topics:
@@ -63,7 +65,7 @@ class IsrChange:
             return _refused(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         error = self._epoch_problem(leader, was, asked)
         if error is None and len(self._new_isr(asked)) > len(was.replicas):
-            error = ErrorCode.INVALID_REQUEST  # decided before any code looks at each member
+            error = ErrorCode.INVALID_REQUEST  # decided before the members are checked one by one
         isr = [] if error else self._isr(asked)
         error = error or _isr_problem(was, isr, asked.leader_recovery_state)
         if error is None and self._changes_twice(topic, index):
@@ -78,8 +80,8 @@ class IsrChange:
         self._records.append(record)
         self._changed.add(topic.partition_rows[index])
         if record.leader not in (leader, NO_LEADER_CHANGE):
-            # The new ISR completes a reassignment that removes this leader. The leader must read the new leader in the
-            # metadata before it asks again.
+            # The new ISR completes a reassignment that removes this leader. The leader must read the new leader from
+            # the metadata before it asks again.
             return _refused(index, ErrorCode.NEW_LEADER_ELECTED)
         return _accepted(_merged(was, record))
 
@@ -93,8 +95,8 @@ class IsrChange:
         return [_Member(each.broker_id, each.broker_epoch) for each in asked.new_isr_with_epochs]
 
     def _epoch_problem(self, leader: int, was: Partition, asked: Any) -> ErrorCode | None:
-        """Why a leader may not change this partition now. A leader with a later epoch than ours got it from a newer
-        controller."""
+        """Returns the reason why the leader must not change this partition now, or None. If the leader has a later
+        epoch than this controller, a newer controller has given it that epoch."""
         if asked.leader_epoch > was.leader_epoch or asked.partition_epoch > was.partition_epoch:
             return ErrorCode.NOT_CONTROLLER
         if asked.leader_epoch < was.leader_epoch:
@@ -106,7 +108,8 @@ class IsrChange:
         return None
 
     def _changes_twice(self, topic: Topic, index: int) -> bool:
-        """Whether this request has changed the partition already. That change raised the partition epoch."""
+        """Returns whether an earlier entry of this request has changed the partition. That change has raised the
+        partition epoch."""
         return topic.partition_rows[index] in self._changed
 
     def _is_eligible(self, member: _Member) -> bool:
@@ -138,7 +141,7 @@ def _isr_problem(was: Partition, isr: Sequence[_Member], recovery_state: int) ->
 
 
 def _merged(was: Partition, record: Any) -> Partition:
-    """The partition `was` with the record applied, as far as an answer shows it."""
+    """Returns `was` with the record applied, as far as the response shows the fields."""
     new_leader = record.leader != NO_LEADER_CHANGE
     new_state = record.leader_recovery_state
     return was._replace(

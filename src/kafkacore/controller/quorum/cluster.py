@@ -1,5 +1,5 @@
-"""Brokers and controllers as members: registration, heartbeats, fencing, controlled shutdown, log directories
-(KIP-631, 858)."""
+"""The brokers and controllers of the cluster: registration, heartbeats, fencing, controlled shutdown, log directories
+(KIP-631, KIP-858)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class State(Enum):
 
 
 def check_epoch(image: MetadataImage, broker_id: int, epoch: int) -> BrokerRegistration:
-    """Raises STALE_BROKER_EPOCH unless the broker is registered with that epoch."""
+    """Returns the broker's registration. Raises STALE_BROKER_EPOCH unless the broker is registered with this epoch."""
     broker = image.brokers.get(broker_id)
     if broker is None:
         raise error_for(ErrorCode.STALE_BROKER_EPOCH, f"No broker registration found for broker id {broker_id}")
@@ -66,7 +66,8 @@ def register_broker(
     epoch: int,
     now_ms: int,
 ) -> Decision:
-    """Registers a broker. A new incarnation gets `epoch`, which is the offset of the next record."""
+    """Registers a broker. A new incarnation gets `epoch`, which is the offset of the next record in the metadata
+    log."""
     if request.cluster_id != settings.cluster_id:
         raise error_for(
             ErrorCode.INCONSISTENT_CLUSTER_ID,
@@ -99,8 +100,8 @@ def register_broker(
         records += _after_shutdown(image, settings, request.broker_id, clean)
         record.broker_epoch = epoch
     records.append(record)
-    # The registration comes last: if a failover commits only a part, the broker registers again with the next
-    # controller (KIP-966).
+    # The registration record comes last. If a failover commits only some of the records, the broker registers again
+    # with the next controller (KIP-966).
     return Decision(records, BrokerRegistrationResponse(broker_epoch=record.broker_epoch), atomic=False)
 
 
@@ -151,7 +152,7 @@ def _check_directories(image: MetadataImage, broker_id: int, directories: Sequen
 
 
 def _check_features(image: MetadataImage, offered: Sequence[Any], kind: str) -> None:
-    """Every member must support all features that the cluster has finalised."""
+    """Checks that the node supports all features that the cluster has finalized."""
     ranges: Mapping[str, tuple[int, int]] = {
         each.name: (each.min_supported_version, each.max_supported_version) for each in offered
     }
@@ -169,8 +170,8 @@ def _check_features(image: MetadataImage, offered: Sequence[Any], kind: str) -> 
 
 
 def _after_shutdown(image: MetadataImage, settings: Settings, broker_id: int, clean: bool) -> list[Record]:
-    """Ends the last incarnation of a broker. Unless it shut down cleanly, its replicas may have lost acknowledged
-    records."""
+    """Ends the previous incarnation of a broker. If that incarnation did not shut down cleanly, its replicas may have
+    lost acknowledged records."""
     chunks = image.partition_chunks
     if image.elr_enabled and not clean:
         rows = sorted({*rows_with_isr(chunks, broker_id), *rows_with_elr(chunks, broker_id)})
@@ -179,7 +180,8 @@ def _after_shutdown(image: MetadataImage, settings: Settings, broker_id: int, cl
 
 
 def unregister_broker(image: MetadataImage, settings: Settings, request: Any) -> Decision:
-    """Removes a broker that will not come back. Its replicas stay assigned to it. Raises BROKER_ID_NOT_REGISTERED."""
+    """Removes a broker that will not come back. Partitions keep their replicas on that broker. Raises
+    BROKER_ID_NOT_REGISTERED."""
     broker = image.brokers.get(request.broker_id)
     if broker is None:
         raise error_for(
@@ -193,7 +195,7 @@ def unregister_broker(image: MetadataImage, settings: Settings, request: Any) ->
 
 
 def register_controller(image: MetadataImage, request: Any) -> Decision:
-    """Raises INVALID_REGISTRATION."""
+    """Registers a controller. Raises INVALID_REGISTRATION."""
     _check_id(request.controller_id)
     record = RegisterControllerRecord(
         controller_id=request.controller_id,
@@ -221,7 +223,7 @@ def register_controller(image: MetadataImage, request: Any) -> Decision:
 
 
 def heartbeat(image: MetadataImage, settings: Settings, liveness: Liveness, request: Any) -> Decision:
-    """Decides the next state of a broker from its wishes and its partitions."""
+    """Decides the next state of a broker from the flags in its heartbeat and from its partitions."""
     broker = check_epoch(image, request.broker_id, request.broker_epoch)
     was = _state(broker)
     state = _next_state(image, liveness, broker, was, request)
@@ -265,14 +267,14 @@ def _next_state(
             return State.CONTROLLED_SHUTDOWN if _leads(image, broker) else State.SHUTDOWN_NOW
         return State.UNFENCED
     if not request.want_shut_down:
-        # This incarnation never asked to leave: another peer guessed its epoch, which is an offset.
+        # This incarnation never asked to shut down: another node must have guessed its epoch, which is a log offset.
         return State.FENCED if request.want_fence else State.UNFENCED
     return State.SHUTDOWN_NOW if may_leave(image, liveness, broker) else State.CONTROLLED_SHUTDOWN
 
 
 def may_leave(image: MetadataImage, liveness: Liveness, broker: BrokerRegistration) -> bool:
-    """Whether a broker in controlled shutdown leads no partition, and the brokers that stay have read the records with
-    the new leaders."""
+    """Returns whether a broker in controlled shutdown may stop: it leads no partition, and the remaining brokers have
+    read the records that make them leaders."""
     active = {each.broker_id for each in image.brokers.values() if each.active}
     return liveness.may_leave(broker.broker_id, active) and not _leads(image, broker)
 
@@ -292,8 +294,8 @@ def fence(image: MetadataImage, settings: Settings, *brokers: BrokerRegistration
 
 
 def _unfence(image: MetadataImage, settings: Settings, broker: BrokerRegistration) -> list[Record]:
-    """Unfences the broker; then it may lead partitions that have no leader. Only a registration record can end a
-    controlled shutdown; a change record cannot."""
+    """Unfences the broker. From then on, it can lead partitions that have no leader. To end a controlled shutdown, a
+    registration record is needed; a change record cannot do that."""
     change: Record = BrokerRegistrationChangeRecord(
         broker_id=broker.broker_id, broker_epoch=broker.epoch, fenced=UNFENCE
     )
@@ -321,7 +323,7 @@ def _led_anew(
     added: AbstractSet[int] = NO_BROKERS,
     unclean: AbstractSet[int] = NO_BROKERS,
 ) -> list[Record]:
-    """The records by which LeaderChanges changes these partitions."""
+    """Returns the records with which LeaderChanges changes these partitions."""
     if not image.partition_chunks:
         return []
     return LeaderChanges(image, settings, removed=removed, added=added, unclean=unclean).records(rows)
@@ -343,8 +345,8 @@ def _directories_offline(
 def _directories_cordoned(
     image: MetadataImage, broker: BrokerRegistration, cordoned: Sequence[Uuid] | None
 ) -> list[Record]:
-    """`cordoned` is None until the broker knows its cordoned directories. Older metadata.versions cannot store them
-    (KIP-1066)."""
+    """Records the cordoned directories of a broker. `cordoned` is None while the broker does not know them. Older
+    levels of metadata.version cannot store cordoned directories (KIP-1066)."""
     if cordoned is None or not image.metadata_version.cordoned_log_dirs_supported:
         return []
     if tuple(sorted(cordoned)) == (broker.cordoned_directories or ()):

@@ -19,10 +19,11 @@ from kafkacore.storage.names import topic_name_problem
 def check_resource(
     image: MetadataImage, settings: Settings, key: ConfigKey, values: Mapping[str, str], changed: AbstractSet[str]
 ) -> None:
-    """`values` has all settings after the change, `changed` the names of those that change. Raises KafkaError.
+    """Raises KafkaError for an invalid setting. `values` has all settings as they will be after the change. `changed`
+    has the names of the changed settings.
 
-    A broker checks its own settings, and more of them, before it forwards a request. A client may also ask the
-    controller directly.
+    A broker makes these and more checks before it forwards a request. But a client may also send the request directly
+    to the controller.
     """
     kind, name = key
     if kind == TOPIC:
@@ -44,7 +45,7 @@ def _check_topic(
     problem = topic_name_problem(name)
     if problem:
         raise error_for(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
-    # An older release may have left an unknown key; other settings must still be accepted.
+    # An older release may have stored an unknown key. That key must not prevent changes of other settings.
     known = {each: value for each, value in values.items() if each in changed or each in TOPIC_KEYS}
     try:
         TopicConfig.validate(settings.config, known)
@@ -58,7 +59,7 @@ def _check_broker(image: MetadataImage, settings: Settings, name: str) -> None:
     if not name:
         return
     try:
-        # int() accepts underscores and blanks; Java does not.
+        # int() accepts underscores and surrounding spaces, but Java does not.
         node_id = int("" if "_" in name or name != name.strip() else name)
     except ValueError:
         raise error_for(ErrorCode.INVALID_REQUEST, "Unable to parse broker name as a base 10 number.") from None
@@ -69,7 +70,8 @@ def _check_broker(image: MetadataImage, settings: Settings, name: str) -> None:
 
 
 def _check_broker_values(settings: Settings, values: Mapping[str, str]) -> None:
-    """Refuses a value of the wrong type. Only the broker can check values against its other settings and files."""
+    """Refuses a value of the wrong type. Only the broker itself can check values against its other settings and
+    files."""
     try:
         for name, text in values.items():
             key = settings.config.key(name)

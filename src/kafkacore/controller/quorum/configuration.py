@@ -1,4 +1,4 @@
-"""AlterConfigs and IncrementalAlterConfigs: each resource by itself, with all of its settings or none (KIP-133,
+"""AlterConfigs and IncrementalAlterConfigs. For each resource, either all changes are applied or none (KIP-133,
 KIP-339)."""
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ KEYS: Final[Mapping[int, Keys]] = {
     CLIENT_METRICS: CLIENT_METRICS_KEYS,
     GROUP: GROUP_KEYS,
 }
-_TYPED: Final = (TOPIC, BROKER)  # Apache Kafka's controller knows which keys of these resources are lists
+_TYPED: Final = (TOPIC, BROKER)  # the resources for which Apache Kafka's controller knows which keys are lists
 
 
 class Change(NamedTuple):
-    """A key and its new value; None removes it."""
+    """A key and its new value. The value None removes the key."""
 
     name: str
     value: str | None
@@ -49,19 +49,20 @@ ChangesOf = Callable[[Any], Work[list[Change]]]
 
 
 class ConfigAlteration:
-    """One request. `forwarded` means that it came through a broker, which has made the checks that only a broker can
-    make."""
+    """Handles one request. `forwarded` means that the request came through a broker. That broker has made the checks
+    that only a broker can make."""
 
     def __init__(self, image: MetadataImage, settings: Settings, *, forwarded: bool) -> None:
         self._image, self._settings, self._forwarded = image, settings, forwarded
         self._records: list[Any] = []
 
     def incremental(self, request: Any) -> Work[Decision]:
-        """Raises POLICY_VIOLATION for too many changes at once."""
+        """Handles IncrementalAlterConfigs. Raises POLICY_VIOLATION if the request makes too many changes."""
         return self._decide(request, IncrementalAlterConfigsResponse, self._incremental_changes)
 
     def legacy(self, request: Any) -> Work[Decision]:
-        """The request has all settings of a resource. Raises POLICY_VIOLATION for too many changes at once."""
+        """Handles AlterConfigs, where the request contains all settings of a resource. Raises POLICY_VIOLATION if the
+        request makes too many changes."""
         return self._decide(request, AlterConfigsResponse, self._legacy_changes)
 
     def _decide(self, request: Any, response: Any, changes_of: ChangesOf) -> Work[Decision]:
@@ -85,11 +86,11 @@ class ConfigAlteration:
                 self._records += yield from self._records_of(key, changes)
             except KafkaError as error:
                 if error.code == ErrorCode.POLICY_VIOLATION:
-                    raise  # too many changes: the whole request is refused, so nothing else is decided
+                    raise  # too many changes: the whole request is refused
                 result.error_code, result.error_message = error.code, str(error)
             results.append(result)
         if self._image.elr_enabled:
-            # The minimum ISR decides which replicas are eligible, so a change clears the ELR (KIP-966).
+            # min.insync.replicas decides which replicas are eligible, so a change of it clears the ELR (KIP-966).
             cleared: list[Any] = []
             for record in self._records:
                 yield
@@ -107,7 +108,7 @@ class ConfigAlteration:
         asked, changes = {}, []
         for config in resource.configs:
             yield
-            asked[config.name] = config  # the last change of a key counts
+            asked[config.name] = config  # if a key is changed twice, the last change counts
         for config in asked.values():
             yield
             name, operation = config.name, config.config_operation
@@ -134,13 +135,14 @@ class ConfigAlteration:
         ]
 
     def _records_of(self, key: ConfigKey, changes: list[Change]) -> Work[list[Message]]:
-        """Raises KafkaError for settings that the resource may not have, and POLICY_VIOLATION for too many."""
+        """Returns the records of the changes. Raises KafkaError for settings that the resource cannot have, and
+        POLICY_VIOLATION for too many changes."""
         current = self._image.config(*key)
-        # Broker settings are written even if they are unchanged: the broker then loads the files that they name again
-        # (KAFKA-14136).
+        # Broker settings are written even if they are unchanged, because the broker then reloads the files to which the
+        # settings point (KAFKA-14136).
         changes = [each for each in changes if key[0] == BROKER or current.get(each.name) != each.value]
         yield
-        # Checked now, so that the rest of this turn is short.
+        # The limit is checked here, to keep the rest of this slice of the decision short.
         limit_records(len(self._records) + len(changes))
         values = {name: value for name, value in current.items() if value is not None}
         for change in changes:
@@ -177,8 +179,9 @@ class ConfigAlteration:
             raise error_for(ErrorCode.INVALID_CONFIG, problem)
 
     def _cordoning_problem(self, value: str | None, current: str | None) -> str | None:
-        """Why the cordoned directories cannot change; None when they can. A controller does not know the directories of
-        brokers, so a request sent directly to it may only remove cordons (KIP-1066)."""
+        """Returns the reason why the cordoned directories cannot change, or None if they can. A controller does not
+        know the directories of brokers, so a request that is sent directly to a controller can only remove cordons
+        (KIP-1066)."""
         if not self._image.metadata_version.cordoned_log_dirs_supported:
             return f"The {CORDONED} configuration value cannot be set because it requires metadata.version >= 4.3-IV0"
         if self._forwarded or value is None or not value.strip() or set(_paths(value)) <= set(_paths(current or "")):
@@ -194,9 +197,12 @@ def _paths(text: str) -> list[str]:
 
 
 def _kept_electable(image: MetadataImage, cleared: set[str]) -> Work[list[Message]]:
-    """Gives partitions without an ISR their eligible replicas and their last leader back, after the ELR of these topics
-    ("": of all) was cleared. Nothing was committed without them, and nobody else could ever lead. Apache Kafka leaves
-    such a partition to an unclean election."""
+    """Restores the ELR and the last known leader of each partition without an ISR whose topic is in `cleared`. There,
+    "" stands for all topics.
+
+    These replicas have every committed record. If they were cleared, no replica could lead the partition again without
+    an unclean election. Apache Kafka does not restore them.
+    """
     kept: list[Message] = []
     for number, chunk in enumerate(image.partition_chunks):
         for index, rare in chunk.rare.items():
@@ -214,5 +220,5 @@ def _kept_electable(image: MetadataImage, cleared: set[str]) -> Work[list[Messag
 
 
 def _clear_elr(record: Any) -> Message:
-    """Clears the ELR of one topic, or of all of them."""
+    """Clears the ELR of one topic, or of all topics."""
     return ClearElrRecord(topic_name=record.resource_name if record.resource_type == TOPIC else "")

@@ -1,4 +1,4 @@
-"""Counts of a controller's work, which metrics read from outside (KIP-631)."""
+"""Counts the controller's work, for metrics (KIP-631)."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from kafkacore.metadata.image import MetadataImage
 from kafkacore.metadata.partitions import CHUNK_ROWS, NO_LEADER, PartitionChunk
 from kafkacore.runtime.sampling import Distribution
 
-FEW_ROWS: Final = 1000  # with more rows than this, numpy searches for elections
+FEW_ROWS: Final = 1000  # if more rows than this have changed, numpy searches for elections
 
 
 class Counts:
-    """Belongs to the controller; any thread may read."""
+    """Belongs to the controller; can be read on any thread."""
 
     def __init__(self) -> None:
-        self.started = 0  # decisions
+        self.started = 0  # decisions that were started
         self.timed_out = 0  # decisions that were not committed within their request's timeout
         self.late_heartbeats = 0
         self.computing_ms = Distribution()
-        self.unclean_elections = 0  # elections of leaders that were in neither ISR nor ELR
+        self.unclean_elections = 0  # elections of leaders that were in neither the ISR nor the ELR
         self.elections_from_elr = 0
 
     def leaders_changed(self, before: MetadataImage, after: MetadataImage, delta: MetadataDelta) -> None:
-        """Counts the elections between two roots."""
+        """Counts the elections between the roots `before` and `after`."""
         for row in delta.partition_rows if delta.most_rows <= FEW_ROWS else _candidates(before, after):
             number, index = divmod(row, CHUNK_ROWS)
             if number < len(before.partition_chunks) and index < len(before.partition_chunks[number]):
@@ -44,9 +44,9 @@ class Counts:
 
 
 def _candidates(before: MetadataImage, after: MetadataImage) -> Iterator[int]:
-    """Rows whose new leader was not in their ISR. Both roots share the chunks that did not change, so these are
-    skipped."""
-    import numpy as np  # noqa: PLC0415 - some 100 ms; large changes have loaded it already
+    """Yields the rows whose new leader was not in the ISR. Skips the chunks that did not change, because both roots
+    share them."""
+    import numpy as np  # noqa: PLC0415 - takes some 100 ms; large changes have loaded it already
 
     for number, (old, new) in enumerate(zip(before.partition_chunks, after.partition_chunks, strict=False)):
         if old is new or not len(old):

@@ -1,4 +1,4 @@
-"""A decision: records, and the answer to send after their commit."""
+"""A decision: records, and the response to send after their commit."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ _NOUNS: Final = {TOPIC: "topic", BROKER: "broker"}
 
 
 class Decision(NamedTuple):
-    """`atomic` records go into one batch. Other records may be split over batches; the decision is then complete with
-    the last record. The answer also waits until the offset `after` is committed."""
+    """The result of a request. If `atomic`, all records go into one batch. Otherwise they may be split over several
+    batches, and the decision is complete with the last record. The response also waits until the offset `after` is
+    committed."""
 
     records: Records
     response: Any
@@ -34,8 +35,8 @@ class Decision(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """The inputs of decisions besides the metadata. Only the active controller uses `random`; the other controllers
-    read the results in records."""
+    """The inputs of decisions other than the metadata. Only the active controller uses `random`, because the other
+    controllers read the results from records."""
 
     cluster_id: str
     config: BrokerConfig
@@ -43,13 +44,14 @@ class Settings(NamedTuple):
 
 
 def limit_records(count: int) -> None:
-    """Raises POLICY_VIOLATION when one request makes too many records."""
+    """Raises POLICY_VIOLATION if a request makes more than the allowed number of records."""
     if count > MAX_RECORDS_PER_USER_OP:
         raise error_for(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
 
 
 def topic_setting(image: MetadataImage, settings: Settings, topic: str, key: str, otherwise: Value) -> Value:
-    """The value that was set for the topic, else for this node, for all nodes, or in server.properties (KIP-226).
+    """Returns the value of a setting. These places are searched in order: the topic, this node, all nodes, and
+    server.properties (KIP-226).
 
     A stored text that is not a valid value of the key counts as not set, so that elections still work.
     """
@@ -67,19 +69,19 @@ def topic_setting(image: MetadataImage, settings: Settings, topic: str, key: str
 
 @lru_cache(maxsize=64)
 def _tell_unusable(noun: str, name: str, problem: str) -> None:
-    """Logs an unusable setting once, because each election reads it for every partition."""
+    """Logs an unusable setting only once, because each election reads the setting for every partition."""
     LOG.warning("a setting of %s %s is ignored; change or delete it: %s", noun, name or "(all)", problem)
 
 
 def min_isr(image: MetadataImage, settings: Settings, topic: Topic) -> int:
-    """min.insync.replicas, at most the number of replicas of the topic's first partition (KIP-966)."""
+    """Returns min.insync.replicas, but at most the number of replicas of the topic's first partition (KIP-966)."""
     first = len(image.replicas(topic, 0))
     wanted = wanted_isr(image, settings, topic.name)
     return min(wanted, first) if first else wanted
 
 
 def wanted_isr(image: MetadataImage, settings: Settings, topic: str) -> int:
-    """The configured min.insync.replicas."""
+    """Returns the configured min.insync.replicas."""
     otherwise = settings.config.min_insync_replicas
     wanted = topic_setting(image, settings, topic, MIN_IN_SYNC_REPLICAS, otherwise)
     assert isinstance(wanted, int)
@@ -89,7 +91,7 @@ def wanted_isr(image: MetadataImage, settings: Settings, topic: str) -> int:
 def topic_values(
     image: MetadataImage, settings: Settings, value_of: Callable[[MetadataImage, Settings, str], T]
 ) -> tuple[T, dict[str, T]]:
-    """The value for topics without settings of their own, and the value of each topic that has settings."""
+    """Returns the value for topics without settings of their own, and the value for each topic that has settings."""
     names = [name for kind, name in image.configs if kind == TOPIC]
     return value_of(image, settings, ""), {name: value_of(image, settings, name) for name in names}
 

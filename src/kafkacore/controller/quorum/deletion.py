@@ -1,4 +1,4 @@
-"""DeleteTopics: by name or by id, each topic once."""
+"""DeleteTopics: deletes topics by name or by id."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from kafkacore.protocol.messages import DeleteTopicsResponse, Message, RemoveTop
 from kafkacore.protocol.uuid import ZERO, Uuid
 from kafkacore.runtime.slices import Work, counted
 
-DISABLED_SINCE: Final = 3  # the first version with an error code for disabled deletion
+DISABLED_SINCE: Final = 3  # first version with an error code for disabled deletion
 Result = DeleteTopicsResponse.DeletableTopicResult
 
 
 def delete_topics(image: MetadataImage, settings: Settings, request: Any, api_version: int) -> Work[Decision]:
-    """Raises TOPIC_DELETION_DISABLED when delete.topic.enable is false."""
+    """Deletes topics. Raises TOPIC_DELETION_DISABLED if delete.topic.enable is false."""
     if not settings.config.delete_topic_enable:
         if api_version < DISABLED_SINCE:
             raise error_for(ErrorCode.INVALID_REQUEST, "This version does not support topic deletion.")
@@ -52,7 +52,7 @@ def delete_topics(image: MetadataImage, settings: Settings, request: Any, api_ve
 
 
 def _asked(request: Any, results: list[Any]) -> Work[tuple[list[str], list[Uuid]]]:
-    """Returns the names and ids that occur once in the request. The results refuse all others."""
+    """Returns the names and ids that occur once in the request. Adds an error to `results` for all others."""
     names, ids = list(request.topic_names), []
     for topic in request.topics:
         yield

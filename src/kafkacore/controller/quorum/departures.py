@@ -1,7 +1,7 @@
-"""Holds heartbeats of brokers in controlled shutdown until the brokers that stay have read which partitions they now
-lead.
+"""Holds the heartbeats of brokers in controlled shutdown, until the remaining brokers have read which partitions they
+have taken over.
 
-Apache Kafka answers such a heartbeat at once, and the broker asks again: a broker of Apache Kafka does so every 2 s.
+Apache Kafka answers such a heartbeat immediately, and its brokers send the next one after 2 s.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from collections.abc import Callable
 
 
 class Departures:
-    """Belongs to the controller's loop. It holds at most one heartbeat of each broker."""
+    """Belongs to the controller's loop. Holds at most one heartbeat of each broker."""
 
     def __init__(self) -> None:
         self._held: dict[int, asyncio.Future[bool]] = {}
 
     @property
     def held(self) -> frozenset[int]:
-        """The brokers whose heartbeats wait."""
+        """The brokers whose heartbeats are held."""
         return frozenset(self._held)
 
     async def hold(self, broker_id: int, until_s: float) -> bool:
-        """Waits. Returns True when `wake` finds that the broker may leave, and False when the loop's time reaches
-        `until_s` or `release` ends the wait."""
+        """Waits until the broker can leave. Returns True if `wake` finds that the broker can leave. Returns False if
+        the loop's time reaches `until_s`, or if `release` ends the wait."""
         self.release(broker_id)
         mine: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._held[broker_id] = mine
@@ -37,19 +37,19 @@ class Departures:
                 del self._held[broker_id]
 
     def release(self, broker_id: int) -> None:
-        """Ends the wait of a held heartbeat, because a newer one of the same broker has come."""
+        """Ends the wait of a held heartbeat. Called because a newer heartbeat of the same broker has arrived."""
         older = self._held.get(broker_id)
         if older is not None and not older.done():
             older.set_result(False)
 
     def wake(self, may_leave: Callable[[int], bool]) -> None:
-        """Looks at the held heartbeats again: a broker has read further, or is fenced."""
+        """Checks the held heartbeats again. Called after a broker has read more metadata or was fenced."""
         for broker_id, each in self._held.items():
             if not each.done() and may_leave(broker_id):
                 each.set_result(True)
 
     def end(self, error: Exception) -> None:
-        """This controller is no longer active."""
+        """Fails all held heartbeats, because this controller is no longer active."""
         for each in self._held.values():
             if not each.done():
                 each.set_exception(error)

@@ -1,4 +1,4 @@
-"""ElectLeaders: the preferred replica, or any live one, becomes the leader (KIP-460)."""
+"""ElectLeaders: makes the preferred replica or, in an unclean election, any live replica the leader (KIP-460)."""
 
 from __future__ import annotations
 
@@ -26,22 +26,23 @@ Result = ElectLeadersResponse.ReplicaElectionResult
 PartitionResult = ElectLeadersResponse.PartitionResult
 
 
-ROWS_OF_A_STEP: Final = 2_000  # are decided without giving way to the loop
+ROWS_OF_A_STEP: Final = 2_000  # the number of rows that are decided without giving way to the loop
 
 
 class LeaderElection:
-    """One ElectLeaders request."""
+    """Handles one ElectLeaders request."""
 
     def __init__(self, image: MetadataImage, settings: Settings) -> None:
         self._image, self._settings = image, settings
         self._changes = LeaderChanges(image, settings)
         self._records: list[Record] = []
-        self._made = 0  # records in the log: a run counts as several
-        self._decided: set[int] = set()  # rows that were decided in columns
-        self._elected: set[int] = set()  # of these, the ones that change
+        self._made = 0  # the number of records in the log; a run of records counts as several
+        self._decided: set[int] = set()  # rows that `_in_columns` has decided
+        self._elected: set[int] = set()  # those of `_decided` whose leader changes
 
     def decide(self, request: Any) -> Work[Decision]:
-        """Raises INVALID_REQUEST for an unknown election type, POLICY_VIOLATION for too many changes at once."""
+        """Holds the elections. Raises INVALID_REQUEST for an unknown election type, POLICY_VIOLATION if the request
+        makes too many changes."""
         kind = request.election_type
         if kind not in _ELECTIONS:
             raise error_for(ErrorCode.INVALID_REQUEST, f"Unknown election type {kind}")
@@ -57,7 +58,8 @@ class LeaderElection:
         return Decision(self._records, ElectLeadersResponse(replica_election_results=results), atomic=False)
 
     def _everywhere(self, kind: int) -> Work[list[tuple[str, list[int]]]]:
-        """All partitions that need such an election. They are few even in a cluster of a million partitions."""
+        """Returns all partitions that need an election of this kind. Even in a cluster of a million partitions they are
+        few."""
         chunks = self._image.partition_chunks
         rows = rows_led_by(chunks, NO_LEADER) if kind == UNCLEAN else rows_not_led_by_the_first(chunks)
         found: dict[int, list[int]] = {}
@@ -68,8 +70,9 @@ class LeaderElection:
         return [(self._image.topic_at(row).name, partitions) for row, partitions in found.items()]
 
     def _in_columns(self, asked: list[tuple[str, list[int]]], kind: int) -> Work[None]:
-        """Elects for all partitions with the same pattern at once; `_elect` finds their results. Rows that come after
-        the most records of a request are elected one by one, and the first that changes refuses the request."""
+        """Makes one decision for all partitions with the same pattern; `_elect` looks up the results. Rows beyond a
+        request's limit of records are decided one by one. The first of them that would change makes the whole request
+        fail."""
         found: set[int] = set()
         for name, partitions in asked:
             yield

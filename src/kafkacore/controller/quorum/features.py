@@ -1,4 +1,4 @@
-"""UpdateFeatures: the levels that the cluster agrees to use (KIP-584, KIP-1022)."""
+"""UpdateFeatures: changes the feature levels that the cluster agrees to use (KIP-584, KIP-1022)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ UPGRADE: Final = 1
 SAFE_DOWNGRADE: Final = 2
 UNSAFE_DOWNGRADE: Final = 3
 _RESULTS_UNTIL: Final = 1  # the last version with a result for each feature
-_DOWNGRADE_ALLOWED_UNTIL: Final = 0  # the last version with a boolean instead of types
+_DOWNGRADE_ALLOWED_UNTIL: Final = 0  # the last version with a boolean instead of upgrade types
 Result = UpdateFeaturesResponse.UpdatableFeatureResult
 
 
@@ -35,8 +35,8 @@ def update_features(
     kraft_version: int,
     why_not_dynamic: Callable[[], str | None],
 ) -> Work[Decision]:
-    """Updates all features or none; the answer has the first refusal. The decision does not write kraft.version: the
-    quorum does that itself."""
+    """Updates all features or none. If an update is refused, the response contains the first error. The decision has no
+    record for kraft.version, because the quorum writes that record itself."""
     updates, levels = {}, dict(image.features)
     for each in request.feature_updates:
         yield
@@ -97,7 +97,8 @@ def _check_level(image: MetadataImage, settings: Settings, name: str, level: int
 
 
 def _unsupported(image: MetadataImage, settings: Settings, name: str, level: int) -> str | None:
-    """Why the cluster cannot use this level; None when every node supports it. Level 0 switches the feature off."""
+    """Returns the reason why the cluster cannot use this level, or None if every node supports it. Level 0 turns the
+    feature off."""
     feature = FEATURES.get(name)
     own = (0, 0) if feature is None else (feature.lowest, feature.highest)
     nodes = [(f"Local controller {settings.config.node_id}", own)]
@@ -134,7 +135,7 @@ def _check_metadata_version(current: int, level: int, kind: int) -> None:
 def _check_dependencies(name: str, level: int, levels: dict[str, int]) -> None:
     feature = FEATURES.get(name)
     if feature is None:
-        # Also for level 0 of an unknown feature.
+        # This also applies to level 0 of an unknown feature.
         raise _refused(name, level, f"Feature {name} not found.")
     for other, needed in feature.needs.get(level, {}).items():
         if levels.get(other, 0) < needed:
@@ -143,7 +144,8 @@ def _check_dependencies(name: str, level: int, levels: dict[str, int]) -> None:
 
 
 def _least_isr(image: MetadataImage, settings: Settings) -> list[Message]:
-    """With ELR the minimum ISR must be the same on every controller, and no broker may have its own (KIP-966)."""
+    """Returns the records that ELR requires: min.insync.replicas must be the same on every controller, and no broker
+    may have its own value (KIP-966)."""
     records: list[Message] = []
     if MIN_IN_SYNC_REPLICAS not in image.config(BROKER, ""):
         value = str(

@@ -1,5 +1,5 @@
-"""Changes of partitions after a broker came, left, or lost a directory: it scans the columns once, decides once for
-equal partitions of a topic, and makes one record for each change."""
+"""Changes partitions after a broker joined, left, or lost a directory. Scans the columns once, makes one decision for
+all partitions of a topic with equal columns, and makes one record for each change."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from kafkacore.metadata.row_kinds import Decided
 
 NO_BROKERS: Final[frozenset[int]] = frozenset()
-MAX_SINGLE_DECISIONS: Final = 512  # above it the import of numpy costs less than decisions about single partitions
+MAX_SINGLE_DECISIONS: Final = 512  # with more rows, the import of numpy costs less than single decisions
 
 
 class LeaderChanges:
-    """Elects leaders for many partitions at once. `removed` brokers are about to leave and `added` ones about to join;
-    the image does not show either yet. `unclean` brokers came back without a clean shutdown and may have lost records.
-    No broker is both removed and unclean in one decision. Without an `election`, the configuration of each topic says
-    whether an unclean election is allowed."""
+    """Elects leaders for many partitions at once. The brokers in `removed` are about to leave, and those in `added` are
+    about to join; the image does not show these changes yet. The brokers in `unclean` came back without a clean
+    shutdown and may have lost records. In one decision no broker is both in `removed` and in `unclean`. If `election`
+    is None, the configuration of each topic says whether an unclean election is allowed."""
 
     def __init__(
         self, image: MetadataImage, settings: Settings, *,
@@ -42,8 +42,8 @@ class LeaderChanges:
         self._topic_rules: dict[int, tuple[int, bool]] = {}
 
     def records(self, rows: Sequence[int]) -> list[Record]:
-        """The records for the partitions in `rows`, which ascend and differ. One decision serves all partitions with
-        equal inputs."""
+        """Returns the records for the partitions in `rows`. The rows must be distinct and in ascending order. All
+        partitions with equal inputs share one decision."""
         if len(rows) > VECTOR_ROWS:
             return self.in_columns(rows)
         made: list[Record] = []
@@ -65,7 +65,7 @@ class LeaderChanges:
         return made + [record for record in changes if record is not None]
 
     def by_kind(self, rows: Sequence[int]) -> Decided:
-        """The changes of the rows in columns, and the rows that must be decided one by one."""
+        """Decides about the rows in columns. Returns their changes, and the rows that must be decided one by one."""
         from kafkacore.metadata import row_kinds  # noqa: PLC0415 - loads numpy: some 100 ms
 
         return row_kinds.decide_by_kind(
@@ -79,7 +79,7 @@ class LeaderChanges:
         )
 
     def moves(self, rows: Sequence[int], wanted: Wanted, decide: Callable[[int], Any | None]) -> Moved:
-        """Gives the rows other replicas; see `decide_moves`."""
+        """Assigns new replicas to the rows; see `decide_moves`."""
         from kafkacore.metadata import move_kinds, row_kinds  # noqa: PLC0415 - loads numpy: some 100 ms
 
         return move_kinds.decide_moves(
@@ -106,9 +106,9 @@ class LeaderChanges:
         return change(partition, topic.topic_id, target, self.rules(partition, least))
 
     def _ineligible(self, partition: Partition, least_isr: int) -> frozenset[int]:
-        """The members of the ISR and ELR that would not be eligible leaders if the removed brokers had left one after
-        another, the leader last. They are those that would have left while at least min.insync.replicas stayed: a later
-        leader could have acknowledged records that they do not have."""
+        """Returns the members of the ISR and ELR that would not be eligible leaders if the removed brokers had left one
+        after another, the leader last. These members would have left while the ISR still had at least
+        min.insync.replicas members. A later leader could have acknowledged records that they do not have."""
         leaving = [each for each in partition.isr if each in self._gone]
         if len(leaving) < 2:
             return NO_BROKERS
@@ -120,8 +120,8 @@ class LeaderChanges:
         left = [each for each in partition.isr if each not in self._gone]
         if left or self._unclean or self._image.elr_enabled or len(partition.isr) < 2:
             return left
-        # The whole ISR leaves in one decision. The ISR keeps the last one, as if the brokers had left one after
-        # another. That is the leader, because it has the most records.
+        # The whole ISR leaves in one decision. The ISR keeps its last member, as if the brokers had left one after
+        # another. The last member is the leader, because the leader has the most records.
         return [partition.leader if partition.leader in partition.isr else partition.isr[0]]
 
     def rules(self, partition: Partition, least_isr: int) -> Rules:
@@ -140,7 +140,7 @@ class LeaderChanges:
         return broker.broker_id not in self._gone and (broker.broker_id in self._added or broker.active)
 
     def rules_of(self, partition: Partition, topic: Topic) -> tuple[int, bool]:
-        """min.insync.replicas of a partition's topic, and whether it allows unclean elections."""
+        """Returns min.insync.replicas of a partition's topic, and whether the topic allows unclean elections."""
         known = self._topic_rules.get(partition.topic_row)
         if known is None:
             least = min_isr(self._image, self._settings, topic)
@@ -150,7 +150,8 @@ class LeaderChanges:
 
 
 def _of_one_kind(chunk: PartitionChunk, at: int, count: int) -> Iterator[tuple[int, int]]:
-    """Splits equal rows by topic and by their rare fields. The decision for the first row then holds for all."""
+    """Splits rows with equal columns by topic and by their rare fields. Yields groups of rows. The decision for the
+    first row of a group applies to the whole group."""
     topics, recovery, rare = chunk.topic, chunk.recovery, chunk.rare
     kinds = [(topics[row], recovery[row], rare.get(row)) for row in range(at, at + count)]
     for _, same in groupby(kinds):
@@ -160,6 +161,6 @@ def _of_one_kind(chunk: PartitionChunk, at: int, count: int) -> Iterator[tuple[i
 
 
 def default_directory(image: MetadataImage, broker_id: int) -> Uuid:
-    """UNASSIGNED for a broker that is not registered."""
+    """Returns the default directory of a broker, or UNASSIGNED if the broker is not registered."""
     broker = image.brokers.get(broker_id)
     return UNASSIGNED_DIRECTORY if broker is None else broker.default_directory

@@ -1,8 +1,8 @@
-"""When each broker sent its last heartbeat, and how far it has read the metadata. These are facts and not decisions, so
-no record holds them.
+"""Stores when each broker sent its last heartbeat, and up to which offset the broker has read the metadata. No records
+contain this, because these are facts and not decisions.
 
-They are noted before a heartbeat waits for its decision. So a busy controller never fences a broker because the
-controller itself is slow (KAFKA-15019).
+The time of a heartbeat is stored on arrival, before the heartbeat waits for a decision. So a slow controller never
+fences a broker because of its own slowness (KAFKA-15019).
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ PULSES_PER_SESSION: Final = 8
 
 
 class HearingTime:
-    """The time during which this controller could receive heartbeats, in ms: monotonic time without the gaps in which
+    """The time during which this controller could receive heartbeats, in ms: monotonic time minus the periods in which
     the controller did not run.
 
-    The owner calls `at` at least once in each `pulse_ms`. When a call comes later, the controller did not run, or its
-    clock was moved; only one pulse of such a gap counts. So no broker is fenced for heartbeats that the controller
-    could not receive.
+    The owner calls `at` at least once every `pulse_ms`. If a call comes later, the controller did not run, or its clock
+    was moved. Only `pulse_ms` of such a gap is counted. So no broker is fenced for heartbeats that the controller could
+    not receive.
     """
 
     __slots__ = ("_heard_ms", "_last_ms", "pulse_ms")
@@ -35,16 +35,16 @@ class HearingTime:
         return self._heard_ms
 
     def peek(self, now_ms: int) -> int:
-        """As `at`, but changes nothing."""
+        """Returns what `at` would return, but changes nothing."""
         if self._last_ms is None:
             return self._heard_ms
         return self._heard_ms + min(max(now_ms - self._last_ms, 0), self.pulse_ms)
 
 
 class Contact:
-    """One broker. `heard` is True after a heartbeat to this controller while it is active; until then the broker is
-    only assumed to live. Other brokers must have read up to `shutdown_offset` before this one may leave. `last_ms` is
-    hearing time."""
+    """The contact with one broker. `heard` is True after a heartbeat that arrived while this controller was active.
+    Until then, the controller assumes that the broker is alive. The broker can leave when the other brokers have read
+    the metadata up to `shutdown_offset`. `last_ms` is hearing time."""
 
     __slots__ = ("broker_id", "epoch", "heard", "last_ms", "metadata_offset", "shutdown_offset")
 
@@ -57,25 +57,25 @@ class Contact:
 
 
 class Liveness:
-    """State of an active controller. The times of calls are monotonic milliseconds."""
+    """The contacts of an active controller. The times passed to its methods are monotonic milliseconds."""
 
     def __init__(self, session_timeout_ms: int) -> None:
         self.session_timeout_ms = session_timeout_ms
         self._time = HearingTime(max(1, session_timeout_ms // PULSES_PER_SESSION))
         self._contacts: dict[int, Contact] = {}
-        # One entry for each contact, with the earliest end of its session. A heartbeat does not move the entry;
-        # `expired` moves it when its time has come.
+        # One entry for each contact, with the earliest time at which its session can expire. A heartbeat does not move
+        # the entry. When that time has come, `expired` moves it.
         self._ends: list[tuple[int, int, Contact]] = []
         self._entries = 0
 
     @property
     def pulse_ms(self) -> int:
-        """The longest time between two calls of `expired` that counts as hearing time."""
+        """The longest time between two calls of `expired` that is counted as hearing time."""
         return self._time.pulse_ms
 
     def registered(self, broker_id: int, epoch: int, now_ms: int, leaving: bool = False) -> None:
-        """Begins the session of a broker that the image has with this epoch. `leaving` says that it is in controlled
-        shutdown."""
+        """Starts the session of a broker that is registered with this epoch in the image. `leaving` says that the
+        broker is in controlled shutdown."""
         known = self._contacts.get(broker_id)
         if known is None or known.epoch != epoch:
             contact = self._contacts[broker_id] = Contact(broker_id, epoch, self._time.at(now_ms))
@@ -87,14 +87,15 @@ class Liveness:
         self._contacts.pop(broker_id, None)
 
     def heard(self, broker_id: int, epoch: int, now_ms: int) -> None:
-        """Notes that a heartbeat has arrived; it may still wait for its decision."""
+        """Records that a heartbeat has arrived. The decision about the heartbeat may still have to wait."""
         contact = self._contacts.get(broker_id)
         if contact is not None and contact.epoch == epoch:
             contact.last_ms, contact.heard = self._time.at(now_ms), True
 
     def has_session(self, broker_id: int, epoch: int, now_ms: int) -> bool:
-        """Whether this incarnation has sent a heartbeat in time. A new controller has not heard from any broker yet. So
-        a broker that restarts together with the controller need not wait for the end of its former session."""
+        """Returns whether this incarnation of the broker has sent a heartbeat in time. A new controller has not yet
+        received a heartbeat from any broker. So a broker that restarts together with the controller need not wait until
+        its former session expires."""
         contact = self._contacts.get(broker_id)
         return (
             contact is not None and contact.heard and contact.epoch == epoch
@@ -102,20 +103,20 @@ class Liveness:
         )  # fmt: skip
 
     def silences(self, now_ms: int) -> dict[int, int]:
-        """Milliseconds since the last heartbeat of each broker. Any thread may ask."""
+        """Returns milliseconds since the last heartbeat of each broker. Can be called on any thread."""
         time_ms = self._time.peek(now_ms)
         return {each.broker_id: max(time_ms - each.last_ms, 0) for each in list(self._contacts.values())}
 
     def wait_ms(self, now_ms: int) -> int:
-        """Milliseconds until `expired` must be called again: when the next session may end, and at least once in each
-        pulse."""
+        """Returns the milliseconds until `expired` must be called again. By then the next session may have expired; the
+        result is at most `pulse_ms`."""
         time_ms = self._time.at(now_ms)
         until_end = self._ends[0][0] - time_ms if self._ends else self._time.pulse_ms
         return max(0, min(until_end, self._time.pulse_ms))
 
     def expired(self, now_ms: int) -> list[tuple[int, int]]:
-        """Id and epoch of the brokers whose session is over, sorted by id. Calls in later pulses return a broker again
-        until `gone` or `heard` is called for it."""
+        """Returns the ids and epochs of the brokers whose sessions have expired, sorted by id. Later calls return a
+        broker again until `gone` or `heard` is called for it."""
         time_ms = self._time.at(now_ms)
         over: list[Contact] = []
         while self._ends and self._ends[0][0] <= time_ms:
@@ -128,7 +129,7 @@ class Liveness:
             else:
                 over.append(contact)
         for contact in over:
-            # A call in the next pulse returns the broker again, in case it cannot be fenced now.
+            # The next call after another pulse returns the broker again, in case it cannot be fenced now.
             self._push(time_ms + self._time.pulse_ms, contact)
         return sorted((contact.broker_id, contact.epoch) for contact in over)
 
@@ -142,13 +143,13 @@ class Liveness:
             contact.metadata_offset = offset
 
     def leaves_after(self, broker_id: int, offset: int) -> None:
-        """Notes that records up to `offset` have given a broker's partitions to other leaders."""
+        """Records that the log up to `offset` has given the broker's partitions to other leaders."""
         contact = self._contacts.get(broker_id)
         if contact is not None and contact.shutdown_offset == NEVER:
             contact.shutdown_offset = offset
 
     def may_leave(self, broker_id: int, active: set[int]) -> bool:
-        """Whether the brokers that stay have read the records with the new leaders."""
+        """Returns whether the remaining brokers have read the records that make them the new leaders."""
         contact = self._contacts.get(broker_id)
         if contact is None:
             return True

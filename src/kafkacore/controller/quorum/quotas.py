@@ -1,4 +1,4 @@
-"""AlterClientQuotas: the quotas of users, client ids and addresses (KIP-546)."""
+"""AlterClientQuotas: the quotas of users, client ids and IP addresses (KIP-546)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kafkacore.protocol.errors import ErrorCode, KafkaError, error_for
 from kafkacore.protocol.messages import AlterClientQuotasResponse, ClientQuotaRecord, Message
 from kafkacore.runtime.slices import Work, counted
 
-_DOUBLE: Final = 0  # the value of `most` for a double, which has no limit
+_DOUBLE: Final = 0  # as `most`: the quota is a double, which has no limit
 _INT_MAX: Final = 0x7FFFFFFF
 _LONG_MAX: Final = 0x7FFFFFFFFFFFFFFF
 _FRACTION: Final = 1e-6
@@ -24,7 +24,7 @@ EntityData = AlterClientQuotasResponse.EntityData
 
 
 class Kind(NamedTuple):
-    """The type of a quota. `most` is the largest value of an integer quota; 0 for a double."""
+    """The type of a quota. `most` is the largest value of an integer quota, or 0 if the quota is a double."""
 
     type_name: str
     most: int
@@ -40,8 +40,8 @@ _OF_ADDRESSES: Final[Mapping[str, Kind]] = {"connection_creation_rate": Kind("IN
 
 
 def alter_client_quotas(image: MetadataImage, request: Any) -> Work[Decision]:
-    """Alters each entity by itself, with all of its quotas or none. Raises POLICY_VIOLATION for too many changes at
-    once."""
+    """Alters the quotas of each entity separately: all quotas of an entity or none. Raises POLICY_VIOLATION if the
+    request makes too many changes."""
     records: list[Message] = []
     results = []
     seen: set[Entity] = set()
@@ -96,7 +96,7 @@ def _records_of(image: MetadataImage, entity: Entity, entry: Any) -> Work[list[M
 
 
 def _check_entity(entity: Entity, entry: Any) -> Mapping[str, Kind]:
-    """Returns the quotas that the entity may have, or raises KafkaError."""
+    """Returns the quotas that the entity can have, or raises KafkaError."""
     kinds = {kind for kind, _ in entity}
     problem = None
     if not entity:
@@ -119,8 +119,8 @@ def _check_entity(entity: Entity, entry: Any) -> Mapping[str, Kind]:
 
 
 def _address_problem(address: str | None) -> str | None:
-    """Only addresses are accepted. Apache Kafka also resolves host names, but this controller must not wait for a
-    lookup."""
+    """Returns the reason to refuse an address, or None. Only IP addresses are accepted. Apache Kafka also resolves host
+    names, but this controller must not wait for a DNS query."""
     try:
         if address is not None:
             ipaddress.ip_address(address)

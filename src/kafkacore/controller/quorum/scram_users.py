@@ -1,4 +1,5 @@
-"""AlterUserScramCredentials: users that authenticate by SCRAM (KIP-554). Passwords arrive salted and are not stored."""
+"""AlterUserScramCredentials: changes users that authenticate with SCRAM (KIP-554). The passwords arrive salted and
+hashed, and the controller does not store them."""
 
 from __future__ import annotations
 
@@ -17,8 +18,8 @@ Result = AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult
 
 
 def alter_users(image: MetadataImage, request: Any) -> Work[Decision]:
-    """Alters each user at most once. A refused user does not stop the others. Raises POLICY_VIOLATION for too many
-    changes at once."""
+    """Alters each user at most once. An error about one user does not affect the other users. Raises POLICY_VIOLATION
+    if the request makes too many changes."""
     records: dict[str, Message] = {}
     refused: dict[str, KafkaError] = {}
     for each in chain(request.deletions, request.upsertions):

@@ -1,4 +1,5 @@
-"""CreateTopics and CreatePartitions: requests are checked as in Apache Kafka, then partitions are placed."""
+"""CreateTopics and CreatePartitions. The requests are checked as in Apache Kafka. Then the new partitions are
+placed."""
 
 from __future__ import annotations
 
@@ -37,14 +38,14 @@ from kafkacore.runtime.slices import Work, counted
 from kafkacore.storage.names import CLUSTER_METADATA_TOPIC, topic_name_problem
 
 USE_DEFAULT: Final = -1
-MAX_DESCRIPTIONS: Final = 256  # when the cache has this many, it is emptied
+MAX_DESCRIPTIONS: Final = 256  # when the cache has this many entries, it is emptied
 Result = CreateTopicsResponse.CreatableTopicResult
 Placed = list[list[int]]
 
 
 class TopicDescriptions:
-    """Caches the configuration of a topic as answers to CreateTopics show it. Topics with equal settings share one
-    list, which never changes: a request for a thousand topics makes the list once, and the next request finds it."""
+    """Caches the configurations of topics in the form that responses to CreateTopics use. Topics with equal settings
+    share one immutable list. So a request for a thousand topics creates the list once, and later requests reuse it."""
 
     def __init__(self, config: BrokerConfig) -> None:
         self._config = config
@@ -76,7 +77,7 @@ class TopicDescriptions:
 
 
 class TopicCreation:
-    """One CreateTopics request. `new_id` returns the id of a new topic."""
+    """Handles one CreateTopics request. `new_id` returns the id of a new topic."""
 
     def __init__(
         self, image: MetadataImage, settings: Settings, new_id: Callable[[], Uuid], descriptions: TopicDescriptions
@@ -86,7 +87,8 @@ class TopicCreation:
         self._records: list[Message | PartitionRun] = []
 
     def decide(self, request: Any) -> Work[Decision]:
-        """Raises POLICY_VIOLATION for too many partitions at once. All other errors are in the topics' results."""
+        """Decides about the topics. Raises POLICY_VIOLATION if the request creates too many partitions. All other
+        errors are in the topics' results."""
         yield from self._limit_partitions(request.topics)
         counts = yield from counted(topic.name for topic in request.topics)
         results = []
@@ -170,7 +172,7 @@ class TopicCreation:
 
 
 class PartitionGrowth:
-    """One CreatePartitions request."""
+    """Handles one CreatePartitions request."""
 
     def __init__(self, image: MetadataImage, settings: Settings) -> None:
         self._image = image
@@ -219,19 +221,20 @@ class PartitionGrowth:
         replicas = self._placement.of_more(topic, asked, count)
         self._records.append(self._placement.run(topic.topic_id, count, replicas))
         self._count += len(replicas)
-        # Too many partitions fail the whole request, so check that as early as possible.
+        # Too many partitions make the whole request fail, so the limit is checked as early as possible.
         limit_records(self._count)
 
 
 def _spans(placed: Placed) -> list[tuple[list[int], int]]:
-    """Groups equal placements in sequence: each placement with the length of its run."""
+    """Groups consecutive equal placements. Returns each placement with the length of its run."""
     if placed.count(placed[0]) == len(placed):
         return [(placed[0], len(placed))]  # the usual case with one broker
     return [(placement, len(list(alike))) for placement, alike in groupby(placed)]
 
 
 class Placement:
-    """Places partitions, as the request assigns them or as the placer decides, and elects their first leaders."""
+    """Places new partitions, either as the request assigns them or as the placer decides. Chooses their first
+    leaders."""
 
     def __init__(self, image: MetadataImage, settings: Settings) -> None:
         self._image, self._settings = image, settings
@@ -243,7 +246,7 @@ class Placement:
         self._active = {each.broker_id for each in image.brokers.values() if each.active}
         self._columns = PartitionRecords()
         self._placements: dict[Ids, tuple[Ids, Ids, list[Uuid]]] = {}
-        self._placed: list[Any] = []  # [placement, length] of each run, for the rows of the columns
+        self._placed: list[Any] = []  # [placement, length] of each run, from which `finish` fills the columns
 
     def of_new_topic(self, topic: Any) -> Placed:
         if topic.assignments:
@@ -283,7 +286,7 @@ class Placement:
         return placed
 
     def run(self, topic_id: Uuid, first: int, placed: Placed) -> PartitionRun:
-        """The records of new partitions of a topic; `finish` completes them."""
+        """Returns the records of new partitions of a topic. `finish` completes these records."""
         columns = self._columns
         begin, partition = len(columns), first
         for placement, count in _spans(placed):
@@ -297,13 +300,13 @@ class Placement:
         return PartitionRun(topic_id, columns, begin, len(placed))
 
     def finish(self) -> None:
-        """Fills the columns after the last run."""
+        """Fills the columns of all runs. Called after the last run."""
         for (replicas, isr, directories), count in self._placed:
             self._columns.place(count, replicas, isr, isr[0], directories)
         self._placed.clear()
 
     def _known(self, replicas: Ids) -> tuple[Ids, Ids, list[Uuid]]:
-        """Returns the replicas, the first ISR, and the directory of each replica."""
+        """Returns the replicas, the first ISR, and the directory of each replica, for a manual assignment."""
         known = self._placements.get(replicas)
         if known is None:
             isr = tuple([each for each in replicas if each in self._active])

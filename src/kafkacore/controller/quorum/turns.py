@@ -1,4 +1,5 @@
-"""One decision at a time: decisions that come while a long one is being made wait for it."""
+"""Lets the controller make one decision at a time. Decisions that arrive while a long decision is being made wait for
+it."""
 
 from __future__ import annotations
 
@@ -7,20 +8,20 @@ from collections import deque
 
 
 class Turns:
-    """Belongs to one loop. The body of `async with` makes a decision and appends its records.
+    """Belongs to one event loop. The body of `async with` makes a decision and appends its records.
 
-    Waiting decisions continue in one turn of the loop, in their order, so that their appends share a sync. When one of
-    them is long too, the others wait again.
+    Waiting decisions continue in order, in one turn of the loop, so that their appends share a sync. If one of them is
+    also long, the others wait again.
     """
 
     def __init__(self) -> None:
         self.taken = False
         self._waiting: deque[asyncio.Future[None]] = deque()
-        self._called = 0  # waiters that were woken and have not run yet
+        self._called = 0  # the number of waiters that were woken and have not run yet
 
     async def __aenter__(self) -> None:
         if self._called and not self.taken:
-            await self._wait()  # let earlier decisions go first
+            await self._wait()  # let the woken decisions run first
         while self.taken:
             await self._wait()
         self.taken = True
@@ -39,8 +40,8 @@ class Turns:
             if mine.done() and not mine.cancelled():
                 self._called -= 1
                 if not self._called and not self.taken:
-                    # This was the last woken waiter. If it takes no turn itself, wake later waiters in the loop's next
-                    # turn.
+                    # This was the last woken waiter. In case it makes no decision, wake the other waiters in the loop's
+                    # next turn.
                     asyncio.get_running_loop().call_soon(self._call)
 
     def _call(self) -> None:

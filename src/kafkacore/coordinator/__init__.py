@@ -1,1 +1,1 @@
-"""Coordinators: state machines whose state is the records of an internal topic."""
+"""Coordinators: state machines that store their state as records of an internal topic."""

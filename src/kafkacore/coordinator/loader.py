@@ -1,4 +1,4 @@
-"""Reads what a coordinator has written to its partition, and replays it, record by record, into its shard."""
+"""Loads a coordinator's state. Reads the records of its partition and replays them one by one into the shard."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from kafkacore._fast.record.batch import Batch, Batches, ControlRecordType, Corr
 from kafkacore.protocol.errors import ErrorCode, KafkaError, ProtocolError, error_for
 
 LOG: Final = logging.getLogger("kafkacore.coordinator")
-SLICE_RECORDS: Final = 100  # between two chunks the loop does other work
+SLICE_RECORDS: Final = 100  # the loop does other work after this many records
 NO_PRODUCER: Final = -1
 _READ_TO_LOG_END: Final = 2
-# what a shard may raise for a record; errors of the log itself end the load
+# errors that a shard may raise for a record; any other error ends the load
 _UNREADABLE: Final = (ProtocolError, KafkaError)
 
 
 class LoadSummary(NamedTuple):
-    """How much a load has read, and the offset after its last batch."""
+    """The size of a load, and the offset after the last batch."""
 
     records: int
     size_bytes: int
@@ -35,7 +35,7 @@ class Replayed(Protocol):
 
 
 class ReadableLog(Protocol):
-    """The part of a partition that a load needs; PartitionHandle provides it."""
+    """The interface that loading requires of a partition. PartitionHandle implements it."""
 
     @property
     def log_start_offset(self) -> int: ...
@@ -50,7 +50,8 @@ RunBlocking = Callable[[Callable[[], ReadBytes]], Awaitable[ReadBytes]]
 
 
 class Loader:
-    """One load. `name` is the partition's name in the log; `run_blocking` runs work that waits for a disk."""
+    """Loads one shard. `name` is the partition's name in log messages. `run_blocking` runs work that waits for a
+    disk."""
 
     def __init__(
         self,
@@ -70,8 +71,8 @@ class Loader:
         self._records = 0
 
     async def load(self) -> LoadSummary:
-        """Reads from the log's start to its end. Raises the KafkaError of a refused read (this node no longer leads the
-        partition in that epoch), OSError, CorruptBatchError, InvalidRecordError, CodecError."""
+        """Reads from the log's start to its end. Raises OSError, CorruptBatchError, InvalidRecordError, CodecError, or
+        the KafkaError of a refused read if this node no longer leads the partition in that epoch."""
         start_offset = offset = self._log.log_start_offset
         size_bytes = 0
         while offset < self._log.end_offset:
@@ -117,7 +118,7 @@ class Loader:
                 self._shard.replay_end_of_transaction(batch.producer_id, committed)
 
     def _replay(self, key: bytes | None, value: bytes | None, offset: int, producer_id: int) -> None:
-        """A record that cannot be read is skipped; the others still count."""
+        """Replays a record. A record that cannot be parsed is skipped, and the following records still count."""
         try:
             if key is None:
                 raise InvalidRecordError("it has no key")

@@ -1,4 +1,4 @@
-"""Counts that a coordinator keeps of its own work."""
+"""Counts of a coordinator's work."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from kafkacore.coordinator.journal import Journal
 
 
 class CoordinatorMetrics:
-    """The counts of one coordinator, including the journals of partitions that it no longer leads."""
+    """The counts of one coordinator. They include the journals of partitions that the coordinator no longer leads."""
 
     def __init__(self) -> None:
         self.loads = 0

@@ -1,4 +1,4 @@
-"""A wall clock without jumps. If a jump of the system's clock counted as silence, all sessions would end at once."""
+"""A wall clock without jumps. If a jump of the system clock counted as silence, all sessions would expire at once."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from typing import Final
 
 from kafkacore.runtime.clock import Clock
 
-SLEW: Final = 0.1  # the distance to the wall clock shrinks by this share of the time that passes
+SLEW: Final = 0.1  # the difference to the wall clock shrinks by this share of the time that passes
 _NS_OF_A_MS: Final = 1e6
-_SAME_NS: Final = 100_000  # several calls in one turn get the same time
+_SAME_NS: Final = 100_000  # several calls within this time get the same result
 
 
 class SteadyClock:
-    """A clock whose `wall_ms` advances with the monotonic clock. It starts at the wall clock's time. After a jump of
-    the wall clock, this clock approaches the wall clock by a tenth of the time that passes. It never goes back."""
+    """A clock whose `wall_ms` advances with the monotonic clock, starting at the wall clock's time. After a jump of the
+    wall clock, the difference between the two clocks shrinks by a tenth of the time that passes. This clock never moves
+    backwards."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

@@ -1,1 +1,2 @@
-"""Shows the files of a node to people and scripts: `kafkacore dump-log` and `kafkacore storage info`."""
+"""Shows the content of a node's files: `kafkacore dump-log`, `kafkacore metadata-shell` and `kafkacore storage
+info`."""

@@ -1,4 +1,4 @@
-"""Says which library serves each codec of record batches, and where a faster one is missing."""
+"""Tells which library serves each codec of record batches, and for which codecs a faster library is missing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import Final
 from kafkacore._fast.codec.compression import CodecLibrary, codec_libraries
 
 LOG: Final = logging.getLogger("kafkacore.codecs")
-_OWN: Final = "kafkacore"  # the name of our own code: slower than the C library, but it needs no GIL either
+# The name of kafkacore's own code, which is slower than the C library, but does not need the GIL either.
+_OWN: Final = "kafkacore"
 _FASTER: Final = {
     "gzip": "pip install zlib-ng",
     "snappy": "install libsnappy.so.1",
@@ -20,13 +21,13 @@ _FASTER: Final = {
 
 
 def describe_codecs(libraries: Iterable[CodecLibrary] | None = None) -> list[str]:
-    """A line for each codec; by default about the libraries of this process, which it opens."""
+    """Returns a line for each codec. By default opens the libraries of this process and describes them."""
     found = codec_libraries() if libraries is None else libraries
     return [_describe(codec, list(each)) for codec, each in groupby(found, key=lambda library: library.codec)]
 
 
 def log_codecs(libraries: Iterable[CodecLibrary] | None = None) -> None:
-    """Logs which library serves each codec, and warns about a fallback that costs throughput."""
+    """Logs which library serves each codec, and warns about a fallback that reduces the throughput."""
     found = list(codec_libraries() if libraries is None else libraries)
     LOG.info("libraries in use: %s", "; ".join(describe_codecs(found)))
     for codec in dict.fromkeys(each.codec for each in found if each.is_fallback and each.name != _OWN):

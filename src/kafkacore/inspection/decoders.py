@@ -1,4 +1,4 @@
-"""Decodes the records of Kafka's own topics: keys and values as kafka-dump-log's decoders show them.
+"""Decodes the records of Kafka's own topics, and shows keys and values as kafka-dump-log's decoders do.
 
 As in Kafka, the dump shows an error in place of the payload of an unreadable record, and continues.
 """
@@ -25,7 +25,8 @@ CONTROL_TYPE: Final = "controlType"  # the name shown for an unknown type
 
 
 class Decoded(NamedTuple):
-    """The parts of a record to show. None shows nothing, a str is shown as it is, anything else as JSON."""
+    """The parts of a record to show. None shows nothing, a str is shown unchanged, and any other value is shown as
+    JSON."""
 
     key: Any
     value: Any
@@ -35,7 +36,7 @@ Decoder = Callable[[Record], Decoded]
 
 
 class UndecodableError(KafkaError):
-    """A record that belongs to another topic than the chosen decoder."""
+    """The record belongs to another topic than the chosen decoder."""
 
 
 # --- Java classes ---------------------------------------------------------------------------------------------------
@@ -64,8 +65,8 @@ _CLASSES: Final[dict[str, Callable[[bytes], object]]] = {
 
 
 def by_class(key_class: str, value_class: str) -> Decoder:
-    """The decoder for kafka-dump-log's --key-decoder-class and --value-decoder-class. It raises UndecodableError for a
-    record that has fewer bytes than the class reads."""
+    """Returns the decoder for kafka-dump-log's --key-decoder-class and --value-decoder-class. The decoder raises
+    UndecodableError for a record that has fewer bytes than the class reads."""
 
     def decoded(record: Record) -> Decoded:
         return Decoded(_by_class(key_class, record.key, record), _by_class(value_class, record.value, record))
@@ -95,9 +96,10 @@ _TITLES: Final = {
 
 
 def control_content(record: Record) -> tuple[str, Any]:
-    """The name and content of a control record of the metadata log; CONTROL_TYPE and the number for an unknown type.
+    """Returns the name and content of a control record of the metadata log. For an unknown type the name is
+    CONTROL_TYPE with the number.
 
-    Raises KafkaError, ProtocolError for an unreadable one.
+    Raises KafkaError and ProtocolError if the record is unreadable.
     """
     if record.control_type is None:
         raise InvalidRecordError(f"the key of the control record at offset {record.offset} has no type")
@@ -106,7 +108,7 @@ def control_content(record: Record) -> tuple[str, Any]:
         return CONTROL_TYPE, record.control_type
     try:
         return _TITLES[ControlRecordType(record.control_type)], to_json(message, message.version)
-    except KeyError as error:  # the record's own decoder raised it with a message
+    except KeyError as error:  # the record's own decoder raised this error with a message
         raise InvalidRecordError(f"the control record at offset {record.offset}: {error.args[0]}") from None
 
 
@@ -114,7 +116,7 @@ def control_content(record: Record) -> tuple[str, Any]:
 
 
 def cluster_metadata(record: Record) -> Decoded:
-    """Records of __cluster_metadata (KIP-631)."""
+    """Decodes a record of __cluster_metadata (KIP-631)."""
     try:
         message, version = decode_framed(record.value)
         shown = {"type": _metadata_type(message.API_KEY), "version": version, "data": to_json(message, version)}
@@ -125,7 +127,7 @@ def cluster_metadata(record: Record) -> Decoded:
 
 @cache
 def _metadata_type(api_key: int) -> str:
-    """The constant of MetadataRecordType: `REGISTER_BROKER_RECORD`."""
+    """Returns the name of a constant of MetadataRecordType, such as `REGISTER_BROKER_RECORD`."""
     return tables.python_name(RECORD_TYPES[api_key]).upper()
 
 
@@ -134,7 +136,8 @@ def _metadata_type(api_key: int) -> str:
 
 @cache
 def _coordinator_messages(coordinator: str) -> dict[int, tuple[str, str]]:
-    """The names of the key and the value message of each record type; a key begins with the number of its type."""
+    """Returns the names of the key message and the value message of each record type. A key begins with the number of
+    its type."""
 
     def by_type(part: str) -> dict[int, str]:
         found = tables.heads(tables.CURRENT, f"{coordinator}.coordinator-{part}.jsonl")
@@ -145,17 +148,17 @@ def _coordinator_messages(coordinator: str) -> dict[int, tuple[str, str]]:
 
 
 def offsets(record: Record) -> Decoded:
-    """Records of __consumer_offsets: groups, members and committed offsets."""
+    """Decodes a record of __consumer_offsets: groups, members and committed offsets."""
     return _coordinator_record(record, "group-coordinator", _group_value)
 
 
 def transaction_log(record: Record) -> Decoded:
-    """Records of __transaction_state."""
+    """Decodes a record of __transaction_state."""
     return _coordinator_record(record, "transaction-coordinator", to_json)
 
 
 def share_group_state(record: Record) -> Decoded:
-    """Records of __share_group_state (KIP-932)."""
+    """Decodes a record of __share_group_state (KIP-932)."""
     return _coordinator_record(record, "share-coordinator", to_json)
 
 
@@ -216,7 +219,8 @@ def _group_value(message: Message, version: int) -> dict[str, Any]:
 
 
 def _embedded(encoded: str, name: str) -> Any:
-    """The message in `encoded`, or `encoded` if it holds none: an assignment is empty until the leader sends it."""
+    """Returns the message in `encoded`, or `encoded` itself if it contains no message. An assignment is empty until the
+    leader sends it."""
     try:
         data = base64.b64decode(encoded)
         version = _version(data, "member")

@@ -1,4 +1,4 @@
-"""Dumps files for `kafkacore dump-log` in the given order, each with the reader for its kind."""
+"""Dumps files for `kafkacore dump-log` in the given order, each file with the reader for its kind."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ class DumpOptions(NamedTuple):
 
 
 def expand(paths: Iterable[str]) -> Iterator[str]:
-    """The paths, with each directory replaced by the files of the logs in it and below it, sorted. Raises OSError."""
+    """Yields the paths. Replaces each directory by the files of the logs in it and below it, in sorted order. Raises
+    OSError."""
     for path in paths:
         if not os.path.isdir(path):
             yield path
@@ -38,19 +39,19 @@ def expand(paths: Iterable[str]) -> Iterator[str]:
 
 
 def _is_directory_below(path: str) -> bool:
-    return os.path.isdir(path) and not os.path.islink(path)  # a link may lead back to a parent directory
+    return os.path.isdir(path) and not os.path.islink(path)  # a link could lead back to a parent directory
 
 
 def suffix_of(path: str) -> str:
-    """The suffix, such as `.log`; empty if there is none."""
+    """Returns the suffix of the file name, such as `.log`. It is empty if the name has no suffix."""
     name = os.path.basename(path)
     return name[name.rfind(".") :] if "." in name else ""
 
 
 def dump_files(paths: Iterable[str], options: DumpOptions, report: Report) -> None:
-    """Dumps each file. An unreadable file is a problem, and the dump goes on with the next one.
+    """Dumps each file. Reports an unreadable file as a problem, and continues with the next file.
 
-    Raises BrokenPipeError if the reader of the output is gone.
+    Raises BrokenPipeError if the reader of the output has closed the pipe.
     """
     findings = TimeFindings()
     for path in paths:
@@ -82,7 +83,8 @@ def _dump(path: str, options: DumpOptions, findings: TimeFindings, report: Repor
 
 
 def check_regular(path: str) -> None:
-    """Raises MalformedFileError for a pipe, a socket or a device, which could block or never end; OSError."""
+    """Raises MalformedFileError for a pipe, a socket or a device, because reading from it could block or never end.
+    Raises OSError."""
     mode = os.stat(path).st_mode
     if not stat.S_ISREG(mode):
         kinds = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFDIR: "a directory"}
@@ -91,6 +93,7 @@ def check_regular(path: str) -> None:
 
 
 def ignore_unknown(path: str, report: Report) -> None:
-    """Remarks on an unknown file. Raises OSError if the file does not exist: a mistyped path must not pass as sound."""
+    """Adds a remark about a file of an unknown kind. Raises OSError if the file does not exist, so that a mistyped path
+    is not reported as valid."""
     os.stat(path)
     report.remark("unknown", f"Ignoring unknown file {path}", file=path)

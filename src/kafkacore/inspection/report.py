@@ -1,4 +1,5 @@
-"""Writes the output: lines of text as kafka-dump-log writes them, or one JSON object on each line."""
+"""Writes the output of the inspection commands: lines of text in the format of kafka-dump-log, or one JSON object on
+each line."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ import orjson
 
 
 class Report:
-    """The content of files goes to `out`, problems and remarks to `err`; as JSON both go to `out`."""
+    """Writes the content of files to `out`, and problems and remarks to `err`. As JSON, writes all of them to `out`."""
 
     def __init__(self, out: BinaryIO, err: TextIO, *, as_json: bool) -> None:
         self.as_json = as_json
@@ -18,7 +19,7 @@ class Report:
         self._out, self._err = out, err
 
     def write(self, lines: bytes) -> None:
-        """Writes text or JSON that is complete already, in whole or partial lines."""
+        """Writes text or JSON that is already formatted, in whole or partial lines."""
         self._out.write(lines)
 
     def entry(self, kind: str, text: str, **fields: Any) -> None:
@@ -28,7 +29,7 @@ class Report:
         self._out.write(f"{text}\n".encode("utf-8", "surrogateescape"))
 
     def remark(self, kind: str, text: str, **fields: Any) -> None:
-        """As `entry`, for something unusual that is not a problem: text goes to `err`."""
+        """Writes a line like `entry`, but for something unusual that is not a problem. Text goes to `err`."""
         if self.as_json:
             self.entry(kind, text, **fields)
         else:
@@ -36,7 +37,7 @@ class Report:
             self._err.write(f"{text}\n")
 
     def problem(self, path: str, problem: str, *, position: int | None = None, offset: int | None = None) -> None:
-        """Reports a problem of a file and its place: the byte in the file, the offset in the log."""
+        """Reports a problem in a file, with its place: the byte in the file, or the offset in the log."""
         self.problems += 1
         where = "".join(
             f"{name} {value}: " for name, value in (("byte", position), ("offset", offset)) if value is not None
@@ -49,9 +50,9 @@ class Report:
 
 
 def compact(content: Any) -> str:
-    """JSON as Jackson writes it: no spaces, and characters unescaped.
+    """Returns JSON as Jackson writes it, without spaces and with unescaped characters.
 
-    A path whose bytes are not UTF-8 has surrogates, which JSON can only hold escaped.
+    If the bytes of a path are not UTF-8, the path contains surrogates, which JSON can only represent escaped.
     """
     try:
         return orjson.dumps(content).decode()

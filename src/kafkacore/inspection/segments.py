@@ -15,13 +15,13 @@ from kafkacore.storage.bootstrap import NAME as BOOTSTRAP
 from kafkacore.storage.errors import MalformedFileError
 
 WHOLE_FILE: Final = -1
-MAX_BASE_OFFSET: Final = (1 << 63) - (1 << 31)  # an index entry adds up to 2^31 to the base offset
-_WITH_COLON: Final = frozenset({"LeaderChange"})  # kafka-dump-log writes the others without a colon
+MAX_BASE_OFFSET: Final = (1 << 63) - (1 << 31)  # the index entry of an offset adds up to 2^31 to the base offset
+_WITH_COLON: Final = frozenset({"LeaderChange"})  # kafka-dump-log writes the other names without a colon
 
 
 class RecordOptions(NamedTuple):
-    """Shows the `records` of batches, and their `contents` as text or by `decoder`; stops after `max_bytes` of the
-    file."""
+    """The options for records. Shows the `records` of batches, and their `contents` as text or by `decoder`. Stops
+    after `max_bytes` of the file."""
 
     records: bool = False
     contents: bool = False
@@ -41,8 +41,8 @@ class RecordOptions(NamedTuple):
 
 
 def dump_batches(path: str, options: RecordOptions, report: Report) -> None:
-    """Dumps the batches of a file. Raises MalformedFileError, CorruptBatchError, CodecError, InvalidRecordError and
-    OSError after it has dumped the readable part."""
+    """Dumps the batches of a file. At damage, first dumps the readable part, and then raises MalformedFileError,
+    CorruptBatchError, CodecError, InvalidRecordError or OSError."""
     _tell_name(path, report)
     with Description(path, JSON if report.as_json else TEXT, options.flags(), options.max_bytes) as description:
         for lines in description:
@@ -64,7 +64,7 @@ def _dump_records(description: Description, options: RecordOptions, report: Repo
 
 
 def base_offset_of(path: str) -> int:
-    """The offset in the name of a log's file. Raises MalformedFileError."""
+    """Returns the offset in the name of a log's file. Raises MalformedFileError."""
     stem = os.path.basename(path).split(".", 1)[0]
     if not (stem.isascii() and stem.isdigit() and int(stem) <= MAX_BASE_OFFSET):
         raise MalformedFileError(path, "is not named by an offset, as the files of a log are")
@@ -72,7 +72,7 @@ def base_offset_of(path: str) -> int:
 
 
 def tell_gaps(path: str, pairs: bytes, report: Report) -> None:
-    """Reports records whose offsets do not follow each other; a compacted log has many of them."""
+    """Reports records whose offsets do not follow each other directly. A compacted log has many such records."""
     if not pairs:
         return
     numbers = array("q", pairs)

@@ -1,1 +1,2 @@
-"""A node's reports about itself: metrics under Kafka's names, a Prometheus endpoint for them, and the request log."""
+"""The reports of a node about itself: metrics under Kafka's names, a Prometheus endpoint for them, and the request
+logs."""

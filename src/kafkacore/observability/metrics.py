@@ -1,7 +1,7 @@
 """A registry of metrics under Kafka's names (`kafka.server:type=...,name=...`), read on demand.
 
-Most counters are in native memory. A source reads their values when a scrape asks. So a
-metric that nobody scrapes costs nothing.
+Most counters are in native memory. A source reads their values only during a scrape, so a metric that nobody scrapes
+costs nothing.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ class Kind(enum.Enum):
 
 
 class Buckets(NamedTuple):
-    """A histogram's state. `bounds` are inclusive upper bounds, ascending; `counts` has one entry more, for larger
-    values."""
+    """A histogram's state. `bounds` are inclusive upper bounds, in ascending order. `counts` has one more entry, for
+    larger values."""
 
     bounds: Sequence[float]
     counts: Sequence[int]
@@ -27,7 +27,8 @@ class Buckets(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """One MBean attribute. `group` is the JMX domain (`kafka.network`), `tags` are the parts after type and name."""
+    """The value of one MBean attribute. `group` is the JMX domain (`kafka.network`). `tags` are the parts of the name
+    after type and name."""
 
     group: str
     type: str
@@ -38,7 +39,7 @@ class Sample(NamedTuple):
 
     @property
     def mbean(self) -> str:
-        """The name as Kafka's documentation and JMX tools write it."""
+        """The name in the form that Kafka's documentation and JMX tools use."""
         return f"{self.group}:type={self.type},name={self.name}" + "".join(
             f",{key}={value}" for key, value in self.tags
         )
@@ -57,7 +58,7 @@ class MetricRegistry:
         self._sources.append(source)
 
     def remove(self, source: Source) -> None:
-        """Raises ValueError when it was not added."""
+        """Removes a source. Raises ValueError if it was not added."""
         self._sources.remove(source)
 
     def collect(self) -> Iterator[Sample]:

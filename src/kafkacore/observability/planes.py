@@ -1,4 +1,4 @@
-"""The measurements of a plane, as samples of a registry."""
+"""Converts the measurements of a plane into samples for a registry."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kafkacore.observability.metrics import Buckets, Sample, Source
 
 
 def plane_source(plane: Plane) -> Source:
-    """A source for a MetricRegistry."""
+    """Returns a source for a MetricRegistry."""
     metrics = PlaneMetrics(plane)
 
     def read() -> Iterator[Sample]:

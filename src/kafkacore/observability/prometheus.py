@@ -1,8 +1,8 @@
-"""Prometheus exposition of a registry over HTTP, at `metrics.port`.
+"""Exposes the metrics of a registry to Prometheus over HTTP, at `metrics.port`.
 
-Names follow the JMX exporter's published examples for Kafka, so dashboards made for Apache Kafka work:
-`kafka.server:type=BrokerTopicMetrics,name=BytesInPerSec` is `kafka_server_brokertopicmetrics_bytesin_total`. Importing
-prometheus-client takes longer than starting a node, so the first scrape imports it, off the loop.
+Names follow the JMX exporter's published examples for Kafka, so dashboards made for Apache Kafka work. For example,
+`kafka.server:type=BrokerTopicMetrics,name=BytesInPerSec` becomes `kafka_server_brokertopicmetrics_bytesin_total`.
+Importing prometheus-client takes longer than starting a node, so the first scrape imports it, and not on the loop.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ BACKLOG: Final = 50
 
 
 def families(samples: Iterable[Sample]) -> Iterator[Metric]:
-    """Samples of one name become one family; their tags become labels. A strict parser refuses a page on which a
-    name comes twice, as each listener's metrics would."""
+    """Groups the samples with the same name into one family. Their tags become labels. A strict parser refuses a page
+    on which a family occurs twice, which would otherwise happen with the metrics of several listeners."""
     grouped: dict[tuple[str, tuple[str, ...]], list[Sample]] = {}
     for sample in samples:
         labels = tuple(key.replace("-", "_") for key, _ in sample.tags)
@@ -42,7 +42,7 @@ def families(samples: Iterable[Sample]) -> Iterator[Metric]:
 
 
 def _family(name: str, labels: tuple[str, ...], group: list[Sample]) -> Metric:
-    """A family of samples that have the same labels."""
+    """Returns a family of samples that have the same labels."""
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily  # noqa: PLC0415 - loads an HTTP server
 
     first = group[0]
@@ -75,7 +75,7 @@ def _cumulative(value: Buckets) -> list[tuple[str, float]]:
 
 
 def expose(registry: MetricRegistry) -> bytes:
-    """The text of one scrape."""
+    """Returns the text of one scrape."""
     from prometheus_client import generate_latest  # noqa: PLC0415 - loads an HTTP server
 
     class Collected:
@@ -86,7 +86,7 @@ def expose(registry: MetricRegistry) -> bytes:
 
 
 class MetricsServer:
-    """Answers GET /metrics; everything else gets 404, and a slow or oversized request is disconnected."""
+    """Answers GET /metrics. Any other request gets 404. Disconnects clients whose request is slow or too large."""
 
     def __init__(self, registry: MetricRegistry) -> None:
         self._registry = registry
@@ -100,7 +100,8 @@ class MetricsServer:
         return int(self._server.sockets[0].getsockname()[1])
 
     async def start(self, host: str | None, port: int) -> None:
-        """Listens on every address of the machine when `host` is None. Raises ListenError when the port is taken."""
+        """Starts to listen. Listens on all addresses of the machine if `host` is None. Raises ListenError if the port
+        is in use."""
         opened = listen(Listener("http", host, port, "metrics.port"), BACKLOG)
         self._server = await asyncio.start_server(self._serve, sock=opened, limit=MAX_REQUEST_BYTES)
 

@@ -1,8 +1,9 @@
-"""The request log: one line for each request that a handler answered, as Kafka's `kafka.request.logger` writes at
-DEBUG.
+"""The request log. It contains one line for each request that a handler answered, as Kafka's `kafka.request.logger`
+writes it at DEBUG.
 
 While that logger is enabled, handlers also serve the hot APIs (Produce, Fetch and the like), so that no request is
-missing from the log. The log has no secrets, and no values of unknown settings, which may be secrets.
+missing from the log. The log contains no secrets. The values of unknown settings are left out, because they may be
+secrets.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from kafkacore.protocol import apis
 from kafkacore.protocol.apis import ApiKey
 
 LOGGER: Final = logging.getLogger("kafka.request.logger")
-MAX_SHOWN: Final = 2_000  # characters that are shown of a request or a response; longer ones are cut off
+MAX_SHOWN: Final = 2_000  # the number of characters that are shown of a request or a response; longer ones are cut off
 
 
 def enabled() -> bool:
@@ -51,7 +52,7 @@ def _without_secret_settings(request: Any, version: int) -> Any:
     for resource in copied.resources:
         known = tables.get(resource.resource_type)
         for config in resource.configs:
-            # Levels of loggers are not secret.
+            # The levels of loggers are not secret.
             key = None if known is None else known.get(config.name)
             if resource.resource_type != _LOGGERS and (key is None or key.type == "password"):
                 config.value = _HIDDEN
@@ -67,7 +68,7 @@ def _without_passwords(request: Any, version: int) -> Any:
 
 
 def _without_content(request: Any, version: int) -> str:
-    """Leaves out the request inside an Envelope, which has a line of its own."""
+    """Leaves out the request inside an Envelope, because that request has its own line."""
     return f"{request.NAME} of {len(request.request_data)} bytes"
 
 

@@ -1,1 +1,2 @@
-"""Kafka's protocol: messages as tables describe them, APIs and their versions, error codes, feature levels."""
+"""Kafka's protocol: the messages that the tables describe, the APIs and their versions, error codes, and feature
+levels."""

@@ -1,4 +1,4 @@
-"""Messages as JSON, field for field as Apache Kafka's generated JsonConverters write them (KIP-673)."""
+"""Converts messages to JSON, field by field as Apache Kafka's generated JsonConverters do (KIP-673)."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from kafkacore.protocol.uuid import Uuid
 
 
 def to_json(message: Message, version: int) -> dict[str, Any]:
-    """The message as an object for `json.dumps`, without tagged fields at their defaults and without fields that
-    `version` lacks. Bytes become base64, and UUIDs have Kafka's form. Raises KeyError for a version that no table has.
-    """
+    """Returns the message as an object for `json.dumps`. Leaves out tagged fields that have their defaults, and fields
+    that `version` does not have. Bytes become base64, and UUIDs have Kafka's form. Raises KeyError for a version that
+    is in no table."""
     table = tables.message(message.NAME).table(version)
     if table is None:
         raise KeyError(f"{message.NAME} has no version {version}")
@@ -24,7 +24,7 @@ def to_json(message: Message, version: int) -> dict[str, Any]:
 
 @cache
 def _spellings(name: str) -> dict[str, dict[str, str]]:
-    """Kafka's name in JSON of each field, by struct."""
+    """Returns Kafka's JSON name of each field, by struct."""
     return {
         struct: {name: f"{spelled[:1].lower()}{spelled[1:]}" for name, spelled in fields.items()}
         for struct, fields in tables.spellings(name).items()

@@ -1,7 +1,8 @@
-"""How each API's response carries errors. One table serves both to make error responses and to read errors.
+"""Knows where the response of each API contains errors. The same table serves to make error responses and to read
+errors.
 
-A response has an error code at its top unless the table says otherwise. The table lists the items of a response that
-have codes of their own: topics, partitions, resources, groups.
+A response has an error code at its top level, unless the table says otherwise. The table lists the items of a response
+that have their own codes: topics, partitions, resources and groups.
 """
 
 from __future__ import annotations
@@ -15,39 +16,40 @@ from kafkacore.protocol.apis import ApiKey
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import Message
 
-NEVER: Final = 0x7FFF  # a version number that stands for "never"
-FLAT: Final = ""  # in place of a response's field: only the request nests these items
-ITSELF: Final = ""  # in place of a request's field: the item itself, which is a plain value
+NEVER: Final = 0x7FFF  # a version number that means "never"
+FLAT: Final = ""  # in place of the name of a response's field: these items are nested only in the request
+ITSELF: Final = ""  # in place of the name of a request's field: the item itself, which is a plain value
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 class Items(NamedTuple):
-    """A list in a response. An error response has an item for each item in the request's list `asked`."""
+    """A list in a response. An error response contains one item for each item in the request's list `asked`."""
 
     field: str
     struct: str = ""
-    asked: str = ""  # when empty, an error response has none of these items
-    copied: Mapping[str, str] = _NOTHING  # copied fields, as response's field: request's field
-    code: str = "error_code"  # when empty, the items inside this one hold the codes
+    asked: str = ""  # if empty, an error response contains none of these items
+    copied: Mapping[str, str] = _NOTHING  # fields to copy: name in the response -> name in the request
+    code: str = "error_code"  # if empty, the codes are in the items inside this one
     message_since: int = NEVER
     constant: Mapping[str, Any] = _NOTHING
-    distinct: str = ""  # a field of the request's items; the response has one item for each value of it
+    # A field of the request's items; the response has one item for each distinct value of this field.
+    distinct: str = ""
     inside: tuple[Items, ...] = ()
     lowest: int = 0
     highest: int = NEVER
 
 
 class Errors(NamedTuple):
-    """`top_lowest` to `top_highest` are the versions with an error code at the top. `constant` holds fields that every
-    error response sets."""
+    """The places of errors in a response. The versions `top_lowest` to `top_highest` have an error code at the top
+    level. `constant` contains fields that every error response sets."""
 
     top_lowest: int = 0
     top_highest: int = NEVER
     message_since: int = 0
     constant: Mapping[str, Any] = _NOTHING
-    null_since: Mapping[str, int] = _NOTHING  # fields at the top, and the version from which on they are null
+    null_since: Mapping[str, int] = _NOTHING  # fields at the top level, and the version from which on they are null
     items: tuple[Items, ...] = ()
-    either: bool = False  # an error stands either at the top or at the items
+    either: bool = False  # whether an error is either at the top level or at the items, but not at both
 
 
 def _named(*fields: str) -> Mapping[str, str]:
@@ -261,10 +263,10 @@ _TOP_ONLY: Final = Errors()
 def error_response(
     request: Message, version: int, error: int, message: str | None = None, *, at_items: bool = False
 ) -> Message:
-    """The response to `request` that says that everything has failed with `error`.
+    """Returns the response to `request` when everything has failed with `error`.
 
-    `message`, by default the error's own, is set in every field for a message that the version has. If an API reports
-    an error either at the top or at the items, `at_items` chooses the items.
+    Sets every message field that the version has to `message`, or by default to the error's own message. If an API
+    reports an error either at the top level or at the items, `at_items` chooses the items.
     """
     steps = error_response_steps(request, version, error, message, at_items=at_items)
     while True:
@@ -277,7 +279,7 @@ def error_response(
 def error_response_steps(
     request: Message, version: int, error: int, message: str | None = None, *, at_items: bool = False
 ) -> Generator[None, None, Message]:
-    """As `error_response`, with a pause after each item, because a request may name a million items."""
+    """Does the same as `error_response`, but pauses after each item, because a request can name a million items."""
     response: Any = apis.response_class(request.API_KEY)()
     layout = _TABLE.get(request.API_KEY, _TOP_ONLY)
     text = message or ErrorCode(error).message
@@ -330,8 +332,8 @@ def _fill(
 
 
 def _copied(made_class: Any, field: str, value: Any, version: int) -> Any:
-    """The value of a copied field. A Metadata request may name topics by id only; before version 12 no response can
-    have a null name."""
+    """Returns the value of a copied field. A Metadata request may name topics only by id, but before version 12 a
+    response cannot have a null name."""
     return "" if value is None and field == "name" and version < 12 else value
 
 
@@ -339,7 +341,8 @@ def _copied(made_class: Any, field: str, value: Any, version: int) -> Any:
 
 
 def error_of_peer(code: int) -> ErrorCode:
-    """The error with which another node has answered. A newer release may use codes that this one does not know."""
+    """Returns the error with which another node has answered. A newer release may use codes that this release does not
+    know."""
     try:
         return ErrorCode(code)
     except ValueError:
@@ -347,7 +350,7 @@ def error_of_peer(code: int) -> ErrorCode:
 
 
 def error_codes(response: Message, version: int) -> Iterator[int]:
-    """Every error code of a response, from the top on, NONE included."""
+    """Yields every error code in a response, first the one at the top level. Includes NONE."""
     layout = _TABLE.get(response.API_KEY, _TOP_ONLY)
     if _has_top(layout, response, version):
         yield response.error_code  # type: ignore[attr-defined]
@@ -358,7 +361,7 @@ def error_codes(response: Message, version: int) -> Iterator[int]:
 
 def _codes_of(holder: Any, items: Items) -> Iterator[int]:
     found = [holder] if items.field == FLAT else getattr(holder, items.field)
-    for each in found if isinstance(found, list) else ():  # items that are encoded already have no error
+    for each in found if isinstance(found, list) else ():  # items that are already encoded have no error
         if items.code:
             yield getattr(each, items.code)
         for inner in items.inside:

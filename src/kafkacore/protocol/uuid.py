@@ -1,4 +1,4 @@
-"""Kafka's UUIDs, and the reserved ones with a meaning."""
+"""Kafka's UUIDs, and the reserved values with a special meaning."""
 
 from kafkacore._fast.base.uuid import (
     LOST_DIRECTORY,

@@ -1,4 +1,4 @@
-"""A simulated world: whole nodes on one thread, in virtual time. The same seed repeats a run exactly.
+"""A simulated world: whole nodes run on one thread, in virtual time. The same seed repeats a run exactly.
 
-Faults and clients drive it, checkers watch it, and planted bugs prove that the checkers work.
+Faults and clients act on the nodes, and checkers watch them. Planted bugs prove that the checkers work.
 """

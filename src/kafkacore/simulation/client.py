@@ -1,4 +1,4 @@
-"""A client in the simulated world: any request to any node, over connections that may break."""
+"""A client in the simulated world. It can send any request to any node, over connections that can break."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class SimulatedClient:
-    """A machine of its own, with one connection to each listener that it asks."""
+    """A client on its own machine. It has one connection to each listener to which it sends requests."""
 
     def __init__(self, cluster: SimulatedCluster, machine: Machine, random: Random) -> None:
         self.cluster = cluster
@@ -33,14 +33,14 @@ class SimulatedClient:
         return self.loop.create_task(work)
 
     def close(self) -> None:
-        """Ends the client at once: its connections break."""
+        """Ends the client immediately and breaks its connections."""
         if self.machine.is_alive:
             self.cluster.network.machine_died(self.machine, silent=False)
             self.machine.kill()
             self._connections.clear()
 
     async def pause(self, seconds: float) -> None:
-        """Lets virtual time pass."""
+        """Waits for a span of virtual time."""
         await asyncio.sleep(seconds)
 
     async def send(
@@ -52,10 +52,10 @@ class SimulatedClient:
         version: int | None = None,
         timeout_ms: float = 30_000,
     ) -> Any:
-        """Returns the node's answer. `listener` is CLIENTS or CONTROLLERS of `simulation.cluster`; by default it is
-        CLIENTS if the node is a broker, else CONTROLLERS.
+        """Sends a request to a node and returns the response. `listener` is CLIENTS or CONTROLLERS of
+        `simulation.cluster`. The default is CLIENTS if the node is a broker, and otherwise CONTROLLERS.
 
-        Raises OSError, TimeoutError, KafkaError, as `NodeClient.request` does.
+        Raises OSError, TimeoutError and KafkaError, as `NodeClient.request` does.
         """
         address = self.cluster.address_of(node_id, listener)
         client = self._connections.get(address)

@@ -1,4 +1,4 @@
-"""A cluster of whole nodes in the simulated world, with control over its time, faults, clients and observers."""
+"""A cluster of whole nodes in the simulated world. It controls the time, the faults, the clients and the observers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CONTROLLER_PORT: Final = 9093
 DIRECTORY: Final = "/data"
 KEPT_EVENTS: Final = 1_000
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
-# Keys that a simulated node needs, and keys with which a short run covers more cases.
+# Configuration keys that a simulated node needs, and keys that let a short run cover more cases.
 CONFIGS: Final = MappingProxyType(
     {
         "metrics.port": "-1",
@@ -41,7 +41,7 @@ CONFIGS: Final = MappingProxyType(
 
 
 class Event(NamedTuple):
-    """`at_ns` is virtual time since the beginning."""
+    """An event in the trace of a run. `at_ns` is the virtual time since the start of the run."""
 
     at_ns: int
     kind: str
@@ -52,15 +52,16 @@ class Event(NamedTuple):
 
 
 class SimulationTimeout(TimeoutError):
-    """The awaited thing has not happened within the limit of virtual time."""
+    """The awaited condition did not become true within its limit of virtual time."""
 
 
 class SimulatedCluster:
-    """`controllers` and `brokers` are numbers of nodes with one role, `combined` of nodes with both. Ids count from 1:
-    combined nodes first, then controllers, then brokers. `static` voters stand in the configuration (kraft.version 0);
-    otherwise the log holds the voters. `configs` are keys for every node, `of_node` for one.
+    """A cluster with the given numbers of nodes: `controllers` and `brokers` have one role, and `combined` nodes have
+    both. Ids count from 1: combined nodes come first, then controllers, then brokers. With `static`, the configuration
+    lists the voters (kraft.version 0). Otherwise the metadata log holds them. `configs` sets configuration keys on
+    every node. `of_node` maps a node id to the keys of that node alone.
 
-    The seed decides everything. `observers` are called with each Event as it happens.
+    The seed decides everything. The cluster calls each of `observers` with every Event as it happens.
     """
 
     def __init__(
@@ -87,7 +88,8 @@ class SimulatedCluster:
         voters = [number for number, each in enumerate(roles, 1) if "controller" in each]
         if not voters:
             raise ValueError("a cluster needs a node with the role of a controller")
-        self.directories = directories = {number: seeded_uuid(ids) for number in voters}  # of the metadata log
+        # Ids of the directories with the metadata logs.
+        self.directories = directories = {number: seeded_uuid(ids) for number in voters}
         self.nodes: dict[int, SimulatedNode] = {}
         for number, role in enumerate(roles, 1):
             properties = self._properties(number, role, voters, static=static)
@@ -141,12 +143,13 @@ class SimulatedCluster:
 
     @property
     def active_controller(self) -> SimulatedNode | None:
-        """The active controller: of the nodes that believe to be active, the one in the newest epoch."""
+        """Returns the node with the newest epoch among those that regard themselves as the active controller, or
+        None."""
         active = [node for node in self if node.is_active_controller and node.raft is not None]
         return max(active, key=lambda node: 0 if node.raft is None else node.raft.epoch, default=None)
 
     def start(self, nodes: Iterable[SimulatedNode] | None = None) -> None:
-        """Begins the start of every node that is not up."""
+        """Starts every node that is not running, without waiting."""
         for node in list(self if nodes is None else nodes):
             if not node.is_up:
                 node.start()
@@ -160,12 +163,12 @@ class SimulatedCluster:
                 self.cut(source, target)
 
     def cut(self, source: int, destination: int) -> None:
-        """Cuts one direction."""
+        """Cuts the link from `source` to `destination`. The other direction keeps working."""
         self.trace("cut", source, destination)
         self.network.cut(self[source].name, self[destination].name)
 
     def heal(self) -> None:
-        """Mends every link."""
+        """Restores every link."""
         self.trace("heal")
         self.network.heal()
 
@@ -177,7 +180,7 @@ class SimulatedCluster:
     # --- clients ---
 
     def client(self, name: str = "client") -> SimulatedClient:
-        """The client of a name; the first call makes it."""
+        """Returns the client with this name; the first call creates it."""
         made = self._clients.get(name)
         if made is None:
             made = SimulatedClient(self, self.new_machine(name), self.random_of(name, "client"))
@@ -185,8 +188,8 @@ class SimulatedCluster:
         return made
 
     def ask(self, node_id: int, request: Message, limit_s: float = 30.0, listener: str | None = None) -> Any:
-        """Sends a request of the client "client" and lets time run until the answer is there. Raises as
-        `SimulatedClient.send` does."""
+        """Sends a request from the client named "client" and lets time pass until the response arrives. Raises the same
+        errors as `SimulatedClient.send`."""
         client = self.client()
         sent = client.send(node_id, request, listener=listener, timeout_ms=limit_s * 1000)
         return self.run(client, sent, limit_s + 1)
@@ -210,7 +213,8 @@ class SimulatedCluster:
             continue
 
     def run_until(self, happened: Callable[[], object], limit_s: float = 60.0, what: str = "") -> None:
-        """Lets time pass until `happened` returns something true. Raises SimulationTimeout with the last events."""
+        """Lets virtual time pass until `happened` returns a true value. When `limit_s` has passed, raises
+        SimulationTimeout with the last events."""
         until_ns = self.schedule.now_ns + int(limit_s * NS_OF_A_S)
         while not happened():
             if self.schedule.now_ns >= until_ns or not self._step(until_ns):
@@ -235,7 +239,7 @@ class SimulatedCluster:
     # --- the trace ---
 
     def trace(self, kind: str, *details: Any) -> None:
-        """Adds an event to the trace. Its details are plain values whose text depends on the seed alone."""
+        """Adds an event to the trace. The text of its details must depend only on the seed."""
         event = Event(self.schedule.now_ns, kind, details)
         self._hash.update(repr(event).encode())
         self.events.append(event)
@@ -252,14 +256,15 @@ class SimulatedCluster:
     # --- seeds and machines ---
 
     def random_of(self, *names: object) -> Random:
-        """A random source for each purpose, so that one purpose does not change the decisions of another."""
+        """Returns a separate random source for each purpose, so that the decisions of one purpose do not change those
+        of another."""
         return Random("/".join(map(str, (self.seed, *names))))
 
     def new_machine(self, name: str, rate: float = 1.0, offset_ms: int = 0) -> Machine:
         return Machine(self.schedule, name, rate, offset_ms, self.network, self._work_random)
 
     def close(self) -> None:
-        """Ends every node at once, and frees the memory that native code holds."""
+        """Ends every node immediately, and frees the memory that native code holds."""
         for node in self:
             if node.is_up:
                 node.kill()
@@ -277,5 +282,5 @@ class SimulatedCluster:
 
 
 def running(cluster: SimulatedCluster) -> bool:
-    """Whether every node has started."""
+    """Returns whether every node has started."""
     return all(node.state is State.RUNNING for node in cluster)

@@ -1,4 +1,4 @@
-"""Faults in an order that a seed decides: which ones, how often, and for how long."""
+"""Starts and ends faults. The seed decides their kinds, their number, their order and their durations."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ Undo = Callable[[], None]
 
 
 class Fault(NamedTuple):
-    """`begin` begins the fault and returns the function that undoes it, or None when it finds no target. A fault lasts
-    from `least_ms` to `most_ms`. The logarithm of this time is uniform, so short and long faults are both frequent."""
+    """A kind of fault. `begin` starts the fault and returns its description and the function that undoes it, or None if
+    no node can have this fault now. The fault lasts from `least_ms` to `most_ms`. The logarithm of its duration is
+    uniformly distributed, so that both short and long faults are frequent."""
 
     kind: str
     weight: float
@@ -28,7 +29,8 @@ MAX_AT_ONCE: Final = 4
 
 
 class Schedule:
-    """Begins faults at random times, and undoes each after a while. The same seed makes the same faults."""
+    """Starts faults at random times, and ends each of them after a random duration. The same seed makes the same
+    faults."""
 
     def __init__(self, random: Random, judge: Judge, faults: Sequence[Fault], now_ms: Callable[[], int]) -> None:
         self._random, self._judge, self._now_ms = random, judge, now_ms
@@ -38,7 +40,7 @@ class Schedule:
         self._count = 0
 
     def step(self) -> None:
-        """Undoes faults whose time is over, and begins another one unless enough faults are active."""
+        """Ends the faults whose time has passed. Then starts another fault, unless MAX_AT_ONCE faults are active."""
         while self._under_way and self._under_way[0][0] <= self._now_ms():
             self._undo()
         if len(self._under_way) >= MAX_AT_ONCE:
@@ -56,12 +58,12 @@ class Schedule:
         heapq.heappush(self._under_way, (end_ms, self._count, fault.kind, what, undo))
 
     def heal(self) -> None:
-        """Undoes everything."""
+        """Ends all active faults."""
         while self._under_way:
             self._undo()
 
     def heal_one(self) -> bool:
-        """Undoes any one fault; False when nothing is left."""
+        """Ends one of the active faults. Returns False if none is active."""
         if not self._under_way:
             return False
         chosen = self._random.randrange(len(self._under_way))

@@ -6,12 +6,13 @@ from typing import Final
 
 from kafkacore.metadata.image import MetadataImage
 
-REMOVING: Final = 3  # in the rest of a partition
+REMOVING: Final = 3  # an index into the rest of a partition's values
 ADDING: Final = 4
 
 
 def contents_of(image: MetadataImage) -> dict[str, object]:
-    """Plain dictionaries. A broker is (epoch, is fenced), a partition (leader, the rest, replicas, ISR)."""
+    """Returns the image as plain dictionaries. A broker is (epoch, is fenced). A partition is (leader, the rest,
+    replicas, ISR)."""
     topics = {topic.name: topic for topic in image.topics()}
     partitions = {}
     for topic in topics.values():

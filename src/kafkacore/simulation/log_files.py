@@ -1,4 +1,4 @@
-"""The segments of one log, read from a simulated disk by the checkers' own reader of batches."""
+"""Reads the segments of one log from a simulated disk, with the checkers' own reader of batches."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ CHECKPOINT: Final = ".checkpoint"
 
 
 class _Segment:
-    """The part of a file that was read: its entries, their size in bytes, and the last bytes, for comparison."""
+    """The part of a segment file that has been read: its entries, their size in bytes, and the last bytes, which are
+    compared with the file later."""
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
@@ -24,7 +25,8 @@ class _Segment:
 
 
 class LogFiles:
-    """`start` and `end` are offsets of the readable log. A log without a file begins at its newest snapshot."""
+    """The files of one log. `start` and `end` are the first offset of the readable log and the offset after its last
+    record. A log without a segment file begins at its newest snapshot."""
 
     def __init__(self, disk: SimulatedDisk, directory: str) -> None:
         self._disk, self._directory = disk, directory
@@ -32,11 +34,12 @@ class LogFiles:
         self._entries: list[Entry] = []
         self.start = self.end = 0
         self._epoch_at_start: int | None = 0
-        self._snapshot: tuple[str, frozenset[int]] = ("", frozenset())  # the newest one, and the voters in it
+        # Name of the newest snapshot, and the voters in it.
+        self._snapshot: tuple[str, frozenset[int]] = ("", frozenset())
 
     def read(self) -> int | None:
-        """Reads the changes of the files. Returns the offset from which on the log has changed, or None when it has
-        not."""
+        """Reads changes of the files. Returns the offset from which the log has changed, or None if it has not
+        changed."""
         try:
             names = sorted(name for name in self._disk.list(self._directory) if name.endswith((SUFFIX, CHECKPOINT)))
         except FileNotFoundError:
@@ -47,8 +50,8 @@ class LogFiles:
         for name in logs:
             self._read_segment(name, self._segments[name])
             entries += self._segments[name].entries
-        # Retention may delete only the first records of a file and keep the file. For the checkers the log then begins
-        # where the file begins.
+        # Retention may delete only the first records of a file and keep the file. The checkers then regard the
+        # beginning of that file as the start of the log.
         start = int(logs[0].removesuffix(SUFFIX)) if logs else 0
         changed = self._first_change(entries, start)
         self._entries, self.start = entries, start
@@ -100,8 +103,8 @@ class LogFiles:
         return self._epoch_at_start if offset == self.start else None
 
     def voters(self) -> frozenset[int]:
-        """The voters that the last VotersRecord names, in the log as it was read or else in its newest snapshot; empty
-        when neither has one."""
+        """Returns the voters in the last VotersRecord of the log as it was read, or else those in its newest snapshot.
+        The set is empty if neither names voters."""
         for name in sorted(self._segments, reverse=True):
             if found := self._segments[name].voters:
                 return found[-1][1]
@@ -113,7 +116,8 @@ class LogFiles:
         return self._snapshot[1]
 
     def synced_end(self) -> int:
-        """The offset below which all records survive any power cut at this moment; a hole in the log ends it."""
+        """Returns the offset below which all records would survive a power cut at this moment. A gap in the log ends
+        this range."""
         end = 0
         try:
             names = sorted(name for name in self._disk.list(self._directory) if name.endswith(SUFFIX))

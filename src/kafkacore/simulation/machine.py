@@ -1,4 +1,4 @@
-"""A machine: its clocks, which may run fast or slow or jump, and its state: it runs, is paused, or is off."""
+"""A machine: its clocks, which can run fast or slow or jump, and its state (running, paused or off)."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from kafkacore.simulation.schedule import Schedule
 if TYPE_CHECKING:
     from kafkacore.simulation.network import SimulatedNetwork
 
-WALL_MS: Final = 1_700_000_000_000  # the date at the beginning, in ms since 1970
-BOOT_NS: Final = 1_000_000_000  # the monotonic clock at the beginning, which is not 0 on real machines either
+WALL_MS: Final = 1_700_000_000_000  # the date at the beginning of a run, in ms since 1970
+BOOT_NS: Final = 1_000_000_000  # the monotonic clock at the beginning of a run; on real machines too, it is not 0
 
 
 class Machine:
-    """The life of one process on a machine. A restart makes a new one.
+    """One process on a machine, from its start to its end. A restart creates a new object.
 
-    `rate` is the speed of its clocks (1.0 is right), `offset_ms` the error of its wall clock at the beginning.
+    `rate` is the speed of the machine's clocks (1.0 is correct). `offset_ms` is the initial error of its wall clock.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class Machine:
         network: SimulatedNetwork | None = None,
         work_random: Callable[[float, float], float] = lambda least_s, most_s: most_s,
     ) -> None:
-        """Its connections go through `network`. `work_random` chooses how long work for executors takes."""
+        """The machine's connections use `network`. `work_random` chooses how long work for executors takes."""
         self.schedule = schedule
         self.take_spent_ns: Callable[[], int] = int  # returns the time of blocking disk operations since the last call
         self.network = network
@@ -45,7 +45,7 @@ class Machine:
         self._loops: dict[str, SimulatedLoop] = {}
 
     def loop(self, kind: str) -> SimulatedLoop:
-        """The loop of a kind; the first call makes it."""
+        """Returns the loop of a kind. The first call creates the loop."""
         made = self._loops.get(kind)
         if made is None:
             made = self._loops[kind] = SimulatedLoop(self, kind)  # type: ignore[abstract]
@@ -56,36 +56,36 @@ class Machine:
         return self._rate
 
     def set_rate(self, rate: float) -> None:
-        """From now on the clocks run at this rate. Timers that are set already keep their time."""
+        """Sets the speed of the clocks from now on. Timers that are already set keep their times."""
         self.tell_time()
         self._rate = rate
 
     def tell_time(self) -> None:
-        """Moves the clocks to the present."""
+        """Sets the clocks to the present virtual time."""
         passed_ns = self.schedule.now_ns - self._seen_ns
         if passed_ns:
             self._seen_ns = self.schedule.now_ns
             self.clock.advance_ns(passed_ns if self._rate == 1.0 else int(passed_ns * self._rate))
 
     def after(self, delay_s: float) -> int:
-        """The virtual time, in ns, at which this machine's clock will have advanced by the delay."""
+        """Returns the virtual time, in ns, at which this machine's clock will have advanced by the delay."""
         return self.schedule.now_ns + max(int(delay_s * 1e9 / self._rate), 0)
 
     # --- faults ---
 
     def pause(self) -> None:
-        """As SIGSTOP: nothing runs, and arriving data waits."""
+        """Pauses the machine, as SIGSTOP does: nothing runs, and arriving data waits."""
         self.is_paused = True
 
     def resume(self) -> None:
-        """As SIGCONT: everything that became due runs now."""
+        """Resumes the machine, as SIGCONT does: everything that became due runs now."""
         if self.is_paused:
             self.is_paused = False
             for loop in self._loops.values():
                 loop.wake()
 
     def kill(self) -> None:
-        """As SIGKILL or a power cut: no callback of this machine runs again."""
+        """Ends the machine, as SIGKILL or a power cut does: none of its callbacks runs again."""
         self.is_alive = False
         for loop in self._loops.values():
             loop.abandon()

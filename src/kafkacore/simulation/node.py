@@ -1,4 +1,4 @@
-"""A whole node in the simulated world: its disk, and its lives between starts and deaths."""
+"""A whole node in the simulated world, with its disk. The node can start, stop and fail."""
 
 from __future__ import annotations
 
@@ -23,23 +23,24 @@ if TYPE_CHECKING:
 LOG: Final = logging.getLogger("kafkacore.simulation")
 
 
-# The shortest and longest time of a disk's operations.
+# The shortest and longest durations of disk operations.
 PACE_US: Final = {"write": (2, 20), "sync": (100, 4_000), "read": (2, 100), "names": (10, 100)}
 
 
 class State(Enum):
-    """The states of a node's life."""
+    """The states in a node's life."""
 
     OFF = "off"
     STARTING = "starting"
     RUNNING = "running"
     PAUSED = "paused"
     STOPPING = "stopping"
-    FAILED = "failed"  # its start was refused, or it could not go on; `error` says why
+    FAILED = "failed"  # the node refused to start, or an error stopped it; `error` is the reason
 
 
 class SimulatedNode:
-    """`start` and `stop` only begin something; let the cluster's time run so that it happens."""
+    """A simulated node. `start` and `stop` only begin the operation. Let the cluster's time run until it is
+    complete."""
 
     def __init__(self, cluster: SimulatedCluster, config: BrokerConfig) -> None:
         self.cluster = cluster
@@ -63,20 +64,20 @@ class SimulatedNode:
 
     @property
     def is_up(self) -> bool:
-        """Whether a process of this node exists; it may be paused, or still starting or stopping."""
+        """Returns whether a process of this node exists. The process may be paused, or still starting or stopping."""
         return self.state in (State.STARTING, State.RUNNING, State.PAUSED, State.STOPPING)
 
-    # --- its view of the cluster ---
+    # --- the node's view of the cluster ---
 
     @property
     def raft(self) -> Raft | None:
-        """The Raft core of this life; None before the quorum's part has started."""
+        """Returns the Raft core since the last start, or None while the node's quorum part has not started."""
         replica = None if self.server is None else self.server.replica
         return None if replica is None else replica.raft.__dict__.get("raft")
 
     @property
     def is_active_controller(self) -> bool:
-        """Whether this node believes that it is the active controller, however old that belief is."""
+        """Returns whether this node believes that it is the active controller, even if that is no longer true."""
         controller = None if self.server is None else self.server.controller_server
         return controller is not None and self.is_up and controller.quorum.active
 
@@ -92,14 +93,14 @@ class SimulatedNode:
 
     @property
     def partitions(self) -> list[PartitionHandle]:
-        """The replicas on this broker that have a role."""
+        """Returns the replicas on this broker that have a role."""
         broker = None if self.server is None else self.server.__dict__["_broker"]
         return [] if broker is None else list(broker.replicas.hosted())
 
     # --- life ---
 
     def start(self) -> None:
-        """Begins a life. Raises RuntimeError while it runs."""
+        """Starts the node. Raises RuntimeError if it is already running."""
         if self.is_up:
             raise RuntimeError(f"{self.name} is {self.state.value}")
         cluster = self.cluster
@@ -124,7 +125,7 @@ class SimulatedNode:
         self._run(self.machine, self.server.end, State.OFF)
 
     def kill(self) -> None:
-        """As SIGKILL: written bytes are in the page cache, and survive."""
+        """Kills the process, as SIGKILL does. Bytes that it has written are in the page cache, so they survive."""
         self._die(silent=False)
 
     def cut_power(self) -> None:
@@ -134,7 +135,7 @@ class SimulatedNode:
             self._die(silent=True)
 
     def pause(self) -> None:
-        """SIGSTOP."""
+        """Pauses the process, as SIGSTOP does."""
         if self.machine is not None and self.state is State.RUNNING:
             self.machine.pause()
             if self.server is not None:
@@ -142,7 +143,7 @@ class SimulatedNode:
             self._become(State.PAUSED)
 
     def resume(self) -> None:
-        """SIGCONT."""
+        """Resumes the process, as SIGCONT does."""
         if self.machine is not None and self.state is State.PAUSED:
             self._become(State.RUNNING)
             if self.server is not None:
@@ -150,11 +151,11 @@ class SimulatedNode:
             self.machine.resume()
 
     def slow_disk(self, ms: float) -> None:
-        """Lets every operation of its disk take this much longer; 0 ends that. It outlasts the node's life."""
+        """Makes every disk operation take `ms` longer, also after restarts of the node. 0 ends the slowness."""
         self.disk.slow_down(int(ms * 1000))
 
     def set_clock(self, rate: float | None = None, jump_ms: int = 0) -> None:
-        """Changes the speed of its clocks, and moves its wall clock."""
+        """Changes the speed of the node's clocks, and moves its wall clock by `jump_ms`."""
         if rate is not None:
             self.rate = rate
         self.offset_ms += jump_ms
@@ -165,7 +166,7 @@ class SimulatedNode:
     # --- inside ---
 
     def _run(self, machine: Machine, steps: Callable[[], Coroutine[Any, Any, None]], then: State) -> None:
-        # If the machine dies before this runs, the coroutine of the steps is never made.
+        # The coroutine is created here, so that none is left unawaited if the machine dies before this runs.
         async def run() -> None:
             try:
                 await steps()
@@ -183,7 +184,7 @@ class SimulatedNode:
         machine.loop("main").create_task(run())
 
     def _fault_of(self, machine: Machine) -> Callable[[BaseException], None]:
-        """Stops a node that cannot go on, as its owner would."""
+        """Returns the function that stops this node when it fails, as its owner would stop it."""
 
         def on_fault(error: BaseException) -> None:
             if machine.is_alive and self.state is State.RUNNING:
@@ -210,7 +211,7 @@ class SimulatedNode:
     def _end_life(self, machine: Machine, *, silent: bool) -> None:
         self.cluster.network.machine_died(machine, silent=silent)
         if not self.disk.is_dead:
-            self.disk.kill()  # before coroutines end, so that their cleanup does not reach the disk
+            self.disk.kill()  # before the coroutines end, so that their cleanup does not reach the disk
         machine.kill()
         server, self.server = self.server, None
         if server is not None:

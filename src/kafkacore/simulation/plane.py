@@ -1,4 +1,5 @@
-"""A plane without sockets and processors: frames from the simulated network go straight to the handlers."""
+"""Replaces the server's sockets and processor threads: frames from the simulated network go directly to the
+handlers."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ _DRAIN_LOOK_S: Final = 0.01
 
 
 class SimulatedPlane(Plane):
-    """Passes every request to the Python handlers; no native hot path serves it."""
+    """Passes every request to the Python handlers. The native hot path serves no request."""
 
     def __init__(self, *arguments: Any, network: SimulatedNetwork, host: str, **named: Any) -> None:
         super().__init__(*arguments, **named | {"cached_apis": ()})
@@ -49,7 +50,7 @@ class SimulatedPlane(Plane):
         return bound
 
     async def start(self) -> None:
-        """Begins to serve. Requests that came earlier have waited, as in the backlog of a socket."""
+        """Begins to serve requests. Earlier requests have waited, as in the backlog of a socket."""
         self._serves = True
         for connection in self._connections:
             connection.go_on()
@@ -86,7 +87,7 @@ class SimulatedPlane(Plane):
 
 
 class SimulatedRequest(bytes):
-    """A frame, with the methods of `InboundRequest` that a plane calls."""
+    """A request frame, with those methods of `InboundRequest` that a plane calls."""
 
     connection: _Connection
     answered: bool
@@ -97,7 +98,7 @@ class SimulatedRequest(bytes):
 
     @classmethod
     def of(cls, frame: bytes, connection: _Connection, listener: str) -> SimulatedRequest:
-        """Raises ProtocolError for a frame without a valid header."""
+        """Parses a frame. Raises ProtocolError for a frame without a valid header."""
         header = apis.decode_request_header(frame)
         made = cls(frame)
         made.connection, made.answered = connection, False
@@ -128,14 +129,14 @@ class SimulatedRequest(bytes):
         self.connection.close()
 
     def let_go(self) -> None:
-        """Does nothing: Python keeps the frame as long as it is used."""
+        """Does nothing: Python keeps the frame as long as it is in use."""
 
     def local_done(self) -> None:
-        """Does nothing: no metric measures the time here."""
+        """Does nothing, because no metric measures this time in a simulation."""
 
 
 class _Connection(asyncio.Protocol):
-    """Cuts the stream into frames, and gives the handlers one request at a time."""
+    """Splits the byte stream of a connection into frames, and gives the handlers one request at a time."""
 
     def __init__(self, plane: SimulatedPlane, end: End, listener: str) -> None:
         self.peer = f"{end.there[0]}:{end.there[1]}"

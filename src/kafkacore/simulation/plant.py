@@ -1,4 +1,4 @@
-"""How a bug is planted: it replaces attributes of Python classes and modules for one block."""
+"""Plants a bug: replaces attributes of Python classes and modules within a `with` block."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Wrong = Callable[..., Any]
 
 
 class Patch(NamedTuple):
-    """`wrong` makes the wrong function from the right one, which is the attribute `name` of `owner`."""
+    """A replacement of the attribute `name` of `owner`. `wrong` makes the faulty function from the correct one."""
 
     owner: str
     name: str
@@ -20,7 +20,8 @@ class Patch(NamedTuple):
 
 
 class PlantedBug(NamedTuple):
-    """`nodes` is the smallest cluster that shows the bug, as for `kafkacore simulate --nodes`."""
+    """A bug to plant. `breaks` describes it. `nodes` is the smallest cluster that shows the bug, written as for
+    `kafkacore simulate --nodes`."""
 
     name: str
     breaks: str
@@ -36,7 +37,8 @@ def _owner(path: str) -> Any:
 
 @contextmanager
 def planted(bug: PlantedBug | None) -> Iterator[None]:
-    """A context in which the bug is planted. Raises AttributeError when the code that it breaks has moved."""
+    """Plants the bug for the duration of a `with` block. Raises AttributeError if the code that the bug patches no
+    longer exists."""
     with ExitStack() as stack:
         for patch in () if bug is None else bug.patches:
             owner = _owner(patch.owner)

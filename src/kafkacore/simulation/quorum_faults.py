@@ -1,4 +1,4 @@
-"""The faults that the world of a quorum of Raft cores can have."""
+"""The faults that can affect a quorum of Raft cores."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ Link = tuple[int, int]
 
 
 class QuorumFaults:
-    """Each method begins a fault. It returns the name of its target and the function that undoes the fault, or None
-    when it finds no target."""
+    """Starts faults. Each method starts one kind of fault. It returns a description of the fault and the function that
+    undoes it, or None if no node can have this fault now."""
 
     def __init__(self, world: QuorumWorld) -> None:
         self._world = world

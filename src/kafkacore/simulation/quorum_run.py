@@ -1,4 +1,4 @@
-"""Runs a quorum of Raft cores from a seed: faults, a time without faults, and checks of the result."""
+"""Runs a quorum of Raft cores from a seed: faults, then a time without faults, then checks of the result."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PEACE_STEP_MS: Final = 500
 
 
 class QuorumRun:
-    """`steps` is the number of faults; `voters` and `observers` are those of QuorumWorld."""
+    """A run of a quorum. `steps` is the number of faults. `voters` and `observers` are those of QuorumWorld."""
 
     def __init__(self, seed: int, steps: int, voters: int = 3, observers: int = 1) -> None:
         self.judge = Judge(progress=("leader", "commit", "everybody"), progress_ms=120_000)
@@ -33,7 +33,7 @@ class QuorumRun:
         return self.world.events
 
     def run(self) -> None:
-        """Raises Violation, or any error of the code under test."""
+        """Runs the quorum. Raises Violation, or any error of the code under test."""
         world, random = self.world, self.random
         for replica in world.replicas:
             replica.start()

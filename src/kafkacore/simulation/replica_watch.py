@@ -21,13 +21,14 @@ from kafkacore.simulation.log_files import LogFiles
 from kafkacore.simulation.node import SimulatedNode
 
 LEADER = "leader"
-State = tuple[str, int, int, int, int, int]  # role, leader epoch, end, high watermark, start, partition epoch
+State = tuple[str, int, int, int, int, int]  # role, leader epoch, log end, high watermark, log start, partition epoch
 TOPIC = 2
 MIN_ISR = "min.insync.replicas"
 
 
 class _Replica:
-    """The last observation of a partition on a broker, in one life of both."""
+    """The last observation of a partition on a broker. It belongs to the current incarnations of the broker and the
+    partition."""
 
     def __init__(self, node: SimulatedNode, handle: PartitionHandle) -> None:
         self.log = f"{handle.topic}-{handle.index}"
@@ -38,12 +39,12 @@ class _Replica:
 
 
 class ReplicaWatcher:
-    """Call `look` after each turn in which a node has sent something: before that, no other node can know what
-    happened."""
+    """Watches the partitions of all brokers. Call `look` after each turn in which a node has sent something, because
+    other nodes can learn of a change only then."""
 
     def __init__(self, cluster: SimulatedCluster, judge: Judge) -> None:
         self._cluster, self._judge = cluster, judge
-        self._replicas: dict[int, dict[PartitionHandle, _Replica]] = {}  # by node
+        self._replicas: dict[int, dict[PartitionHandle, _Replica]] = {}  # by node id
         self._lives: dict[int, int] = {}
         self._in_sync: dict[str, frozenset[int]] = {}
 
@@ -92,7 +93,7 @@ class ReplicaWatcher:
             self._judge.see(ReplicaLogSeen(node.node_id, replica.log, start if changed else 0, entries, first))
 
     def settle(self) -> None:
-        """Shows every replica of a cluster that runs and is at rest."""
+        """Observes every replica of a running, idle cluster."""
         for node in self._cluster.brokers:
             for handle in node.partitions:
                 replica = _Replica(node, handle)
@@ -103,7 +104,7 @@ class ReplicaWatcher:
                 self._judge.see(ReplicaSettled(node.node_id, replica.log, first, handle.high_watermark, entries, leads))
 
     def _read_in_sync(self, log: str) -> None:
-        """Reads the logs of all members of the ISR that run."""
+        """Reads the logs of all running members of the ISR."""
         for member in sorted(self._in_sync.get(log, ())):
             node = self._cluster[member]
             for replica in self._replicas.get(member, {}).values():
@@ -111,7 +112,7 @@ class ReplicaWatcher:
                     self._read(node, replica)
 
     def newest(self, contents: dict[str, object]) -> None:
-        """Call it when the newest committed metadata has changed."""
+        """Notes that the newest committed metadata has changed. `contents` is the new metadata."""
         partitions: Any = contents.get("partitions", {})
         in_sync = {f"{topic}-{index}": frozenset(row[3]) for (topic, index), row in partitions.items()}
         before, self._in_sync = self._in_sync, in_sync

@@ -1,4 +1,4 @@
-"""Virtual time, and the order in which the loops of all machines run. One seed gives one order."""
+"""Virtual time, and the order in which the loops of all machines run. The same seed gives the same order."""
 
 from __future__ import annotations
 
@@ -15,18 +15,19 @@ from kafkacore._fast.world.agenda import SimulatedAgenda
 if TYPE_CHECKING:
     from kafkacore.simulation.loop import SimulatedLoop
 
-# The duration of a loop's turn: without it, time would stand still while callbacks call each other.
+# The duration of a loop's turn. Without it, time would not advance while callbacks call each other.
 TURN_NS: Final = 1_000
 NS_OF_A_S: Final = 1_000_000_000
 _LEAST_SWEPT: Final = 1_024
 
 
 class Schedule:
-    """Time is a number of nanoseconds since the beginning. It stands still while a loop runs its turn, and jumps to
-    the next timer when no loop has anything to run.
+    """The schedule of all loops. Time is counted in nanoseconds from the beginning of the run. It does not advance
+    while a loop runs its turn. When no loop has anything to run, it jumps to the next timer.
 
-    Threads of different machines, and of different planes of one machine, run in any order. So `random` chooses among
-    the loops that are ready. The callbacks of one loop keep their order. `agenda` holds the tasks of native code.
+    Threads of different machines, and of different planes of one machine, run in any order, so `random` chooses among
+    the loops that are ready. The callbacks of one loop keep their order. `agenda` holds the tasks of native code. A
+    bell is a signal with which native code wakes a loop.
     """
 
     def __init__(self, random: Random) -> None:
@@ -40,14 +41,14 @@ class Schedule:
         self._order = itertools.count()
         self._ready: list[SimulatedLoop] = []
         self._sweep_at = _LEAST_SWEPT
-        self.ran: SimulatedLoop | None = None  # the loop that ran in the last step; None when no loop ran
+        self.ran: SimulatedLoop | None = None  # the loop that ran in the last step; None if no loop ran
 
     def ready(self, loop: SimulatedLoop) -> None:
-        """Notes that the loop has something to run. Call it once for each turn."""
+        """Lists the loop as ready. Call this once for each turn, when the loop has something to run."""
         self._ready.append(loop)
 
     def at(self, when_ns: int, handle: Handle, loop: SimulatedLoop) -> None:
-        """Runs the handle on the loop at that time, or later when the loop's machine stands still."""
+        """Runs the handle on the loop at `when_ns`, or later if the loop's machine is paused then."""
         if len(self._timers) >= self._sweep_at:
             self._timers = [each for each in self._timers if not each[2].cancelled()]
             heapq.heapify(self._timers)
@@ -59,7 +60,8 @@ class Schedule:
     def watch(
         self, bell: int, loop: SimulatedLoop, callback: Callable[..., object], arguments: tuple[Any, ...]
     ) -> None:
-        """Calls back on the loop when native code has rung the bell, and again until the callback has read the news."""
+        """Calls back on the loop when native code has rung the bell, and again until the callback has drained the
+        bell."""
         self._bells[bell] = loop, partial(callback, *arguments)
         self._hear()
 
@@ -84,22 +86,22 @@ class Schedule:
     # --- steps ---
 
     def forget_closed(self) -> None:
-        """Frees the callbacks of timers of machines that are off."""
+        """Frees the callbacks of timers that belong to machines that are off."""
         self._timers = [each for each in self._timers if not each[3].is_closed()]
         heapq.heapify(self._timers)
 
     def clear(self) -> None:
-        """Forgets everything that is scheduled."""
+        """Drops all scheduled callbacks."""
         self._timers.clear()
         self._bells.clear()
         self._ready.clear()
 
     def step(self, until_ns: int) -> bool:
-        """Runs one turn of one loop, or lets time pass up to the next timer. Returns False when nothing is left to do
-        before `until_ns`; it is that time then."""
+        """Runs one turn of one loop, or advances time to the next timer. If nothing is left to do before `until_ns`,
+        sets the time to `until_ns` and returns False."""
         ready = self._ready
         if ready:
-            # The chosen loop changes places with the last one, so the order of the others depends only on the seed too.
+            # The chosen loop changes places with the last loop, so the seed also decides the order of the other loops.
             chosen = int(self._random() * len(ready))
             loop, ready[chosen] = ready[chosen], ready[-1]
             ready.pop()

@@ -1,4 +1,4 @@
-"""The simulated world of a node: virtual time, a disk in memory, a network without sockets, and one thread."""
+"""The simulated environment of a node: virtual time, a disk in memory, a network without sockets, and one thread."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from kafkacore.simulation.network import SimulatedNetwork
 from kafkacore.simulation.plane import SimulatedPlane
 
 T = TypeVar("T")
-THREAD_S = (0.000_1, 0.01)  # the shortest and longest time until a thread begins
+THREAD_S = (0.000_1, 0.01)  # the shortest and longest time until a new thread starts to run
 
 
 def free_the_dead() -> None:
@@ -32,12 +32,12 @@ def free_the_dead() -> None:
 
 
 def seeded_uuid(random: Random) -> Uuid:
-    """A version 4 UUID without a leading `-`, as `Uuid.random` makes them."""
+    """Returns a version 4 UUID without a leading `-`, as `Uuid.random` does."""
     return Uuid.random(random.randbytes)
 
 
 class SimulatedWorld(World):
-    """The world of one life of a node, from its start to its stop or death."""
+    """The environment of one incarnation of a node, from the node's start to its stop or death."""
 
     def __init__(self, machine: Machine, disk: SimulatedDisk, network: SimulatedNetwork, random: Random) -> None:
         # The runtime of the real world cannot be used, because it has threads.
@@ -77,7 +77,7 @@ class SimulatedWorld(World):
         return self.machine.loop(name)
 
     def drive(self, steps: Coroutine[Any, Any, T]) -> T:
-        """Raises RuntimeError: the steps are a task of the machine's own loop."""
+        """Raises RuntimeError, because these steps must run as a task on the machine's own loop."""
         steps.close()
         raise RuntimeError(f"{self.machine.name} is simulated: run Node.begin and Node.end as tasks")
 
@@ -96,7 +96,8 @@ class SimulatedWorld(World):
 
 
 class InlineExecutor(Executor):
-    """Runs work at once, on the only thread. The work of `loop.run_in_executor` runs later, when the loop decides."""
+    """Runs submitted work immediately, on the only thread. In contrast, work of `loop.run_in_executor` runs later, when
+    the loop decides."""
 
     def __init__(self, threads: int = 1) -> None:
         self.threads = threads
@@ -116,11 +117,12 @@ class InlineExecutor(Executor):
         self.threads = threads
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Does nothing, because no work is ever under way."""
+        """Does nothing, because no work is ever in progress."""
 
 
 class _DelayedThread:
-    """Runs its body at once, some time after its start. It does not run concurrently, so its body must end."""
+    """Runs its body in one step, some time after its start. Nothing else runs meanwhile, so the body must not loop
+    forever."""
 
     def __init__(self, machine: Machine, body: Callable[[], None]) -> None:
         self._machine, self._body = machine, body
@@ -140,7 +142,7 @@ class _DelayedThread:
 
 
 class _SimulatedRuntime:
-    """The loops of one machine; it has no processors and no acceptors."""
+    """The loops of one machine. This runtime has no processor threads and no acceptor threads."""
 
     def __init__(self, machine: Machine, environment: Environment) -> None:
         self.environment = environment
@@ -158,10 +160,10 @@ class _SimulatedRuntime:
         return []
 
     def acceptor(self, kind: str) -> None:
-        """Connections come from the simulated network."""
+        """Does nothing, because connections come from the simulated network."""
 
     def watch_fork(self, plane: object) -> None:
-        """A simulation does not fork."""
+        """Does nothing, because a simulation does not fork."""
 
     def release(self) -> None:
         """Does nothing: the loops belong to the machine."""

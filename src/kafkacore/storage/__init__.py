@@ -1,1 +1,1 @@
-"""Manages log directories: segments and the small files beside them, byte for byte as Apache Kafka has them."""
+"""Manages log directories: the segments and the small files beside them, in exactly the format of Apache Kafka."""

@@ -1,7 +1,8 @@
-""".kafka_cleanshutdown: says that the broker shut this log directory down cleanly, and at which epoch (KIP-966).
+"""The file .kafka_cleanshutdown. It marks a log directory that the broker shut down cleanly, and contains the broker
+epoch (KIP-966).
 
-A start reads the file and removes it before it loads the first log. A crash while loading must not look like a clean
-shutdown (KAFKA-10471).
+A starting node reads and removes the file before it loads the first log, so that a crash during loading does not look
+like a clean shutdown (KAFKA-10471).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _VERSION: Final = 0
 
 
 def write(directory: str, broker_epoch: int, files: Files = OS_FILES) -> None:
-    """Writes the file durably. It must be the last write of a node. Raises OSError."""
+    """Writes the file durably. This must be the last write of a node. Raises OSError."""
     files.write(os.path.join(directory, NAME), f'{{"version":{_VERSION},"brokerEpoch":{broker_epoch}}}'.encode())
     files.sync_directory(directory)
 
@@ -29,7 +30,7 @@ def exists(directory: str, files: Files = OS_FILES) -> bool:
 
 
 def remove(directory: str, files: Files = OS_FILES) -> None:
-    """Removes the file durably, if it exists. Raises OSError."""
+    """Removes the file durably if it exists. Raises OSError."""
     try:
         files.unlink(os.path.join(directory, NAME))
     except FileNotFoundError:
@@ -38,7 +39,8 @@ def remove(directory: str, files: Files = OS_FILES) -> None:
 
 
 def read_epoch(directory: str, files: Files = OS_FILES) -> int:
-    """The broker epoch; NO_EPOCH if the file does not exist or, as in Kafka before 3.7, is empty."""
+    """Returns the broker epoch in the file. Returns NO_EPOCH if the file does not exist, or is empty as in Kafka before
+    3.7."""
     try:
         content = json.loads(files.read(os.path.join(directory, NAME)))
     except (FileNotFoundError, ValueError):
@@ -48,7 +50,7 @@ def read_epoch(directory: str, files: Files = OS_FILES) -> int:
 
 
 def common_epoch(directories: Iterable[str], files: Files = OS_FILES) -> int:
-    """The previous epoch that a broker registers: the one that all its directories have, or NO_EPOCH if one of them is
-    not clean."""
+    """Returns the previous epoch that a broker sends when it registers: the epoch in all its directories, or NO_EPOCH
+    if one of the directories was not shut down cleanly."""
     epochs = {read_epoch(directory, files) for directory in directories}
     return epochs.pop() if len(epochs) == 1 else NO_EPOCH

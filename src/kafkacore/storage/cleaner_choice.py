@@ -1,4 +1,4 @@
-"""Chooses the part of a log to compact, and the moment (Kafka's LogCleanerManager and LogToClean)."""
+"""Decides which part of a log to compact, and when (Kafka's LogCleanerManager and LogToClean)."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ FOREVER_MS: Final = (1 << 63) - 1
 
 
 class DirtySection(NamedTuple):
-    """The part of a log to compact next: from `first_dirty` to `upper_bound`, the base offset of a segment. By
-    max.compaction.lag.ms it is overdue by `delay_ms`."""
+    """The part of a log to compact next: from `first_dirty` to `upper_bound`, which is the base offset of a segment.
+    The compaction is `delay_ms` overdue according to max.compaction.lag.ms."""
 
     first_dirty: int
     upper_bound: int
@@ -23,7 +23,7 @@ class DirtySection(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """Kafka's cleanable ratio: the share of dirty bytes."""
+        """Kafka's cleanable ratio: dirty bytes divided by all bytes."""
         return self.cleanable_bytes / (self.clean_bytes + self.cleanable_bytes)
 
     def is_due(self, min_ratio: float) -> bool:
@@ -31,15 +31,15 @@ class DirtySection(NamedTuple):
 
 
 def dirty_section(handle: PartitionHandle, cleaned_until: int | None, now_ms: int) -> DirtySection | None:
-    """The part of a log to compact next; None for a log that has only its active segment. May read the first bytes of
-    segments. Raises OSError."""
+    """Returns the part of the log to compact next, or None if the log has only its active segment. May read the first
+    bytes of segments. Raises OSError."""
     segments = handle.segments()
     if len(segments) < 2:
         return None
     bases = [segment.base_offset for segment in segments]
     first_dirty = _first_dirty(handle, cleaned_until)
     waiting = segments[_floor(bases, first_dirty) : -1]
-    # Transactions beyond the last stable offset are undecided, and the active segment still takes appends.
+    # Transactions above the last stable offset are undecided, and the active segment still receives appends.
     bound = min(handle.last_stable_offset, bases[-1], _lagging(handle, waiting, now_ms))
     upper_bound = bases[_floor(bases, max(bound, first_dirty))]
     clean_bytes = sum(segment.size_bytes for segment in segments if segment.base_offset < first_dirty)
@@ -51,8 +51,8 @@ def dirty_section(handle: PartitionHandle, cleaned_until: int | None, now_ms: in
 
 
 def _first_dirty(handle: PartitionHandle, cleaned_until: int | None) -> int:
-    """The first offset that is not compacted. A checkpoint outside the log is ignored: the log began anew, or lost its
-    end."""
+    """Returns the first offset that is not compacted. Ignores a checkpoint outside the log, because the log was
+    restarted at a new offset or was truncated."""
     start = handle.log_start_offset
     if cleaned_until is None or not start <= cleaned_until <= handle.end_offset:
         return start
@@ -60,12 +60,12 @@ def _first_dirty(handle: PartitionHandle, cleaned_until: int | None) -> int:
 
 
 def _floor(bases: list[int], offset: int) -> int:
-    """The index of the last segment that begins at or before `offset`."""
+    """Returns the index of the last segment whose base offset is at most `offset`."""
     return max(bisect_right(bases, offset) - 1, 0)
 
 
 def _lagging(handle: PartitionHandle, waiting: list[SegmentInfo], now_ms: int) -> int:
-    """The index of the first segment with a record that is too young by min.compaction.lag.ms."""
+    """Returns the index of the first segment that contains a record younger than min.compaction.lag.ms."""
     lag_ms = handle.settings.min_compaction_lag_ms
     if lag_ms > 0:
         for segment in waiting:

@@ -1,4 +1,5 @@
-"""Records how far each log has been compacted, and whether a round may go on (Kafka's LogCleanerManager)."""
+"""Stores up to which offset each log has been compacted, and decides whether a round, the compaction of one log, can
+continue (Kafka's LogCleanerManager)."""
 
 from __future__ import annotations
 
@@ -14,30 +15,30 @@ from kafkacore.storage.managed_directory import Key, ManagedDirectory
 
 
 class Owner(Protocol):
-    """The log manager."""
+    """The log manager, as far as this module uses it."""
 
     def held(self) -> list[tuple[Key, PartitionHandle]]:
-        """The logs of the directories that are online."""
+        """Returns the logs in the directories that are online."""
 
     def holder(self, key: Key) -> ManagedDirectory | None:
-        """The directory of a log. The caller holds the mutex."""
+        """Returns the directory of a log. The caller holds the mutex."""
 
     def checkpoint(self, name: str, offsets_of: Callable[[ManagedDirectory], dict[Key, int]]) -> None:
         """Writes the checkpoint `name` of every directory."""
 
 
 class Compactions:
-    """Belongs to a log manager, whose `mutex` guards every field here."""
+    """The state of all compactions. It belongs to a log manager, whose `mutex` guards every field here."""
 
     def __init__(self, mutex: threading.Lock, owner: Owner, futures: FutureLogs) -> None:
         self._mutex = mutex
         self._owner = owner
         self._futures = futures
-        self._undisturbed: set[Key] = set()  # logs whose round may go on
+        self._undisturbed: set[Key] = set()  # logs whose round may continue
 
     def logs(self) -> list[tuple[Key, PartitionHandle]]:
-        """The logs of compacted topics, in directories that are online. A log that moves waits: its copy would have to
-        be compacted too."""
+        """Returns the logs of compacted topics in directories that are online. Leaves out a log that is moving, because
+        its copy would have to be compacted too."""
         moving = {(future.handle.topic, future.handle.index) for future in self._futures.all()}
         return [
             (key, handle)
@@ -48,7 +49,7 @@ class Compactions:
     # --- a round ---
 
     def begin(self, key: Key, handle: PartitionHandle) -> bool:
-        """Whether a round may begin. The caller works while `may_go_on` returns True, and finishes with `end`."""
+        """Returns whether a round can start. The caller then works while `may_go_on` returns True, and calls `end`."""
         with self._mutex:
             directory = self._owner.holder(key)
             if directory is None or directory.partitions[key] is not handle:
@@ -60,18 +61,18 @@ class Compactions:
         return self.may_go_on(key, handle)
 
     def may_go_on(self, key: Key, handle: PartitionHandle) -> bool:
-        """Returns False when the log has begun to move, was truncated or renamed, or is no longer compacted by its
-        policy."""
+        """Returns whether the round can continue. Returns False if the log has started to move, was truncated or
+        renamed, or its topic is no longer compacted."""
         with self._mutex:
             return key in self._undisturbed and handle.settings.compact_policy
 
     def disturb(self, key: Key) -> None:
-        """Cancels the round under way, because it may have read a part of the log that has changed. The caller holds
+        """Cancels the round in progress, because it may have read a part of the log that has changed. The caller holds
         the mutex."""
         self._undisturbed.discard(key)
 
     def end(self, key: Key, handle: PartitionHandle, offset: int) -> None:
-        """Records that the log is compacted up to `offset`, unless the round was cancelled or the log replaced."""
+        """Stores that the log is compacted up to `offset`, unless the round was cancelled or the log was replaced."""
         with self._mutex:
             directory = self._owner.holder(key)
             if directory is None or directory.partitions[key] is not handle or key not in self._undisturbed:
@@ -81,8 +82,8 @@ class Compactions:
         self.checkpoint()
 
     def truncate(self, key: Key, offset: int) -> None:
-        """Truncates the log to `offset`. Later records are not compacted yet, so the round under way is cancelled and
-        tried again (Kafka's abortCleaning). Raises OSError, KeyError."""
+        """Truncates the log to `offset`. Cancels the round in progress, because it may have read removed records. The
+        cleaner tries again later (Kafka's abortCleaning). Raises OSError, KeyError."""
         with self._mutex:
             directory = self._owner.holder(key)
             if directory is None:
@@ -91,7 +92,7 @@ class Compactions:
             self.disturb(key)
         handle.truncate_to(offset)
         with self._mutex:
-            self.disturb(key)  # a round that began meanwhile, and may end before it notices
+            self.disturb(key)  # also cancels a round that began during the truncation and may not notice it
             compacted = directory.cleaned.get(key, 0) > offset
             if compacted:
                 directory.cleaned[key] = offset
@@ -101,20 +102,21 @@ class Compactions:
     # --- how far ---
 
     def known_until(self, key: Key) -> int | None:
-        """The offset up to which the log has been compacted; None if it never was."""
+        """Returns the offset up to which the log has been compacted, or None if it was never compacted."""
         with self._mutex:
             directory = self._owner.holder(key)
             return None if directory is None else directory.cleaned.get(key)
 
     @contextmanager
     def moving(self, key: Key) -> Iterator[None]:
-        """A context around the replacement of the log by a future log. Meanwhile both directories record how far it was
-        compacted, so that a start finds the offset in either one; afterwards only the log's directory does."""
+        """Surrounds the replacement of a log by its future log. During the replacement, both directories record the
+        offset up to which the log was compacted, so that a start finds this offset in either directory. Afterwards only
+        the log's directory records it."""
         source, future = self._tell_next(key), self._futures.get(key)
         try:
             yield
         except Exception:
-            # The replacement failed: a later log of this name in the other directory must not count as compacted.
+            # The replacement failed. A later log with the same name in the other directory must not count as compacted.
             with self._mutex:
                 if future is not None and key not in future.directory.partitions:
                     future.directory.cleaned.pop(key, None)
@@ -125,8 +127,8 @@ class Compactions:
             self.checkpoint()
 
     def _tell_next(self, key: Key) -> ManagedDirectory | None:
-        """Copies the compacted offset to the next directory. Returns the present directory, if the log was ever
-        compacted."""
+        """Copies the compacted offset to the target directory of a move. Returns the log's current directory, or None
+        if the log is not moving or was never compacted."""
         future = self._futures.get(key)
         with self._mutex:
             source = self._owner.holder(key)
@@ -140,8 +142,8 @@ class Compactions:
         return source
 
     def checkpoint(self) -> None:
-        """Writes each directory's checkpoint with the logs that are there or are moving there; entries of other logs
-        are dropped."""
+        """Writes each directory's checkpoint. It contains the logs that are in the directory or are moving to it. Drops
+        the entries of other logs."""
         self._owner.checkpoint(checkpoints.CLEANER_OFFSET, self._told)
 
     def _told(self, directory: ManagedDirectory) -> dict[Key, int]:

@@ -1,4 +1,4 @@
-"""Turns a topic's configuration into the settings of its logs. One table has each native field with its keys."""
+"""Converts a topic's configuration into the settings of its logs. One table maps each native field to its keys."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any, Final, NamedTuple
 from kafkacore._fast.log.settings import LogSettings
 from kafkacore.config.topic import TopicConfig
 
-# Kafka accepts smaller values of both. Such a topic gets the smallest that works, rather than an unusable log.
+# Kafka accepts smaller values for both keys. A topic with a smaller value gets the smallest usable value instead of an
+# unusable log.
 MIN_SEGMENT_BYTES: Final = 14
 MIN_INDEX_BYTES: Final = 24
 
@@ -18,7 +19,8 @@ _LEVELS: Final = {codec: f"compression.{codec}.level" for codec in ("gzip", "lz4
 
 
 class NativeField(NamedTuple):
-    """The keys from which a field of LogSettings is made, its unit, and its value in a topic's configuration."""
+    """Describes a field of LogSettings: the keys from which the field is computed, its unit, and the function that
+    computes its value from a topic's configuration."""
 
     keys: tuple[str, ...]
     unit: str
@@ -30,8 +32,8 @@ def _same(key: str, unit: str) -> NativeField:
 
 
 def _segment_ms(config: TopicConfig) -> int:
-    """segment.ms, limited by max.compaction.lag.ms: overdue records must leave the active segment, which is never
-    compacted (Kafka's maxSegmentMs)."""
+    """Returns segment.ms, limited by max.compaction.lag.ms. Overdue records must leave the active segment, because the
+    cleaner never compacts the active segment (Kafka's maxSegmentMs)."""
     return min(config.segment_ms, config.max_compaction_lag_ms) if config.compacted else config.segment_ms
 
 
@@ -81,5 +83,5 @@ FIELDS: Final[Mapping[str, NativeField]] = {
 
 
 def log_settings(config: TopicConfig) -> LogSettings:
-    """Raises ValueError for values that no topic configuration allows."""
+    """Converts a topic's configuration. Raises ValueError for values that no topic configuration allows."""
     return LogSettings(**{field: native.value(config) for field, native in FIELDS.items()})

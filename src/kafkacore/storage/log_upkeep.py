@@ -1,5 +1,5 @@
-"""The thread that maintains the logs: checkpoints, retention, flushes that are due, deleted directories, failed
-disks."""
+"""The thread that maintains the logs. It writes checkpoints, applies retention, makes flushes that are due, removes
+deleted directories, and handles failed disks."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _NEVER_MS: Final = 1 << 40  # a longer interval means "never", as in Kafka
 _DOOMED_CHECK_MS: Final = 5_000
 _CUTS_RETRY_MS: Final = 1_000
 _NS_OF_A_MS: Final = 1_000_000
-_WAKES: Final = 4096  # wakes that are read at a time
+_WAKES: Final = 4096  # the number of wake-up bytes that one read consumes
 
 
 class UpkeepIntervals(NamedTuple):
-    """Intervals in milliseconds, with Kafka's defaults."""
+    """The intervals of the upkeep's tasks in milliseconds, with Kafka's defaults."""
 
     initial_delay_ms: int = 30_000  # log.initial.task.delay.ms
     retention_check_ms: int = 300_000  # log.retention.check.interval.ms
@@ -51,7 +51,7 @@ def intervals_from(config: BrokerConfig) -> UpkeepIntervals:
 
 
 class LogUpkeep:
-    """Runs from `start` to `close`; sleeps until something is due or a directory fails."""
+    """Maintains the logs from `start` to `close`. Sleeps until a task is due or a directory fails."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class LogUpkeep:
         cleaner: LogCleaner | None = None,
         loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
-        """With a `loop`, which may wait for disks, everything runs there instead of on a thread."""
+        """With a `loop` that can wait for disks, everything runs on this loop instead of on a thread."""
         self._manager = manager
         self._cleaner = cleaner
         self._environment = environment
@@ -72,7 +72,7 @@ class LogUpkeep:
             self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._stopping = False
         self._mutex = threading.Lock()
-        self._asked: list[threading.Event] = []  # events to set when the upkeep has caught up
+        self._asked: list[threading.Event] = []  # events to set when all due tasks are done
         self._thread = threading.Thread(target=self._run, name="kafkacore-upkeep", daemon=True)
         self._plan(intervals)
 
@@ -93,7 +93,7 @@ class LogUpkeep:
         self._plan_compaction()
 
     def _plan_compaction(self) -> None:
-        """Plans the next check for work. The interval may have changed."""
+        """Schedules the next check for compaction work. The interval may have changed."""
         if self._cleaner is not None:
             self._scheduler.after(self._cleaner.backoff_ms, self._check_cleaner, "compaction")
 
@@ -119,7 +119,8 @@ class LogUpkeep:
         self._look_at_directories()
 
     def _look_at_directories(self) -> None:
-        """One has failed, or logs in it were truncated below their recovery points."""
+        """Handles directories that have failed, or that contain logs that were truncated below their recovery
+        points."""
         self._manager.check_directories()
         if not self._manager.checkpoint_cuts():
             self._scheduler.after(_CUTS_RETRY_MS, self._look_at_directories, "recovery points of truncated logs")
@@ -149,8 +150,8 @@ class LogUpkeep:
             done.set()
 
     def catch_up(self, timeout_seconds: float) -> bool:
-        """Waits until everything that is due by the clock is done, after the clock was moved. False if that takes
-        longer. Any thread may call it."""
+        """Waits until all tasks that are due by the clock are done, after a caller has moved the clock. Returns False
+        on timeout. Can be called on any thread."""
         done = threading.Event()
         with self._mutex:
             if self._stopping:

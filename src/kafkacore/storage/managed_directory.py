@@ -1,4 +1,4 @@
-"""A log directory, as the log manager and its parts share it."""
+"""A log directory in the form in which the log manager and its parts use it."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class ManagedDirectory:
         self.cleaned: dict[Key, int] = {}  # the offset up to which the cleaner has compacted each log
         self.log_starts: dict[Key, int] = {}
         self.high_watermarks: dict[Key, int] = {}
-        self.written: dict[str, dict[Key, int]] = {}  # checkpoints as they are on the disk
+        self.written: dict[str, dict[Key, int]] = {}  # the checkpoints as they are on the disk
         self.checkpointing = threading.Lock()
-        self.cut: list[CutLogs] = []  # of the thread that calls `checkpoint_cuts`
+        self.cut: list[CutLogs] = []  # only for the thread that calls `checkpoint_cuts`
         self.clean = False
         self.failed = False
         self.cordoned = False

@@ -1,4 +1,4 @@
-"""Names of topics, and of the directories and files of a log."""
+"""The names of topics, and of the directories and files of a log."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ TIME_INDEX: Final = ".timeindex"
 TRANSACTION_INDEX: Final = ".txnindex"
 PRODUCER_SNAPSHOT: Final = ".snapshot"
 CHECKPOINT: Final = ".checkpoint"
-# Suffixes of temporary files: to be deleted, made by the cleaner, about to replace others, downloaded in part.
+# Suffixes of temporary files: files to be deleted, output of the cleaner, files that are about to replace others, and
+# incomplete downloads.
 DELETED: Final = ".deleted"
 CLEANED: Final = ".cleaned"
 SWAP: Final = ".swap"
@@ -20,7 +21,8 @@ PARTIAL: Final = ".part"
 
 CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"
 CLUSTER_METADATA_DIRECTORY: Final = f"{CLUSTER_METADATA_TOPIC}-0"
-NO_LOGS: Final = frozenset({"lost+found", "remote-log-index-cache"})  # directories beside those of partitions
+# Directories that may exist beside those of partitions.
+NO_LOGS: Final = frozenset({"lost+found", "remote-log-index-cache"})
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 TRANSACTIONS_TOPIC: Final = "__transaction_state"
 SHARE_STATE_TOPIC: Final = "__share_group_state"
@@ -33,7 +35,7 @@ _TOPIC_CHARACTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOP
 
 
 class Kind(Enum):
-    """The purpose of a partition's directory; the value is the end of its name."""
+    """The purpose of a partition's directory. The value is the end of the directory's name."""
 
     LIVE = ""
     DELETE = "-delete"  # a deleted partition, until its files are gone
@@ -45,7 +47,8 @@ _NOT_LIVE: Final = tuple([kind.value for kind in Kind if kind is not Kind.LIVE])
 
 
 class PartitionDirectory(NamedTuple):
-    """The parts of the name of a partition's directory. A long topic may be cut in the names of DELETE and STRAY."""
+    """The parts of the name of a partition's directory. A long topic name may be truncated if the kind is DELETE or
+    STRAY."""
 
     topic: str
     partition: int
@@ -53,7 +56,8 @@ class PartitionDirectory(NamedTuple):
 
 
 def topic_name_problem(name: str) -> str | None:
-    """Why no topic can have this name, in the words of Kafka's INVALID_TOPIC_EXCEPTION; None for a good name."""
+    """Returns the reason why a topic cannot have this name, in the words of Kafka's INVALID_TOPIC_EXCEPTION. Returns
+    None for a valid name."""
     if not name:
         return "the empty string is not allowed"
     if name in (".", ".."):
@@ -66,9 +70,10 @@ def topic_name_problem(name: str) -> str | None:
 
 
 def partition_directory_name(topic: str, partition: int, kind: Kind = Kind.LIVE, unique: str = "") -> str:
-    """`topic-partition`, or `topic-partition.UNIQUE-kind` with 32 hexadecimal digits that make it unique.
+    """Returns `topic-partition`, or `topic-partition.UNIQUE-kind`. UNIQUE stands for 32 hexadecimal digits that make
+    the name unique.
 
-    As in Kafka, the names for DELETE and STRAY are cut to the length that a file system allows.
+    As in Kafka, the names for DELETE and STRAY are truncated to the length that a file system allows.
     """
     if kind is Kind.LIVE:
         return f"{topic}-{partition}"
@@ -77,12 +82,13 @@ def partition_directory_name(topic: str, partition: int, kind: Kind = Kind.LIVE,
 
 
 def future_name_fits(topic: str, partition: int) -> bool:
-    """Whether a file system allows the name of a future log, which is never cut."""
+    """Returns whether a file system allows the name of a future log, which must not be truncated."""
     return len(partition_directory_name(topic, partition, Kind.FUTURE, "0" * 32)) <= _MAX_FILE_NAME_LENGTH
 
 
 def parse_partition_directory(name: str) -> PartitionDirectory | None:
-    """None for any other name; Kafka refuses to start on a directory with such a name."""
+    """Returns the parts of a partition directory's name. Returns None for any other name. Kafka refuses to start if a
+    log directory contains such another name."""
     kind, stem = Kind.LIVE, name
     if name.endswith(_NOT_LIVE):
         kind = next(kind for kind in (Kind.DELETE, Kind.FUTURE, Kind.STRAY) if name.endswith(kind.value))
@@ -98,12 +104,13 @@ def parse_partition_directory(name: str) -> PartitionDirectory | None:
 
 
 def file_name(base_offset: int, suffix: str) -> str:
-    """The 20 digits of an offset, and a suffix such as LOG."""
+    """Returns a file name that consists of the 20 digits of an offset and a suffix such as LOG."""
     return f"{base_offset:0{_OFFSET_DIGITS}d}{suffix}"
 
 
 def parse_file_name(name: str) -> tuple[int, str] | None:
-    """Base offset and suffix (`.log`, `.log.deleted`); None when the name does not begin with 20 digits and a dot."""
+    """Returns the base offset and the suffix (`.log`, `.log.deleted`) of a file name. Returns None if the name does not
+    begin with 20 digits and a dot."""
     digits, suffix = name[:_OFFSET_DIGITS], name[_OFFSET_DIGITS:]
     if len(digits) != _OFFSET_DIGITS or not (digits.isascii() and digits.isdigit()) or not suffix.startswith("."):
         return None
@@ -112,12 +119,14 @@ def parse_file_name(name: str) -> tuple[int, str] | None:
 
 
 def checkpoint_name(end_offset: int, epoch: int) -> str:
-    """The name of a metadata snapshot of the records below `end_offset`, the last of which has `epoch` (KIP-630)."""
+    """Returns the name of a metadata snapshot. The snapshot covers the records below `end_offset`, and the last of
+    these has `epoch` (KIP-630)."""
     return f"{end_offset:0{_OFFSET_DIGITS}d}-{epoch:0{_EPOCH_DIGITS}d}{CHECKPOINT}"
 
 
 def parse_checkpoint_name(name: str) -> tuple[int, int] | None:
-    """The end offset and epoch of a complete snapshot; None for other names, and for a deleted or partial snapshot."""
+    """Returns the end offset and epoch in the name of a complete snapshot. Returns None for other names, also for a
+    deleted or partial snapshot."""
     offset, dash, epoch = name.removesuffix(CHECKPOINT).partition("-")
     if not name.endswith(CHECKPOINT) or not dash or (len(offset), len(epoch)) != (_OFFSET_DIGITS, _EPOCH_DIGITS):
         return None
@@ -127,5 +136,5 @@ def parse_checkpoint_name(name: str) -> tuple[int, int] | None:
 
 
 def metadata_directory(log_dir: str) -> str:
-    """The directory of the metadata log in `log_dir`."""
+    """Returns the path of the metadata log in `log_dir`."""
     return os.path.join(log_dir, CLUSTER_METADATA_DIRECTORY)

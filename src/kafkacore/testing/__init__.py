@@ -1,6 +1,6 @@
-"""A Kafka for tests: `Broker` is a node in the process of the test. Closing it leaves no trace.
+"""A Kafka for tests: `Broker` is a node in the process of the test. `close` removes everything that the broker used.
 
-Modules are loaded when they are used: pytest loads the plugin in this package in every run.
+Modules of this package are loaded at their first use, because pytest loads the package's plugin in every run.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The world of a `Cluster`: how its nodes live, how time passes, and how requests reach them."""
+"""The environment of a `Cluster`: starts and stops its nodes, lets time pass, and carries requests to them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class ClusterBackend(Protocol):
-    """Nodes by id. Calls come from the test's thread."""
+    """The nodes of a cluster, by id. All calls come from the test's thread."""
 
     @property
     def roles(self) -> Mapping[int, tuple[str, ...]]: ...
@@ -26,7 +26,7 @@ class ClusterBackend(Protocol):
     def failure(self, node_id: int) -> BaseException | None: ...
 
     def start(self, node_ids: list[int]) -> None:
-        """Starts nodes at the same time. Raises the error of a start, or leaves it in `failure`."""
+        """Starts nodes at the same time. If a start fails, raises the error or stores it in `failure`."""
 
     def stop(self, node_id: int) -> None: ...
 
@@ -43,7 +43,7 @@ class ClusterBackend(Protocol):
     def slow_disk(self, node_id: int, ms: float) -> None: ...
 
     def passes(self, source: int, target: int) -> bool:
-        """Whether this direction of a link is not cut."""
+        """Returns whether the link is open in this direction."""
 
     def wait_until(self, condition: Callable[[], T], limit_s: float) -> T | None: ...
 
@@ -54,6 +54,6 @@ class ClusterBackend(Protocol):
     def ask(self, node_id: int, request: Any, version: int | None, limit_s: float) -> Any: ...
 
     def run(self, node_id: int, work: Callable[[Client], Coroutine[Any, Any, T]], limit_s: float) -> T:
-        """The result of work with a client of a node."""
+        """Runs `work` with a client of a node, and returns its result."""
 
     def close(self) -> None: ...

@@ -1,4 +1,5 @@
-"""Consumer groups for a test to inspect, read from the broker's own coordinator rather than over the wire."""
+"""Consumer groups that a test can inspect. Their state comes directly from the broker's coordinator, without a
+socket."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from kafkacore.testing.lookup import UnknownName, unknown
 T = TypeVar("T")
 
 _CALL_SECONDS: Final = 60.0
-_LOOK_SECONDS: Final = 0.002  # between the checks of `wait_for`
+_LOOK_SECONDS: Final = 0.002  # between two checks of `wait_for`
 _LOAD_SECONDS: Final = 30.0
 _DEAD: Final = "Dead"
 _CONSUMER: Final = "consumer"
@@ -29,9 +30,9 @@ _DESCRIBE: Final = RequestContext(ApiKey.DESCRIBE_GROUPS, 5, 0, None, "", "")
 
 
 class Member(NamedTuple):
-    """A member of a group. `assignment` has the partitions of a consumer by topic. It is empty for other protocols,
-    during a rebalance, and if the leader sent bytes that are not a consumer's assignment (brokers do not check
-    them)."""
+    """A member of a group. `assignment` contains the partitions of a consumer by topic. It is empty for other protocols
+    and during a rebalance. It is also empty if the leader sent bytes that are not a consumer's assignment, because
+    brokers do not check them."""
 
     member_id: str
     instance_id: str | None
@@ -41,8 +42,8 @@ class Member(NamedTuple):
 
 
 class GroupInfo(NamedTuple):
-    """A group at one moment. `state` is Kafka's: Empty, PreparingRebalance, CompletingRebalance, Stable, Dead.
-    `offsets` are the committed ones, by topic and partition."""
+    """A snapshot of a group. `state` is one of Kafka's states: Empty, PreparingRebalance, CompletingRebalance, Stable,
+    Dead. `offsets` contains the committed offsets, by topic and partition."""
 
     group_id: str
     state: str
@@ -54,8 +55,8 @@ class GroupInfo(NamedTuple):
 
 
 class Groups(Mapping[str, GroupInfo]):
-    """Groups of the classic protocol by their id; every access reads the current state. Raises UnknownName for a group
-    that does not exist, and for a group of another protocol, which a directory of Apache Kafka may hold."""
+    """Groups of the classic protocol, by their id. Every access reads the current state. Raises UnknownName for a group
+    that does not exist, and for a group of another protocol, which can come from a directory of Apache Kafka."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -84,7 +85,7 @@ class Groups(Mapping[str, GroupInfo]):
         offsets: Mapping[tuple[str, int], int] | None = None,
         timeout_seconds: float = 10.0,
     ) -> GroupInfo:
-        """Waits until the group has this state, this number of members and these committed offsets, and returns it.
+        """Waits until the group has this state, this number of members and these committed offsets. Returns the group.
 
         Raises TimeoutError, which shows the last state of the group.
         """
@@ -130,7 +131,7 @@ class Groups(Mapping[str, GroupInfo]):
         try:
             shard: GroupShard = groups.shard_of(group_id)
         except KafkaError:
-            return None  # its partition does not exist yet
+            return None  # the partition of the group does not exist yet
         told = shard.describe_group(_DESCRIBE, group_id)
         if told.error_code or told.group_state == _DEAD:
             return None
@@ -158,9 +159,9 @@ class Groups(Mapping[str, GroupInfo]):
         }
 
     async def _loaded(self) -> None:
-        """Waits until the coordinator has read the groups of a former start from their logs."""
+        """Waits until the coordinator has loaded the groups from their logs after a restart."""
         async with asyncio.timeout(_LOAD_SECONDS):
-            # Shards send no notification of it.
+            # Shards do not notify anybody when they are loaded.
             while (groups := self._node.broker.context.groups_made) is not None and groups.runtime.loading:  # noqa: ASYNC110
                 await asyncio.sleep(_LOOK_SECONDS)
 

@@ -1,7 +1,7 @@
-"""Links between the nodes of a cluster in one process: each direction can be cut, and mended.
+"""Links between the nodes of a cluster in one process. Each direction of a link can be cut and healed.
 
-A cut link is like a cable that was pulled: bytes wait, as in TCP's buffers, and arrive after the link is mended. A new
-connection waits too, until its timeout.
+A cut link behaves like an unplugged cable. Bytes wait, as in TCP's buffers, and arrive when the link is healed. A new
+connection attempt also waits, until its timeout.
 """
 
 from __future__ import annotations
@@ -11,45 +11,45 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Protocol, cast
 
-_LOOK_S: Final = 0.01  # between two checks of the link by a connection attempt
+_LOOK_S: Final = 0.01  # the interval at which a connection attempt checks the link
 
 Address = tuple[str, int]
 
 
 class NativeConnection(Protocol):
-    """A connection that processors drive. Any thread may call."""
+    """A connection that processor threads use. Its methods can be called on any thread."""
 
     def hold(self, *, reads: bool, writes: bool) -> None: ...
     def disconnect(self) -> None: ...
 
 
 class Links:
-    """The links between nodes, by node id. Threads may cut and mend; connections belong to their loops."""
+    """The links between nodes, by node id. Any thread can cut and heal links. A connection belongs to its loop."""
 
     def __init__(self, addresses: dict[Address, int]) -> None:
-        """`addresses` are the listeners of the nodes, by host and port."""
+        """`addresses` maps the host and port of each listener to its node id."""
         self._addresses = addresses
         self._cut: set[tuple[int, int]] = set()
-        self._dead: set[tuple[int, int]] = set()  # links of nodes that are being killed
+        self._dead: set[tuple[int, int]] = set()  # links of nodes that are about to be killed
         self._open: set[_LinkedTransport] = set()
         self._native: dict[object, tuple[int, int, NativeConnection]] = {}
         self._mutex = threading.Lock()
 
     def cut(self, source: int, target: int) -> None:
-        """Cuts the link from `source` to `target`; the other direction still works."""
+        """Cuts the link from `source` to `target`. The other direction still works."""
         with self._mutex:
             self._cut.add((source, target))
         self._tell()
 
     def isolate(self, node_id: int) -> None:
-        """Cuts every link of a node, both ways."""
+        """Cuts every link of a node, in both directions."""
         with self._mutex:
             for other in set(self._addresses.values()) - {node_id}:
                 self._dead |= {(node_id, other), (other, node_id)}
         self._tell()
 
     def mend(self) -> None:
-        """Mends every link."""
+        """Restores every link."""
         with self._mutex:
             self._cut.clear()
         self._tell()
@@ -59,7 +59,8 @@ class Links:
             return (source, target) not in self._cut | self._dead
 
     def reset(self, node_id: int) -> None:
-        """Ends the isolation of a node whose process died, and breaks its connections, as its system would."""
+        """Ends the isolation of a node whose process has died, and closes its connections, as the node's operating
+        system would."""
         with self._mutex:
             self._dead = {link for link in self._dead if node_id not in link}
         for each in self._all():
@@ -72,7 +73,7 @@ class Links:
         self._tell_native()
 
     async def connect(self, source: int, factory: Callable[[], asyncio.Protocol], host: str, port: int) -> Any:
-        """As `loop.create_connection`, from a node. Waits while the link is cut in either direction."""
+        """Connects as `loop.create_connection` does, for a node. Waits while the link is cut in either direction."""
         loop = asyncio.get_running_loop()
         target = self._addresses.get((host, port))
         if target is None:
@@ -82,7 +83,7 @@ class Links:
         return await loop.create_connection(lambda: _LinkedProtocol(self, source, target, factory()), host, port)
 
     def watch(self, source: int, address: Address, connection: NativeConnection) -> Callable[[], None]:
-        """Lets a connection of native code follow its link, until the returned function is called."""
+        """Applies cuts of its link to a native connection, until the caller calls the returned function."""
         key = object()
         target = self._addresses.get(address)
         if target is None:
@@ -121,7 +122,7 @@ class Links:
 
 
 class _LinkedProtocol(asyncio.Protocol):
-    """Stands between a connection and the protocol that uses it."""
+    """Connects a transport with the protocol that uses it, and holds back data while the link is cut."""
 
     def __init__(self, links: Links, source: int, target: int, inner: asyncio.Protocol) -> None:
         self._links, self._source, self._target, self._inner = links, source, target, inner
@@ -153,7 +154,7 @@ class _LinkedProtocol(asyncio.Protocol):
 
 
 class _LinkedTransport(asyncio.Transport):
-    """A transport that keeps bytes while its link is cut, and meanwhile reads none."""
+    """A transport that buffers written bytes while its link is cut, and reads nothing meanwhile."""
 
     def __init__(self, links: Links, source: int, target: int, real: asyncio.Transport) -> None:
         super().__init__()
@@ -163,14 +164,14 @@ class _LinkedTransport(asyncio.Transport):
         self._held = bytearray()
 
     def on_loop(self, call: Callable[[], None]) -> None:
-        """Runs the call on the connection's loop, soon."""
+        """Schedules the call on the connection's loop."""
         try:
             self._loop.call_soon_threadsafe(call)
         except RuntimeError:
-            self._links.left(self)  # the loop has ended, and the connection with it
+            self._links.left(self)  # the loop has ended, and so has the connection
 
     def look(self) -> None:
-        """Adapts to a change of the link."""
+        """Adapts the connection to a change of the link."""
         if self._real.is_closing():
             return
         if self._links.passes(self.target, self.source):

@@ -1,4 +1,4 @@
-"""Keeps the last lines that the brokers of a process have logged; all other handlers still get them."""
+"""Keeps the last log lines of the brokers in a process. All other handlers still receive these lines."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ _ROOT: Final = "kafkacore"
 
 
 class LogLines(logging.Handler):
-    """Keeps lines from INFO on while a `with` block is open; blocks may nest. Other handlers get the same lines as
-    without this object."""
+    """Keeps lines of level INFO and above while a `with` block is open. Blocks may nest. Other handlers receive the
+    same lines as without this object."""
 
     def __init__(self) -> None:
         super().__init__()
         self.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
         self.lines: deque[str] = deque(maxlen=MAX_LINES)
         self._logger = logging.getLogger(_ROOT)
-        # Between kafkacore's loggers and the root, so that the lower level applies to this handler alone.
+        # This logger is between kafkacore's loggers and the root logger, so that the lower level applies to this
+        # handler alone.
         self._fence = logging.Logger(f"{_ROOT}.fence")  # noqa: LOG001 - getLogger must not find it
         self._fence.propagate = False
         self._fence.addHandler(self)
@@ -45,7 +46,7 @@ class LogLines(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         self.lines.append(self.format(record))
         above = self._fence.parent
-        # A level that a test has set meanwhile (caplog.set_level) stays.
+        # Keeps a level that a test has set in the meantime (caplog.set_level).
         mine = self._lowered and self._logger.level == logging.INFO
         if above is not None and not (mine and record.levelno < above.getEffectiveLevel()):
             above.callHandlers(record)

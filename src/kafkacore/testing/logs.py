@@ -1,4 +1,4 @@
-"""The content of a partition for a test to inspect, read from the broker's own log rather than over the wire."""
+"""The content of a partition that a test can inspect. It comes directly from the broker's log, without a socket."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from kafkacore._fast.log.partition_handle import PartitionHandle, ReadBytes, Seg
 from kafkacore._fast.record.batch import Batch, Batches
 
 _READ_BYTES: Final = 4 << 20
-_TO_THE_END: Final = 3  # an isolation of PartitionHandle.read: up to the end of the log
+_TO_THE_END: Final = 3  # an isolation of PartitionHandle.read: read up to the end of the log
 
 
 class LogRecord(NamedTuple):
-    """One record. `timestamp_ms` counts from 1970, -1 means none; `headers` are in order."""
+    """One record. `timestamp_ms` is in ms since 1970, or -1 for no timestamp. `headers` are in order."""
 
     offset: int
     timestamp_ms: int
@@ -23,7 +23,7 @@ class LogRecord(NamedTuple):
 
 
 class BatchInfo(NamedTuple):
-    """The header of one record batch. The fields of a producer that is not idempotent are -1."""
+    """The header of one record batch. The producer fields are -1 if the producer is not idempotent."""
 
     base_offset: int
     last_offset: int
@@ -40,7 +40,7 @@ class BatchInfo(NamedTuple):
 
 
 class Log:
-    """The log of one partition; every access reads the current state. Raises OSError if its disk has failed."""
+    """The log of one partition. Every access reads the current state. Raises OSError if the log's disk has failed."""
 
     def __init__(self, handle: PartitionHandle) -> None:
         self._handle = handle
@@ -55,7 +55,7 @@ class Log:
 
     @property
     def start_offset(self) -> int:
-        """The first offset; records below it are deleted."""
+        """The first offset. Records below it are deleted."""
         return self._handle.log_start_offset
 
     @property
@@ -69,7 +69,7 @@ class Log:
 
     @property
     def last_stable_offset(self) -> int:
-        """The offset below which every transaction is decided."""
+        """The offset below which every transaction has ended."""
         return self._handle.last_stable_offset
 
     @property
@@ -82,12 +82,13 @@ class Log:
 
     @property
     def segments(self) -> list[SegmentInfo]:
-        """The segments, oldest first: base offset, size, whether it is sealed. Empty before the first record."""
+        """The segments, oldest first: base offset, size, and whether the segment is sealed. The list is empty before
+        the first record."""
         return self._handle.segments()
 
     def records(self, start: int | None = None, end: int | None = None, *, control: bool = False) -> list[LogRecord]:
-        """The records from offset `start` up to `end`, by default all; with `control` the markers of transactions
-        too."""
+        """Returns the records from offset `start` up to, but not including, `end`. By default returns all records. With
+        `control`, also returns the transaction markers."""
         first = self.start_offset if start is None else start
         found: list[LogRecord] = []
         for batch in self._batches(first):
@@ -103,11 +104,11 @@ class Log:
         return found
 
     def values(self) -> list[bytes | None]:
-        """The values of all records, in order."""
+        """Returns the values of all records, in order."""
         return [each.value for each in self.records()]
 
     def batches(self) -> list[BatchInfo]:
-        """The batches as they are on the disk."""
+        """Returns the batches in the form in which they are on disk."""
         return [
             BatchInfo(
                 each.base_offset,
@@ -127,8 +128,8 @@ class Log:
         ]
 
     def __len__(self) -> int:
-        """The number of records that clients can read. Compaction and markers make it less than the number of
-        offsets."""
+        """Returns the number of records that clients can read. Compaction and transaction markers make this number
+        smaller than the number of offsets."""
         return len(self.records(end=self.high_watermark))
 
     def __repr__(self) -> str:
@@ -141,6 +142,6 @@ class Log:
             for batch in Batches(read.records):
                 after = batch.next_offset
                 yield batch
-            if after == offset:  # the log was truncated or deleted meanwhile
+            if after == offset:  # the log has been truncated or deleted since
                 return
             offset = after

@@ -1,1 +1,1 @@
-"""The command line: each command has a file, which the table in `main` names."""
+"""The command line. Each command has its own module, which a table in `main` names."""

@@ -1,4 +1,4 @@
-"""The parts of the demo: a node as a child process, a writer, a reader, and the lines that it prints."""
+"""The parts of the demo: a node as a child process, a writer, a reader, and functions that print."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _NONE: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class DemoFailedError(Exception):
-    """A promise of the demo did not hold. The message says what was lost or did not answer."""
+    """The demo failed. The message says which records were lost, or which part did not answer."""
 
 
 class DemoNode:
-    """`kafkacore dev` as a child process that ends with this one. It keeps its port and directory over restarts."""
+    """`kafkacore dev` as a child process that ends with this process. A restart keeps the port and the directory."""
 
     def __init__(self, directory: Path, settings: Mapping[str, str] = _NONE) -> None:
         self.directory, self.settings = directory, settings
@@ -33,7 +33,8 @@ class DemoNode:
         self.pid = 0
 
     def start(self) -> float:
-        """Starts the node, again on the same port after a first start. Returns the seconds until it was ready."""
+        """Starts the node. Every later start uses the port of the first start. Returns the time in seconds until the
+        node was ready."""
         began = time.perf_counter()
         self.launch()
         self.wait_ready()
@@ -46,12 +47,12 @@ class DemoNode:
             command += ["--override", f"{key}={value}"]
         if self.bootstrap:
             command += ["--port", self.bootstrap.rsplit(":", 1)[1]]
-        # The demo kills processes and says so itself: the warnings of other processes that lose a connection would only
-        # be noise.
+        # The demo kills processes and reports this itself. Warnings of other processes about lost connections would
+        # only confuse the user.
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, env={LOG_LEVEL: "ERROR", **os.environ})
 
     def wait_ready(self) -> None:
-        """Raises DemoFailedError if the process ends before its node is ready."""
+        """Waits until the node is ready. Raises DemoFailedError if the process ends before."""
         assert self.process is not None
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
@@ -61,7 +62,7 @@ class DemoNode:
         self.bootstrap, self.pid = ready["bootstrap"] or "", ready["pid"]
 
     def kill(self) -> None:
-        """Sends SIGKILL, if the process runs: it gets no chance to write anything."""
+        """Sends SIGKILL if the process is running. The process cannot write anything afterwards."""
         if self.process is not None:
             self.process.kill()
             self.process.wait(PATIENCE_S)
@@ -79,7 +80,7 @@ class DemoNode:
 
 
 class Writer:
-    """A librdkafka producer that spreads lines over partitions in turn and remembers the acknowledged ones."""
+    """A librdkafka producer that spreads lines over the partitions in turn, and remembers the acknowledged lines."""
 
     def __init__(self, bootstrap: str, topic: str, partitions: int, properties: dict[str, object]) -> None:
         from confluent_kafka import Producer
@@ -92,7 +93,8 @@ class Writer:
         self._producer = Producer(settings | properties)
 
     def write(self, lines: list[bytes], *, flush: bool = True) -> None:
-        """Sends lines, and waits only while librdkafka's queue is full; with `flush`, until all are acknowledged."""
+        """Sends lines. Waits while librdkafka's queue is full, and with `flush` also until all lines are
+        acknowledged."""
         for line in lines:
             partition = self._next % self.partitions
             while not self._accepted(line, partition, self._next):
@@ -133,7 +135,7 @@ def create_topic(
 
 
 def read(bootstrap: str, topic: str, partition: int, count: int) -> list[bytes]:
-    """The first `count` values of a partition."""
+    """Returns the first `count` values of a partition."""
     from confluent_kafka import Consumer, TopicPartition
 
     consumer = Consumer({
@@ -172,7 +174,7 @@ def say(line: str) -> None:
 
 
 def wait_for(reached: Callable[[], bool], what: str, limit_s: float = PATIENCE_S) -> None:
-    """Raises DemoFailedError if it does not happen in time."""
+    """Waits until the condition is true. Raises DemoFailedError on timeout."""
     deadline = time.monotonic() + limit_s
     while not reached():
         if time.monotonic() > deadline:

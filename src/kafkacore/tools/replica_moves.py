@@ -26,8 +26,8 @@ Directories = dict[ReplicaId, str]
 
 
 class Place(NamedTuple):
-    """The directory of a replica, and the one to which its broker moves it. Either is None if the broker names no such
-    directory."""
+    """The log directory of a replica, and the directory to which its broker is moving the replica. Either is None if
+    the broker reports no such directory."""
 
     current: str | None = None
     future: str | None = None
@@ -36,8 +36,8 @@ class Place(NamedTuple):
 async def places_of(
     admin: Admin, replicas: Iterable[ReplicaId], patience_s: float | None = None
 ) -> dict[ReplicaId, Place]:
-    """Asks each broker. A replica of a broker that is not alive, or that does not answer within `patience_s`, has no
-    place. Raises AdminError."""
+    """Asks each broker for the places of its replicas. The result lacks a replica if its broker is not alive or does
+    not answer within `patience_s`. Raises AdminError."""
     wanted = list(replicas)
     found = dict.fromkeys(wanted, Place())
     for broker_id, mine in _by_broker(wanted).items():
@@ -64,8 +64,8 @@ async def places_of(
 
 
 async def start(admin: Admin, directories: Mapping[ReplicaId, str], timeout_ms: int) -> None:
-    """Begins the moves and prints a line for each. A replica that its broker does not have yet is tried again until the
-    time is over. Raises AdminError."""
+    """Starts the moves, and prints a line for each of them. If a broker does not have a replica yet, tries its move
+    again until the timeout. Raises AdminError."""
     loop = asyncio.get_running_loop()
     deadline, left = loop.time() + timeout_ms / 1000, dict(directories)
     while True:
@@ -84,7 +84,7 @@ async def start(admin: Admin, directories: Mapping[ReplicaId, str], timeout_ms: 
 
 
 async def _begun(admin: Admin, directories: Mapping[ReplicaId, str]) -> list[ReplicaId]:
-    """The replicas whose brokers accepted their moves."""
+    """Returns the replicas whose brokers have accepted their moves."""
     begun = []
     for broker_id, mine in _by_broker(directories).items():
         answer = await admin.ask_broker(broker_id, _request({each: directories[each] for each in mine}))
@@ -120,7 +120,7 @@ def _request(directories: Mapping[ReplicaId, str]) -> AlterReplicaLogDirsRequest
 
 
 def line_of(replica: ReplicaId, target: str, place: Place) -> str:
-    """The line of --verify about a move, in the words of Kafka's tool."""
+    """Returns the line about a move that --verify prints, in the words of Kafka's tool."""
     partition = f"Partition {replica.topic}-{replica.partition}"
     if place.current is None:
         return (
@@ -137,7 +137,8 @@ def line_of(replica: ReplicaId, target: str, place: Place) -> str:
 
 
 def is_done(place: Place) -> bool:
-    """Whether nothing moves the replica. A move that was cancelled, or has lost its replica, is done too."""
+    """Returns whether the replica is no longer moving. This is also true if its move was cancelled, or the replica was
+    removed."""
     return place.current is None or place.future is None
 
 

@@ -14,15 +14,15 @@ from kafkacore.runtime import open_files
 from kafkacore.runtime.collecting import LOOK_EVERY_MS, FullCollections
 from kafkacore.server.node import Node
 
-# A handler that computes may delay another loop by this time, because both need the GIL. Python's default is 5 ms.
+# Python code in a handler can delay another loop by this time, because both need the GIL. Python's default is 5 ms.
 SWITCH_INTERVAL_S = 0.0001
 
 
 def run(node: Node, announce: Callable[[Node], None], *, parent: int = -1) -> None:
     """Starts the node, calls `announce` when it is ready, and stops it cleanly on SIGTERM, SIGINT or SIGHUP.
 
-    `parent` is a descriptor that becomes readable or hangs up when the parent process ends; that stops the node too.
-    Raises the errors of `Node.start`, and NodeFailed when the node fails later.
+    `parent` is a descriptor that becomes readable or hangs up when the parent process ends. Then the node also stops.
+    Raises the errors of `Node.start`, and NodeFailed if the node fails later.
     """
     open_files.raise_limit()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
@@ -38,12 +38,12 @@ def run(node: Node, announce: Callable[[Node], None], *, parent: int = -1) -> No
     node.on_fault = end
     try:
         node.start()
-        # The modules and the node live as long as the process: the collector need not look at them again.
+        # The modules and the node live as long as the process, so the garbage collector need not scan them again.
         gc.freeze()
         collections = FullCollections()
         collections.postpone()
         announce(node)
-        log_codecs()  # last, because it opens the codecs' libraries while clients wait for the node
+        log_codecs()  # This comes last, because it opens the codecs' libraries while clients still wait for the node
         waits = select.poll()
         waits.register(ended, select.POLLIN)
         if parent >= 0:

@@ -37,7 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def log_to_stderr() -> None:
-    """Logs at the level that the environment names, from WARNING by default. Raises ConfigError."""
+    """Logs at the level that the environment sets. The default is WARNING. Raises ConfigError."""
     level = os.environ.get(LOG_LEVEL, "WARNING").upper()
     if level not in LEVELS:
         raise ConfigError(LOG_LEVEL, level, f"must be one of {', '.join(LEVELS)}")

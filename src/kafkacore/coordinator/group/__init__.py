@@ -1,1 +1,1 @@
-"""The deciding part of the group coordinator: one `GroupShard` for each partition of `__consumer_offsets`."""
+"""The state machine of the group coordinator: one `GroupShard` for each partition of `__consumer_offsets`."""

@@ -1,5 +1,5 @@
-"""Answers that need no group: to requests that are refused before the group is looked up, and one error for a whole
-request."""
+"""Responses that need no group: for requests that are refused before the coordinator looks for the group, and for an
+error that applies to a whole request."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from kafkacore.protocol.messages import (
 )
 from kafkacore.protocol.response_errors import error_response
 
-# The requests about one group whose response has one error for all of it.
+# The requests that concern one group and whose response has a single error.
 GroupRequest = JoinGroupRequest | SyncGroupRequest | HeartbeatRequest | LeaveGroupRequest | OffsetDeleteRequest
 
 _AFTER_APPEND: Final = {
@@ -39,13 +39,14 @@ _AFTER_APPEND: Final = {
 
 
 def append_error(error: int) -> ErrorCode:
-    """The error that a client gets when an append of the coordinator failed with `error`."""
+    """Returns the error that a client gets if an append of the coordinator failed with `error`."""
     return _AFTER_APPEND.get(ErrorCode(error), ErrorCode(error))
 
 
 def refusal(settings: GroupSettings, request: GroupRequest, api_version: int = 0) -> Message | None:
-    """The answer to a request that Kafka refuses before it looks for the group's coordinator: one with an empty group
-    id, or with a session timeout out of range. The answer has the form of `api_version`."""
+    """Returns the response to a request that Kafka refuses before it looks for the group's coordinator, or None if the
+    request is valid. The group id must not be empty, and the session timeout must be in range. The response has the
+    form of `api_version`."""
     error = ErrorCode.NONE
     least_ms, most_ms = settings.min_session_timeout_ms, settings.max_session_timeout_ms
     if not request.group_id:
@@ -60,9 +61,9 @@ def refusal(settings: GroupSettings, request: GroupRequest, api_version: int = 0
 
 
 def whole_request(request: Message, error: int, api_version: int = 0) -> Message:
-    """The response that carries one error, for an API whose requests name one group.
+    """Returns a response that contains one error, for an API whose requests concern one group.
 
-    While a coordinator still loads, a heartbeat succeeds, as in Apache Kafka: the member has nothing to do yet.
+    While a coordinator is loading, a heartbeat succeeds, as in Apache Kafka, because the member has nothing to do yet.
     """
     if request.API_KEY == ApiKey.HEARTBEAT and error == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
         error = ErrorCode.NONE
@@ -74,7 +75,7 @@ def join_error(api_version: int, error: int, member_id: str = "") -> JoinGroupRe
 
 
 def join_protocol_name(api_version: int, name: str | None) -> str | None:
-    """How a version writes a missing protocol name: as None, before version 7 as an empty text."""
+    """Returns a missing protocol name in the form of a version: None, or an empty text before version 7."""
     if api_version < 7:
         return name or ""
     return name or None
@@ -89,7 +90,7 @@ def batched_leave(request: LeaveGroupRequest, api_version: int) -> LeaveGroupReq
 
 
 def single_leave(response: LeaveGroupResponse, api_version: int) -> LeaveGroupResponse:
-    """Rewrites the response in the form of the request's version: before version 3 the error of the one member is the
+    """Returns the response in the form of the request's version. Before version 3, the error of the one member is the
     error of the whole response."""
     if api_version >= 3:
         return response
@@ -102,7 +103,7 @@ def single_leave(response: LeaveGroupResponse, api_version: int) -> LeaveGroupRe
 def fetch_error(
     group: OffsetFetchRequest.OffsetFetchRequestGroup, error: int, api_version: int
 ) -> OffsetFetchResponse.OffsetFetchResponseGroup:
-    """One error as the answer for a group; before version 2 each partition carries it."""
+    """Returns the response for a group with one error. Before version 2, each partition contains the error."""
     group_class = OffsetFetchResponse.OffsetFetchResponseGroup
     if api_version >= 2:
         return group_class(group_id=group.group_id, error_code=error)

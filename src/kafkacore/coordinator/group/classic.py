@@ -1,6 +1,6 @@
-"""A classic group and its members: their state, and questions about it. Other modules change it.
+"""A classic group and its members: their state, and the methods that read it. Other modules change the state.
 
-Sources: KIP-345 (static members), KIP-394 (members that know their id and have not joined with it yet) and Kafka's
+Sources: KIP-345 (static members), KIP-394 (members that got an id but have not joined with it yet) and Kafka's
 ClassicGroup.
 """
 
@@ -24,17 +24,17 @@ DEAD: Final = "Dead"
 CONSUMER_PROTOCOL: Final = "consumer"
 UNKNOWN_MEMBER_ID: Final = ""
 NO_TIMESTAMP: Final = -1
-# Limits the members that know their id and have not joined with it. group.max.size does not count them, and the group
-# keeps each one for the length of a session.
+# The limit of members that got an id but have not joined with it. group.max.size does not count these members, and the
+# group keeps each of them for the length of a session.
 MAX_PENDING_MEMBERS: Final = 10_000
 
 Protocols: TypeAlias = tuple[tuple[str, bytes], ...]  # names and metadata, in the member's order of preference
 
 
 class Member:
-    """`awaiting_join` and `awaiting_sync` are its parked requests. `is_new` lasts until its first rebalance is over:
-    until then it does not know its id and cannot send heartbeats. `heard_by` is the last published group that
-    listed it, and its place there."""
+    """A member of a group. `awaiting_join` and `awaiting_sync` are its parked requests. `is_new` is True until its
+    first rebalance has ended: until then, the member does not know its id and cannot send heartbeats. `heard_by` is the
+    last published group that listed the member, and the member's place in that list."""
 
     __slots__ = (
         "assignment",
@@ -83,8 +83,8 @@ class Member:
 
     @property
     def excused(self) -> bool:
-        """Whether the member may be silent now, because its request waits for the other members. A new member may not
-        be silent: its client may have gone."""
+        """Returns whether the member is allowed to be silent now, because its request waits for the other members. A
+        new member is not allowed to be silent, because its client may no longer exist."""
         return not self.is_new and (self.awaiting_join is not None or self.awaiting_sync is not None)
 
     def metadata(self, protocol_name: str | None) -> bytes:
@@ -95,8 +95,9 @@ class Member:
 
 
 class ClassicGroup:
-    """`recorded`: the state in `__consumer_offsets` is committed; before that no client sees the group. `deleting`: its
-    tombstones are under way, and it takes no requests."""
+    """A classic group. `recorded` says that the state in `__consumer_offsets` is committed. Before that, clients do not
+    see the group. `deleting` says that the group's tombstones are being written. During that time the group accepts no
+    requests."""
 
     def __init__(self, group_id: str, now_ms: int) -> None:
         self.group_id = group_id
@@ -115,18 +116,18 @@ class ClassicGroup:
         self.sync_timer = Deadline()
         self.recorded = False
         self.deleting = False
-        self._published: PublishedGroup | None = None  # None while processors do not answer for this group
+        self._published: PublishedGroup | None = None  # None while the shard itself answers for this group
         self._static_members: dict[str, str] = {}  # instance id: member id
-        self._support: dict[str, int] = {}  # protocol name: members that support it
+        self._support: dict[str, int] = {}  # protocol name: the number of members that support the protocol
         self._awaiting_join = 0
-        self._subscriptions: list[bytes] | None = None  # the members' subscriptions of a generation, not parsed yet
+        self._subscriptions: list[bytes] | None = None  # the members' subscriptions in this generation, not parsed yet
         self._subscribed_topics: frozenset[str] | None = None
 
-    # --- questions ---
+    # --- methods that read the state ---
 
     @property
     def is_simple(self) -> bool:
-        """Whether the group only holds offsets, of consumers that assign partitions themselves."""
+        """Whether the group only stores offsets, for consumers that assign partitions themselves."""
         return self.protocol_type is None and self.state == EMPTY and not self.pending_members
 
     @property
@@ -154,7 +155,7 @@ class ClassicGroup:
         return self._static_members.get(instance_id)
 
     def validate_member(self, member_id: str, instance_id: str | None) -> Member:
-        """Raises UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
+        """Returns the member with this id. Raises UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
         if instance_id is not None:
             existing = self._static_members.get(instance_id)
             if existing is None:
@@ -167,20 +168,21 @@ class ClassicGroup:
         return member
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
-        """Whether a member with these protocols fits in: at least one of them has the support of every other member."""
+        """Returns whether a member with these protocols can join: all other members must support at least one of the
+        protocols."""
         if self.state == EMPTY:
             return bool(protocol_type) and bool(protocols)
         if protocol_type != self.protocol_type:
             return False
         count = len(self.members)
-        for name, _ in protocols:  # noqa: SIM110 - a generator costs more than what it looks at
+        for name, _ in protocols:  # noqa: SIM110 - a generator costs more than the loop
             if self._support.get(name, 0) == count:
                 return True
         return False
 
     def select_protocol(self) -> str:
-        """The protocol that most members prefer among those that all support; in a tie, the one that comes first in the
-        members' order."""
+        """Returns the protocol that most members prefer, among the protocols that all members support. In a tie, the
+        protocol that comes first in the members' order wins."""
         votes: dict[str, int] = {}
         count = len(self.members)
         common = {name for name, supporters in self._support.items() if supporters == count}
@@ -197,21 +199,21 @@ class ClassicGroup:
 
     @property
     def subscribed_topics(self) -> frozenset[str] | None:
-        """The topics of this generation. None when they are unknown: the group is not a consumer group, has not agreed
-        on a protocol, or has a member whose subscription cannot be read."""
+        """The topics to which the members of this generation are subscribed. None if the topics are unknown: the group
+        is not a consumer group, has not agreed on a protocol, or has a member whose subscription cannot be parsed."""
         if self._subscriptions is not None:
             unread, self._subscriptions = self._subscriptions, None
             self._subscribed_topics = _subscribed_topics(unread)
         return self._subscribed_topics
 
     def is_subscribed(self, topic: str) -> bool:
-        """Whether the group consumes the topic. A consumer group whose topics are unknown counts as subscribed to every
-        topic."""
+        """Returns whether the group consumes the topic. A consumer group whose topics are unknown counts as subscribed
+        to every topic."""
         topics = self.subscribed_topics
         return self.uses_consumer_protocol if topics is None else topic in topics
 
     def note_subscriptions(self) -> None:
-        """Keeps the members' present subscriptions; they are parsed on demand."""
+        """Stores the members' current subscriptions. They are parsed on demand."""
         self._subscriptions = self._subscribed_topics = None
         if self.uses_consumer_protocol:
             if not self.members:
@@ -219,7 +221,7 @@ class ClassicGroup:
             elif self.protocol_name is not None:
                 self._subscriptions = [member.metadata(self.protocol_name) for member in self.members.values()]
 
-    # --- changes ---
+    # --- methods that change the state ---
 
     def transition_to(self, state: str, now_ms: int) -> None:
         self.withdraw()
@@ -239,7 +241,8 @@ class ClassicGroup:
         self.pending_members.pop(member.member_id, None)
 
     def remove(self, member_id: str) -> Member | None:
-        """Removes a member, also one that knows its id and has not joined with it. The caller cancels its deadline."""
+        """Removes a member, including one that got an id but has not joined with it. The caller cancels its
+        deadline."""
         self.withdraw()
         member = self.members.pop(member_id, None)
         if member is not None:
@@ -274,8 +277,8 @@ class ClassicGroup:
         member.session_timeout_ms = session_ms
 
     def publish(self, published_groups: PublishedGroups) -> None:
-        """Publishes a stable group, once per generation. From then on processors answer its members' heartbeats and
-        SyncGroups, until the group changes."""
+        """Publishes a stable group, once in each generation. From then on, processors answer the heartbeats and
+        SyncGroups of its members, until the group changes."""
         if self._published is None and self.state == STABLE:
             members = self.members.values()
             self._published = published_groups.publish(
@@ -295,8 +298,8 @@ class ClassicGroup:
             self._note_synced(published)
 
     def late_members(self) -> list[str]:
-        """The members that have not fetched their assignment in this generation, ordered by id. After this call the
-        assignment is no longer published, so processors give it to nobody."""
+        """Returns the members that have not fetched their assignment in this generation, ordered by id. After this
+        call, processors no longer return assignments of this generation."""
         if self._published is not None:
             self._note_synced(self._published)
         if self.pending_sync:
@@ -304,22 +307,22 @@ class ClassicGroup:
         return sorted(self.pending_sync)
 
     def _note_synced(self, published: PublishedGroup) -> None:
-        """Members that got their assignment from the published group need not fetch it any longer: removes them from
-        the members that have yet to fetch one."""
+        """Removes from `pending_sync` the members that got their assignment from a processor."""
         for member_id in tuple(self.pending_sync):
-            member = self.members.get(member_id)  # the old id of a static member that was replaced stays
+            member = self.members.get(member_id)  # a static member that was replaced leaves its old id here
             heard_by = None if member is None else member.heard_by
             if heard_by is not None and heard_by[0] is published and published.is_synced(heard_by[1]):
                 self.pending_sync.discard(member_id)
 
     def park_join(self, member: Member, parked: Parked | None) -> Parked | None:
-        """Parks a request and returns the one that was parked before."""
+        """Parks a request for the member, and returns the request that was parked before."""
         was, member.awaiting_join = member.awaiting_join, parked
         self._awaiting_join += (parked is not None) - (was is not None)
         return was
 
     def elect_joined_leader(self) -> bool:
-        """Keeps the leader if it has joined, else elects a member that has. Returns False when no member has joined."""
+        """Keeps the leader if it has joined. Otherwise elects a member that has joined. Returns False if no member has
+        joined."""
         if self.leader_id is None:
             return False
         if self.members[self.leader_id].awaiting_join is not None:
@@ -347,7 +350,8 @@ class ClassicGroup:
 
 
 def _subscribed_topics(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
-    """Every version of a consumer's subscription begins with version 0. None when a client put something else there."""
+    """Returns the topics of these subscriptions, or None if a client sent something else. Every version of a consumer's
+    subscription begins with the fields of version 0."""
     topics: set[str] = set()
     for metadata in subscriptions:
         if len(metadata) < 2 or metadata[0] & 0x80:

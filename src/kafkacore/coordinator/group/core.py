@@ -1,4 +1,5 @@
-"""State that the parts of a shard share: its groups, its offsets, the time of the turn, and the effects of the turn."""
+"""State that the parts of a shard share: its groups, its offsets, the time of the input, and the effects of the
+input."""
 
 from __future__ import annotations
 
@@ -17,19 +18,19 @@ Group: TypeAlias = ClassicGroup | OtherGroup
 
 
 class Counts:
-    """Counts what the shards of one broker have done since the broker's start, as Apache Kafka's metrics count it."""
+    """Counts events in the shards of one broker since the broker's start, as Apache Kafka's metrics do."""
 
     __slots__ = ("completed_rebalances", "deleted_offsets", "expired_offsets", "offset_commits")
 
     def __init__(self) -> None:
-        self.offset_commits = 0  # partitions, not requests
-        self.deleted_offsets = 0  # deleted by OffsetDelete
+        self.offset_commits = 0  # counts partitions, not requests
+        self.deleted_offsets = 0  # offsets that OffsetDelete has deleted
         self.expired_offsets = 0
         self.completed_rebalances = 0
 
 
 class Core:
-    """`now_ms` is the time of the input being served."""
+    """The shared state of a shard. `now_ms` is the time of the input that is being processed."""
 
     def __init__(
         self,
@@ -49,7 +50,7 @@ class Core:
         self.outbox = Outbox()
 
     def new_member_id(self, prefix: str) -> str:
-        """Makes a member id that ends with a UUID, written as Java writes one."""
+        """Returns a new member id. It ends with a UUID, in the form in which Java writes a UUID."""
         text = self._new_uuid().hex()
         return f"{prefix}-{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
@@ -58,12 +59,11 @@ class Core:
         return group if isinstance(group, ClassicGroup) else None
 
     def is_here(self, group: ClassicGroup) -> bool:
-        """Whether this object is still the group with its id. A deadline may outlive its group, and another group may
-        then have the id."""
+        """Returns whether the registered group with this id is still this object."""
         return self.groups.get(group.group_id) is group
 
     def drop(self, group: ClassicGroup) -> None:
-        """Removes a group. Answer all of its waiting requests before."""
+        """Removes a group. Call this after all waiting requests of the group have been answered."""
         self.cancel_deadlines(group)
         group.withdraw()
         if self.is_here(group):
@@ -82,6 +82,6 @@ class Core:
         self.deadlines.set(deadline, self.now_ms + after_ms)
 
     def await_client(self, deadline: Deadline, after_ms: int) -> None:
-        """Sets a deadline that passes when the client stays silent. Time counts only while this coordinator can receive
-        requests."""
+        """Sets a deadline for a client that may be silent until then. Only the time in which this coordinator can
+        receive requests counts."""
         self.deadlines.set(deadline, self.now_ms + after_ms, after_ms)

@@ -1,11 +1,12 @@
 """Deadlines that are postponed far more often than they pass.
 
-Postponing one costs one assignment: its entry stays where it is in the heap, and moves only when its old time comes.
-The heap has one live entry for each deadline. A deadline that was cancelled or moved to an earlier time leaves a dead
-entry behind. When dead entries outnumber live ones, a sweep removes them.
+Postponing a deadline takes only one assignment, because its heap entry moves only when its old time has come. The heap
+has one live entry for each deadline. A deadline that was cancelled, or moved to an earlier time, leaves a dead entry in
+the heap. When there are more dead entries than live ones, a sweep removes the dead entries.
 
-A deadline that waits for a client has patience. If the deadline is found late, this coordinator could not hear its
-clients for a while, or its clock was moved; the client may have spoken meanwhile. So the deadline is postponed once.
+A deadline that waits for a client is patient. If the deadline is found late, this coordinator could not receive
+requests for a while, or its clock was moved. A request of the client may then be waiting, so the deadline is postponed
+once.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
-_SWEEP_ABOVE: Final = 64  # so many dead entries are not worth a sweep
+_SWEEP_ABOVE: Final = 64  # up to this number of dead entries, a sweep does not pay
 
 
 class Deadline:
-    """`call` sets the action that runs when the deadline has passed."""
+    """A deadline. `call` sets the action that runs when the deadline has passed."""
 
     __slots__ = ("action", "args", "due_ms", "patience_ms", "queued_ms", "ticket")
 
@@ -27,9 +28,9 @@ class Deadline:
         self.action: Callable[..., None] = _ignore
         self.args: tuple[Any, ...] = ()
         self.due_ms: int | None = None
-        self.patience_ms = 0  # the longest time by which a late call postpones it
+        self.patience_ms = 0  # the longest time by which a late call of `advance` postpones this deadline
         self.queued_ms = 0
-        self.ticket = 0  # the time of its entry in the heap; 0 when it has no entry
+        self.ticket = 0  # the time of the deadline's entry in the heap; 0 if there is no entry
 
     def call(self, action: Callable[..., None], *args: Any) -> Deadline:
         self.action = action
@@ -38,7 +39,7 @@ class Deadline:
 
 
 def _ignore() -> None:
-    """The action of a deadline that has none yet."""
+    """Does nothing. This is the default action."""
 
 
 class Deadlines:
@@ -48,7 +49,7 @@ class Deadlines:
         self._dead = 0
 
     def set(self, deadline: Deadline, due_ms: int, patience_ms: int = 0) -> None:
-        """Sets the time, whatever was set before."""
+        """Sets the time of a deadline, whether it was set before or not."""
         deadline.patience_ms = patience_ms
         was_ms, deadline.due_ms = deadline.due_ms, due_ms
         if deadline.ticket:
@@ -56,7 +57,7 @@ class Deadlines:
                 self._dead -= 1
             if deadline.queued_ms <= due_ms:
                 return
-            self._dead += 1  # the later entry
+            self._dead += 1  # the entry with the later time is dead
         self._push(deadline)
         self._sweep()
 
@@ -68,23 +69,23 @@ class Deadlines:
                 self._sweep()
 
     def next_ms(self) -> int | None:
-        """A time before which nothing is due. Nothing may be due at that time either."""
+        """Returns a time before which no deadline is due. The first deadline may be due later than this."""
         return self._heap[0][0] if self._heap else None
 
     def advance(self, now_ms: int) -> None:
-        """Runs the actions of the deadlines that are due, in the order of their times. A deadline that an action sets
-        runs in a later call at the earliest. The owner calls this at `next_ms`. If it calls later, deadlines with
-        patience wait for the same time once more."""
+        """Runs the actions of the deadlines that are due, in the order of their times. If an action sets a deadline,
+        that deadline runs in a later call at the earliest. The owner calls this at `next_ms`. If the call comes later,
+        deadlines with patience are postponed once by the delay, but at most by their patience."""
         due = self._take_due(now_ms)
         try:
             while due:
                 deadline = due.popleft()
-                # An earlier action may have cancelled it or put it off.
+                # An earlier action may have cancelled or postponed this deadline.
                 if not deadline.ticket and deadline.due_ms is not None and deadline.due_ms <= now_ms:
                     deadline.due_ms = None
                     deadline.action(*deadline.args)
         finally:
-            for deadline in due:  # an action has raised: the others run in the next call
+            for deadline in due:  # if an action has raised, the others run in the next call
                 if not deadline.ticket and deadline.due_ms is not None:
                     self._push(deadline)
 

@@ -1,18 +1,18 @@
-"""The effects of an input to a shard: records to append, and answers to give."""
+"""The effects of an input to a shard: records to append and responses to send."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
-# The waiter of a request. Its owner chooses the type: a future, a slot, in a test a name. The shard hands it back and
-# never looks into it.
+# The waiter of a request. The owner of the shard chooses its type: a future, a slot, or in a test a name. The shard
+# only passes it back.
 Waiter: TypeAlias = Any
-GroupRecord: TypeAlias = tuple[bytes, bytes | None]  # key and value; None deletes the record of the key
+GroupRecord: TypeAlias = tuple[bytes, bytes | None]  # key and value; the value None deletes the record of the key
 
 
 class Caller(Protocol):
-    """The part of a request's context that a group depends on; `network.request.RequestContext` provides it."""
+    """The part of a request's context that a group depends on; `network.request.RequestContext` implements this."""
 
     @property
     def api_version(self) -> int: ...
@@ -20,16 +20,16 @@ class Caller(Protocol):
     def client_id(self) -> str | None: ...
     @property
     def client_host(self) -> str:
-        """The peer's address, without port and without the slash that Kafka writes before it."""
+        """The peer's address, without the port and without the slash that Kafka writes before the address."""
 
 
 class Append(NamedTuple):
-    """Records that go into one batch, in this order, after those of every earlier append.
+    """Records that go into one batch, in this order, after the records of every earlier append.
 
-    The owner reports the batch's fate with this token: by `GroupShard.committed` or `failed`, and by `timed_out` while
-    neither is known yet. Tokens count up from 1, and appends are committed in that order. An append may fail while
-    earlier ones still wait for the replicas. No later append depends on an `independent` one, so if only that one
-    cannot be appended, it fails alone.
+    The owner reports the result of the append with `token`: by `GroupShard.committed` or `failed`, and by `timed_out`
+    while neither is known yet. Tokens count up from 1, and appends are committed in that order. An append may fail
+    while earlier appends still wait for the replicas. No later append depends on an `independent` append. So if only an
+    independent append cannot be written, it fails alone.
     """
 
     token: int
@@ -38,15 +38,15 @@ class Append(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """`response` is a message, or whatever the method that took the waiter documents."""
+    """The answer to a request. `response` is a message, or the type that the method with this waiter documents."""
 
     waiter: Waiter
     response: Any
 
 
 class Effects:
-    """The owner may carry them out in any order, except that it appends in the order of the list. Falsy when there is
-    nothing to do."""
+    """The effects of one input. The owner can execute them in any order, but must make the appends in the order of the
+    list. Falsy if there are no effects."""
 
     __slots__ = ("answers", "appends")
 

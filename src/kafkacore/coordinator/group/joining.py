@@ -1,4 +1,4 @@
-"""JoinGroup (KIP-345, KIP-394, KIP-559, KIP-814)."""
+"""Handles JoinGroup (KIP-345, KIP-394, KIP-559, KIP-814)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _MAX_ID_PREFIX_BYTES = 0x7FFF - len("-00000000-0000-0000-0000-000000000000")
 
 
 class Joining:
-    """One JoinGroup, until it is answered or parked."""
+    """Handles one JoinGroup, until it is answered or parked."""
 
     def __init__(self, core: Core, caller: Caller, request: JoinGroupRequest, waiter: Waiter) -> None:
         self._core = core
@@ -47,7 +47,7 @@ class Joining:
         self._parked = Parked(core.outbox, waiter, caller.api_version)
         self._client_id = caller.client_id or ""
         self._client_host = "/" + caller.client_host
-        # Version 0 has one timeout for both.
+        # Version 0 has one timeout for both purposes.
         timeout_ms = request.rebalance_timeout_ms if caller.api_version > 0 else request.session_timeout_ms
         self._rebalance_timeout_ms = timeout_ms
         instance_id = request.group_instance_id
@@ -64,7 +64,7 @@ class Joining:
             self._refuse(ErrorCode.UNKNOWN_MEMBER_ID, member_id)
             return
         if len(self._id_prefix.encode()) > _MAX_ID_PREFIX_BYTES:
-            self._refuse(ErrorCode.UNKNOWN_SERVER_ERROR, member_id)  # as Kafka does when the id does not fit a record
+            self._refuse(ErrorCode.UNKNOWN_SERVER_ERROR, member_id)  # as Kafka does if the id does not fit a record
             return
         group = known or new_group(core, group_id)
         if not self._accepted(group, member_id):
@@ -88,8 +88,9 @@ class Joining:
         self._parked.answer(join_error(self._parked.api_version, error, member_id))
 
     def _accepted(self, group: ClassicGroup, member_id: str) -> bool:
-        """Whether the group has room within `group.max.size`. While members join, only those that have joined count. So
-        if the limit was lowered below the group's size, the members that join last are refused."""
+        """Returns whether the group has room for the member within `group.max.size`. During a join, only the members
+        that have already joined count. So if the limit was lowered below the group's size, the members that join last
+        are refused."""
         limit = self._core.settings.max_size
         if group.state == EMPTY:
             return True
@@ -99,7 +100,7 @@ class Joining:
         return member is not None or len(group.members) < limit
 
     def _record_new(self, group: ClassicGroup) -> None:
-        """Writes the new group, still empty, at once. A group that exists only in memory would be gone after a
+        """Writes the new, still empty group immediately. A group that exists only in memory would be lost in a
         crash."""
         value = GroupMetadataValue(protocol=None, leader=None, current_state_timestamp=group.state_timestamp)
 
@@ -131,7 +132,7 @@ class Joining:
             self._add(group, member_id)
 
     def _promise(self, group: ClassicGroup, member_id: str) -> None:
-        """Reserves the id for the length of a session. The member must join with it by then."""
+        """Reserves the id for the length of a session. The member must join with the id before the session ends."""
         if len(group.pending_members) >= MAX_PENDING_MEMBERS:
             self._refuse(ErrorCode.GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID)
             return
@@ -158,9 +159,9 @@ class Joining:
         if group.state == PREPARING_REBALANCE and group.previous_state == EMPTY:
             group.new_member_added = True
         group.add(member, self._parked)
-        # A new member sends no heartbeats before it has its id, and a muted connection does not show that its peer is
-        # gone. So this deadline ends the parked JoinGroup of a client that is lost; a client that is still there sends
-        # it again.
+        # A new member sends no heartbeats before it has its id. While its request is parked, the node does not read
+        # from the connection, so it does not notice that the peer is gone. So this deadline ends the parked JoinGroup
+        # of a client that is lost. A client that still exists sends the JoinGroup again.
         core.await_client(session, core.settings.new_member_join_timeout_ms)
         prepare_or_complete(core, group, f"new member {member_id}{self._reason}")
 
@@ -190,17 +191,17 @@ class Joining:
         elif (group.state == COMPLETING_REBALANCE and same) or (
             group.state == STABLE and same and group.leader_id != member_id
         ):
-            # The member missed the answer to its JoinGroup, or its subscription is the same as before.
+            # The member missed the response to its JoinGroup, or its subscription has not changed.
             self._parked.answer(join_response(group, member_id, self._parked.api_version))
         else:
-            # A leader also joins again when topics have changed, only to assign the partitions anew.
+            # A leader also joins again when topics have changed, only to assign the partitions again.
             group.update(member, self._protocols, self._rebalance_timeout_ms, request.session_timeout_ms)
             before = group.park_join(member, self._parked)
-            if before is not None:  # the request was sent again: the sender of the first one is gone, or must go on
+            if before is not None:  # the request was sent again: the first sender is gone, or must continue
                 before.answer(join_error(before.api_version, ErrorCode.REBALANCE_IN_PROGRESS, member_id))
             prepare_or_complete(core, group, f"member {member_id} joins again{self._reason}")
 
-    # --- a static member that was started again ---
+    # --- a static member that was restarted ---
 
     def _replace_static(self, group: ClassicGroup, instance_id: str, old_id: str, new_id: str) -> None:
         core, request = self._core, self._request
@@ -215,7 +216,7 @@ class Joining:
         if group.state == STABLE and group.select_protocol() == (group.protocol_name or ""):
             self._record_replaced(group, instance_id, old, member, leader_before)
         elif group.state in (STABLE, COMPLETING_REBALANCE):
-            # The leader knows the old id and would assign nothing to the new one, or the group would now choose another
+            # The leader knows the old id and would assign nothing to the new id, or the group would now choose another
             # protocol.
             prepare(core, group, f"static member {instance_id} has a new id, {new_id}{self._reason}")
         else:
@@ -224,12 +225,13 @@ class Joining:
     def _record_replaced(
         self, group: ClassicGroup, instance_id: str, old: Member, member: Member, leader_before: str | None
     ) -> None:
-        """The group stays as it is and takes the new id once that is committed (KIP-814). If the commit takes too
-        long, the new id stays, because the log may have it, and the client comes again."""
+        """Writes the new id of a static member. The rest of the group remains the same. The group adopts the new id
+        when the id is committed (KIP-814). If the commit takes too long, the new id stays, because the log may have it,
+        and the client retries."""
         core, version = self._core, self._parked.api_version
 
         def outcome(error: ErrorCode) -> None:
-            # A rebalance may have answered the request meanwhile, and the member may have sent another one.
+            # A rebalance may have answered the request in the meantime, and the member may have sent another one.
             waits = member.awaiting_join is self._parked
             if waits:
                 group.park_join(member, None)
@@ -247,8 +249,8 @@ class Joining:
         core.outbox.append([group_record(group, assignments)], outcome, revert=revert)
 
     def _unchanged(self, group: ClassicGroup, member: Member, leader_before: str | None) -> JoinGroupResponse:
-        """A client that knows skip_assignment learns that it leads and need not assign. An older client gets the old
-        leader's id, so that it does not assign."""
+        """Returns the response to a static member that replaces another. A client that knows skip_assignment learns
+        that it leads but need not assign. An older client gets the old leader's id, so that it does not assign."""
         skips = self._parked.api_version >= _SKIP_ASSIGNMENT_SINCE
         is_leader = group.leader_id == member.member_id
         return JoinGroupResponse(
@@ -263,8 +265,8 @@ class Joining:
 
 
 def _offered(request: JoinGroupRequest) -> Protocols:
-    """Keeps the first protocol of each name. If a name counted twice, it would seem to have the support of one member
-    more."""
+    """Returns the protocols without duplicate names; the first protocol of each name is kept. If a name counted twice,
+    the protocol would seem to have the support of one more member."""
     if len(request.protocols) == 1:
         return ((request.protocols[0].name, request.protocols[0].metadata),)
     offered: dict[str, bytes] = {}
@@ -299,8 +301,8 @@ def _fence(group: ClassicGroup, member: Member) -> None:
 
 
 def _take_back(core: Core, group: ClassicGroup, instance_id: str, old: Member, member: Member) -> None:
-    """The replacement of a static member did not get into the log. The old member returns, unless the group has changed
-    since."""
+    """Restores the old member after the replacement of a static member could not be written to the log. Does nothing if
+    the group has changed since."""
     if group.members.get(member.member_id) is not member:
         return
     core.deadlines.cancel(member.session)
@@ -309,7 +311,8 @@ def _take_back(core: Core, group: ClassicGroup, instance_id: str, old: Member, m
 
 
 def _forget(core: Core, group: ClassicGroup) -> None:
-    """The group did not get into the log. Members that have joined it since must look for its coordinator again."""
+    """Removes a new group that could not be written to the log. Members that have joined it since then must search for
+    their coordinator again."""
     for member in group.members.values():
         parked = group.park_join(member, None)
         if parked is not None:

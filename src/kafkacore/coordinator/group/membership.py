@@ -1,4 +1,4 @@
-"""SyncGroup, Heartbeat and LeaveGroup."""
+"""Handles SyncGroup, Heartbeat and LeaveGroup."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ _UNKNOWN = ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def sync_group(core: Core, request: SyncGroupRequest, waiter: Waiter) -> None:
-    """Raises the error for the client: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION,
-    INCONSISTENT_GROUP_PROTOCOL, REBALANCE_IN_PROGRESS."""
+    """Answers the waiter with the member's assignment, now or later. Raises the error for the client:
+    UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, INCONSISTENT_GROUP_PROTOCOL, REBALANCE_IN_PROGRESS."""
     group = core.classic(request.group_id)
     if group is None or group.state == EMPTY:
         raise error_for(_UNKNOWN)
@@ -55,7 +55,7 @@ def sync_group(core: Core, request: SyncGroupRequest, waiter: Waiter) -> None:
         core.outbox.answer(waiter, sync_response(group, member))
         return
     before, member.awaiting_sync = member.awaiting_sync, Parked(core.outbox, waiter, 0)
-    if before is not None:  # the request was sent again: the sender of the first one is gone, or must go on
+    if before is not None:  # the request was sent again: the sender of the first request is gone, or must continue
         before.answer(SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
     if group.leader_id == member.member_id:
         _assign(core, group, {each.member_id: each.assignment for each in request.assignments})
@@ -66,13 +66,13 @@ def _differs(asked: str | None, agreed: str | None) -> bool:
 
 
 def _assign(core: Core, group: ClassicGroup, given: dict[str, bytes]) -> None:
-    """Stores the leader's assignment and then answers all members with it. A member that the leader left out gets an
-    empty assignment."""
+    """Stores the leader's assignment, and then sends it to all members. A member that the leader left out gets an empty
+    assignment."""
     generation_id = group.generation_id
     assignments = {member_id: given.get(member_id, b"") for member_id in group.members}
 
     def outcome(error: ErrorCode) -> None:
-        # If another rebalance has begun meanwhile, this assignment is out of date.
+        # If another rebalance has started in the meantime, this assignment is out of date.
         if group.state != COMPLETING_REBALANCE or group.generation_id != generation_id or not core.is_here(group):
             return
         for member in group.members.values():
@@ -90,7 +90,7 @@ def _assign(core: Core, group: ClassicGroup, given: dict[str, bytes]) -> None:
 
 
 def heartbeat(core: Core, request: HeartbeatRequest) -> ErrorCode:
-    """Returns NONE or the error for the member: REBALANCE_IN_PROGRESS, ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID,
+    """Returns NONE, or the error that the member gets: REBALANCE_IN_PROGRESS, ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID,
     FENCED_INSTANCE_ID."""
     group = core.groups.get(request.group_id)
     if not isinstance(group, ClassicGroup):
@@ -108,7 +108,7 @@ def heartbeat(core: Core, request: HeartbeatRequest) -> ErrorCode:
 
 
 def leave_group(core: Core, request: LeaveGroupRequest) -> LeaveGroupResponse:
-    """Removes each member by its id, or by its instance id alone as an administrator does (KIP-345)."""
+    """Removes each member by its id, or by its instance id alone, as an administrator does (KIP-345)."""
     group = core.classic(request.group_id)
     shown = LeaveGroupResponse.MemberResponse
     answers = [

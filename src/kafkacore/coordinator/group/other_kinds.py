@@ -1,7 +1,7 @@
-"""Groups of kinds that this node does not run. It knows them from their records, so that no client can create a classic
-group with the same id.
+"""Groups of the kinds that this node does not run (consumer, share and streams groups). The node knows them from their
+records, so that no client can create a classic group with the same id.
 
-Their records stay in the log as they are; this node deletes none of them (KIP-848, KIP-932, KIP-1071).
+Their records stay in the log unchanged; this node deletes none of them (KIP-848, KIP-932, KIP-1071).
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ class _Kind(NamedTuple):
     names_group: bool = False
 
 
-# The role of each kind of key, by the kind's number. A record of a kind without a role only says that the group exists.
+# Maps the number of each kind of key to the role of the key. A record of a kind without a role only shows that the
+# group exists.
 _KINDS: Final = {
     3: _Kind(CONSUMER, names_group=True),
     4: _Kind(CONSUMER),
@@ -47,7 +48,7 @@ _KINDS: Final = {
 
 
 class OtherGroup:
-    """`group_type` is consumer, share or streams."""
+    """A group that this node does not run. `group_type` is consumer, share or streams."""
 
     __slots__ = ("group_id", "group_type", "members")
 
@@ -58,8 +59,8 @@ class OtherGroup:
 
     @property
     def state(self) -> str:
-        """The state as far as the records show it: only the group's coordinator knows whether a rebalance is under
-        way."""
+        """The group's state, as far as the records show it. Only the group's coordinator knows whether a rebalance is
+        in progress."""
         return "Stable" if self.members else "Empty"
 
 
@@ -72,12 +73,12 @@ def type_of(kind: int) -> str:
 
 
 def group_id_of(key: bytes) -> str:
-    """The group id in a key of any of these kinds: each key begins with it. Raises ProtocolError."""
+    """Returns the group id in a key of any of these kinds; each key begins with the id. Raises ProtocolError."""
     return ConsumerGroupMetadataKey.decode_prefix(key[2:], 0)[0].group_id
 
 
 def replay(group: OtherGroup, kind: int, key: bytes, present: bool) -> bool:
-    """Whether the group still exists. Raises ProtocolError."""
+    """Applies a record. Returns whether the group still exists. Raises ProtocolError."""
     if _KINDS[kind].names_member:
         member_id = ConsumerGroupMemberMetadataKey.decode(key[2:], 0).member_id
         if present:

@@ -1,7 +1,7 @@
-"""Published groups: processors answer the heartbeats and SyncGroups of a stable group's members without its shard,
-because these need no decision. Before a shard ends a session, it asks the published group how long the member was
-silent. Before it removes members that did not fetch their assignment, it asks which members got theirs from a
-processor.
+"""Published groups. While a group is published, processors answer the heartbeats and SyncGroups of its members without
+the group's shard, because such requests need no decision. Before a shard ends a session, it asks the published group
+how long the member has been silent. Before a shard removes members that did not fetch their assignment, it asks which
+members got the assignment from a processor.
 
 `_fast.hot.heartbeats` implements this for processors. A shard without published groups answers every request itself.
 """
@@ -13,16 +13,17 @@ from typing import Protocol
 
 
 class PublishedGroup(Protocol):
-    """The members of a group in one generation. It is valid until something about them changes."""
+    """The members of a group in one generation. It is valid until one of these members changes."""
 
     def withdraw(self) -> None:
-        """Makes the shard answer again. The times of the members' last heartbeats remain."""
+        """Ends the publication, so that the shard answers again. The times of the members' last heartbeats are kept."""
 
     def silence_ms(self, place: int) -> int | None:
-        """How long ago processors heard the member at this place of the list, in ms; None if never."""
+        """Returns the ms since a processor last received a heartbeat of the member at this place in the list, or None
+        if no processor has received any."""
 
     def is_synced(self, place: int) -> bool:
-        """Whether a processor gave that member its assignment."""
+        """Returns whether a processor has sent the member at this place its assignment."""
 
 
 class PublishedGroups(Protocol):
@@ -34,5 +35,5 @@ class PublishedGroups(Protocol):
         protocol_type: str | None,
         protocol_name: str | None,
     ) -> PublishedGroup:
-        """From now on processors answer heartbeats and SyncGroups of these members (id, instance id, assignment) in
-        this generation. The caller withdraws a group before it publishes it again."""
+        """Publishes a group: from now on, processors answer heartbeats and SyncGroups of these members (id, instance
+        id, assignment) in this generation. The caller withdraws a group before publishing it again."""

@@ -1,7 +1,8 @@
-"""A group's rebalance: the group prepares it, the members join, the leader assigns. Each step has a deadline.
+"""A group's rebalance: the group prepares the rebalance, the members join, and the leader assigns. Each step has a
+deadline.
 
-The rules are those of Apache Kafka's GroupMetadataManager, classic part. This module answers parked requests only; its
-callers answer the request that is being served.
+The rules are those of the classic part of Apache Kafka's GroupMetadataManager. This module answers only parked
+requests; its callers answer the request that is being handled.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import GroupMetadataValue, JoinGroupResponse, SyncGroupResponse
 
 LOG: Final = logging.getLogger("kafkacore.coordinator.group")
-# A client may set a rebalance timeout of 0 or less. Without this lower bound the node would look again at once, over
-# and over until sessions end, and would have no time for anything else.
+# A client may set a rebalance timeout of 0 or less. Without this lower bound, the node would check again immediately
+# and without end until sessions expire, and would do nothing else.
 MIN_WAIT_FOR_STATIC_MS: Final = 1_000
 
 
@@ -43,7 +44,7 @@ def new_group(core: Core, group_id: str) -> ClassicGroup:
 
 
 def session_of(core: Core, group: ClassicGroup, member_id: str) -> Deadline:
-    """The deadline of a member's session, not set yet."""
+    """Returns a deadline for a member's session, which is not set yet."""
     return Deadline().call(_session_expired, core, group, member_id)
 
 
@@ -52,7 +53,8 @@ def extend_session(core: Core, member: Member) -> None:
 
 
 def _was_heard(core: Core, member: Member) -> bool:
-    """If processors have heard the member within its session, the session counts from that time."""
+    """Sets the session's deadline from the time on at which processors last heard from the member. Returns False if no
+    processor has heard from the member within its session."""
     if member.heard_by is None:
         return False
     published, place = member.heard_by
@@ -64,8 +66,8 @@ def _was_heard(core: Core, member: Member) -> bool:
 
 
 def remove_member(core: Core, group: ClassicGroup, member: Member) -> None:
-    """A parked JoinGroup of the member gets an error that makes the client begin anew, because the client may still be
-    there (KAFKA-7610)."""
+    """Removes a member. If the member has a parked JoinGroup, it gets an error that makes the client start again,
+    because the client may still exist (KAFKA-7610)."""
     parked = group.park_join(member, None)
     if parked is not None:
         parked.answer(join_error(parked.api_version, ErrorCode.UNKNOWN_MEMBER_ID, UNKNOWN_MEMBER_ID))
@@ -97,7 +99,7 @@ def _session_expired(core: Core, group: ClassicGroup, member_id: str) -> None:
 
 
 def prepare_or_complete(core: Core, group: ClassicGroup, reason: str) -> None:
-    """Begins a rebalance. If one is being prepared already, completes it once all members have joined."""
+    """Starts a rebalance. If one is already being prepared, completes it when all members have joined."""
     if group.can_rebalance:
         prepare(core, group, reason)
     else:
@@ -105,7 +107,7 @@ def prepare_or_complete(core: Core, group: ClassicGroup, reason: str) -> None:
 
 
 def prepare(core: Core, group: ClassicGroup, reason: str) -> None:
-    """Begins a rebalance that all members have to join. The first rebalance of an empty group waits for further members
+    """Starts a rebalance, which all members must join. The first rebalance of an empty group waits for more members
     (KIP-134)."""
     if group.state == COMPLETING_REBALANCE:
         for member in group.members.values():
@@ -127,13 +129,14 @@ def prepare(core: Core, group: ClassicGroup, reason: str) -> None:
 
 
 def complete_when_all_joined(core: Core, group: ClassicGroup) -> None:
-    """Completes the join if all members have joined. An initial rebalance always waits for the end of its delay."""
+    """Completes the join if all members have joined. The first rebalance of an empty group always waits until its delay
+    has ended."""
     if group.state == PREPARING_REBALANCE and group.previous_state != EMPTY and group.has_all_joined:
         complete_join(core, group)
 
 
 def complete_join(core: Core, group: ClassicGroup) -> None:
-    """Removes the members that have not joined, except static ones. The others form the new generation."""
+    """Removes the members that have not joined, except static members. The others form the new generation."""
     core.deadlines.cancel(group.join_timer)
     if not core.is_here(group):
         return
@@ -142,7 +145,7 @@ def complete_join(core: Core, group: ClassicGroup) -> None:
         core.deadlines.cancel(member.session)
         group.remove(member.member_id)
     if group.members and not group.elect_joined_leader():
-        # Only static members are left, and none of them has joined. The group waits for them until their sessions end.
+        # Only static members remain, and none of them has joined. The group waits for them until their sessions end.
         _wait_for_joins(core, group, at_least_ms=MIN_WAIT_FOR_STATIC_MS)
         return
     group.next_generation(core.now_ms)
@@ -157,7 +160,7 @@ def complete_join(core: Core, group: ClassicGroup) -> None:
 
 
 def join_response(group: ClassicGroup, member_id: str, api_version: int) -> JoinGroupResponse:
-    """The answer to a member of the group's generation; the leader also gets the members."""
+    """Returns the response to a member of the group's generation. The response to the leader lists the members."""
     return JoinGroupResponse(
         member_id=member_id,
         generation_id=group.generation_id,
@@ -169,7 +172,7 @@ def join_response(group: ClassicGroup, member_id: str, api_version: int) -> Join
 
 
 def joined_members(group: ClassicGroup) -> list[JoinGroupResponse.JoinGroupResponseMember]:
-    """The members as the answer to the leader lists them."""
+    """Returns the members in the form that the response to the leader uses."""
     shown = JoinGroupResponse.JoinGroupResponseMember
     return [
         shown(
@@ -201,7 +204,8 @@ def _wait_for_more(core: Core, group: ClassicGroup, delay_ms: int, remaining_ms:
 
 
 def _initial_delay_over(core: Core, group: ClassicGroup, delay_ms: int, remaining_ms: int) -> None:
-    """If a new member has come during a delay, another delay follows, within the rebalance timeout."""
+    """Ends a delay of the first rebalance. If a new member has joined during the delay, another delay follows, within
+    the rebalance timeout."""
     if not core.is_here(group):
         return
     if group.new_member_added and remaining_ms:
@@ -226,13 +230,14 @@ def append_group(core: Core, group: ClassicGroup, assignments: Mapping[str, byte
 
 
 def note_recorded(core: Core, group: ClassicGroup) -> None:
-    """The group's record is committed. The group exists now, even if the log has an earlier tombstone for its id."""
+    """Notes that the group's record is committed. The group now exists, even if the log has an earlier tombstone for
+    its id."""
     group.recorded = True
     core.groups.setdefault(group.group_id, group)
 
 
 def group_record(group: ClassicGroup, assignments: Mapping[str, bytes]) -> GroupRecord:
-    """`assignments` has an entry for every member."""
+    """Returns the group's record. `assignments` must have an entry for every member."""
     shown = GroupMetadataValue.MemberMetadata
     value = GroupMetadataValue(
         protocol_type=group.protocol_type or "",
@@ -264,7 +269,7 @@ def give_assignments(core: Core, group: ClassicGroup, error: ErrorCode) -> None:
         parked, member.awaiting_sync = member.awaiting_sync, None
         if parked is not None:
             parked.answer(sync_response(group, member) if agreed else SyncGroupResponse(error_code=error))
-            # A session may have run out while its SyncGroup was parked; then it no longer has a deadline.
+            # A session may have expired while its SyncGroup was parked; then it no longer has a deadline.
             extend_session(core, member)
 
 
@@ -275,7 +280,7 @@ def sync_response(group: ClassicGroup, member: Member) -> SyncGroupResponse:
 
 
 def synced(core: Core, group: ClassicGroup, member_id: str) -> None:
-    """The member has sent its SyncGroup. Once all members have, the deadline for it is cancelled."""
+    """Notes that a member has sent its SyncGroup. When all members have sent theirs, cancels the deadline."""
     group.pending_sync.discard(member_id)
     if not group.pending_sync:
         core.deadlines.cancel(group.sync_timer)

@@ -6,12 +6,12 @@ from typing import Final, NamedTuple
 
 from kafkacore.config import BrokerConfig
 
-NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 5 * 60 * 1000  # fixed, because Kafka has no key for it
+NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 5 * 60 * 1000  # a constant, because Kafka has no configuration key for it
 _MS_OF_A_MINUTE: Final = 60_000
 
 
 class GroupSettings(NamedTuple):
-    """Defaults are Kafka's."""
+    """The settings of a coordinator. The defaults are Kafka's."""
 
     min_session_timeout_ms: int = 6_000
     max_session_timeout_ms: int = 1_800_000

@@ -1,1 +1,1 @@
-"""The cluster's metadata as a tree of files, under the names of Apache Kafka's metadata shell (KIP-631)."""
+"""The metadata of a cluster as a tree of files, with the names of Apache Kafka's metadata shell (KIP-631)."""

@@ -1,6 +1,6 @@
-"""The commands of the shell: cat, cd, exit, find, help, history, ls, man, pwd, tree.
+"""The commands of the metadata shell: cat, cd, exit, find, help, history, ls, man, pwd, tree.
 
-Their output is that of Apache Kafka's metadata shell. With JSON output each line is an object: a path alone, a path
+Their output is that of Apache Kafka's metadata shell. With JSON output, each line is an object: a path alone, a path
 with its children, or a path with its content.
 """
 
@@ -14,13 +14,13 @@ from kafkacore.inspection.metadata_shell.paths import ROOT, absolute, is_pattern
 from kafkacore.inspection.report import Report
 
 INDENT: Final = "  "
-_MIN_COLUMN: Final = 4  # characters of the narrowest column of `ls`
-_GAP: Final = 2  # characters between two columns
+_MIN_COLUMN: Final = 4  # the width of the narrowest column of `ls`, in characters
+_GAP: Final = 2  # the number of characters between two columns
 
 
 class Session:
-    """One user's place in the tree. `root` returns the present tree. `width` is the terminal's; when it is None, `ls`
-    prints one name on each line."""
+    """One user's position in the tree. `root` returns the current tree. `width` is the width of the terminal. If it is
+    None, `ls` prints one name on each line."""
 
     def __init__(self, root: Callable[[], Directory], report: Report, width: Callable[[], int] | None = None) -> None:
         self.root, self.report, self.width = root, report, width
@@ -38,7 +38,7 @@ class Session:
 
 
 class Command(NamedTuple):
-    """`operands` are the least and the greatest number of operands; None stands for no limit."""
+    """A command of the shell. `operands` is the least and the greatest number of its operands. None means no limit."""
 
     name: str
     summary: str
@@ -54,7 +54,7 @@ class Command(NamedTuple):
         return f"{self.name} {each if least else f'[{each}]'}" if self.operand else self.name
 
 
-# --- looking ---------------------------------------------------------------------------------------------------------
+# --- display ---------------------------------------------------------------------------------------------------------
 
 
 def _cat(session: Session, targets: Sequence[str]) -> None:
@@ -151,7 +151,8 @@ def _show_names(session: Session, names: list[str]) -> None:
 
 
 def in_columns(names: list[str], width: int | None) -> Iterator[str]:
-    """Lines with as many columns as fit `width` characters; the names go down the columns."""
+    """Yields lines with as many columns as fit into `width` characters. The names are sorted from top to bottom in each
+    column."""
     most = 1 if width is None else max(width // _MIN_COLUMN, 1)
     for columns in range(min(most, len(names)), 0, -1):
         height = -(-len(names) // columns)
@@ -164,7 +165,7 @@ def in_columns(names: list[str], width: int | None) -> Iterator[str]:
             return
 
 
-# --- the place of the user -------------------------------------------------------------------------------------------
+# --- the user's position ---------------------------------------------------------------------------------------------
 
 
 def _cd(session: Session, targets: Sequence[str]) -> None:
@@ -236,7 +237,7 @@ COMMANDS: Final = {
 
 
 def run(session: Session, words: Sequence[str], *, interactive: bool) -> None:
-    """Runs one command. A command that fails marks the session as failed, and a line says why."""
+    """Runs one command. If the command fails, prints a line with the reason and marks the session as failed."""
     if not words:
         return
     name, operands = words[0], words[1:]

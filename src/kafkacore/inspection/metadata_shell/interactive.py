@@ -1,5 +1,5 @@
-"""The shell at a terminal: prompt, history and completion by readline. Without a terminal it reads one command from
-each line."""
+"""The shell at a terminal, with a prompt, history and completion by readline. Without a terminal, it reads one command
+from each line."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _at_terminal(session: Session) -> None:
     found: list[str] = []
 
     def complete(word: str, number: int) -> str | None:
-        """readline calls this with the numbers from 0 on until it returns None."""
+        """Returns one completion. readline calls this with the numbers 0, 1, 2 and so on, until it returns None."""
         if number == 0:
             found[:] = completions(session, readline.get_line_buffer()[: readline.get_endidx()], word)
         return found[number] if number < len(found) else None
@@ -64,14 +64,15 @@ def _run(session: Session, line: str) -> None:
     words.whitespace_split, words.escape, words.commenters = True, "", ""  # a backslash is part of a path
     try:
         run(session, list(words), interactive=True)
-    except ValueError as error:  # a quote is not closed
+    except ValueError as error:  # a quotation mark has no counterpart
         session.failures += 1
         session.report.entry("problem", f"{line}: {error}", problem=str(error))
     session.report.flush()
 
 
 def completions(session: Session, line: str, word: str) -> list[str]:
-    """The words that `word`, the last of a line, may become: commands or paths. A directory ends with a slash."""
+    """Returns the words to which `word`, the last word of a line, can be completed. They are commands or paths. A
+    directory ends with a slash."""
     before = line[: len(line) - len(word)].split()
     if not before or before[0] == "man":
         return [name for name in COMMANDS if name.startswith(word)]

@@ -1,4 +1,4 @@
-"""The metadata image of a live quorum. It comes from an observer that fetches without an id, so no leader lists it."""
+"""The metadata image of a live quorum. An observer fetches it. The observer has no node id, so no leader lists it."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ Address = tuple[str, int]
 
 
 class NoAnswerError(ConnectionError):
-    """No controller has given the metadata in time."""
+    """No controller has sent the metadata within the time limit."""
 
 
 class Observer:
-    """Follows the quorum of the controllers at `addresses` on a thread of its own.
+    """Follows the quorum of the controllers at `addresses`, on a separate thread.
 
-    `image` is the image that the quorum has committed by now. With `at_offset` it is the image after the last batch
-    that ends at or before that offset.
+    `image` is the newest committed image that the observer has received. With `at_offset`, it is the image after the
+    last batch that ends at or before this offset.
     """
 
     def __init__(self, addresses: Sequence[Address], cluster_id: str, at_offset: int | None = None) -> None:
@@ -55,8 +55,8 @@ class Observer:
         return self._publisher.image
 
     def start(self, limit_s: float) -> None:
-        """Returns when the image has caught up with the quorum's state at the time of this call, or has reached
-        `at_offset`.
+        """Starts the thread. Waits until the image has caught up with the quorum's state at the time of this call, or
+        has reached `at_offset`.
 
         Raises UnreachableOffsetError, NoAnswerError, MetadataError.
         """
@@ -115,8 +115,8 @@ class Observer:
 
 
 class _Applied:
-    """The listener that passes committed metadata up to the offset `last` to the publisher. `seen_offset` is the last
-    offset that it got."""
+    """The listener that passes committed metadata, up to and including the offset `last`, to the publisher.
+    `seen_offset` is the last offset that it has received."""
 
     def __init__(self, publisher: MetadataPublisher, last: int | None) -> None:
         self._publisher, self._last = publisher, last
@@ -146,14 +146,14 @@ class _Applied:
         return ImageLoad(offset, epoch, timestamp_ms, loaded)
 
     def on_leading(self, epoch: int) -> None:
-        """An observer never leads."""
+        """Does nothing, because an observer never leads."""
 
     def on_following(self, epoch: int) -> None:
-        """An observer always follows."""
+        """Does nothing, because an observer always follows."""
 
 
 class _Clients:
-    """A connection to each controller that the observer asks."""
+    """The connections to the controllers, one for each controller to which the observer sends requests."""
 
     def __init__(self) -> None:
         self._clients: dict[Address, NodeClient] = {}
@@ -170,4 +170,4 @@ class _Clients:
 
 
 def _forget(state: QuorumState, version: int) -> None:
-    """Writes nothing: an observer's knowledge of the quorum ends with its process."""
+    """Writes nothing, because the observer needs its knowledge of the quorum only as long as its process runs."""

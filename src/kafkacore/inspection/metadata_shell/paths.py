@@ -1,5 +1,5 @@
-"""Paths in the tree, and patterns for them: `?`, `*`, `{this,that}`; a backslash makes the next character stand for
-itself."""
+"""Paths in the tree, and patterns for them: `?`, `*`, `{this,that}`. A backslash removes the special meaning of the
+next character."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ROOT: Final = "/"
 
 
 def absolute(path: str, working: Sequence[str]) -> list[str]:
-    """The components of a path that begins at the root, or in the directory `working`; `.` and `..` are resolved."""
+    """Returns the components of a path that begins at the root or in the directory `working`. Resolves `.` and `..`."""
     parts = [] if path.startswith(ROOT) else list(working)
     for part in path.split(ROOT):
         if part == "..":
@@ -33,7 +33,7 @@ def is_pattern(path: str) -> bool:
 
 
 def matches(node: Node, parts: Sequence[str], at: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Node]]:
-    """The nodes that a path of patterns names, each with its own path, in order."""
+    """Yields the nodes that a path of patterns matches, each with its own path, in order."""
     if not parts:
         yield at, node
         return
@@ -49,7 +49,8 @@ def matches(node: Node, parts: Sequence[str], at: tuple[str, ...] = ()) -> Itera
 
 @lru_cache
 def _expression(component: str) -> re.Pattern[str] | None:
-    """None for a name without a pattern, and for a malformed pattern, which stands for itself."""
+    """Returns the expression for a component with a pattern. Returns None for a name without a pattern, and for a
+    malformed pattern, which matches only itself."""
     made, special, in_group = "", False, False
     letters = iter(component)
     for letter in letters:

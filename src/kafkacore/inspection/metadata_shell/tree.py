@@ -1,7 +1,8 @@
 """The tree over a metadata image: `/image/topics/byName/NAME/PARTITION` and the like.
 
-Names, order and text are those of Apache Kafka 4.3's metadata shell. Its `provenance` of a snapshot shows the last
-record's place in the file; this tree shows the snapshot's end offset and epoch instead.
+Names, order and text are those of Apache Kafka 4.3's metadata shell, with one difference. For a snapshot, Kafka's
+`provenance` shows the position of the last record in the file. This tree shows the snapshot's end offset and epoch
+instead.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ from kafkacore.metadata.registrations import BrokerRegistration, ControllerRegis
 from kafkacore.protocol.features import METADATA_VERSION
 from kafkacore.protocol.uuid import Uuid
 
-NO_COMMIT: Final = "unknown"  # shown by Apache Kafka for a build without a commit id
+NO_COMMIT: Final = "unknown"  # Apache Kafka shows this for a build without a commit id
 
 _ANY_LATER: Final = 0x7FFF
 _RESOURCES: Final = {2: "TOPIC", 4: "BROKER", 8: "BROKER_LOGGER", 16: "CLIENT_METRICS", 32: "GROUP"}
 _MECHANISMS: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
-_ENTITIES: Final = {CLIENT_ID: "clientId", IP: "ip", USER: "user"}  # in the order of a name's parts
-# The numbers of the enumerations in an AccessControlEntryRecord.
+_ENTITIES: Final = {CLIENT_ID: "clientId", IP: "ip", USER: "user"}  # in the order of the parts of a name
+# The enumerations in an AccessControlEntryRecord. The index is the number.
 _ACL_RESOURCES: Final = (
     "UNKNOWN", "ANY", "TOPIC", "GROUP", "CLUSTER", "TRANSACTIONAL_ID", "DELEGATION_TOKEN", "USER",
 )  # fmt: skip
@@ -258,7 +259,8 @@ def _quotas(image: MetadataImage) -> Directory:
 
 
 def _entity_name(entity: Entity) -> str:
-    """`clientId(NAME)_user(NAME)`. A default has no name and no parentheses; Kafka's shell fails on one."""
+    """Returns `clientId(NAME)_user(NAME)`. A default entity has no name and no parentheses. Kafka's shell fails for a
+    default entity."""
     held = dict(entity)
     return "_".join(_entity_part(shown, held[kind]) for kind, shown in _ENTITIES.items() if kind in held)
 
@@ -270,7 +272,7 @@ def _entity_part(kind: str, name: str | None) -> str:
     return f"{kind}({escaped})"
 
 
-# --- who may do what -------------------------------------------------------------------------------------------------
+# --- users, quotas and permissions -----------------------------------------------------------------------------------
 
 
 def _scram(image: MetadataImage) -> Directory:
@@ -302,7 +304,7 @@ def _acl(record: Any) -> Leaf:
 
 
 def _token(record: Any) -> Leaf:
-    # The parentheses stand where Kafka's own text has them.
+    # The parentheses are at the same positions as in Kafka's own text.
     return Leaf(
         f"DelegationTokenDatatokenId={record.token_id}(owner={record.owner}(tokenRequester={record.requester}"
         f"(renewers={' '.join(record.renewers)}, issueTimestamp={record.issue_timestamp}, "
@@ -325,7 +327,7 @@ def _kept(
     leaf: Callable[[Any], Leaf],
     chosen: Callable[[tuple[Any, ...]], bool] = lambda _: True,
 ) -> Directory:
-    """The records of one kind that the image keeps, named by the first part of their key."""
+    """Returns a directory with the records of one kind in the image. The first part of a record's key is its name."""
     found = {str(key[1]): record for key, record in image.kept.items() if key[0] == kind and chosen(key)}
     return Directory(lambda: found, lambda name: leaf(found[name]) if name in found else None)
 

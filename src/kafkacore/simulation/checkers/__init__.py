@@ -1,2 +1,2 @@
-"""Checks the invariants of a cluster from plain observations, with code that shares nothing with the code under
+"""Checks the invariants of a cluster. The checkers see only plain observations, and share no code with the code under
 test."""

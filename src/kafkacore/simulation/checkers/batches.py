@@ -1,7 +1,7 @@
 """Reads the headers of record batches, and the voters in control records, from plain bytes.
 
-Only checkers use it. It follows the formats in KIP-98 and KIP-853, and shares nothing with the code that writes logs. A
-torn or cut batch ends the reading.
+Only checkers use this reader. It follows the formats in KIP-98 and KIP-853, and shares no code with the code that
+writes logs. It stops at an incomplete batch.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 
 from kafkacore.simulation.checkers.observations import Entry
 
-# base offset, length, partition leader epoch, magic, CRC-32C, attributes, last offset delta
+# A header contains the base offset, length, partition leader epoch, magic, CRC-32C, attributes and last offset delta.
 _HEADER: Final = struct.Struct(">qiibIhi")
 _BEFORE_LENGTH: Final = 12
 _RECORDS_AT: Final = 61
@@ -35,7 +35,7 @@ def entries(data: bytes) -> list[Entry]:
 
 
 def values(data: bytes) -> list[tuple[int, bytes | None]]:
-    """Offset and value of each record of uncompressed batches; control batches are left out."""
+    """Returns the offset and the value of each record in uncompressed batches. Control batches are left out."""
     found: list[tuple[int, bytes | None]] = []
     for base, control, records in _batches(data):
         if not control:
@@ -44,7 +44,7 @@ def values(data: bytes) -> list[tuple[int, bytes | None]]:
 
 
 def voters(data: bytes) -> list[tuple[int, frozenset[int]]]:
-    """The offset of each VotersRecord with the ids in it."""
+    """Returns the offset of each VotersRecord, and the voter ids in that record."""
     found = []
     for base, control, records in _batches(data):
         if control:
@@ -105,7 +105,7 @@ def _bytes(data: bytes, at: int) -> tuple[bytes | None, int]:
 
 
 def _voter_ids(value: bytes) -> frozenset[int]:
-    """A VotersRecord: version (int16), then a compact array of voters."""
+    """Reads a VotersRecord: a version (int16), followed by a compact array of voters."""
     count, at = _unsigned(value, 2)
     ids = []
     for _ in range(count - 1):
@@ -117,7 +117,7 @@ def _voter_ids(value: bytes) -> frozenset[int]:
                 length, at = _unsigned(value, at)
                 at += length - 1
             at = _skip_tags(value, at + 2)
-        at = _skip_tags(value, at + 4)  # skip the tagged fields of the range of kraft.version
+        at = _skip_tags(value, at + 4)  # skip the tagged fields of the version range of kraft.version
         at = _skip_tags(value, at)
     return frozenset(ids)
 
@@ -132,7 +132,7 @@ def _skip_tags(value: bytes, at: int) -> int:
 
 
 def size_of(data: bytes) -> int:
-    """How many bytes the whole batches at the beginning have."""
+    """Returns the number of bytes in the complete batches at the beginning of `data`."""
     at = 0
     while at + _HEADER.size <= len(data):
         _, length, _, magic, *_ = _HEADER.unpack_from(data, at)

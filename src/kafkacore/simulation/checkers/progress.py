@@ -1,5 +1,4 @@
-"""Liveness: after the faults have healed, everything that must happen does happen within a limit of the world's
-time."""
+"""Checkers of liveness: everything that must happen after the faults end happens within a limit of virtual time."""
 
 from __future__ import annotations
 
@@ -11,7 +10,7 @@ from kafkacore.simulation.checkers.violation import Checker
 
 
 class NodesGoOn(Checker):
-    """A node ends only when it is stopped or when its disk is full."""
+    """A node stops only when the simulator stops it or when its disk is full."""
 
     def failed(self, seen: NodeFailed) -> None:
         if not seen.explained:
@@ -21,7 +20,7 @@ class NodesGoOn(Checker):
 
 
 class Progress(Checker):
-    """`expected` names the things that must happen after the faults heal."""
+    """`expected` lists the things that must happen after the faults end."""
 
     def __init__(self, expected: Iterable[str], bound_ms: int) -> None:
         self._expected, self._bound_ms = tuple(expected), bound_ms

@@ -1,4 +1,4 @@
-"""A broken invariant, and the base of the checkers that raise it."""
+"""The error for a broken invariant, and the base class of the checkers that raise it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 
 class Violation(Exception):
-    """`invariant` is the name of the checker; the message says who did what."""
+    """An invariant is broken. `invariant` is the name of the checker. The message tells which node did what."""
 
     def __init__(self, invariant: str, message: str) -> None:
         super().__init__(f"{invariant}: {message}")
@@ -15,7 +15,7 @@ class Violation(Exception):
 
 
 class Checker:
-    """Takes observations, and raises Violation when they break its invariant."""
+    """Receives observations, and raises Violation if they break the checker's invariant."""
 
     sees: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {}
 

@@ -1,4 +1,5 @@
-"""The documents name files, folders and locks that exist, and the lock order names every lock of the code."""
+"""The documents name only files, folders and locks that exist, and the documented lock order names every lock of the
+code."""
 
 import re
 from pathlib import Path
@@ -13,7 +14,7 @@ DOCUMENTS = [
     ROOT / "examples" / "README.md",
     *sorted((ROOT / "docs").glob("*.md")),
 ]
-# Folders that a build or a run makes, and files on the reader's machine.
+# Folders that a build or a run creates, and files that exist only on the reader's machine.
 MADE = ("build/", "dist/", ".venv", ".peers", "data", "/", "./")
 PATH = re.compile(r"`([\w.*-]+(?:/[\w.*-]+)+/?)`")
 LINK = re.compile(r"\]\((?!https?:)([^)#]+)(?:#[^)]*)?\)")
@@ -26,7 +27,7 @@ def without_code(document):
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_every_path_in_a_document_exists(document):
     text = without_code(document)
-    # Upper case stands for something that the reader fills in.
+    # A path with a name in upper case contains a placeholder for the reader to fill in.
     paths = {path for path in PATH.findall(text) if not re.search(r"\b[A-Z]{3,}\b", path) and not path.startswith(MADE)}
     places = (ROOT, SOURCE, SOURCE / "_fast", SOURCE / "server", document.parent)
     assert [path for path in sorted(paths) if not any(list(place.glob(path.rstrip("/"))) for place in places)] == []
@@ -34,7 +35,7 @@ def test_every_path_in_a_document_exists(document):
 
 
 def native_locks():
-    """`Struct.field` of each mutex in a native struct."""
+    """Yields `Struct.field` for each mutex in a native struct."""
     for path in sorted((SOURCE / "_fast").rglob("*.p*")):
         if path.suffix not in {".pxd", ".pyx"} or path.name == "sync.pxd":
             continue
@@ -47,7 +48,7 @@ def native_locks():
 
 
 def python_locks():
-    """`Class.attribute` of each lock and condition."""
+    """Yields `Class.attribute` and the file of each lock and each condition."""
     for path in sorted(SOURCE.rglob("*.py")):
         owner = None
         for line in path.read_text().splitlines():
@@ -66,7 +67,8 @@ def test_the_lock_order_names_every_native_lock():
 
 def test_the_lock_order_names_every_lock_of_python():
     text = DESIGN.read_text()
-    # Not shared: the loop that ends with its process waits on it for ever, and `_idle` is `_mutex` with a condition.
+    # These two locks need no place in the lock order. `LoopThread.forever` is not shared: the loop waits on it for ever
+    # when its process ends. `FutureLogs._idle` is a condition on `FutureLogs._mutex`.
     alone = {("LoopThread.forever", "runtime/loops.py"), ("FutureLogs._idle", "storage/future_logs.py")}
     found = [lock for lock in python_locks() if lock not in alone]
     assert found

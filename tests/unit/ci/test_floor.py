@@ -1,4 +1,5 @@
-"""The floor beside which brokers' figures are shown: its program in C is there, builds, and does its four works."""
+"""The lower bound to which the benchmarks compare brokers: its C program exists, builds, and does its four kinds of
+work."""
 
 import importlib.util
 import json
@@ -12,7 +13,8 @@ FLOOR = Path(__file__).parents[3] / "benchmarks" / "floor" / "floor.py"
 
 @pytest.fixture(autouse=True)
 def without_sanitizer(monkeypatch):
-    """One that the tests run under is neither for the compiler nor for what it makes."""
+    """Removes the preloaded sanitizer runtime of the tests from the environment, so that it affects neither the
+    compiler nor the compiled program."""
     monkeypatch.delenv("LD_PRELOAD", raising=False)
 
 

@@ -1,4 +1,4 @@
-"""The prose check names the line of each pattern, and passes code, headings and questions."""
+"""The prose check reports the line of each forbidden phrase, and accepts code, headings and questions."""
 
 import subprocess
 import sys

@@ -1,4 +1,5 @@
-"""A controller becomes active on an empty log, on half of a transaction, and on unknown levels."""
+"""A controller becomes active with an empty log, with an unfinished transaction in its log, and with unknown feature
+levels."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ WHOLE = TopicRecord(name="whole", topic_id=Uuid(b"w" * 16))
 
 
 def log_of(*batches):
-    """The log of a controller that led in epoch 1: one batch for each list of records."""
+    """Returns the log of a controller that led in epoch 1. It has one batch for each list of records."""
     log, writer = SyncedMemoryLog(), RecordWriter(LATEST_METADATA_VERSION)
     for records in batches:
         log.append(control.data_batch([writer.encode(each) for each in records], log.end_offset, 1, 0))
@@ -42,7 +43,8 @@ def names_from(log, offset):
 
 
 def test_half_written_bootstrap_records_are_aborted_and_written_again(run) -> None:
-    """Its levels do not count, and it may end between two batches (KIP-868)."""
+    """The feature levels in the aborted records do not count. The log can end between two batches of the transaction
+    (KIP-868)."""
     log = log_of([BeginTransactionRecord(), LEVEL], [HALF])
     end = log.end_offset
 
@@ -70,7 +72,7 @@ def test_open_transaction_of_the_last_controller_is_aborted(run) -> None:
         assert names_from(log, end) == ["AbortTransactionRecord"]
         for image in (harness.controller.image, harness.applied.publisher.image):
             assert image.topic("half") is None and image.topic("whole") is not None
-        # The next records are outside the transaction.
+        # The records after these are outside the transaction.
         await harness.brokers(1)
         assert harness.controller.image.is_active(1)
 

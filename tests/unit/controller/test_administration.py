@@ -1,4 +1,4 @@
-"""Direct requests to a controller for settings, quotas and features: refusals, and their cost."""
+"""Requests to a controller for settings, quotas and features: which ones it refuses, and how much they cost."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ from kafkacore.runtime.slices import finish_now
 
 BROKER, CLIENT_METRICS = 4, 16
 SET, APPEND = 0, 2
-BEFORE_ELR = 25  # with ELR the controller takes no min.insync.replicas of one broker
-LIMIT_S = 5  # a hundredth of it is enough
+# From the first metadata.version with ELR (eligible leader replicas), the controller rejects min.insync.replicas as a
+# per-broker config.
+BEFORE_ELR = 25
+LIMIT_S = 5  # normally about a hundredth of this time is enough
 
 
 async def alter(harness, name, *changes, operation=SET, kind=BROKER):

@@ -1,4 +1,4 @@
-"""AlterPartition: the leader's reports of a new ISR, and what the controller refuses."""
+"""AlterPartition: which ISRs the controller accepts from leaders, and which ones it refuses."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_request_is_refused_when_its_broker_epoch_is_not_the_registered_one(run)
 def test_partition_is_refused_when_it_or_its_epochs_are_not_the_controllers(run) -> None:
     async def story(harness):
         await three(harness)
-        await alter(harness, asked(harness, [1, 2]))  # partition epoch 1
+        await alter(harness, asked(harness, [1, 2]))  # raises the partition epoch to 1
         assert await refusal(harness, asked(harness, [1]), topic_id=Uuid(b"?" * 16)) == "UNKNOWN_TOPIC_ID"
         assert await refusal(harness, asked(harness, [1]), topic_id=Uuid(bytes(16))) == "UNKNOWN_TOPIC_ID"
         assert await refusal(harness, asked(harness, [1], partition=7)) == "UNKNOWN_TOPIC_OR_PARTITION"
@@ -97,7 +97,7 @@ def test_isr_is_refused_when_it_is_no_set_of_replicas_with_the_leader(run) -> No
 def test_replica_is_ineligible_when_it_is_fenced_or_leaving_or_unregistered(run, version) -> None:
     async def story(harness):
         await three(harness)
-        await create(harness, "leads", [3])  # so that its controlled shutdown takes a while
+        await create(harness, "leads", [3])  # broker 3 leads a partition, so its controlled shutdown takes a while
         await alter(harness, asked(harness, [1]))
         await harness.heartbeat(2, want_fence=True)
         assert await refusal(harness, asked(harness, [1, 2]), version=version) == "INELIGIBLE_REPLICA"
@@ -122,7 +122,8 @@ def test_replica_is_ineligible_when_it_was_restarted_since_the_leader_saw_it(run
         await harness.heartbeat(2)
         for epoch in (seen, harness.epochs[2] + 1):
             assert await refusal(harness, asked(harness, [1, 3, 2], epochs={2: epoch})) == "INELIGIBLE_REPLICA"
-        (result,) = await alter(harness, asked(harness, [1, 3, 2], epochs={2: -1}))  # an older leader names none
+        # An older leader sends no broker epoch.
+        (result,) = await alter(harness, asked(harness, [1, 3, 2], epochs={2: -1}))
         assert result.error_code == 0 and harness.partition("t", 0).isr == (1, 3, 2)
 
     run(story)
@@ -159,7 +160,7 @@ def test_isr_completes_a_reassignment_when_all_new_replicas_are_in_sync(run) -> 
         (result,) = await alter(harness, asked(harness, [1, 2, 3, 4]))
         row = harness.partition("t", 0)
         assert (row.replicas, row.isr, row.adding, row.removing) == ((1, 2, 4), (1, 2, 4), (), ())
-        assert row.leader_epoch == 1  # fences the replica that left
+        assert row.leader_epoch == 1  # the new leader epoch fences the replica that has left the ISR
         assert (result.error_code, result.isr, result.leader_epoch) == (0, [1, 2, 4], 1)
 
     run(story)

@@ -1,4 +1,5 @@
-"""Only the registered incarnation speaks for a broker, and a controlled shutdown ends with its broker epoch."""
+"""The controller accepts requests of a broker only from its registered incarnation. A controlled shutdown applies only
+to the broker epoch that requested it."""
 
 from __future__ import annotations
 
@@ -32,12 +33,12 @@ def leader(harness: Any, topic: str) -> int:
     return found
 
 
-# -- ids
+# -- broker ids
 
 
 @pytest.mark.parametrize("node_id", [-1, -(1 << 31)])
 def test_node_with_a_negative_id_is_not_registered(run: Any, node_id: int) -> None:
-    """In partitions and requests -1 means no leader and no broker."""
+    """A broker cannot have id -1, because partitions and requests use it for "no leader" or "no broker"."""
 
     async def story(harness: Any) -> None:
         await harness.brokers(1)
@@ -114,12 +115,12 @@ def test_heartbeat_of_another_incarnation_does_not_keep_a_session(run: Any, diff
 
 
 def test_broker_that_did_not_ask_to_leave_leads_again_after_its_next_heartbeat(run: Any) -> None:
-    """A broker epoch is an offset: any client can guess it and request a shutdown in the broker's name."""
+    """A broker epoch is an offset, so any client can guess it and request a shutdown in the broker's name."""
 
     async def story(harness: Any) -> None:
         await harness.brokers(1)
         await create(harness, "a", [1])
-        assert (await harness.heartbeat(1, want_shut_down=True)).should_shut_down  # not from the broker itself
+        assert (await harness.heartbeat(1, want_shut_down=True)).should_shut_down  # another client sends this heartbeat
         assert leader(harness, "a") == -1
         told = await harness.heartbeat(1)
         assert (told.is_fenced, told.should_shut_down) == (False, False)
@@ -127,7 +128,7 @@ def test_broker_that_did_not_ask_to_leave_leads_again_after_its_next_heartbeat(r
         broker = harness.controller.image.brokers[1]
         assert broker.active and broker.epoch == harness.epochs[1]
         assert [each.active for each in harness.applied.publisher.image.brokers.values()] == [True]
-        # Its own shutdown works as usual.
+        # A shutdown that the broker itself requests works as usual.
         assert (await harness.heartbeat(1, want_shut_down=True)).should_shut_down
         assert leader(harness, "a") == -1
 
@@ -138,7 +139,7 @@ def test_broker_leaves_only_after_others_have_read_of_its_own_shutdown(run: Any)
     async def story(harness: Any) -> None:
         await harness.brokers(1, 2)
         await create(harness, "a", [1, 2])
-        guessed = await harness.leaving(1)  # not from the broker itself
+        guessed = await harness.leaving(1)  # another client sends this heartbeat
         first = harness.controller.image.offset
         await harness.heartbeat(1)
         assert harness.controller.image.is_active(1)
@@ -187,7 +188,7 @@ def test_shutdown_does_not_outlive_its_broker_epoch(run: Any) -> None:
         assert harness.controller.image.is_active(1)
         await create(harness, "b", [1, 2])
         leaves = await harness.leaving(1)
-        assert not leaves.done()  # broker 2 has not read of the new leaders
+        assert not leaves.done()  # broker 2 has not yet fetched the records about the new leaders
         leaves.cancel()
 
     run(story)

@@ -1,4 +1,4 @@
-"""The life of brokers: registration, fencing, controlled shutdown, directories, eligible leaders."""
+"""Brokers and their registration, fencing, controlled shutdown, log directories and eligible leader replicas."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_silent_broker_is_fenced_and_its_partitions_move(run) -> None:
         kept = harness.partition("a", 1)
         assert (kept.leader, kept.isr) == (2, (2,)) and kept.partition_epoch == 1
         assert harness.partition("alone", 0).leader == -1
-        # It comes back by its heartbeats alone.
+        # Its heartbeats alone unfence the broker.
         assert not (await harness.heartbeat(1)).is_fenced
         assert harness.partition("alone", 0).leader == 1
         assert harness.partition("a", 0).leader == 2
@@ -154,7 +154,7 @@ def test_only_broker_may_leave(run) -> None:
         await create(harness, "a", [[1]])
         assert (await harness.heartbeat(1, want_shut_down=True)).should_shut_down
         assert harness.partition("a", 0).leader == -1
-        # A new incarnation that ended clean leads again, with all its records.
+        # After a clean shutdown, the new incarnation has all records and becomes leader again.
         before = harness.epochs[1]
         await harness.register(1, 2, previous_broker_epoch=before)
         await harness.heartbeat(1)
@@ -175,7 +175,8 @@ def test_crashed_broker_leads_its_only_replicas_again(run, level, recovery_state
         assert harness.partition("a", 0).leader == -1
         await harness.heartbeat(1)
         row = harness.partition("a", 0)
-        # With eligible leader replicas an unclean end shows: the last known leader is elected, as recovering.
+        # An unclean shutdown has an effect if eligible leader replicas are enabled: the controller elects the last
+        # known leader, in the recovery state RECOVERING.
         assert (row.leader, row.isr, row.recovery_state) == (1, (1,), recovery_state)
         assert row.leader_epoch == epoch + 2 and row.last_known_elr == () and row.elr == ()
 
@@ -309,7 +310,7 @@ def test_new_cluster_begins_with_the_bootstrap_records(run) -> None:
         end = harness.log.end_offset
         await harness.start()
         await harness.until(lambda: harness.controller.active)
-        # The log gains only the first record of the new epoch.
+        # The restart adds only the first record of the new epoch to the log.
         assert harness.log.end_offset == end + 1
 
     run(story)
@@ -361,7 +362,7 @@ def test_min_isr_is_the_topics_the_nodes_the_clusters_or_the_files(run):
         for resource_type, name, value in ((4, "", "2"), (4, "1", "3"), (4, "2", "1"), (2, "a", "1")):
             edit.replay(ConfigRecord(resource_type=resource_type, resource_name=name, name=KEY, value=value))
             told = edit.freeze(image.offset + 1, 1, 0)
-            # At most the number of replicas of the first partition.
+            # The expected value is at most the number of replicas of the first partition.
             expected = {"": 2, "1": 2, "2": 2, "a": 1}[name]
             assert min_isr(told, settings, topic) == expected
             assert topic_setting(told, settings, "a", KEY, 1) == {"": 2, "1": 3, "2": 3, "a": 1}[name]
@@ -410,7 +411,7 @@ def test_sessions_that_expire_in_one_check_are_one_decision(run) -> None:
         await harness.until(lambda: harness.controller.image.brokers[3].fenced)
         one, other = (harness.partition("a", index) for index in (0, 1))
         assert (one.leader, one.isr, one.leader_epoch, one.partition_epoch) == (4, (4,), 1, 1)
-        # The leader stays in the ISR, because it has the most records. Its return makes it the leader again.
+        # The last leader stays in the ISR, because it has the most records. It leads again when it comes back.
         assert (other.leader, other.isr, other.leader_epoch, other.partition_epoch) == (-1, (1,), 1, 1)
         assert harness.controller.image.brokers[1].fenced
         assert not harness.controller.image.brokers[4].fenced

@@ -1,4 +1,5 @@
-"""Controlled shutdown: the leaver's heartbeat is answered when the brokers that stay lead in its place."""
+"""Controlled shutdown: once the remaining brokers have taken over all partitions of a leaving broker, the controller
+answers that broker's heartbeat."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ SHORT = {"broker_session_timeout_ms": "200", "broker_heartbeat_interval_ms": "50
 
 
 async def led_by_one(harness: Any, partitions: int = 1) -> None:
-    """Three brokers; broker 1 leads everything."""
+    """Registers three brokers. Broker 1 leads all partitions."""
     await harness.brokers(1, 2, 3)
     await create(harness, "t", *[[1, 2, 3]] * partitions)
 
@@ -56,7 +57,7 @@ def test_heartbeat_of_a_leaver_is_answered_after_a_quarter_of_its_session(run) -
         assert (told.should_shut_down, told.is_fenced) == (False, False)
         assert held_s >= 0.049 and not harness.controller.held_heartbeats
         assert harness.controller.counts.late_heartbeats == 0
-        # It asks again, and meanwhile the others have read.
+        # The leaving broker sends the heartbeat again. In the meantime the other brokers have read the new metadata.
         for other in (2, 3):
             await harness.heartbeat(other)
         assert (await harness.heartbeat(1, want_shut_down=True)).should_shut_down

@@ -1,4 +1,5 @@
-"""Counts of elections between two roots: clean ones, from the ELR, unclean ones; for few rows and for many."""
+"""Counts the elections that happened between two metadata images: clean ones, elections from the ELR, and unclean ones.
+Each test runs once with few partitions and once with many."""
 
 import pytest
 

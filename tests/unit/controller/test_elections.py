@@ -1,4 +1,5 @@
-"""ElectLeaders and unclean elections: who leads when nobody in sync can (KIP-460, KIP-106, KIP-966)."""
+"""ElectLeaders and unclean elections: which replica becomes the leader when no in-sync replica is available (KIP-460,
+KIP-106, KIP-966)."""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ async def elect(harness: Any, kind: int, *partitions: int, name: str = "t") -> l
 
 
 async def lost(harness: Any, **configs: str) -> None:
-    """Broker 1 was the last one in sync, and is gone; broker 2 lives and lacks records."""
+    """Makes a partition whose last in-sync replica was on broker 1, which is now dead. Broker 2 is alive, but its
+    replica lacks records."""
     await harness.brokers(1, 2)
     await create(harness, "t", [1, 2], **configs)
     await alter(harness, asked(harness, [1]))
@@ -129,7 +131,7 @@ def test_last_known_leader_leads_as_recovering_when_isr_and_elr_are_empty(run) -
         await lost(harness)
         row = harness.partition("t", 0)
         assert (row.isr, row.elr, row.last_known_elr) == ((), (1,), (1,))
-        await harness.register(1, incarnation=2)  # it crashed: its records may be lost
+        await harness.register(1, incarnation=2)  # broker 1 has crashed, so it may have lost records
         row = harness.partition("t", 0)
         assert (row.isr, row.elr, row.last_known_elr, row.leader) == ((), (), (1,), -1)
         await harness.heartbeat(1)
@@ -184,7 +186,7 @@ def test_broker_without_the_epoch_of_its_former_life_counts_as_crashed(run) -> N
         await harness.heartbeat(2, want_fence=True)
         assert harness.partition("t", 0).elr == (2,)
         await harness.register(2, incarnation=2, version=2, previous_broker_epoch=harness.epochs[2])
-        assert harness.partition("t", 0).elr == ()  # version 2 of the request has no such field
+        assert harness.partition("t", 0).elr == ()  # version 2 has no previous_broker_epoch, so the restart is unclean
 
     run(story)
 
@@ -225,7 +227,7 @@ def test_topic_is_deleted_while_the_brokers_of_its_replicas_are_down(run) -> Non
         request = made(topics=[made.DeleteTopicState(name="t")], timeout_ms=1000)
         response = await harness.controller.delete_topics(Caller(6), request)
         assert response.responses[0].error_code == 0
-        # When the brokers come back, nothing is left of it that could be led.
+        # The deleted topic has no partition left that the brokers could lead when they come back.
         await harness.register(2, incarnation=2)
         await harness.heartbeat(2)
         image = harness.controller.image

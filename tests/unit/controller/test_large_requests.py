@@ -1,4 +1,4 @@
-"""The time to decide a large request grows with its size, not with the square of it."""
+"""The time that a decision on a large request takes grows linearly with the size of the request, not quadratically."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from kafkacore.protocol.messages import (
 from kafkacore.protocol.uuid import Uuid
 
 COUNT = 3_000
-MOST_COMPARISONS = 60 * COUNT  # a hundredth of the square
+MOST_COMPARISONS = 60 * COUNT  # far more than linear work needs, and about a hundredth of COUNT squared
 
 
 class CountedId(int):
-    """An id that counts how often it is compared."""
+    """An id that counts its comparisons."""
 
     comparisons = 0
 

@@ -1,4 +1,5 @@
-"""Sessions of brokers: they end when the broker was silent, and not when the controller did not hear."""
+"""Broker sessions. A broker's session ends when no heartbeat arrives in time. It does not end because the controller
+itself was unable to receive heartbeats."""
 
 from __future__ import annotations
 
@@ -14,13 +15,13 @@ HOUR_MS = 3_600_000
 
 
 class Clock:
-    """Calls `expired` when it is due, as the controller's timer does."""
+    """A stand-in for the controller's timer. It calls `expired` at each time for which a call was requested."""
 
     def __init__(self, liveness: Liveness) -> None:
         self.liveness, self.now_ms = liveness, 0
 
     def run(self, ms: int) -> list[tuple[int, int]]:
-        """The sessions that end in so much time, in which each check is on time."""
+        """Advances the time by `ms` in steps, so that every check runs on time. Returns the sessions that ended."""
         end_ms, over = self.now_ms + ms, list(self.liveness.expired(self.now_ms))
         while self.now_ms < end_ms:
             self.now_ms = min(self.now_ms + max(self.liveness.wait_ms(self.now_ms), 1), end_ms)
@@ -28,7 +29,7 @@ class Clock:
         return over
 
     def jump(self, ms: int) -> list[tuple[int, int]]:
-        """The sessions that end when the time passes at once."""
+        """Advances the time by `ms` in one jump, so that the checks run late. Returns the sessions that ended."""
         self.now_ms += ms
         return self.liveness.expired(self.now_ms)
 
@@ -64,9 +65,10 @@ def test_session_does_not_end_when_an_hour_passes_at_once(heard_before_ms: int) 
     liveness.registered(2, 8, 0)
     assert clock.run(heard_before_ms) == []
     assert clock.jump(HOUR_MS) == []
-    assert liveness.has_session(1, 7, clock.now_ms) is False  # it was never heard here
+    assert liveness.has_session(1, 7, clock.now_ms) is False  # this controller has not heard from the broker yet
     liveness.heard(1, 7, clock.now_ms)
-    # One pulse of the hour counts, so the silent broker still has the rest of its session.
+    # The controller did not run during this hour, so only one check interval counts. The silent broker keeps the rest
+    # of its session.
     assert clock.run(SESSION_MS - heard_before_ms - PULSE_MS) == [(2, 8)]
     assert liveness.has_session(1, 7, clock.now_ms)
 
@@ -102,9 +104,9 @@ def test_broker_is_returned_again_by_the_next_pulse_when_it_could_not_be_fenced(
     st.lists(st.tuples(st.sampled_from(["register", "hear", "gone", "wait"]), st.integers(0, 3), st.integers(0, 40)))
 )
 def test_sessions_end_as_in_a_simple_model(steps: list[tuple[str, int, int]]) -> None:
-    """With a check in every millisecond, all time is hearing time."""
+    """A check runs in every millisecond. So the controller was able to receive heartbeats all the time."""
     liveness, now_ms, epochs = Liveness(80), 0, 0
-    ends: dict[int, tuple[int, int]] = {}  # by id: end and epoch
+    ends: dict[int, tuple[int, int]] = {}  # by broker id: the end of its session, and its broker epoch
     for what, broker_id, number in steps:
         if what == "register":
             epochs += number % 2

@@ -1,4 +1,4 @@
-"""Leaderships that go back by themselves, and unclean elections that nobody asked for."""
+"""Elections that the controller starts by itself: the periodic return to preferred leaders, and unclean elections."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KEYS = {
 
 
 def wait(harness, ms: int) -> None:
-    """Time passes while every broker that lives is heard."""
+    """Advances the time while every live broker sends heartbeats."""
     for _ in range(ms // 1000):
         harness.now += 1000
         for broker in harness.controller.image.brokers.values():
@@ -31,7 +31,8 @@ async def committed(harness) -> None:
 
 
 async def moved_away(harness, *partitions: int) -> None:
-    """Broker 1, which partitions prefer, goes and comes back in sync."""
+    """Broker 1 is the preferred leader of some partitions. Stops it and starts it again, so that it is in sync but not
+    the leader."""
     await harness.heartbeat(1, want_fence=True)
     await harness.heartbeat(1)
     for partition in partitions:
@@ -50,7 +51,7 @@ def test_leadership_goes_back_after_the_interval_when_the_preferred_replica_is_i
         wait(harness, 1000)
         await committed(harness)
         assert harness.partition("t", 0).leader == 1
-        assert harness.partition("t", 1).leader == 2  # broker 1 is not in its ISR
+        assert harness.partition("t", 1).leader == 2  # broker 1 is not in the ISR of this partition
         before = harness.log.end_offset
         wait(harness, REBALANCE_S * 1000)
         assert harness.log.end_offset == before

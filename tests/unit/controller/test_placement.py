@@ -1,4 +1,4 @@
-"""Replicas are striped over racks and brokers."""
+"""When the controller places replicas, it alternates between racks and between brokers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Reassignments grow, catch up and shrink; they can be cancelled, and never drop the last replica in sync (KIP-455)."""
+"""Reassignments add replicas, wait until these are in sync, and remove the old ones. They can be cancelled, and never
+remove the last in-sync replica (KIP-455)."""
 
 from __future__ import annotations
 
@@ -80,7 +81,7 @@ def test_cancelled_reassignment_returns_to_the_old_replicas(run) -> None:
         assert await reassign(harness, None) == "NONE"
         row = harness.partition("t", 0)
         assert (row.replicas, row.isr, row.adding, row.removing) == ((1, 2, 3), (1, 2, 3), (), ())
-        assert row.leader_epoch == 1  # fences the replica that had joined
+        assert row.leader_epoch == 1  # the new leader epoch fences the replica that was being added
         assert await reassign(harness, None) == "NO_REASSIGNMENT_IN_PROGRESS"
 
     run(story)
@@ -160,7 +161,8 @@ def test_reassignment_ends_when_a_leader_fails_and_the_new_replicas_are_in_sync(
         await alter(harness, asked(harness, [1, 2]))
         await harness.heartbeat(1, want_fence=True)
         row = harness.partition("t", 0)
-        assert (row.leader, row.isr, row.adding) == (2, (2,), (3,))  # the replica that leaves may fail
+        # The reassignment continues even if the replica that it removes fails.
+        assert (row.leader, row.isr, row.adding) == (2, (2,), (3,))
         await alter(harness, asked(harness, [2, 3]), leader=2)
         row = harness.partition("t", 0)
         assert (row.replicas, row.isr, row.adding, row.removing) == ((3, 2), (2, 3), (), ())

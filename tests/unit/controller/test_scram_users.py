@@ -1,4 +1,4 @@
-"""AlterUserScramCredentials: stored credentials and refusals."""
+"""AlterUserScramCredentials: which credentials the controller stores, and which ones it refuses."""
 
 from __future__ import annotations
 

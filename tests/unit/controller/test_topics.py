@@ -1,4 +1,4 @@
-"""CreateTopics, CreatePartitions and DeleteTopics: their results, and refusals as in Apache Kafka."""
+"""CreateTopics, CreatePartitions and DeleteTopics: their results, and their errors, which are those of Apache Kafka."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_topic_is_committed_when_it_is_answered(run) -> None:
         assert image.topic("a").topic_id == result.topic_id
         rows = [harness.partition("a", index) for index in range(6)]
         assert all(sorted(row.replicas) == [1, 2, 3] and row.isr == row.replicas for row in rows)
-        # Leaders take turns.
+        # The brokers take turns as leaders.
         assert sorted(row.leader for row in rows[:3]) == [1, 2, 3] and all(
             row.leader == row.replicas[0] for row in rows
         )
@@ -174,7 +174,7 @@ def test_too_many_partitions_at_once_violate_the_policy(run) -> None:
         with pytest.raises(KafkaError) as refused:
             await create(harness, *[topic(f"t{n}", 10) for n in range(1001)])
         assert refused.value.code == ErrorCode.POLICY_VIOLATION
-        # 1,000 topics of 10 partitions are 11,000 records.
+        # 1,000 topics with 10 partitions each need 11,000 records.
         with pytest.raises(KafkaError) as refused:
             await create(harness, *[topic(f"t{n}", 10) for n in range(1000)])
         assert refused.value.code == ErrorCode.POLICY_VIOLATION
@@ -213,7 +213,8 @@ def test_decisions_of_one_turn_share_a_sync(run) -> None:
         import asyncio
 
         await harness.brokers(1)
-        asyncio.get_running_loop().slice_clock = lambda: 0.0  # on a slow machine a decision takes several turns
+        # Makes each decision take several turns of the event loop, as on a slow machine.
+        asyncio.get_running_loop().slice_clock = lambda: 0.0
         before = harness.log.flushes
         await asyncio.gather(*[create(harness, topic(f"t{n}")) for n in range(50)])
         assert harness.log.flushes - before <= 2

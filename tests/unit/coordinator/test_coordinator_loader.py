@@ -1,4 +1,4 @@
-"""Loading skips records that the group coordinator's shard refuses."""
+"""The loader skips records that the group coordinator's shard refuses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Member = GroupMetadataValue.MemberMetadata
 
 
 class Log:
-    """One batch of these records."""
+    """A log with one batch, which contains the given records."""
 
     def __init__(self, *written: tuple[bytes, bytes | None]) -> None:
         builder = RecordBatchBuilder()
@@ -35,7 +35,7 @@ class Log:
 
 
 def group(group_id: str, protocol: str | None = "range") -> tuple[bytes, bytes]:
-    """A group with one member."""
+    """Returns the record of a group with one member."""
     value = GroupMetadataValue(
         protocol_type="consumer",
         generation=1,

@@ -1,4 +1,5 @@
-"""A coordinator's runtime with a shard that keeps a word for each key: loading, batches, failures, epochs, time."""
+"""The runtime of a coordinator, tested with a simple shard (state machine) that stores a word for each key: loading,
+batches, failures, epochs and time."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ PATIENCE_S = 10
 
 
 class Words:
-    """A shard: `put` is answered with the offset at which it was committed, or with what went wrong."""
+    """A shard that answers `put` with the offset of the committed word, or with the error."""
 
     def __init__(self) -> None:
         self.words: dict[bytes, bytes | None] = {}
@@ -97,13 +98,14 @@ class Words:
 
 
 class Held:
-    """A partition that is being rolled until the gate opens, or fails, as a test says."""
+    """A partition whose appends can be made to wait for a segment roll until the test opens the gate. With `error`, its
+    appends fail."""
 
     def __init__(self, handle: PartitionHandle, gate: asyncio.Event) -> None:
         self.handle = handle
         self.gate = gate
         self.error = ErrorCode.NONE
-        self.rolls = 0  # so many of the next appends have to wait
+        self.rolls = 0  # the number of appends that still have to wait
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.handle, name)
@@ -135,7 +137,7 @@ class World:
         self.waits = PartitionWaits(real, Scheduler(real, asyncio.get_running_loop().call_later))
         self.gate = asyncio.Event()
         self.gate.set()
-        self.begun = 0  # works that a thread was asked for
+        self.begun = 0  # how many jobs the runtime has handed to another thread
         self.scheduler = Scheduler(self.environment)
         self.made: list[Words] = []
         self.runtime: CoordinatorRuntime[Words] = CoordinatorRuntime(
@@ -185,7 +187,7 @@ class World:
 
 @pytest.fixture
 def play(tmp_path: Path) -> Callable[..., None]:
-    """Runs a story in a world of its own."""
+    """Returns a function that runs a test in a new world."""
 
     def run(story: Callable[[World], Awaitable[None]], **settings: int) -> None:
         async def whole() -> None:
@@ -204,12 +206,12 @@ def play(tmp_path: Path) -> Callable[..., None]:
 
 async def until(reached: Callable[[], bool]) -> None:
     async with asyncio.timeout(PATIENCE_S):
-        while not reached():  # noqa: ASYNC110 - what is waited for tells nobody
+        while not reached():  # noqa: ASYNC110 - the condition has no event to wait for
             await asyncio.sleep(0.001)
 
 
 async def turns() -> None:
-    """Lets the loop run everything that is due at once."""
+    """Lets the event loop run everything that is due now."""
     for _ in range(50):
         await asyncio.sleep(0)
 
@@ -268,7 +270,7 @@ def test_writes_during_an_append_share_a_batch(play: Any) -> None:
 def test_effects_of_a_commit_follow_the_reports_of_its_batch(play: Any) -> None:
     async def story(world: World) -> None:
         shard = await world.led()
-        world.log().rolls = 2  # the second batch is appended elsewhere, too, and what comes of it at once
+        world.log().rolls = 2  # the next two appends must wait, so another thread makes them
         puts = [world.put(b"%d" % n) for n in range(4)]
         answered: list[int] = []
         more: list[asyncio.Future[Any]] = []
@@ -489,7 +491,7 @@ def test_waiters_get_an_error_when_the_leadership_goes_and_a_later_epoch_loads_a
         world.log().handle.become_leader(1, 4)
         world.runtime.lead(0, 4, world.log())
         world.gate.set()
-        # The append that was under way is in the log, and the new shard knows it.
+        # The append that was in flight is in the log, and the new shard has loaded it.
         shard = await world.active()
         assert shard.words == {b"a": b"1", b"b": b"2"}
         assert len(world.made) == 2
@@ -513,7 +515,7 @@ def test_returning_leadership_loads_appends_that_were_under_way(play: Any) -> No
         world.runtime.lead(0, 0, world.log())
         await turns()
         assert world.runtime.loading
-        assert world.begun == begun  # nothing is read yet
+        assert world.begun == begun  # the runtime has not begun to load
         world.gate.set()
         assert (await world.active()).words == {b"b": b"2"}
 
@@ -538,7 +540,8 @@ def test_shard_loads_anew_when_another_broker_led_meanwhile(play: Any) -> None:
         former = await world.led()
         assert await world.put(b"a", b"1") == 0
         handle = world.log().handle
-        # The role changed twice before the coordinator learns of it; the other leader has replaced the record.
+        # The role changes twice before the coordinator learns about it. Meanwhile another leader has replaced the
+        # record.
         handle.become_follower(2, 1)
         assert handle.truncate_as_follower(0, 1) == 0
         handle.append_as_follower(batch((b"a", b"other"), partition_leader_epoch=1), 1)
@@ -576,7 +579,7 @@ def test_many_answers_are_given_in_turns_of_the_loop(play: Any, monkeypatch: pyt
             effects.answers += [(each, number) for number, each in enumerate((*waiters, waiter))]  # type: ignore[misc]
             return effects
 
-        waiters[1].cancel()  # who has gone is passed over
+        waiters[1].cancel()  # the runtime skips a waiter that was cancelled
         waiters.append(world.runtime.ask(0, answer_all))
         seen = []
         while not seen or seen[-1] < 5:
@@ -656,7 +659,7 @@ def test_shard_whose_tick_fails_ticks_at_its_next_deadline(play: Any) -> None:
 
 
 class _Stepped:
-    """The clock of a world, and a wall clock that somebody sets."""
+    """The clock of a test world. The test sets its wall time."""
 
     def __init__(self, world: World) -> None:
         self._clock = world.environment
@@ -687,7 +690,7 @@ def test_runtime_and_shards_share_a_time_when_the_wall_clock_is_set(play: Any) -
 
 
 class _SlowAppend:
-    """The next append of a partition goes elsewhere, and reaches the log when `go` is set."""
+    """Delays the next append to a partition until the test sets `go`."""
 
     def __init__(self, log: Held) -> None:
         self.go = threading.Event()
@@ -709,11 +712,11 @@ async def _lead_twice_while_an_append_is_slow(world: World) -> _SlowAppend:
     begun = world.begun
     put = world.put(b"b", b"2")
     await until(lambda: world.begun > begun)
-    for _ in range(2):  # the second seat has nothing to append and ends at once
+    for _ in range(2):  # the second leadership of the partition has nothing to append, and ends at once
         world.runtime.resign(0)
         world.runtime.lead(0, 0, world.log())
         await turns()
-    assert world.begun == begun + 1  # nothing is read yet
+    assert world.begun == begun + 1  # the runtime has not begun to load
     assert await put == "NOT_COORDINATOR"
     return slow
 

@@ -1,4 +1,4 @@
-"""A coordinator's counts: partitions of commits, deletions and expiries, and completed rebalances."""
+"""The counters of a coordinator: partitions in commits, deletions and expiries, and completed rebalances."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Deadlines that are put off, drawn nearer and cancelled, against a list that is sorted each time."""
+"""Deadlines that are postponed, advanced and cancelled, compared with a list that is sorted after each step."""
 
 import pytest
 from hypothesis import given
@@ -47,11 +47,11 @@ def test_dead_entries_never_outnumber_live_ones() -> None:
     kept = [Deadline() for _ in range(100)]
     for round_number in range(100):
         for each in kept:
-            deadlines.set(each, 1_000_000 + round_number)  # put off
+            deadlines.set(each, 1_000_000 + round_number)  # postponed
     assert len(deadlines) == 100
     for round_number in range(100):
         for each in kept:
-            deadlines.set(each, 900_000 - round_number)  # drawn nearer
+            deadlines.set(each, 900_000 - round_number)  # advanced
     assert len(deadlines) <= 300
     for _ in range(10_000):
         passing = Deadline()
@@ -109,10 +109,11 @@ def test_deadline_with_patience_is_put_off_once_when_it_comes_up_late() -> None:
     assert fired == ["chore"]
     deadlines.advance(169)
     assert fired == ["chore"]
-    assert deadlines.next_ms() == 170  # the lateness of 40 ms is more than its patience
+    # The call was 40 ms late, which is more than the patience of 30 ms. So the deadline is put off by 30 ms.
+    assert deadlines.next_ms() == 170
     deadlines.advance(170)
     assert fired == ["chore", "client"]
-    deadlines.advance(300)  # late again, and its patience is over
+    deadlines.advance(300)  # late again, and now the patience has run out
     assert fired == ["chore", "client", "slower client"]
 
 

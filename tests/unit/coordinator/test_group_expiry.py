@@ -1,4 +1,4 @@
-"""Expiry of offsets and removal of groups (KIP-211), and DeleteGroups, ListGroups, DescribeGroups."""
+"""Expiry of offsets and removal of groups (KIP-211), and the requests DeleteGroups, ListGroups and DescribeGroups."""
 
 import pytest
 
@@ -77,7 +77,7 @@ def test_retention_of_the_client_takes_precedence() -> None:
 
 def test_group_without_members_and_offsets_is_removed_at_the_next_look() -> None:
     log = GroupLog()
-    log.join("told")  # and never comes
+    log.join("told")  # gets a member id, but never joins with it
     log.wait(LOOK_MS)
     assert groups(log) == []
 
@@ -118,7 +118,7 @@ def test_group_with_very_many_offsets_is_searched_in_parts(monkeypatch: pytest.M
         assert sum(len(each.records) for each in effects.appends) <= 20
         log.carry_out(effects)
         left.append(len(log.offsets()))
-        if len(left) == 3:  # both were looked at
+        if len(left) == 3:  # both groups have now been checked
             log.commit_offsets("again", {("one", 0): 6, ("two", 0): 6}, version=9)
     assert left[:5] == [71, 51, 31, 13, 3]
     assert log.offsets() == {("stays", 0): 5, ("one", 0): 6, ("two", 0): 6}
@@ -197,7 +197,7 @@ def test_nothing_expires_while_many_appends_are_open(monkeypatch: pytest.MonkeyP
     assert len(log.open) == 2
     log.commit()
     log.wait(1_000)
-    assert len(log.open) == 2  # one of them is the expiry's
+    assert len(log.open) == 2  # one of the two unfinished appends is that of the expiry
 
 
 def test_offsets_of_a_deleted_topic_go_with_it() -> None:
@@ -205,7 +205,8 @@ def test_offsets_of_a_deleted_topic_go_with_it() -> None:
     log.commit_offsets("a", {("t", 0): 5, ("u", 0): 6})
     log.commit_offsets("b", {("t", 0): 5}, "h", topic_id=TOPIC_ID)
     log.carry_out(log.shard.topics_deleted([("t", Uuid(bytes(15) + b"\1"))], log.now_ms))
-    assert (log.offsets(), log.offsets("h")) == ({("u", 0): 6}, {("t", 0): 5})  # of another topic of that name
+    # The topic ids differ, so this is a different topic with the same name.
+    assert (log.offsets(), log.offsets("h")) == ({("u", 0): 6}, {("t", 0): 5})
     log.carry_out(log.shard.topics_deleted([("t", TOPIC_ID)], log.now_ms))
     assert log.offsets("h") == {}
 

@@ -1,4 +1,4 @@
-"""JoinGroup: which members a group accepts, which must come again, and when a rebalance is over."""
+"""JoinGroup: which members a group accepts, which members must rejoin, and when a rebalance ends."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from kafkacore.coordinator.group import joining, records
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.runtime.slices import finish_now
 
-OLD = Client(api_version=3)  # before a member needs its id first
+OLD = Client(api_version=3)  # in versions up to this one, a new member joins without a member id
 RANGE = ("range", b"\0\0")
 STICKY = ("sticky", b"\0\1")
 
@@ -24,7 +24,7 @@ def test_newcomer_gets_its_id_and_joins_with_it() -> None:
     assert code(told) == ErrorCode.MEMBER_ID_REQUIRED
     assert told.member_id.startswith("client-")
     assert told.protocol_name is None
-    assert log.join("b", member=told.member_id) is None  # parked
+    assert log.join("b", member=told.member_id) is None  # the shard has parked the request
     log.wait(SETTINGS.initial_rebalance_delay_ms)
     joined = log.answers["b"]
     assert code(joined) == ErrorCode.NONE
@@ -65,7 +65,7 @@ def test_first_member_must_offer_a_protocol(protocol_type: str, protocols: list[
     log = GroupLog()
     answer = log.join("a", protocol_type=protocol_type, protocols=protocols)
     assert code(answer) == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    assert len(log.records) == 1  # as in Kafka, the group still exists, empty
+    assert len(log.records) == 1  # as in Kafka, the empty group still exists
     assert log.describe().group_state == "Empty"
 
 
@@ -107,7 +107,7 @@ def test_initial_rebalance_waits_for_newcomers_up_to_the_rebalance_timeout() -> 
         log.join(number, client=OLD, rebalance_ms=8_000)
         if 0 in log.answers:
             break
-    # 3 seconds, 3 more, and the 2 that are left.
+    # The initial rebalance waits 3 seconds, then 3 more, and then the remaining 2.
     assert number == 8
     assert len(log.answers[0].members) == 8
 
@@ -252,7 +252,8 @@ def test_group_does_not_exist_when_its_record_could_not_be_written() -> None:
     log = GroupLog(hold=True)
     assert log.join("a", client=OLD) is None
     assert log.join("b", client=OLD) is None
-    assert log.describe().error_code == ErrorCode.GROUP_ID_NOT_FOUND  # no client sees a group that is not committed
+    # Clients do not see a group until its record is committed.
+    assert log.describe().error_code == ErrorCode.GROUP_ID_NOT_FOUND
     log.fail(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     assert code(log.answers["a"]) == ErrorCode.NOT_COORDINATOR
     assert code(log.answers["b"]) == ErrorCode.NOT_COORDINATOR
@@ -274,7 +275,7 @@ def test_group_goes_on_in_the_next_generation_after_it_was_empty() -> None:
     assert log.describe().group_state == "Empty"
     again = log.restarted()
     _, generation = again.form(1)
-    assert generation == 3  # the empty one was the second
+    assert generation == 3  # generation 2 was the one without members
 
 
 @pytest.mark.parametrize("asked", [{"client": OLD._replace(client_id="c" * 32_731)}, {"instance": "ä" * 16_366}])

@@ -1,4 +1,4 @@
-"""A group from its first member to its last."""
+"""The life of a group, from its first member to its last."""
 
 from group_log import GroupLog
 

@@ -1,4 +1,4 @@
-"""SyncGroup, Heartbeat, LeaveGroup, and sessions that run out."""
+"""SyncGroup, Heartbeat, LeaveGroup, and session timeouts."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ def code(answer: Any) -> ErrorCode:
 
 
 def joined(count: int = 2, hold: bool = False) -> tuple[GroupLog, list[str]]:
-    """A group whose members have joined and wait for an assignment."""
+    """Returns a group whose members have joined and are waiting for their assignments."""
     log = GroupLog()
     for number in range(count):
         log.join(number, client=OLD)
@@ -43,7 +43,7 @@ def test_late_member_gets_its_assignment_at_once() -> None:
     log, (leader, follower) = joined()
     log.sync("leader", leader, 1, {follower: b"2"})
     assert log.sync("follower", follower, 1).assignment == b"2"
-    assert log.sync("again", leader, 1).assignment == b""  # it gave itself nothing
+    assert log.sync("again", leader, 1).assignment == b""  # the leader's assignment gives nothing to the leader itself
 
 
 def test_failed_assignment_starts_another_rebalance() -> None:
@@ -84,7 +84,7 @@ def test_assignment_of_a_generation_that_is_over_is_dropped() -> None:
         ({"instance": "i"}, ErrorCode.UNKNOWN_MEMBER_ID),
         ({"protocol_type": "connect"}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
         ({"protocol_name": "sticky"}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
-        # An error of the generation precedes one of the protocol.
+        # The error for a wrong generation takes precedence over the error for a wrong protocol.
         ({"generation": 2, "protocol_name": "sticky"}, ErrorCode.ILLEGAL_GENERATION),
     ],
 )
@@ -112,7 +112,7 @@ def test_sync_sent_twice_is_answered_twice() -> None:
 def test_member_is_removed_when_it_does_not_sync_in_time() -> None:
     log, (leader, follower) = joined()
     log.sync("leader", leader, 1, {leader: b"1"})
-    for _ in range(6):  # the rebalance timeout, in which the follower sends heartbeats but no SyncGroup
+    for _ in range(6):  # during the rebalance timeout, the follower sends heartbeats but no SyncGroup
         assert log.heartbeat(follower, 1) == ErrorCode.NONE
         log.heartbeat(leader, 1)
         log.wait(9_999)
@@ -192,7 +192,7 @@ def test_member_that_waits_for_its_assignment_sends_no_heartbeats() -> None:
     log.sync("leader", leader, 1, {follower: b"2"})
     assert log.answers["follower"].assignment == b"2"
     log.wait(9_999)
-    assert log.heartbeat(follower, 1) == ErrorCode.NONE  # its session began with the answer
+    assert log.heartbeat(follower, 1) == ErrorCode.NONE  # the follower's session began when its request was answered
 
 
 # --- LeaveGroup ---
@@ -244,7 +244,7 @@ def test_departure_ends_a_rebalance_that_waited_for_it() -> None:
     assert log.answers["leader"].generation_id == 2
 
 
-# --- time that passes at once ---
+# --- clock jumps ---
 
 
 def test_members_stay_when_an_hour_passes_at_once() -> None:

@@ -1,4 +1,4 @@
-"""OffsetCommit, OffsetFetch, OffsetDelete."""
+"""OffsetCommit, OffsetFetch and OffsetDelete."""
 
 from typing import Any
 
@@ -53,7 +53,7 @@ def test_member_commit_to_a_missing_group_is_refused(version: int, error: ErrorC
 @pytest.mark.parametrize(
     ("asked", "error"),
     [
-        ({}, ErrorCode.UNKNOWN_MEMBER_ID),  # from outside, while somebody is in it
+        ({}, ErrorCode.UNKNOWN_MEMBER_ID),  # the commit comes from outside the group, which has a member
         ({"member": "who", "generation": 1}, ErrorCode.UNKNOWN_MEMBER_ID),
         ({"generation": 2}, ErrorCode.UNKNOWN_MEMBER_ID),
         ({"instance": "i", "generation": 1}, ErrorCode.UNKNOWN_MEMBER_ID),
@@ -117,7 +117,8 @@ def test_failed_commit_keeps_the_offset_before_it() -> None:
 def test_refused_metadata_writes_nothing() -> None:
     log = GroupLog(SETTINGS._replace(metadata_max_bytes=4), hold=True)
     one = OffsetCommitRequest.OffsetCommitRequestPartition
-    told = (("12345", 0), ("1234", 1), ("", PARTITIONS))  # the last one does not exist; groups do not check that
+    # The last partition does not exist, but the group coordinator does not check that.
+    told = (("12345", 0), ("1234", 1), ("", PARTITIONS))
     partitions = [one(partition_index=index, committed_metadata=metadata) for metadata, index in told]
     topic = OffsetCommitRequest.OffsetCommitRequestTopic(name="t", partitions=partitions)
     asked = OffsetCommitRequest(group_id="g", generation_id_or_member_epoch=-1, topics=[topic])
@@ -174,8 +175,10 @@ def test_metadata_that_is_too_long_is_refused_for_its_partition_alone() -> None:
     log = GroupLog(SETTINGS._replace(metadata_max_bytes=4))
     assert errors(log.commit_offsets("long", {("t", 0): 5}, metadata="12345")) == [ErrorCode.OFFSET_METADATA_TOO_LARGE]
     assert errors(log.commit_offsets("fits", {("t", 1): 5}, metadata="1234")) == [0]
-    assert errors(log.commit_offsets("umlauts", {("t", 2): 5}, metadata="äöüß")) == [0]  # it counts characters
-    wide = log.commit_offsets("wide", {("t", 3): 5}, metadata="\U0001f600" * 3)  # as Java counts them
+    # The limit counts characters, not bytes.
+    assert errors(log.commit_offsets("umlauts", {("t", 2): 5}, metadata="äöüß")) == [0]
+    # Java counts each of these characters as two.
+    wide = log.commit_offsets("wide", {("t", 3): 5}, metadata="\U0001f600" * 3)
     assert errors(wide) == [ErrorCode.OFFSET_METADATA_TOO_LARGE]
     assert set(log.offsets()) == {("t", 1), ("t", 2)}
 
@@ -260,13 +263,13 @@ def test_retention_of_the_client_is_in_the_record() -> None:
 
 
 def subscription(*topics: str) -> bytes:
-    """A consumer's, version 0."""
+    """Returns the subscription of a consumer, in version 0."""
     named = b"".join(len(each).to_bytes(2, "big") + each.encode() for each in topics)
     return b"\0\0" + len(topics).to_bytes(4, "big") + named + b"\xff\xff\xff\xff"
 
 
 def consumers(*topics: str) -> tuple[GroupLog, str]:
-    """A stable group of one consumer of these topics."""
+    """Returns a stable group with one consumer that subscribes to these topics."""
     log = GroupLog()
     log.join("j", client=OLD, protocols=[("range", subscription(*topics))])
     log.wait(3_000)

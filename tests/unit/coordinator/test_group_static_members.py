@@ -1,4 +1,5 @@
-"""Static members (KIP-345): known by their instance id, fenced when another one has it, kept over restarts."""
+"""Static members (KIP-345). A group identifies a static member by its instance id. It keeps the member during a
+restart. When another process joins with the same instance id, the group fences the earlier one."""
 
 from typing import Any
 
@@ -15,7 +16,7 @@ def code(answer: Any) -> ErrorCode:
 
 
 def static_group(*instances: str) -> tuple[GroupLog, dict[str, str]]:
-    """A stable group of static members: their ids by instance id."""
+    """Makes a stable group of static members. Returns the member ids by instance id."""
     log = GroupLog()
     for instance in instances:
         log.join(instance, instance=instance)
@@ -78,7 +79,7 @@ def test_member_that_restarts_while_the_leader_assigns_starts_a_rebalance() -> N
 
 def test_parked_join_of_the_former_member_is_fenced() -> None:
     log, ids = static_group("a", "b")
-    log.join("parked", member=ids["a"], instance="a")  # the leader: a rebalance
+    log.join("parked", member=ids["a"], instance="a")  # the leader rejoins, which starts a rebalance
     log.join("waits", instance="a")
     assert (code(log.answers["parked"]), log.answers["parked"].member_id) == (ErrorCode.FENCED_INSTANCE_ID, ids["a"])
     log.join("b", member=ids["b"], instance="b")
@@ -120,12 +121,12 @@ def test_administrator_removes_a_member_by_its_instance_id_alone() -> None:
 def test_rebalance_waits_for_a_static_member_until_its_session_ends() -> None:
     log, ids = static_group("a", "b")
     log.join("a", member=ids["a"], instance="a")
-    for _ in range(6):  # past the rebalance timeout, within the session
+    for _ in range(6):  # longer than the rebalance timeout, but within the session timeout
         log.wait(9_999)
         log.heartbeat(ids["b"], 1, instance="b")
     log.wait(20)
     assert log.answers["a"].generation_id == 2
-    assert len(log.answers["a"].members) == 2  # it is still one of them
+    assert len(log.answers["a"].members) == 2  # the silent member is still in the group
 
 
 def test_failed_replacement_is_undone() -> None:
@@ -152,7 +153,7 @@ def test_replacement_that_is_written_late_answers_no_later_request_of_the_member
     log, ids = static_group("a", "b")
     log.hold = True
     log.join("again", instance="b")
-    log.join("a", member=ids["a"], instance="a")  # the leader: a rebalance, which is over at once
+    log.join("a", member=ids["a"], instance="a")  # the leader rejoins, which starts a rebalance that ends immediately
     new_id = log.answers["again"].member_id
     assert log.answers["again"].generation_id == 2
     assert log.join("later", member=new_id, instance="b", protocols=[("range", b"another")]) is None

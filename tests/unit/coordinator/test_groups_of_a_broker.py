@@ -1,4 +1,5 @@
-"""A broker's part in coordinating groups: its time, the waiters for its topic, and answers that need no shard."""
+"""How a broker coordinates groups: its clock, the requests that wait until `__consumer_offsets` exists, and the
+requests that it can answer without a group's state."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ CALL: Any = SimpleNamespace(api_version=6, client_id="c", client_host="127.0.0.1
 
 
 class Clock:
-    """A clock whose wall time `step_ms` sets; no time passes."""
+    """A clock that stands still. A test changes the wall time with `step_ms`."""
 
     def __init__(self) -> None:
         self.step_ms = 0
@@ -51,10 +52,10 @@ class Clock:
 
 
 class Topics:
-    """Topics that are requested and granted at once, but never appear."""
+    """A stub of the automatic creation of topics. It grants each request immediately, but the topic never appears."""
 
     def request(self, names: list[str]) -> None:
-        """Granted."""
+        """Grants the request."""
 
     async def asked(self, name: str) -> bool:
         return True
@@ -134,7 +135,7 @@ def test_key_named_twice_is_answered_once() -> None:
 
 
 def one_by_one(text: str) -> int:
-    """The hash as Java's documentation defines it."""
+    """Computes the hash as Java's documentation defines it."""
     units = text.encode("utf-16-be", "surrogatepass")
     value = 0
     for high, low in zip(units[::2], units[1::2], strict=True):

@@ -1,4 +1,5 @@
-"""Heartbeats and SyncGroups that a stable group's shard leaves to processors, and what it makes of their notes."""
+"""Native processors answer the Heartbeats and SyncGroups of a stable group. They note each heartbeat for the group
+coordinator, which uses these notes to extend sessions."""
 
 from typing import Any
 
@@ -10,11 +11,12 @@ from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import SyncGroupRequest, SyncGroupResponse
 
 OLD = Client(api_version=3)
-ROUNDS = REBALANCE_MS // (SESSION_MS - 1) + 1  # of heartbeats, until who has not asked for its assignment is late
+# After this many heartbeats, a member that has not sent SyncGroup is late.
+ROUNDS = REBALANCE_MS // (SESSION_MS - 1) + 1
 
 
 def noted(log: GroupLog, member: str, generation: int, instance: str | None = None) -> bool:
-    """Whether a heartbeat does not reach the shard."""
+    """Sends a heartbeat. Returns whether a processor answered it, so that it did not reach the coordinator."""
     before = log.published_groups.noted
     log.heartbeat(member, generation, instance=instance)
     return log.published_groups.noted > before
@@ -22,7 +24,7 @@ def noted(log: GroupLog, member: str, generation: int, instance: str | None = No
 
 @pytest.fixture
 def stable() -> tuple[GroupLog, list[str], int]:
-    """A group of two, its leader the first."""
+    """Returns a stable group of two members. The first one is the leader."""
     log = GroupLog()
     ids, generation = log.form()
     return log, ids, generation
@@ -46,7 +48,7 @@ def test_session_continues_from_the_last_heartbeat_on_either_path(
     for _ in range(3):
         log.wait(SESSION_MS // 2)
         log.heartbeat(lives, generation)
-    # The silent one's session has ended meanwhile, and the shard answers the other.
+    # Meanwhile the session of the silent member has ended, and the shard answers the other member.
     assert log.describe().group_state == "PreparingRebalance"
     assert [each.member_id for each in log.describe().members] == [lives]
     assert log.heartbeat(lives, generation) == ErrorCode.REBALANCE_IN_PROGRESS
@@ -74,7 +76,7 @@ def test_static_members_are_answered_by_their_instance_id() -> None:
     assert noted(log, joined.member_id, 1, instance="i-1")
     assert noted(log, joined.member_id, 1)
     assert log.heartbeat(joined.member_id, 1, instance="i-2") == ErrorCode.UNKNOWN_MEMBER_ID
-    # Started again, it has another id, and the old one is fenced.
+    # The restarted member gets another member id, and the group fences the old one.
     log.join("again", instance="i-1")
     assert log.heartbeat(joined.member_id, 1, instance="i-1") == ErrorCode.FENCED_INSTANCE_ID
 
@@ -119,7 +121,8 @@ def test_loaded_group_is_published_at_its_first_heartbeat(stable: tuple[GroupLog
 
 
 def joined_pair() -> tuple[GroupLog, list[str]]:
-    """A group of generation 1. The first member leads and has sent the assignments, so the group is stable."""
+    """Returns a group in generation 1. The first member is the leader and has sent the assignments, so the group is
+    stable."""
     log = GroupLog()
     for waiter in ("one", "two"):
         log.join(waiter, client=OLD)

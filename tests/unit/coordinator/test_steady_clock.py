@@ -1,4 +1,4 @@
-"""A date that takes no steps."""
+"""A wall clock that never jumps, even when the system's clock does."""
 
 from kafkacore.coordinator.steady_clock import SteadyClock
 
@@ -50,5 +50,5 @@ def test_steady_clock_follows_a_step_back_slowly_and_never_goes_back() -> None:
         time.passes(100)
         told.append(steady.wall_ms())
     assert told == sorted(told)
-    assert told[0] - (time.ms - 19_900) in range(985, 995)  # a tenth of what passed
+    assert told[0] - (time.ms - 19_900) in range(985, 995)  # the difference shrinks by a tenth of the elapsed time
     assert told[-1] == time.ms

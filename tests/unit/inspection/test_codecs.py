@@ -1,4 +1,5 @@
-"""The lines that name the library of each codec, in the log at a start and in `kafkacore storage info`."""
+"""The lines that name the library in use for each codec. A node logs them when it starts, and `kafkacore storage info`
+prints them."""
 
 import logging
 

@@ -1,4 +1,5 @@
-"""Segments broken in every way that the tests know. The dump describes each up to its damage and no further."""
+"""Segments with every kind of damage that the tests can make. The dump describes each segment up to the damage, and
+nothing behind it."""
 
 import json
 import random
@@ -15,7 +16,7 @@ SEGMENTS = 300
 
 
 def described(path, style):
-    """The lines before the damage, and the kind of damage."""
+    """Returns the lines before the damage, and the kind of damage that the dump reports."""
     lines = b""
     with Description(path, style, RECORDS | METADATA | CONTENTS) as description:
         try:

@@ -1,4 +1,4 @@
-"""The lines of dump-log: text as kafka-dump-log writes it, or JSON as Jackson does."""
+"""The lines of dump-log, either as text in the format of kafka-dump-log, or as JSON in the format of Jackson."""
 
 import io
 import json

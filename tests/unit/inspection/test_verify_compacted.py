@@ -1,4 +1,5 @@
-"""`kafkacore dump-log --verify` on logs that lack offsets: a compacted log is sound, any other log is damaged."""
+"""`kafkacore dump-log --verify` for logs with gaps in their offsets. In a compacted log the gaps are normal, and in any
+other log they are damage."""
 
 import pytest
 
@@ -24,7 +25,7 @@ def batch(base_offset, count=2):
 
 
 class Directory:
-    """A log directory; `verify` returns the problems that the command finds in one log, without the path."""
+    """A log directory. `verify` returns the problems that the command finds in a log, without the path."""
 
     def __init__(self, root, capfd):
         self.root, self.capfd = root, capfd
@@ -86,7 +87,7 @@ def test_log_is_sound_when_the_cleaner_has_compacted_it(directory):
 
 
 def test_log_of_a_compacted_topic_is_sound_before_its_cleaner_has_run(directory):
-    """A follower copies a log that its leader has compacted already."""
+    """A follower's log has gaps as well if its leader had already compacted the records."""
     directory.log("t-0", 0, 10)
     directory.metadata(*policy("t", "compact,delete"))
     assert directory.verify(directory.root / "t-0") == []
@@ -137,7 +138,7 @@ def test_metadata_log_may_never_lack_offsets(directory):
 
 
 def test_directory_to_be_deleted_may_lack_offsets(directory):
-    """The metadata has forgotten the topic, so nothing shows whether it was compacted."""
+    """The metadata does not contain the deleted topic, so nothing shows whether it was compacted."""
     directory.log(f"t-0.{'0' * 32}-delete", 0, 10)
     directory.metadata()
     assert directory.verify(directory.root / f"t-0.{'0' * 32}-delete") == []

@@ -1,5 +1,5 @@
-"""Compaction on a simulated disk whose power goes out under every single operation: a start finds the log as it was, or
-as it became."""
+"""Compaction on a simulated disk whose power fails at each single operation. After the restart, the log is either
+unchanged or compacted."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def batch(number: int, offset: int, transactional: bool) -> bytes:
 
 
 def written(disk: SimulatedDisk) -> tuple[LogManager, PartitionHandle]:
-    """A log of several segments with aborted and committed transactions, all of it synced."""
+    """Returns a log of several segments with aborted and committed transactions. All of it is synced."""
     disk.make_directories("/data")
     disk.sync_directory("/")
     manager, handle = start(disk)
@@ -62,7 +62,7 @@ def written(disk: SimulatedDisk) -> tuple[LogManager, PartitionHandle]:
 
 
 def contents(handle: PartitionHandle) -> tuple[object, ...]:
-    """The records that readers of either isolation level see, and the effect of the next cleaning."""
+    """Returns the records that readers see at either isolation level, and the result of the next cleaning."""
     committed = handle.read(handle.log_start_offset, 1 << 20, isolation=1)
     return read_log(handle), committed.aborted, handle.end_offset
 
@@ -76,7 +76,8 @@ def two_rounds(handle: PartitionHandle, swapped: Callable[[], None]) -> None:
 
 @pytest.fixture(scope="module")
 def reference() -> tuple[int, int, list[object]]:
-    """The first and the last operation of the compaction, and the state of the log before and after each group."""
+    """Returns the numbers of the first and the last disk operation of the compaction, and the state of the log before
+    and after each group of segments."""
     disk = SimulatedDisk()
     manager, handle = written(disk)
     first = disk.operations
@@ -109,9 +110,10 @@ def test_compaction_changes_a_group_of_segments_wholly_or_not_at_all_when_the_po
         assert found in states[len(done) : len(done) + 2], (cut, len(done))
         left = {name.rpartition(".")[2] for name in disk.list("/data/orders-0")}
         assert not left & {"cleaned", "swap", "deleted"}
-        # The log stays usable: the cleaner compacts the rest, and its producer appends.
+        # The log is still usable: the cleaner compacts the rest, and a producer can append.
         two_rounds(handle, lambda: None)
-        assert handle.append(batch(16, 0, False), acks=-1).error == 0  # its sequence is known
+        # The log still knows the producer's last sequence number.
+        assert handle.append(batch(16, 0, False), acks=-1).error == 0
         manager.close()
         assert not disk.is_dead
 
@@ -146,8 +148,8 @@ def test_compaction_ends_without_loss_when_the_disk_is_full(reference: tuple[int
 
 
 def test_compaction_deletes_the_first_empty_segments_first() -> None:
-    """The compacted segment ends before these, so a start cannot know that it replaced them. A later record of a key
-    is never deleted before the earlier ones."""
+    """The compacted segment ends before these segments, so the node cannot know after a restart that it replaced them.
+    The cleaner never deletes a later record of a key before the earlier ones."""
 
     def of_one_key() -> tuple[SimulatedDisk, LogManager, PartitionHandle]:
         disk = SimulatedDisk()
@@ -237,7 +239,7 @@ def test_start_gives_the_same_log_when_an_earlier_start_lost_its_power(left: dic
             log_loader.survey("/log", disk)
             names = set(disk.list("/log"))
             assert {name.rpartition(".")[2] for name in names} <= {"log", "index", "timeindex", "txnindex"}
-            # A load rebuilds missing indexes, except for transaction indexes.
+            # When the log is loaded, it rebuilds all missing indexes except transaction indexes.
             expected = {part: b"first" + part.encode() for part in left} if taken_back else fresh
             for part, content in expected.items():
                 if part in (LOG, ABORTED) or f"{0:020}{part}" in names:

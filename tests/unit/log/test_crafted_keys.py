@@ -1,5 +1,6 @@
-"""Clients choose producer ids and topic names, and can create topics until an id suits them. No choice makes a table
-slow: the tests count the entries that a look-up passes, on keys that collide under an unkeyed hash."""
+"""Keys chosen by an attacker. Clients choose producer ids and topic names, and can create topics until a topic id has
+the property that they want. None of this may slow down a table. The tests look up keys that collide under an unkeyed
+hash, and count the entries that each lookup passes."""
 
 from __future__ import annotations
 
@@ -13,12 +14,13 @@ from kafkacore._fast.log.producers import longest_chain
 
 WORD = 1 << 64
 GOLDEN = 0x9E3779B97F4A7C15
-# A random function puts this many of some thousands of keys into one bucket less than once in 10^9 tables.
+# If a random function distributes some thousands of keys, fewer than one in 10^9 tables has a bucket with this many.
 FEW = 20
 
 
 def ids_that_collide_when_multiplied(count: int) -> list[int]:
-    """Producer ids whose product with the golden ratio has zeros where a multiplicative hash takes its bucket."""
+    """Returns producer ids whose product with the golden ratio has zeros in the bits that a multiplicative hash uses as
+    the bucket."""
     inverse = pow(GOLDEN, -1, WORD)
     products = (high << 54 | low for low in range(1, count) for high in range(1 << 10))
     ids = (product * inverse % WORD for product in products)
@@ -26,7 +28,8 @@ def ids_that_collide_when_multiplied(count: int) -> list[int]:
 
 
 def topics_that_collide_under_fnv(count: int) -> list[tuple[Uuid, str]]:
-    """Topic ids and names whose FNV-1a hash, folded as the table once did, has zeros in the bits of shard and place."""
+    """Returns topic ids and names whose FNV-1a hash, folded as an earlier version of the table did, has zeros in the
+    bits for the shard and the bucket."""
     found: list[tuple[Uuid, str]] = []
     for begin in range(0, 1 << 30, 1 << 20):
         numbers = np.arange(begin, begin + (1 << 20), dtype=np.uint64)
@@ -51,7 +54,8 @@ def test_producer_ids_crafted_against_a_multiplicative_hash_spread_over_the_buck
 
 
 def test_topics_crafted_against_fnv_spread_over_the_table() -> None:
-    """Their neighbours' probes are counted too: linear probing lets one cluster slow every topic behind it."""
+    """Also counts the probes for neighbouring keys, because with linear probing, a single cluster slows down every
+    topic behind it."""
     topics = topics_that_collide_under_fnv(200)
     made = Table().changed([(name, topic_id, [None]) for topic_id, name in topics])
     assert len(made) == 200

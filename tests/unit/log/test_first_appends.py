@@ -1,4 +1,5 @@
-"""First appends: logs open together and survive a power cut, and a lack of file descriptors refuses and goes by."""
+"""First appends to logs. Logs open together, and survive a power cut. If file descriptors run out, a log refuses
+appends only for a time."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from kafkacore.storage.log_manager import LogManager
 from seeds import SEED
 
 KAFKA_STORAGE_ERROR = 56
-LOGS = 70  # more than one batch of a pool thread
+LOGS = 70  # more than a pool thread opens in one batch
 TOPIC_ID = Uuid.random()
 SETTINGS = LogSettings(segment_bytes=1024, flush_messages=1)
 
@@ -62,7 +63,7 @@ def operations_a_log(count: int) -> float:
     disk = new_disk()
     manager, handles = start(disk, count)
     before = disk.operations
-    disk.slow_down(200)  # the others gather while the first logs open
+    disk.slow_down(200)  # the other logs gather while the first ones open
     open_all(disk, handles)
     disk.slow_down(0)
     spent = (disk.operations - before) / count
@@ -71,7 +72,8 @@ def operations_a_log(count: int) -> float:
 
 
 def test_many_logs_share_the_sync_of_their_directory() -> None:
-    """Alone a log needs four syncs: two small files, its directory and the log directory. Together they need three."""
+    """A log that opens alone needs four syncs: two small files, its directory and the log directory. A log that opens
+    together with others needs only three."""
     alone, together = operations_a_log(1), operations_a_log(LOGS)
     assert alone - 1 <= together <= alone - 0.6
 
@@ -108,7 +110,7 @@ def test_first_appends_to_many_logs_survive_a_power_cut_at_any_moment() -> None:
 def test_first_append_without_file_descriptors_is_refused_and_succeeds_later(error: int) -> None:
     disk = new_disk()
     manager, (handle,) = start(disk)
-    for after in range(12):  # each of the files in turn
+    for after in range(12):  # fails the open of each file in turn
         disk.fail("names", error, after)
         refused = handle.append(batch(), acks=-1)
         if refused.error == 0:
@@ -127,7 +129,7 @@ def test_first_append_without_file_descriptors_is_refused_and_succeeds_later(err
 
 
 def wait_until_it_takes(handle: PartitionHandle, *, probe: bool) -> None:
-    """The log refuses appends for a moment, then it tries again."""
+    """Waits until the log accepts appends. It refuses them for a moment before it tries to open its files again."""
     if probe:
         wait_for(lambda: handle.append(batch(), acks=-1).error == 0, "the append is refused for ever")
     else:

@@ -1,4 +1,4 @@
-"""Syncs that acknowledgements wait for: which appends share one, and which syncs run side by side."""
+"""Syncs that acknowledgements wait for: which appends share a sync, and which syncs run at the same time."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def led(directory: LogDirectory, index: int, **settings: int) -> PartitionHandle
 
 def test_producer_that_was_alone_never_waits() -> None:
     assert company_wait(asked=1, company=1, since_ns=0, took_ns=SYNC_MS * MILLISECOND_NS) == 0
-    assert company_wait(asked=1, company=0, since_ns=0, took_ns=0) == 0  # the first of all
+    assert company_wait(asked=1, company=0, since_ns=0, took_ns=0) == 0  # the first sync of all
 
 
 def test_sync_starts_at_once_when_as_many_producers_wait_as_last_time() -> None:
@@ -46,11 +46,11 @@ def test_sync_starts_at_once_when_as_many_producers_wait_as_last_time() -> None:
 @pytest.mark.parametrize(
     ("since_ns", "took_ns", "wait_ns"),
     [
-        (0, 400_000, 100_000),  # a quarter of the last sync ...
-        (30_000, 400_000, 70_000),  # ... from its end
+        (0, 400_000, 100_000),  # a quarter of the last sync's duration ...
+        (30_000, 400_000, 70_000),  # ... counted from the end of that sync
         (100_000, 400_000, 0),
-        (10**12, 400_000, 0),  # company of long ago
-        (0, 80 * MILLISECOND_NS, MILLISECOND_NS),  # a slow device does not make it long
+        (10**12, 400_000, 0),  # the other producers were seen long ago
+        (0, 80 * MILLISECOND_NS, MILLISECOND_NS),  # the wait is short even if the device is slow
         (0, 0, 0),
     ],
 )
@@ -63,12 +63,12 @@ def test_files_of_a_directory_are_synced_side_by_side() -> None:
     disk.make_directories("/data")
     directory = LogDirectory(disk.environment(), "/data")
     handles = [led(directory, index) for index in range(12)]
-    # On a busy machine threads begin late, so one successful try is proof enough.
+    # On a busy machine threads start late, so a single successful attempt is enough.
     assert any(syncs_under_way_at_once(disk, directory, handles) > 5 for _ in range(10))
 
 
 def syncs_under_way_at_once(disk: SimulatedDisk, directory: LogDirectory, handles: list[PartitionHandle]) -> float:
-    """On average, while all of them are flushed."""
+    """Flushes all logs. Returns the average number of syncs that run at the same time."""
     before_ns = directory.syncs[1]
     for handle in handles:
         handle.append(batch())
@@ -100,13 +100,14 @@ def test_each_acknowledgement_comes_after_its_sync_when_many_producers_append(tm
         thread.join()
     assert not early
     assert [handle.synced_offset for handle in handles] == [160] * 3
-    assert directory.syncs[0] <= 480 + 3 * 3  # never more than one each
+    assert directory.syncs[0] <= 480 + 3 * 3  # at most one sync per append, plus three for each log
 
 
 @pytest.mark.parametrize("acks", [1, -1])
 @pytest.mark.parametrize("every", [1, 4])
 def test_append_returns_after_the_flush_that_it_makes_due(acks: int, every: int) -> None:
-    """With any acks, and with other replicas too, as Apache Kafka flushes within the append."""
+    """This applies to any acks, and also to partitions with other replicas, because Apache Kafka flushes within the
+    append."""
     disk = SimulatedDisk()
     disk.make_directories("/data")
     handle = PartitionHandle(

@@ -1,4 +1,4 @@
-"""Many threads on one log: appends, reads, rolls, deletions, flushes and truncations at once."""
+"""Many threads use one log at the same time: appends, reads, rolls, deletions, flushes and truncations."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def led(path: Path, **settings: int) -> PartitionHandle:
 
 
 class Crew:
-    """Runs threads until the last of the `workers` ends; raises the first error of any thread."""
+    """A group of threads that run until the last of the `workers` ends. Raises the first error of any thread."""
 
     def __init__(self) -> None:
         self.errors: list[Exception] = []
@@ -73,7 +73,7 @@ class Crew:
 
 
 def check_read(handle: PartitionHandle, start: int) -> int:
-    """Checks for whole batches without a gap from `start` on; returns their end."""
+    """Checks that a read from `start` returns whole batches without a gap. Returns the offset after the last one."""
     read = handle.read(start, 4096)
     if read.error == OFFSET_OUT_OF_RANGE:
         return handle.log_start_offset
@@ -163,7 +163,8 @@ def test_truncation_among_appends_leaves_a_log_without_gaps(tmp_path: Path) -> N
 
     def read() -> None:
         read = handle.read(max(handle.end_offset - 40, 0), 2000)
-        # Never a failed disk: a reader looks again for a file that is truncated, or deleted by a restart of the log.
+        # The error is never that of a failed disk. If a file was truncated, or deleted by a restart of the log, the
+        # reader tries again.
         assert read.error in (0, OFFSET_OUT_OF_RANGE)
 
     crew.work(write)

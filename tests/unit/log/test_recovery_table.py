@@ -1,4 +1,4 @@
-"""docs/recovery.md, row by row: the content of a log directory, and the log that a start makes of it."""
+"""Each row of docs/recovery.md: the content of a log directory, and the log that a node loads from it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_start_repairs_the_log_of_every_row(tmp_path: Path, row: Row) -> None:
     if row.end is None:
         assert 0 < end < 40
     assert [str(path) for pattern in row.gone for path in (base / "t-0").glob(pattern)] == []
-    # The log takes appends, and a crash or an orderly stop right then changes nothing.
+    # The log accepts appends. It stays the same after a crash or an orderly stop that follows immediately.
     assert handle.append(record()).first_offset == end
     assert handle.end_offset == end + 1
     manager.close()
@@ -68,7 +68,7 @@ def test_readers_of_committed_records_lose_no_whole_batch(tmp_path: Path, row: R
     (sound,) = damaged_logs.described(tmp_path / "sound", now_ms)
     (found,) = damaged_logs.described(tmp_path / "damaged", now_ms)
     changed = {
-        "no producer snapshots": {"stable", "producers"},  # as of a log from before idempotent producers
+        "no producer snapshots": {"stable", "producers"},  # the log looks as if it was older than idempotent producers
         "a log start within a batch": {"start", "epochs", "batches", "times", "aborted"},
         "segments that overlap, after a crash": {"batches"},
         "a segment that is missing": {"batches", "times", "aborted"},
@@ -80,6 +80,6 @@ def test_readers_of_committed_records_lose_no_whole_batch(tmp_path: Path, row: R
 def test_document_has_every_row() -> None:
     text = DOCUMENT.read_text()
     assert [row.name for row in ROWS if f"| {row.name} |" not in text] == []
-    first = text.partition("\n## ")[0]  # the metadata log has a table of its own
+    first = text.partition("\n## ")[0]  # the metadata log has a separate table
     rows = [line for line in first.splitlines() if line.startswith("| ") and not line.startswith("| found")]
     assert len(rows) == len(ROWS)

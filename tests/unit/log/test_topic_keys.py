@@ -1,4 +1,5 @@
-"""The effect of each key of a topic on its log: set for the topic, or for the broker by another name and unit."""
+"""The effect of each topic key on a log. A test sets the key for the topic, or for the broker, where its name and unit
+may differ."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ SOUND = {
     "controller.listener.names": "CONTROLLER",
     "listeners": "PLAINTEXT://:9092,CONTROLLER://:9093",
 }
-# Text that a higher compression level makes smaller.
+# This text compresses better at a higher compression level.
 TEXT = b" ".join(random.Random(7).choices([b"%d" % n for n in range(2000)], k=20_000))
 
 Make = Callable[..., PartitionHandle]
@@ -40,7 +41,8 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def log(tmp_path: Path, clock: ManualClock) -> Iterator[Make]:
-    """`log(compression_type="gzip")`: a name of the broker's keys is set there, any other for the topic."""
+    """Makes a log. `log(compression_type="gzip")` sets the key for the topic. If the name is that of a broker key, sets
+    it for the broker."""
     directory = LogDirectory(Environment(clock), str(tmp_path))
     made: list[PartitionHandle] = []
 
@@ -149,7 +151,7 @@ def test_segment_jitter_spreads_the_ends_of_segments(log: Make, key: str) -> Non
         return len(handle.segments()) == 2
 
     assert not ends(log(segment_ms=HOUR_MS))
-    # Half of the segments end within half of the time.
+    # With full jitter, about half of the segments roll within half of the time.
     assert {ends(log(**{"segment_ms": HOUR_MS, key: HOUR_MS})) for _ in range(64)} == {True, False}
 
 

@@ -1,4 +1,4 @@
-"""The keys that set the interval of each piece of upkeep."""
+"""The keys that set the intervals of the upkeep thread's jobs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ KEYS = {
 
 
 class Manager:
-    """Records each piece of upkeep that it is asked for. The second call shows that the upkeep repeats."""
+    """A stub that records each job that it is asked to do. A second call of a job shows that the job is periodic."""
 
     native_directories = ()
 
@@ -38,7 +38,7 @@ class Manager:
         self.again = threading.Event()
 
     def await_cuts(self, wanted: bool) -> None:
-        """No log is truncated here."""
+        """Does nothing, because these tests truncate no log."""
 
     def __getattr__(self, name: str) -> object:
         def work() -> None:

@@ -1,4 +1,5 @@
-"""Metadata responses from the columns equal those of single partitions, and are never older than the root."""
+"""Metadata responses that are built from columns. They equal responses that are built partition by partition, and are
+never older than the current image."""
 
 from __future__ import annotations
 

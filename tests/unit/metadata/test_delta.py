@@ -1,4 +1,4 @@
-"""A delta that holds rows as vectors tells the same rows as one that holds a set."""
+"""A delta that stores rows as vectors reports the same rows as one that stores them in a set."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Every record type of both releases' tables: replayed, kept in the image, written in a snapshot, and read back.
+"""Each record type of both releases' tables is replayed, kept in the image, written to a snapshot, and read back.
 
-Records are made from the tables. A type that comes up later has no scene here, and its tests fail until it has one.
+The tests make records from the tables. A record type that is added later has no entry in SCENES (the records that must
+come before it), so its tests fail until somebody adds an entry.
 """
 
 from __future__ import annotations
@@ -52,7 +53,8 @@ WITH_ELR = [
 ]  # fmt: skip
 BROKERS = [RegisterBrokerRecord(broker_id=1, broker_epoch=5, incarnation_id=uuid(1), log_dirs=[uuid(7)])]
 
-# By record type: what was there before, and the fields that must fit it. The rest of a record is random.
+# By record type: the records that must come before it, and the fields that must match these records. All other fields
+# are random.
 SCENES: dict[str, tuple[list[Any], dict[str, Any]]] = {
     "AbortTransactionRecord": ([BeginTransactionRecord(), *TOPICS], {}),
     "AccessControlEntryRecord": ([], {}),
@@ -85,7 +87,8 @@ SCENES: dict[str, tuple[list[Any], dict[str, Any]]] = {
     "ZkMigrationStateRecord": ([], {}),
 }  # fmt: skip
 
-# Records that a snapshot holds unchanged, and records that remove others; all others change earlier ones.
+# Records that a snapshot contains unchanged, and records that remove other records. All other records change earlier
+# ones.
 STATE = {
     "ConfigRecord", "FeatureLevelRecord", "PartitionRecord", "ProducerIdsRecord", "RegisterBrokerRecord",
     "RegisterControllerRecord", "TopicRecord", *KEPT,
@@ -122,7 +125,7 @@ def fields(structs: dict[str, list[tables.Field]], struct: str, chosen: random.R
             items = [
                 value(field.element, chosen, structs, field.struct, version) for _ in range(chosen.randrange(1, 4))
             ]
-            # Sets are sorted: directories, and features by their name.
+            # These are compared as sets: directories, and features by their name.
             kept_order = field.element.startswith("int")
             made[field.name] = items if kept_order else sorted(items, key=bytes if field.element == "uuid" else str)
         else:
@@ -131,7 +134,7 @@ def fields(structs: dict[str, list[tables.Field]], struct: str, chosen: random.R
 
 
 def build(owner: Any, values: dict[str, Any]) -> dict[str, Any]:
-    """Structs in place of the values that `value` returned for them."""
+    """Builds structs from the values that `value` returns for their fields."""
 
     def one(item: Any) -> Any:
         return getattr(owner, item[0])(**build(owner, item[1])) if isinstance(item, tuple) else item
@@ -146,13 +149,13 @@ def class_of(name: str) -> Any:
 
 
 def version_at(name: str, level: MetadataVersion) -> int:
-    if name == "BrokerRegistrationChangeRecord":  # it is written in the lowest version that holds it
+    if name == "BrokerRegistrationChangeRecord":  # writers choose the lowest version that can express this record
         return 3 if level.cordoned_log_dirs_supported else 2
     return level.record_version(name)
 
 
 def random_record(name: str, version: int, seed: int) -> Any:
-    """Sets every field that the record has in this version."""
+    """Returns a record in which every field of this version has a random value."""
     made = class_of(name)
     structs = tables.message(name).structs()
     values = build(made, fields(structs, name, random.Random(seed), version))
@@ -172,7 +175,7 @@ def replay(image: MetadataImage, *records: Any) -> MetadataImage:
 
 
 def told(image: MetadataImage) -> dict[str, Any]:
-    """The content of an image, without its own rows and offsets."""
+    """Returns the content of an image without its row numbers and offsets."""
     return {
         "features": dict(image.features),
         "brokers": {key: each._replace(record_offset=0) for key, each in image.brokers.items()},
@@ -204,7 +207,7 @@ def test_every_record_type_is_known_by_its_number() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_record_of_each_type_survives_a_snapshot(name: str, level: MetadataVersion) -> None:
     if name == "ClearElrRecord" and not level.elr_supported:
-        assert level.record_version("PartitionRecord") < 2  # then there is no ELR to clear
+        assert level.record_version("PartitionRecord") < 2  # at this level there is no ELR to clear
         return
     for seed in range(20):
         before, _ = SCENES[name]
@@ -212,7 +215,7 @@ def test_record_of_each_type_survives_a_snapshot(name: str, level: MetadataVersi
         start = replay(EMPTY_IMAGE, *features(level))
         first = replay(start, *before)
         image = replay(first, record)
-        # A snapshot has no transaction in progress.
+        # A snapshot does not contain an unfinished transaction.
         image = image if image.transaction is None else image.transaction.before
         again = through_a_snapshot(image)
         assert told(again) == told(image)
@@ -228,7 +231,7 @@ def test_record_of_each_type_survives_a_snapshot(name: str, level: MetadataVersi
 
 @pytest.mark.parametrize("name", NAMES)
 def test_records_of_every_version_are_replayed(name: str) -> None:
-    """A log may have begun at a level that is no longer opened, and an upgrade raised it since."""
+    """A log may contain records of a level that a node no longer supports, if an upgrade has raised the level since."""
     lowest, highest = class_of(name).VERSIONS
     for version in range(lowest, highest + 1):
         written = random_record(name, version, 1).encode(version)
@@ -240,7 +243,7 @@ def test_records_of_every_version_are_replayed(name: str) -> None:
         assert told(through_a_snapshot(image)) == told(image), version
         if name in ("PartitionRecord", "PartitionChangeRecord"):
             row = image.partition(image.topic("t"), record.partition_id)
-            # Records from before KIP-858 have no directories.
+            # Before KIP-858, records have no directories.
             expected = tuple(record.directories) if record.directories else (MIGRATING_DIRECTORY,) * len(row.replicas)
             assert name == "PartitionChangeRecord" or row.directories == expected
 

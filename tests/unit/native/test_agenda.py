@@ -1,4 +1,5 @@
-"""The native half of a simulated world: crews, sleepers and bells on one thread, under virtual time, by a seed."""
+"""The native threads of simulated nodes (thread pools, sleeping threads and their wake-up signals), run on one thread
+in virtual time. The seed decides their order."""
 
 import gc
 import os
@@ -23,7 +24,7 @@ pauses = pytest.mark.skipif(not PAUSES, reason="the sanitizer of this build does
 
 
 class Node:
-    """A log directory of a simulated world with one partition, `t-0`."""
+    """A log directory in a simulated world. It has one partition, `t-0`."""
 
     def __init__(self, agenda: SimulatedAgenda, seed: int = 0) -> None:
         self.disk = SimulatedDisk(seed)
@@ -45,7 +46,7 @@ def batch(value: bytes = b"x") -> bytearray:
 
 
 def run_all(agenda: SimulatedAgenda) -> int:
-    """Lets time pass until no task waits. Returns how long that took, in ns."""
+    """Lets virtual time pass until no task waits. Returns how long that took, in ns."""
     begun_ns = agenda.now_ns
     while agenda.next_ns >= 0:
         agenda.now_ns = max(agenda.now_ns, agenda.next_ns)
@@ -65,7 +66,7 @@ def test_log_opens_and_syncs_without_a_thread_or_a_descriptor_when_its_world_is_
     before = threads(), descriptors()
     agenda = SimulatedAgenda()
     node = Node(agenda)
-    assert node.partition.append_now(batch()) is None  # the log must open first
+    assert node.partition.append_now(batch()) is None  # the log has no open file yet, so the append must wait
     assert node.partition.state == "opening"
     assert agenda.waiting == 1
     run_all(agenda)
@@ -85,14 +86,14 @@ def test_sync_takes_virtual_time_and_covers_only_what_was_written_before_it() ->
     run_all(agenda)
     node.disk.pace("sync", 5000)
     node.partition.append_now(batch())
-    agenda.run_due()  # the committer begins its sync
+    agenda.run_due()  # the committer thread begins its sync
     node.partition.append_now(batch())
     agenda.now_ns += 5 * MS - 1
     assert agenda.run_due() == 0
     agenda.now_ns += 1
     agenda.run_due()
     assert node.partition.synced_offset == 2
-    assert run_all(agenda) == 5 * MS  # the next round, for the batch that came meanwhile
+    assert run_all(agenda) == 5 * MS  # the committer runs again for the batch that came meanwhile
     assert node.partition.synced_offset == 3
 
 
@@ -165,7 +166,7 @@ def test_flush_with_a_limit_returns_when_no_task_can_end_its_wait() -> None:
 
 
 def history(seed: int) -> list[tuple[int, str]]:
-    """The order and the times in which eight logs open."""
+    """Opens eight logs. Returns the order and the times in which they open."""
     agenda = SimulatedAgenda(seed)
     node = Node(agenda, seed)
     node.disk.pace("sync", 10, 300)
@@ -303,7 +304,7 @@ def test_disk_of_a_dead_node_lives_as_long_as_a_log_that_uses_it() -> None:
     watching = PartitionWatch(Environment(None, agenda))
     watching.arm("x", node.partition, watch.FETCH, 1)
     partition = node.partition
-    gc.collect()  # what earlier tests left
+    gc.collect()  # frees what earlier tests left behind
     before = live_count()
     del node
     gc.collect()

@@ -1,4 +1,5 @@
-"""Assertions, lock order and owners: each kind of violation aborts a debug build, and costs a release build nothing."""
+"""Assertions about data, lock order and owners. In a debug build, each kind of violation aborts the process. In a
+release build, the checks cost nothing."""
 
 import pytest
 
@@ -37,8 +38,8 @@ def test_locks_may_be_taken_in_the_order_of_their_ranks(order):
     [
         ("log", "session", "holds Log.lock takes FetchSession.lock"),
         ("ring", "log", "holds Ring.lock takes Log.lock"),
-        ("ring", "groups", "holds Ring.lock takes StableGroups.lock"),  # nothing is taken below a leaf
-        ("log", "RankedMutex(RANKS['log'])", "holds Log.lock takes Log.lock"),  # two logs have no order
+        ("ring", "groups", "holds Ring.lock takes StableGroups.lock"),  # no lock may be taken while a leaf lock is held
+        ("log", "RankedMutex(RANKS['log'])", "holds Log.lock takes Log.lock"),  # two logs have no order between them
     ],
 )
 def test_lock_out_of_order_aborts_with_both_names(held, taken, names):

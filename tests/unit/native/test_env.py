@@ -1,4 +1,4 @@
-"""Clocks that stand still until a test moves them."""
+"""Clocks that stand still until a test advances them."""
 
 import pytest
 
@@ -29,7 +29,7 @@ def test_running_clock_is_ahead_of_the_real_clock_by_the_moved_time() -> None:
     ):
         before = other()
         moved = mine()
-        # The added nanosecond may complete a millisecond.
+        # The one nanosecond that was added can complete a millisecond.
         assert before + ahead <= moved <= other() + ahead + 1
 
 

@@ -1,4 +1,4 @@
-"""A real disk under a log. The disk fills up and fails when the test orders it."""
+"""A log on a real disk that becomes full or fails when the test says so."""
 
 from __future__ import annotations
 

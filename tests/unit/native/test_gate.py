@@ -1,4 +1,4 @@
-"""The gate: the first rule that matches decides."""
+"""The gate, which decides how a processor treats a request: the first rule that matches counts."""
 
 import pytest
 

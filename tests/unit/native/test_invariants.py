@@ -1,4 +1,4 @@
-"""Each invariant of the data plane aborts a debug build when its data is damaged."""
+"""Invariants of the native data plane. If a test damages the data of one, a debug build aborts."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Mail between threads: in order, once, and with no lost wake-up."""
+"""Messages between threads arrive once and in order, and no wake-up is lost."""
 
 import select
 import threading

@@ -1,4 +1,4 @@
-"""The budget grants in order of arrival and never beyond its limit; frames are recycled."""
+"""The memory budget grants requests in the order of their arrival, and never exceeds its limit. Frames are recycled."""
 
 import threading
 
@@ -14,7 +14,7 @@ def test_budget_grants_in_order_of_arrival() -> None:
     budget = PyBudget(10)
     assert budget.reserve(0, 8)
     assert not budget.reserve(1, 5)
-    assert not budget.reserve(2, 1)  # it would fit, but another waits
+    assert not budget.reserve(2, 1)  # these bytes would fit, but an earlier request is waiting
     budget.release(8)
     assert budget.delivered() == [1, 2]
     assert budget.used == 6
@@ -36,7 +36,7 @@ def test_budget_grants_frames_under_way_before_new_ones() -> None:
     assert budget.reserve(1, 4)
     assert budget.reserve(2, 2)
     assert not budget.reserve(3, 2)
-    assert budget.grow(0, 1, 4)  # beyond the limit: all bytes that it lacks
+    assert budget.grow(0, 1, 4)  # may exceed the limit: grants all the bytes that are missing
     assert not budget.grow(1, 4, 4)
     budget.release(2)
     assert budget.delivered() == []
@@ -51,7 +51,7 @@ def test_parked_requests_fill_half_of_the_budget_at_most() -> None:
     assert budget.park(30)
     assert budget.park(20)
     assert not budget.park(1)
-    assert budget.used == 50  # a refused size is not counted
+    assert budget.used == 50  # the bytes of a refused request do not count
     assert budget.park(10, must=True)  # a Produce that waits for acknowledgements
     assert budget.used == 60
     assert not budget.reserve(0, 50)
@@ -68,7 +68,7 @@ def test_budget_lets_one_frame_overdraw_when_all_wait_for_each_other() -> None:
     assert budget.granted_bytes(0) == (5, True)
     assert not budget.grow(1, 3, 5)
     assert not budget.grow(2, 3, 5)
-    assert budget.used == 14  # one frame beyond the limit, never two
+    assert budget.used == 14  # the budget may exceed its limit by one frame, but never by two
     budget.release(8, overdraft=True)
     assert budget.delivered() == [1, 2]
     assert [budget.granted_bytes(number) for number in (1, 2)] == [(3, False), (5, True)]
@@ -143,7 +143,7 @@ def test_budget_stays_within_its_limit_under_threads() -> None:
                 budget.release(1)
             elif budget.cancel(number):
                 continue
-            else:  # it was granted in the meantime
+            else:  # the budget has granted the request meanwhile
                 budget.release(1)
 
     threads = [threading.Thread(target=take_and_give, args=(number,)) for number in range(6)]
@@ -170,7 +170,7 @@ def test_frame_data_begins_at_the_requested_place_in_a_cache_line(size: int, ske
 
 
 def test_frame_data_begins_behind_the_header_when_the_block_is_full() -> None:
-    # With its header it is exactly a megabyte: one byte more would need the next class.
+    # With its header the frame has exactly one megabyte, so a single byte more would need the next size class.
     addresses = memory.frame_addresses([(1 << 20) - 64] * 2, 63)
     assert len(set(addresses)) == 1
 

@@ -1,4 +1,4 @@
-"""The bounded ring: exact capacity, order, several threads, and wake-ups that are never lost."""
+"""The bounded ring buffer: its exact capacity, its order, several threads, and wake-ups that are never lost."""
 
 import select
 import threading
@@ -52,7 +52,8 @@ def test_consumer_may_not_sleep_while_the_ring_has_items() -> None:
 
 @pytest.mark.parametrize("capacity", [1, 3, 128])
 def test_ring_keeps_every_item_in_order_between_threads(capacity: int) -> None:
-    """Each producer's numbers arrive in its order. The consumer sleeps whenever it may, and always wakes up."""
+    """The items of each producer arrive in the producer's order. The consumer sleeps whenever it may, and is always
+    woken."""
     ring = PyRing(capacity)
     each, producers = 20_000 if capacity > 1 else 3_000, 4
     threads = [

@@ -1,4 +1,4 @@
-"""The timing wheel against a list of deadlines."""
+"""The timing wheel, compared with a list of deadlines."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -28,7 +28,7 @@ def test_wheel_behaves_like_a_list_of_deadlines(start_ms: int, steps: list[tuple
     for what, number, ms in steps:
         if what == "add":
             wheel.add(number, now_ms + ms)
-            # A timer that is due already fires a millisecond later.
+            # A timer whose time has already passed fires a millisecond later.
             deadlines[number] = max(now_ms + ms, now_ms + 1)
         elif what == "cancel":
             wheel.cancel(number)

@@ -1,4 +1,4 @@
-"""A loop waits for partitions: it gets each token once, and no watch stays behind."""
+"""An event loop waits for partitions. It receives each token once, and no watch is left over."""
 
 import gc
 import select
@@ -62,7 +62,7 @@ def test_disarmed_watch_reports_nothing(partition: PartitionHandle) -> None:
 
 
 def test_watch_closes_the_files_of_its_partition_without_the_gil_when_it_has_the_last_count() -> None:
-    """A debug build aborts when a thread with the GIL takes the lock of the disk."""
+    """If a thread takes the disk's lock while it holds the GIL, a debug build aborts."""
     disk = SimulatedDisk()
     disk.make_directories("/data")
     made = PartitionHandle(LogDirectory(disk.environment(), "/data"), "t", 0)
@@ -98,7 +98,7 @@ def test_closing_frees_every_watch(partition: PartitionHandle) -> None:
 @pytest.mark.parametrize("cyclic", [False, True])
 def test_watch_outlives_its_owner(cyclic: bool) -> None:
     gc.collect()
-    before = watch.live()  # brokers of earlier tests in this process may have some
+    before = watch.live()  # brokers of earlier tests in this process may have left some
     disk = SimulatedDisk()
     disk.make_directories("/data")
     made = PartitionHandle(LogDirectory(disk.environment(), "/data"), "t", 0)
@@ -106,7 +106,7 @@ def test_watch_outlives_its_owner(cyclic: bool) -> None:
     made.append(batch())
     watching = PartitionWatch()
     assert watching.arm("a", made, watch.FETCH, 1)
-    if cyclic:  # the collector frees all of it at once, in any order
+    if cyclic:  # the garbage collector frees all of it at once, in any order
         garbage: list[object] = [disk, made.directory.environment, made, watching]
         garbage.append(garbage)
         del garbage, watching

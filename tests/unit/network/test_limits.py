@@ -1,4 +1,4 @@
-"""The limits of a plane, from the keys of server.properties."""
+"""The limits of a plane (the network layer), which follow from the keys of server.properties."""
 
 from __future__ import annotations
 

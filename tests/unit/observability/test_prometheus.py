@@ -1,4 +1,4 @@
-"""Kafka's metric names in Prometheus's format, and the HTTP server."""
+"""Kafka's metric names in Prometheus's format, and the HTTP server for them."""
 
 import asyncio
 

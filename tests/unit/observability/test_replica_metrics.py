@@ -1,4 +1,4 @@
-"""The metrics of the partitions on a broker, by Apache Kafka's names."""
+"""The metrics of a broker's partitions, under Apache Kafka's names."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def test_settings_are_shown_except_secrets_and_unknown_ones(caplog: Any, legacy:
     text = logged(caplog, 33 if legacy else 44, 1, request)
     assert "secret" not in text
     assert all(f"seen-{number}" in text for number in (1, 2, 3))
-    # The handler gets the request unchanged.
+    # The handler receives the request with the secrets.
     assert [each.configs[0].value for each in request.resources].count("secret") == 4
 
 

@@ -1,4 +1,5 @@
-"""Messages as objects: every one in every version, Kafka's rules about versions, nulls, defaults and tagged fields."""
+"""Messages as objects: every message in every version, and Kafka's rules for versions, nulls, defaults and tagged
+fields."""
 
 import copy
 import gc
@@ -36,7 +37,7 @@ INT_RANGES = {
 
 
 def filled(cls, struct, version, message, depth=0):
-    """An instance with every field that `version` has at a value that is not its default."""
+    """Returns an instance in which every field that exists in `version` differs from its default."""
     values = {}
     for field in message.table(version).structs[struct]:
         if version in field.versions or version in field.tagged:
@@ -157,7 +158,7 @@ def test_tags_that_repeat_or_descend_or_are_fewer_than_said_are_refused(tags):
 @pytest.mark.parametrize("tag", [3, 99], ids=["known", "unknown"])
 @pytest.mark.parametrize("size", [2, 3, 0x7FFFFFFF, 0xFFFFFFFF])
 def test_a_tagged_field_longer_than_the_message_is_refused(tag, size):
-    data = ApiVersionsResponse().encode(3)[:-1]  # without the count of its tagged fields
+    data = ApiVersionsResponse().encode(3)[:-1]  # without the count of the tagged fields
     varint = bytes([size]) if size < 0x80 else (b"\xff\xff\xff\xff" + bytes([size >> 28]))
     with pytest.raises(ProtocolError, match="a length that is negative or more than the bytes that remain"):
         ApiVersionsResponse.decode(data + bytes([1, tag]) + varint + b"\1", 3)
@@ -306,8 +307,8 @@ def test_random_bytes_give_a_message_or_a_protocol_error(data, name, version):
         decoded, used = cls.decode_prefix(data, version)
     except (ProtocolError, UnsupportedVersionError):
         return
-    # A decoded message can be encoded again; a varint that was longer than necessary gets shorter. (Not by equality:
-    # a float may be NaN.)
+    # The decoded message can be encoded again. A varint that was longer than necessary becomes shorter. (The test does
+    # not compare for equality, because a float can be NaN.)
     again = decoded.encode(version)
     assert cls.decode(again, version).encode(version) == again
     assert used <= len(data)

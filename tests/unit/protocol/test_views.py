@@ -1,4 +1,5 @@
-"""Views of the hot messages: what the C structs hold is what the objects hold, and they are written back the same."""
+"""Native views of the most frequent messages. Each C struct holds the same values as the Python message object, and
+encodes to the same bytes."""
 
 import pytest
 from hypothesis import given, settings
@@ -15,7 +16,7 @@ PINNED = [(name, version) for name, each in BINDINGS.items() for version in rang
 
 
 def plain(value):
-    """An object as a view shows it: text as its bytes, structs as dicts."""
+    """Converts an object to the form that a view shows: text becomes bytes, and structs become dicts."""
     if isinstance(value, str):
         return value.encode()
     if isinstance(value, Uuid):
@@ -28,7 +29,8 @@ def plain(value):
 
 
 def within(view, full):
-    """Whether `full`, which has the fields of all versions, agrees with `view` wherever that has a field."""
+    """Returns whether every field of `view` has the value that it has in `full`. Unlike a view, `full` has the fields
+    of all versions."""
     if isinstance(view, dict):
         return all(within(value, full[name]) for name, value in view.items())
     if isinstance(view, list) and isinstance(full, list):
@@ -37,7 +39,7 @@ def within(view, full):
 
 
 def sample(name, version):
-    """One message with every field at some value of its own."""
+    """Returns a message in which every field has a different value."""
     message, cls = tables.message(name), message_class(name)
 
     def build(struct):
@@ -125,7 +127,7 @@ def test_view_and_object_accept_the_same_bytes(data, pinned):
     try:
         value, _ = message_class(name).decode_prefix(bytes(raw), version)
     except ProtocolError as error:
-        # Text is not looked at by a view.
+        # A view accepts text that is not valid UTF-8.
         if "not UTF-8" not in str(error):
             with pytest.raises(ProtocolError):
                 BINDINGS[name].copy(bytes(raw), version)

@@ -1,4 +1,4 @@
-"""Stories on a controller of a quorum of one."""
+"""Tests run on a controller whose quorum is a single node."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ import controllers
 
 @pytest.fixture
 def run() -> Callable[..., Any]:
-    """Runs a story on a harness: `run(story, level=..., **properties)`."""
+    """Returns a function that runs a test on a harness: `run(story, level=..., **properties)`."""
     return controllers.run

@@ -1,4 +1,4 @@
-"""controller.quorum.append.linger.ms: an upper bound on how long a change waits for the append before it."""
+"""controller.quorum.append.linger.ms limits how long a change waits for the append before it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LINGER_MS = 25
 
 
 def leader(*node_ids: int) -> Replica:
-    """Everything in its log is committed."""
+    """Returns a leader whose log is fully committed."""
     replica = Replica(*node_ids, append_linger_ms=LINGER_MS)
     replica.lead()
     commit(replica)
@@ -21,7 +21,7 @@ def leader(*node_ids: int) -> Replica:
 
 
 def commit(replica: Replica) -> None:
-    """Node 2 has everything that is in the log."""
+    """Makes node 2 fetch to the end of the log, which commits all records."""
     replica.fetch_of(2, replica.log.end_offset, replica.raft.epoch)
 
 
@@ -46,7 +46,7 @@ def test_changes_collect_until_the_append_in_flight_is_committed() -> None:
     assert offsets == [end, end + 1, end + 2]
     assert (replica.log.end_offset, replica.raft.end_offset) == (end + 1, end + 3)
     replica.settle()
-    # The Fetch that commits the first change gets the others.
+    # The Fetch that commits the first change also returns the other changes.
     _, answer = replica.fetch_of(2, end + 1, replica.raft.epoch)
     assert replica.log.end_offset == end + 3
     assert answer.high_watermark == end + 1

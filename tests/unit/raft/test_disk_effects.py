@@ -1,4 +1,5 @@
-"""No state machine and no loop waits for a disk: what may wait is asked for, done elsewhere, and reported."""
+"""No state machine and no event loop waits for a disk. The Raft core requests work that may block as an effect. Another
+thread does the work and reports the result."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ from raft_replica import CLUSTER, OTHER, Replica, diverging, naming, snapshot_of
 
 
 class Unhurried(Replica):
-    """Its disk does no work until `work` is called."""
+    """A replica whose disk does no work until the test calls `work`."""
 
     asked: list[Any]
 
@@ -59,7 +60,7 @@ def test_follower_answers_a_vote_after_a_truncation_and_its_log_is_untouched_bef
     replica.answer(**diverging(2, 3))
     assert (replica.log.end_offset, replica.raft.take_sync()) == (3, None)
     replica.raft.request("vote", naming("Vote", 5), replica.now)
-    replica.raft.tick(replica.now + 100_000)  # the disk is slow, and the leader's time is over
+    replica.raft.tick(replica.now + 100_000)  # the disk is slow, and the follower's fetch timeout has expired
     replica.settle()
     assert replica.answers() == [] and replica.raft.epoch == 4
     replica.work()
@@ -132,7 +133,7 @@ def test_snapshot_that_is_deleted_while_the_disk_reads_is_not_found() -> None:
     assert messages.answered(answer)[0] == ErrorCode.SNAPSHOT_NOT_FOUND
 
 
-# --- what is kept in memory ---
+# --- batches in memory ---
 
 
 def test_recent_batches_are_those_of_the_log() -> None:
@@ -154,13 +155,14 @@ def test_recent_batches_are_those_of_the_log() -> None:
             assert found is None or found == log.read(at, limit)
 
 
-# --- snapshots at a start ---
+# --- snapshots during a start ---
 
 AT = OffsetAndEpoch(50_000, 3)
 
 
 class CountedLog(controllers.SyncedMemoryLog):
-    """Raises when a thread waits for its disk that must not; counts the bytes of snapshots that were read."""
+    """A metadata log that raises an error if the thread `barred` reads in a way that must wait for the disk. It also
+    counts the snapshot bytes that were read."""
 
     barred: int | None = None
     snapshot_bytes = 0
@@ -182,7 +184,7 @@ def _on_another_thread(name: str) -> Any:
 class StrictLog(CountedLog):
     def __init__(self) -> None:
         super().__init__()
-        self.cold_below = 1 << 62  # every read waits for the disk
+        self.cold_below = 1 << 62  # reads at offsets below this must wait for the disk
 
 
 for _name in ("read", "truncate", "trim", "snapshot_size", "read_snapshot", "write_snapshot", "finish_snapshot",
@@ -191,7 +193,7 @@ for _name in ("read", "truncate", "trim", "snapshot_size", "read_snapshot", "wri
 
 
 def with_snapshot(log: MemoryLog, records: int) -> None:
-    """A snapshot with the voters 1 to 3 at its head."""
+    """Returns a log with a snapshot that begins with the voters 1, 2 and 3."""
     history = VoterHistory(VoterSet())
     history.set_version(0, 1)
     history.set_voters(0, voters(1, 2, 3))
@@ -212,7 +214,7 @@ def test_voters_are_learned_from_the_head_of_a_snapshot() -> None:
 
 
 class Counting:
-    """A listener that notes how many records come in each turn of the loop."""
+    """A Raft listener that counts the records that it receives in each turn of the event loop."""
 
     def __init__(self) -> None:
         self.turns: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""A peer may send any integer. A replica refuses impossible ones before it writes anything, and goes on."""
+"""A peer can send any integer. A replica refuses impossible values before it writes anything, and continues to work."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_voter_takes_the_last_epoch_that_has_a_successor(api: str) -> None:
 
 
 def test_only_voter_keeps_epochs_for_its_own_elections() -> None:
-    """No other node can lead this quorum, so none may use up its epochs."""
+    """No other node can lead this quorum, so no other node may exhaust its epochs."""
     replica = Replica(1)
     assert replica.ask(naming("Vote", LAST_EPOCH - 1)) == ErrorCode.INVALID_REQUEST
     assert replica.raft.is_leader and replica.raft.epoch == 1
@@ -132,14 +132,14 @@ def snapshot(end_offset: int, epoch: int) -> dict[str, Any]:
     "values",
     [
         diverging(-1, 2),
-        diverging(3, 3),  # the end of this log: nothing diverges
-        diverging(0, 9),  # an epoch after the one in the request
+        diverging(3, 3),  # this is the end of the follower's own log, so nothing diverges
+        diverging(0, 9),  # the epoch is later than the one in the request
         snapshot(-1, 3),
         snapshot(10, -1),
-        snapshot(10, 9),  # an epoch that has not begun
-        snapshot(3, 3),  # this log has all its records
-        snapshot(1, 4),  # below the high watermark
-        snapshot((1 << 63) - 1, 4),  # no record can follow
+        snapshot(10, 9),  # the epoch is in the future
+        snapshot(3, 3),  # this log has all records of the snapshot
+        snapshot(1, 4),  # the snapshot ends below the high watermark
+        snapshot((1 << 63) - 1, 4),  # the offset leaves no room for records
     ],
     ids=repr,
 )
@@ -157,7 +157,7 @@ def test_fetch_answer_that_cannot_be_true_changes_nothing(
     [line] = [each for each in caplog.records if each.levelno >= logging.WARNING]
     assert "is impossible" in line.getMessage()
     assert replica.raft.replica.requests.is_left_alone(2, replica.now)
-    # The replica asks again and takes a correct answer.
+    # The replica repeats the request, and accepts a correct answer.
     replica.answer(records=data_batch([b"d"], 3, 4, 0), high_watermark=4)
     assert (replica.log.end_offset, replica.raft.high_watermark) == (4, 4)
 
@@ -167,12 +167,12 @@ def test_fetch_answer_that_cannot_be_true_changes_nothing(
     [
         lambda data: data[:-1] + bytes([data[-1] ^ 1]),  # the checksum does not match
         lambda data: data_batch([b"x"], 7, 3, 0),  # a gap
-        lambda data: data_batch([b"x"], 0, 3, 0),  # an offset that is taken
-        lambda data: data_batch([b"x"], 1, 4, 0),  # an epoch that has not begun
-        lambda data: data_batch([b"x"], 1, 2, 0),  # an epoch that is over
+        lambda data: data_batch([b"x"], 0, 3, 0),  # the offset is already used
+        lambda data: data_batch([b"x"], 1, 4, 0),  # an epoch in the future
+        lambda data: data_batch([b"x"], 1, 2, 0),  # an epoch that has ended
         lambda data: data_batch([b"x"], 1, -1, 0),
         lambda data: b"\0" * 70,
-        lambda data: data[:16] + b"\x01" + data[17:],  # magic 1
+        lambda data: data[:16] + b"\x01" + data[17:],  # a batch of magic 1
     ],
     ids=["checksum", "gap", "again", "later epoch", "earlier epoch", "no epoch", "zeros", "magic"],
 )
@@ -192,7 +192,7 @@ def test_follower_throws_records_away_when_they_are_damaged_or_do_not_follow(
 
 
 def test_epoch_without_a_successor_is_never_entered_whatever_names_it() -> None:
-    """UpdateRaftVoter, too, is answered with a leader and its epoch."""
+    """The answer to UpdateRaftVoter also contains a leader and its epoch."""
     replica = Replica(1, 2, 3)
     replica.follow(3, b"a")
     for leader_id in (-1, 2, 3):
@@ -210,7 +210,7 @@ def test_follower_refuses_a_set_without_voters(caplog: pytest.LogCaptureFixture)
 
 
 def test_follower_refuses_a_control_record_that_it_cannot_read(caplog: pytest.LogCaptureFixture) -> None:
-    """The checksum matches; only the content shows that it is not a voter set."""
+    """The checksum is correct. Only the content shows that the record is not a voter set."""
     from kafkacore._fast.record.batch import ControlRecordType, RecordBatchBuilder
 
     replica = Replica(1, 2, 3)
@@ -237,7 +237,8 @@ def test_leader_bounds_the_bytes_of_one_answer_whatever_is_asked(max_bytes: int)
 
 
 def test_fetch_of_another_topic_id_is_an_invalid_request() -> None:
-    """As in Apache Kafka: the metadata log has no INCONSISTENT_TOPIC_ID, and Vote names no topic id."""
+    """This is the behaviour of Apache Kafka: requests for the metadata log never fail with INCONSISTENT_TOPIC_ID, and
+    Vote contains no topic id."""
     replica = Replica(1, 2, 3)
     replica.lead()
     request = messages.fetch(CLUSTER, OTHER, replica.raft.epoch, OffsetAndEpoch(0, 0), -1)

@@ -1,4 +1,4 @@
-"""A quorum whose voters are records (KIP-853): it begins with the checkpoint of `storage format --standalone`."""
+"""A quorum whose log contains the voters (KIP-853) begins with the checkpoint of `storage format --standalone`."""
 
 from __future__ import annotations
 

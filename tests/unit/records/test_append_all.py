@@ -1,4 +1,4 @@
-"""Appends many records to a batch at once: all of them, or none."""
+"""Appends many records to a batch with one call. The call appends all of them, or none."""
 
 from __future__ import annotations
 

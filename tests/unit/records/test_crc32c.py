@@ -1,4 +1,5 @@
-"""CRC-32C and CRC-32: published vectors, every implementation of this processor, continued and joined sums."""
+"""CRC-32C and CRC-32: published test vectors, every implementation for this processor, and continued and combined
+checksums."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ import pytest
 
 from kafkacore._fast.base.crc32c import checksum, combine, implementation, implementations
 
-# RFC 3720, appendix B.4, and the check value of the CRC catalogue.
+# From RFC 3720, appendix B.4, and the check value from the CRC catalogue.
 VECTORS = [
     (bytes(32), 0x8A9136AA),
     (b"\xff" * 32, 0x62A8AB43),
@@ -60,7 +61,7 @@ def test_every_implementation_of_crc32_agrees_with_zlib(name: str) -> None:
     rng = random.Random(4)
     way = implementations(ieee=True)[name]
     block = rng.randbytes(70100)
-    assert way(b"123456789", 0) == 0xCBF43926  # the check value of the CRC catalogue
+    assert way(b"123456789", 0) == 0xCBF43926  # the check value from the CRC catalogue
     for length in LENGTHS:
         start, seed = rng.randrange(0, 64), rng.getrandbits(32)
         data = memoryview(block)[start : start + length]
@@ -82,7 +83,7 @@ def test_checksums_continue_and_join() -> None:
 
 
 def test_checksums_join_over_more_than_the_order_of_x() -> None:
-    # x^(2^31) is x again: the second part is so long that its power of two wraps there.
+    # The second part is so long that the exponent exceeds 2^31, and x^(2^31) equals x.
     zeros, length = checksum(bytes(1 << 20)), 1 << 20
     while length < 1 << 33:
         zeros, length = combine(zeros, zeros, length), length * 2

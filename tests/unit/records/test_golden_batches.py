@@ -1,4 +1,5 @@
-"""Batches that Apache Kafka 4.3.1's MemoryRecordsBuilder wrote, a codec each: one record, its key, value and header."""
+"""Batches that the MemoryRecordsBuilder of Apache Kafka 4.3.1 has written: one for each codec, with a single record
+that has a key, a value and a header."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which fetcher has which partition."""
+"""The distribution of partitions over fetchers."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def partitions(tmp_path: Path) -> list[PartitionHandle]:
 
 
 def test_fetcher_number_is_apache_kafkas_when_there_are_three_fetchers() -> None:
-    # Utils.abs(31 * "orders".hashCode() + partition) % 3, as Java counts it.
+    # The expected numbers are Utils.abs(31 * "orders".hashCode() + partition) % 3, computed as in Java.
     assert [fetcher_number("orders", index, 3) for index in range(4)] == [2, 1, 0, 2]
     assert [fetcher_number("__consumer_offsets", index, 3) for index in range(4)] == [2, 1, 0, 2]
     assert [fetcher_number("", index, 3) for index in range(4)] == [0, 1, 2, 0]
@@ -91,7 +91,7 @@ def test_fetchers_move_a_partition_when_its_leader_changes(partitions: list[Part
 
 
 async def moved(made: Made) -> None:
-    """The turns of the loop in which partitions move."""
+    """Runs the turns of the event loop in which partitions move between fetchers."""
     for _ in range(10):
         await asyncio.sleep(0)
 
@@ -116,7 +116,7 @@ def test_partitions_move_between_fetchers_when_their_number_changes(partitions: 
 
 
 def test_partitions_wait_for_their_former_fetcher_when_the_number_changes(partitions: list[PartitionHandle]) -> None:
-    """Both fetch in the same leader epoch, so nothing else keeps the former one from changing the logs."""
+    """Both fetchers fetch in the same leader epoch, so nothing else prevents the former one from changing the logs."""
 
     async def run() -> None:
         made = Made()
@@ -127,7 +127,7 @@ def test_partitions_wait_for_their_former_fetcher_when_the_number_changes(partit
         await moved(made)
         assert list(made.of) == [(2, 0)]
         assert former.followed == {}
-        # Meanwhile one gets a new role, and one is followed no longer.
+        # Meanwhile one partition gets a new role, and the broker stops following another.
         made.fetchers.follow([Follow(partitions[0], 3, 6)])
         made.fetchers.stop([partitions[1]])
         former.free.set()

@@ -1,4 +1,4 @@
-"""A leader asks the controller for changes of its ISRs, and takes the answers."""
+"""A leader asks the controller for changes of its ISRs, and applies the answers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Follower(NamedTuple):
 
 
 class Log:
-    """A partition as native code shows it."""
+    """A stub of a partition, with the attributes that native code offers."""
 
     def __init__(self, index: int) -> None:
         self.topic, self.index = "t", index
@@ -75,7 +75,7 @@ class Log:
 
 
 class World:
-    """A topic that broker ME leads, with all three brokers as replicas, and its leader's ISR manager."""
+    """A topic with replicas on all three brokers. Broker ME leads it and has the ISR manager under test."""
 
     def __init__(self, partitions: int = 1, isr: Sequence[int] = (ME,), state: int = RECOVERED) -> None:
         self.logs = {(TOPIC, index): Log(index) for index in range(partitions)}
@@ -111,7 +111,7 @@ class World:
         self.isrs.look(self.logs)
 
     def asked(self) -> list[Any]:
-        """The partitions of the next request."""
+        """Returns the partitions in the next request."""
         request = self.isrs.request()
         assert isinstance(request, AlterPartitionRequest)
         assert (request.broker_id, request.broker_epoch) == (ME, EPOCHS[ME])
@@ -146,7 +146,7 @@ def test_followers_that_caught_up_join_with_their_broker_epochs() -> None:
     [asked] = world.asked()
     assert isr_of(asked) == [(ME, 101), (TWO, 102), (THREE, 103)]
     assert (asked.leader_epoch, asked.partition_epoch, asked.leader_recovery_state) == (0, 0, RECOVERED)
-    # The high watermark waits for both from now on.
+    # From now on, the high watermark waits for both followers.
     assert world.log.proposed == [ME, TWO, THREE]
     assert world.answer(accepted([ME, TWO, THREE]))
     assert (world.log.isr, world.log.partition_epoch) == ([ME, TWO, THREE], 1)
@@ -251,7 +251,7 @@ def test_proposal_waits_for_metadata_when_the_controller_is_ahead(error: ErrorCo
     assert world.answer(refused(error))
     world.look()
     assert world.isrs.request() is None
-    # The high watermark goes on to wait for those that may be in the ISR by now.
+    # The high watermark still waits for all replicas that may be in the ISR by now.
     assert world.log.proposed == [ME, TWO, THREE]
     assert world.isrs.counts.failed == 1
     world.commit(change(isr=[ME, TWO]))
@@ -263,7 +263,7 @@ def test_proposal_is_withdrawn_and_made_anew_when_a_replica_is_ineligible() -> N
     world = World()
     world.look()
     world.asked()
-    # The controller knows that broker 2 restarts. The next look at the followers knows it too.
+    # The controller knows that broker 2 has restarted. The next check of the followers shows it, too.
     world.log.seen[TWO] = Follower(TWO, 102, may_join=False)
     assert not world.answer(refused(ErrorCode.INELIGIBLE_REPLICA))
     assert world.log.proposed == [ME, THREE]
@@ -303,7 +303,7 @@ def test_next_proposal_starts_from_the_answer_when_the_metadata_is_late() -> Non
     world.look()
     [asked] = world.asked()
     assert (isr_of(asked), asked.partition_epoch) == ([(ME, 101)], 1)
-    # The metadata brings the first change, which is known already: the second one goes on.
+    # The metadata contains the first change, which the leader already knows. The second change is still in flight.
     world.commit(change(isr=[ME, TWO]))
     world.answer(accepted([ME], 2))
     assert (world.log.isr, world.log.partition_epoch) == ([ME], 2)

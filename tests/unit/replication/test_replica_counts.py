@@ -1,4 +1,4 @@
-"""Metrics count the partitions that this broker leads by their replicas."""
+"""Metrics of led partitions, counted by the state of their replicas."""
 
 from __future__ import annotations
 

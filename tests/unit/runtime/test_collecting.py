@@ -1,4 +1,4 @@
-"""The moments at which a process runs a full garbage collection."""
+"""When a process runs a full garbage collection."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Process:
         self.collected += 1
 
     def pass_time(self, busy_share: float) -> None:
-        gc.collect(1)  # moves objects to the old generation
+        gc.collect(1)  # moves objects to the oldest generation
         self.now_ns += 1_000_000_000
         self.cpu_ns += int(1_000_000_000 * busy_share)
         self.collections.look()

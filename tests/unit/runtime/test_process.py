@@ -1,4 +1,4 @@
-"""The threads that nodes of a process share: how many serve the data plane."""
+"""The threads that all nodes of a process share, and how many of them serve the data plane."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_node_that_wants_most_processors_decides() -> None:
         assert len(before) == 1
         assert Runtime.shared(3) is first
         assert first.processors(DATA)[:1] == before and len(first.processors(DATA)) == 3
-        # The first node keeps its processors, and a node that wants fewer ends none.
+        # The processors of the first node stay, even if a later node wants fewer.
         assert len(before) == 1
         Runtime.shared(2)
         assert len(first.processors(DATA)) == 3
@@ -52,12 +52,13 @@ def test_data_plane_has_lower_priority_and_control_plane_short_slices() -> None:
         found = nice_by_name()
         ours = os.nice(0)
         assert found["kc-data-0"] == min(ours + DATA_NICE, 19)
-        # A thread that may hold the GIL has no lower priority.
+        # Threads that may hold the GIL have normal priority.
         assert found["kc-controller-0"] == found["kc-loop-data"] == found["kc-loop-controll"[:15]] == ours
-        # Its slices are short, so that a thread preempted with the GIL does not delay the others for long.
+        # The time slices of this thread are short. So, if the kernel preempts it while it holds the GIL, other threads
+        # do not wait for long.
         assert data == controller
         assert controller[1] < ordinary[1]
-        if ordinary[0] > 0:  # the kernel supports slices
+        if ordinary[0] > 0:  # this is true if the kernel supports time slices
             assert controller[0] < ordinary[0]
     finally:
         runtime.close()

@@ -1,4 +1,4 @@
-"""Work that is due at a time, by a clock that the test moves."""
+"""Work that is due at certain times, on a clock that the test advances."""
 
 import asyncio
 import random

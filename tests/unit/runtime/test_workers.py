@@ -1,4 +1,4 @@
-"""Threads whose number changes while they work."""
+"""A pool of threads whose number changes while they work."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LIMIT_S = 20
 
 
 class Held:
-    """Work that begins and then waits for its release."""
+    """Work that starts, and then waits until the test releases it."""
 
     def __init__(self, workers: Workers) -> None:
         self.workers = workers

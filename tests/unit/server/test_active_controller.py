@@ -1,4 +1,5 @@
-"""Requests follow the active controller: at once where that is safe, and in any case before their time is over."""
+"""Requests that a broker sends again to a new active controller: immediately if that is safe, otherwise before they
+time out."""
 
 from __future__ import annotations
 
@@ -58,7 +59,8 @@ def test_heartbeat_that_waits_for_a_lost_controller_goes_to_the_new_one_at_once(
         links.elect(None)
         for _ in range(10):
             await asyncio.sleep(0)
-        assert len(links.sent) == 1  # an election alone says nothing about the old one
+        # A new election alone does not show that the old controller has not committed the request.
+        assert len(links.sent) == 1
         links.answers = [BrokerHeartbeatResponse()]
         links.elect(NEW)
         assert (await asking).error_code == 0
@@ -69,7 +71,7 @@ def test_heartbeat_that_waits_for_a_lost_controller_goes_to_the_new_one_at_once(
 
 
 def test_request_that_must_not_be_repeated_waits_until_the_old_connection_ends() -> None:
-    """The old controller may have committed it. Apache Kafka repeats it when the connection ends, and so do we."""
+    """The old controller may have committed the request. Like Apache Kafka, we repeat it when the connection ends."""
 
     async def story() -> None:
         links = Links()
@@ -99,7 +101,7 @@ def test_connections_stay_when_the_old_controller_is_active_again_in_time() -> N
         links.elect(NEW)
         links.elect(OLD)
         asking = asyncio.create_task(active.ask(FORWARDS, CALL, CreateTopicsRequest(), LIMIT_MS))
-        await asyncio.sleep(limit_ms / 1000)  # began after the limit's own timer, so it ends after that
+        await asyncio.sleep(limit_ms / 1000)  # this sleep begins after the timer of the limit, so it also ends after it
         assert OLD not in links.ended
         asking.cancel()
 
@@ -132,11 +134,11 @@ def test_request_times_out_when_no_controller_answers() -> None:
     run(story)
 
 
-# --- forwarded requests to the controller of this process ---
+# --- requests that are forwarded to the controller in the same process ---
 
 
 class Deciding:
-    """A controller that decides in several turns, and then waits for a commit."""
+    """A stub of a controller that decides over several turns of the event loop, and then waits for a commit."""
 
     def __init__(self) -> None:
         self.deciding = self.most = self.decided = 0
@@ -162,7 +164,7 @@ def test_slow_commit_holds_no_other_forwarded_request_up() -> None:
         active.on_leading(1)
         asking = [asyncio.create_task(active.ask(FORWARDS, CALL, CreateTopicsRequest(), LIMIT_MS)) for _ in range(20)]
         while local.decided < 20:
-            assert local.most <= 1  # the controller's own listener waits for one decision at most
+            assert local.most <= 1  # the controller's own listener has at most one decision in flight
             await asyncio.sleep(0)
         local.committed.set()
         assert len(await asyncio.gather(*asking)) == 20

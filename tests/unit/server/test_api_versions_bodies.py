@@ -1,4 +1,5 @@
-"""ApiVersions as it is published to the processors: the same bytes that the handler gives in each version."""
+"""The ApiVersions responses that the broker publishes to the processors. In each version they have the same bytes as
+the handler's response."""
 
 from types import SimpleNamespace
 

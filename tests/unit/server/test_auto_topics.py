@@ -1,4 +1,4 @@
-"""Auto-created topics: asked for once, whatever becomes of it."""
+"""A broker requests the automatic creation of a topic once, whatever the result."""
 
 import asyncio
 from typing import Any

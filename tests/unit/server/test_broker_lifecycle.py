@@ -1,4 +1,4 @@
-"""A broker's registration, fencing and leaving, without a controller."""
+"""How a broker registers, is fenced and leaves the cluster, without a controller."""
 
 from kafkacore.protocol.uuid import Uuid
 from kafkacore.server.lifecycle import AdvertisedListener, BrokerLifecycle, BrokerState

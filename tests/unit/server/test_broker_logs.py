@@ -1,4 +1,4 @@
-"""The logs that a broker opens at start, judged by the metadata."""
+"""The logs that a broker finds when it starts, compared with the committed metadata."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def blocking() -> Iterator[ThreadPoolExecutor]:
 
 
 def leave_a_move_half_done(paths: dict[Uuid, str]) -> str:
-    """A log of three records and its future log in the other directory; returns that one's path."""
+    """Makes a log of three records, and its future log in the other directory. Returns the path of the future log."""
     manager = LogManager(Environment(), paths.values(), lambda topic: SETTINGS)
     manager.load()
     [handle] = manager.create(KEY[0], TOPIC_ID, [KEY[1]], paths[HERE])
@@ -82,7 +82,8 @@ def test_stray_future_log_leaves_the_log_in_use_alone(
     paths: dict[Uuid, str], image: MetadataImage, blocking: ThreadPoolExecutor, topic_id: Uuid | None
 ) -> None:
     future = leave_a_move_half_done(paths)
-    # A crash came before the file was written, or the directory was offline when the topic was created again.
+    # This happens if a crash came before the file was written, or if the directory was offline when the topic was
+    # created again.
     os.unlink(os.path.join(future, partition_metadata.NAME))
     if topic_id is not None:
         partition_metadata.write(future, topic_id)
@@ -120,7 +121,8 @@ def test_only_future_log_becomes_the_log_when_the_metadata_places_the_replica_th
     manager = LogManager(Environment(), paths.values(), lambda topic: SETTINGS)
     BrokerLogs(manager, paths, blocking).load(image_of_one(placed), ME)
     handle = manager.get(*KEY)
-    # Until the replica has moved there, the log may lack records, so it must not become a leader's log.
+    # Until the move of the replica is complete, the future log may lack records, so it must not become the log of a
+    # leader.
     assert (None if handle is None else (handle.directory.path, handle.end_offset)) == (
         (paths[THERE], 3) if placed == THERE else None
     )

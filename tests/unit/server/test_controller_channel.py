@@ -1,4 +1,5 @@
-"""A broker's way to the active controller: how many requests it forwards at once, and what it makes of answers."""
+"""A broker's connection to the active controller: how many requests it forwards at a time, and how it handles the
+answers."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from kafkacore.server.lanes import FORWARDS
 
 
 class SlowController:
-    """A controller that answers when a test opens it; it counts the requests under way."""
+    """A stub of a controller that does not answer until the test opens it. It counts the requests in flight."""
 
     def __init__(self, most: int) -> None:
         self.asked = self.under_way = self.most = 0
@@ -64,7 +65,7 @@ def test_channel_forwards_so_many_requests_at_a_time_and_answers_all() -> None:
 def test_request_behind_others_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(channel, "FORWARD_TIMEOUT_MS", 200)
     controller, answers = asyncio.run(forwarded(FORWARDS_AT_ONCE + 1, release=False))
-    assert controller.asked >= FORWARDS_AT_ONCE  # the last may take the place of a request that timed out before it
+    assert controller.asked >= FORWARDS_AT_ONCE  # the last request is also sent if an earlier request times out first
     assert all(isinstance(each, KafkaError) and each.code == ErrorCode.REQUEST_TIMED_OUT for each in answers)
 
 
@@ -84,7 +85,8 @@ def test_request_is_refused_when_too_many_wait(monkeypatch: pytest.MonkeyPatch) 
 
 
 def asked(*answers: Any) -> Any:
-    """The answer to a client's CreateTopics when the active controller gives these."""
+    """Sends a client's CreateTopics, which the active controller answers with `answers`. Returns the client's
+    response."""
 
     async def ask() -> Any:
         links = Links(answers)
@@ -114,7 +116,7 @@ def test_envelope_that_holds_no_answer_fails_the_request_alone(data: bytes, capl
 
 @pytest.mark.parametrize("error", [9999, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.INVALID_REQUEST])
 def test_refused_envelope_is_an_unknown_error_for_the_client(error: int, caplog: pytest.LogCaptureFixture) -> None:
-    """Apache Kafka's ForwardingManager does the same: the client has asked for nothing wrong."""
+    """This is the behaviour of Apache Kafka's ForwardingManager, because the client's request was not at fault."""
     with pytest.raises(KafkaError) as failed:
         asked(EnvelopeResponse(error_code=error))
     assert failed.value.code == ErrorCode.UNKNOWN_SERVER_ERROR

@@ -1,4 +1,4 @@
-"""The controller's listener: what it passes to the controller, envelopes, and the controllers it names."""
+"""The controller's listener: which requests it passes to the controller, envelopes, and which controllers it names."""
 
 import asyncio
 from types import SimpleNamespace
@@ -95,7 +95,7 @@ def test_envelope_carries_a_request_with_its_client(context: Any) -> None:
 def test_envelope_is_refused_when_the_controller_is_not_active(context: Any) -> None:
     context.quorum.active = False
     assert ask(context, envelope(CREATE, 7), 0).error_code == ErrorCode.NOT_CONTROLLER
-    # Every replica knows who leads.
+    # Every replica of the quorum knows the leader.
     assert ask(context, envelope(DescribeQuorumRequest(), 2), 0).error_code == ErrorCode.NONE
 
 

@@ -1,4 +1,4 @@
-"""The controller's periodic work goes on after a failure."""
+"""The controller continues its periodic work after a failure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LIMIT_S = 20
 
 
 class Failing:
-    """Every other tick fails."""
+    """A stub of a controller in which every other tick fails."""
 
     next_tick_ms = 1
 

@@ -1,4 +1,4 @@
-"""DescribeConfigs of brokers, topics, groups and loggers."""
+"""DescribeConfigs for brokers, topics, groups and loggers."""
 
 from collections.abc import Mapping
 from types import SimpleNamespace
@@ -54,7 +54,8 @@ def test_own_value_of_a_topic_precedes_its_brokers() -> None:
 
 def test_topic_inherits_from_a_brokers_key_of_another_unit() -> None:
     [entry] = describe(describe_configs.TOPIC, "plain", ["retention.ms"]).configs
-    # Kafka looks for sources under log.retention.ms alone, so hours that were set count as the default.
+    # Kafka looks for the sources of this value only under log.retention.ms, so it reports a value in hours as the
+    # default.
     assert (entry.value, entry.config_source, entry.synonyms) == ("3600000", 5, [])
 
 
@@ -106,7 +107,7 @@ def test_client_metrics_subscription_is_described() -> None:
 def test_loggers_are_described_with_their_levels() -> None:
     shown = {entry.name: entry.value for entry in describe(describe_configs.BROKER_LOGGER, "1").configs}
     assert shown["root"] in ("WARN", "INFO", "DEBUG", "ERROR", "FATAL")
-    # Loggers of other libraries are not the broker's.
+    # The broker does not show the loggers of other libraries.
     assert "kafkacore.server" in shown and not any(name.startswith("pytest") for name in shown)
 
 

@@ -1,4 +1,5 @@
-"""Directories of replicas are sent until the controller has taken them; then their waiters go on."""
+"""A broker repeats the assignment of a replica to a directory until the controller has accepted it. Then the callers
+that wait for it continue."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ ONE, OTHER = Uuid(b"1" * 16), Uuid(b"2" * 16)
 
 
 class Controller:
-    """A controller that answers `send` when a test calls `answer`."""
+    """A stub of the controller. It answers `send` when the test calls `answer`."""
 
     def __init__(self) -> None:
         self.asked: asyncio.Queue[tuple[Any, asyncio.Future[Any]]] = asyncio.Queue()
@@ -31,7 +32,7 @@ class Controller:
         return await future
 
     async def answer(self, error: ErrorCode = ErrorCode.NONE) -> Uuid:
-        """Answers, and returns the directory that it got for the replica."""
+        """Answers the pending request. Returns the directory that the request assigned to the replica."""
         request, future = await self.asked.get()
         future.set_result(SimpleNamespace(error_code=error))
         [directory] = request.directories
@@ -76,7 +77,7 @@ def test_waiter_goes_on_when_the_replica_gets_another_directory() -> None:
         await first
         future.set_result(SimpleNamespace(error_code=ErrorCode.NONE))
         assert Uuid(request.directories[0].id) == ONE
-        # The replica is no longer in the directory that the controller has taken over.
+        # By now the replica is in another directory than the one that the controller has recorded.
         assert await controller.answer() == OTHER
         await second
 

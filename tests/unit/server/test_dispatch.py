@@ -1,4 +1,5 @@
-"""From bytes to bytes: versions, malformed requests, handlers that fail."""
+"""The dispatcher, from the bytes of a request to the bytes of its response: versions, malformed requests, and handlers
+that fail."""
 
 import asyncio
 from array import array
@@ -93,7 +94,7 @@ def test_api_versions_lists_ranges_and_features() -> None:
         "metadata.version": (7, 29),
     }
     assert told.finalized_features_epoch == 12
-    # A level of 0 means "not in use" and is not listed.
+    # A feature at level 0 is not in use, so the response does not list it.
     assert [(each.name, each.max_version_level) for each in told.finalized_features] == [("metadata.version", 29)]
 
 

@@ -1,4 +1,4 @@
-"""Which partition a group belongs to."""
+"""The partition of `__consumer_offsets` to which a group belongs."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from kafkacore.server.coordinator_keys import java_hash
         ("Aa", 2112),
         ("BB", 2112),
         ("hello world", 1794106052),
-        ("polygenelubricants", 0),  # its hash is the least int, which has no absolute value
-        ("drumwood boulderhead", 0),  # 0 itself
-        ("\U0001f600", 31 * 0xD83D + 0xDE00),  # two UTF-16 units
+        ("polygenelubricants", 0),  # its hash is the smallest int, which has no absolute value
+        ("drumwood boulderhead", 0),  # its hash is 0
+        ("\U0001f600", 31 * 0xD83D + 0xDE00),  # the name consists of two UTF-16 code units
     ],
 )
 def test_partition_of_a_group_follows_javas_hash(text: str, value: int) -> None:

@@ -1,4 +1,4 @@
-"""Which key becomes which limit and time of a node's replica of the metadata log."""
+"""The configuration keys behind each limit and time of a node's replica of the metadata log."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_each_timeout_key_limits_its_own_operation(tmp_path: Path, key: str, fie
 def test_defaults_equal_those_of_the_core(tmp_path: Path) -> None:
     made = raft_config(tmp_path)
     plain = RaftConfig(1, Uuid(b"d" * 16), "c")
-    # A core without a driver appends each change at once.
+    # A Raft core without a driver appends each change immediately.
     assert (made.append_linger_ms, plain.append_linger_ms) == (25, 0)
     names = [name for name in RaftConfig._fields if name.endswith(("_ms", "_bytes")) and name != "append_linger_ms"]
     assert {name: getattr(made, name) for name in names} == {name: getattr(plain, name) for name in names}

@@ -1,4 +1,4 @@
-"""Producer ids from blocks: no id comes twice, and the next block comes in time."""
+"""Blocks of producer ids. A broker never assigns an id twice, and it gets the next block in time."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ from kafkacore.server.producer_ids import ProducerIdBlock, ProducerIds
 
 
 class Controller:
-    """Hands out blocks of ten; waits and fails as a test says."""
+    """A stub of the controller that returns blocks of ten ids. The test makes it wait or fail."""
 
     def __init__(self) -> None:
         self.blocks = 0

@@ -1,4 +1,4 @@
-"""A partition that this broker leads and cannot coordinate is named in the log, whenever it becomes the leader."""
+"""If a broker becomes the leader of a partition that it cannot coordinate, it logs the partition's name each time."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -9,7 +9,7 @@ from kafkacore.server.uncoordinated import Uncoordinated
 
 
 def image(**leaders: list[int]) -> Any:
-    """The leader of each partition, by topic."""
+    """Returns an image with the given leader of each partition, by topic."""
     rows = [(name, index, leader) for name, each in leaders.items() for index, leader in enumerate(each)]
     made = {
         name: SimpleNamespace(partition_rows=[row for row, (topic, _, _) in enumerate(rows) if topic == name])

@@ -1,4 +1,4 @@
-"""A quota that is stored and not enforced is named in the log, once."""
+"""A node logs each quota that it stores but does not enforce, once."""
 
 from types import SimpleNamespace
 from typing import Any

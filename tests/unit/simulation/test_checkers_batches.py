@@ -1,4 +1,4 @@
-"""The checkers' own reader of batches agrees with what the log writes."""
+"""The checkers read batches with their own code, which agrees with the batches that the log writes."""
 
 from __future__ import annotations
 

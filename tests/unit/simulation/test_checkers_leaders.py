@@ -1,4 +1,4 @@
-"""The checkers of leaders object to histories that break their invariant, and to no other."""
+"""The checkers of partition leaders report the histories that break their invariants, and no others."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def committed(
 def leader(
     high_watermark: int, *followers: FollowerKnown, change: int = 0, min_isr: int = 1, epoch: int = 1, life: int = 1
 ) -> LeaderSeen:
-    """Node 7 leads t-0; `change` is the partition epoch."""
+    """Returns the observation that node 7 leads t-0. `change` is the partition epoch."""
     in_sync = 1 + sum(each.in_sync for each in followers)
     return LeaderSeen(7, life, "t-0", epoch, change, high_watermark, min_isr, in_sync, followers)
 

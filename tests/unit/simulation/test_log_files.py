@@ -1,4 +1,4 @@
-"""The checkers' view of a log on a simulated disk follows appends, truncations, new files and snapshots."""
+"""The checkers read a log on a simulated disk. Their view follows appends, truncations, new files and snapshots."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The simulated network shows what TCP shows: order, silence, resets, refusals; and the loops run by virtual time."""
+"""The simulated network behaves like TCP: it preserves order, can drop everything silently, resets connections and
+refuses them. The event loops run in virtual time."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ PORT = 9092
 
 
 class Peer(asyncio.Protocol):
-    """Keeps what arrives and why the connection ended."""
+    """One end of a connection. Stores the received bytes, and the reason why the connection ended."""
 
     def __init__(self) -> None:
         self.received = b""
@@ -34,7 +35,7 @@ class Peer(asyncio.Protocol):
 
 
 class Wire:
-    """A client "a" and a server "b"."""
+    """A connection between the client "a" and the server "b"."""
 
     def __init__(self, seed: int = 1) -> None:
         self.schedule = Schedule(Random(seed))
@@ -87,7 +88,7 @@ def test_cut_link_is_silent_and_delivers_after_the_heal(wire: Wire) -> None:
     wire.client.transport.write(b"x")
     wire.server.transport.write(b"y")
     wire.run(5)
-    assert (wire.server.received, wire.client.received) == (b"", b"y")  # one direction
+    assert (wire.server.received, wire.client.received) == (b"", b"y")  # only one direction is cut
     wire.network.heal("a", "b")
     wire.run(5)
     assert wire.server.received == b"x"
@@ -115,7 +116,7 @@ def test_peer_learns_of_a_killed_process_and_not_of_lost_power() -> None:
         wire.client.transport.write(b"x")
         wire.run(5)
         assert [type(error) for error in wire.client.ended] == ended
-        wire.network.machine_is_back("b")  # now somebody answers that it knows no such connection
+        wire.network.machine_is_back("b")  # from now on, the machine answers that it does not know the connection
         wire.run(5)
         assert [type(error) for error in wire.client.ended] == [ConnectionResetError]
 

@@ -1,4 +1,4 @@
-"""A simulated disk says what every power cut would leave of a file."""
+"""A simulated disk reports which bytes of a file are certain to survive a power cut."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The files, output and refusals of `kafkacore storage`, and the directories on which a node starts."""
+"""`kafkacore storage`: its files, its output, what it refuses, and on which directories a node starts."""
 
 import hashlib
 import hmac
@@ -241,7 +241,7 @@ def test_bootstrap_records_of_a_torn_file_are_refused(tmp_path):
 
 
 def test_bootstrap_records_may_lie_beside_the_voters(tmp_path):
-    """The form of later releases (KIP-1170)."""
+    """Later releases use this form (KIP-1170)."""
     (tmp_path / "__cluster_metadata-0").mkdir()
     path = tmp_path / "__cluster_metadata-0" / "00000000000000000000-0000000000.checkpoint"
     voters = bootstrap.encode_voters_checkpoint([], "CONTROLLER", NOW_MS)
@@ -251,7 +251,7 @@ def test_bootstrap_records_may_lie_beside_the_voters(tmp_path):
     path.write_bytes(voters + bootstrap.encode_bootstrap(levels, NOW_MS))
     read = [FeatureLevelRecord.decode(record[3:], 0) for record in bootstrap.read_bootstrap(str(tmp_path))]
     assert {each.name: each.feature_level for each in read} == levels
-    # The records of kafka-storage 4.3 come before it.
+    # The file begins with the records that kafka-storage 4.3 writes.
     (tmp_path / bootstrap.NAME).write_bytes(bootstrap.encode_bootstrap({"metadata.version": 21}, NOW_MS))
     assert len(bootstrap.read_bootstrap(str(tmp_path))) == 1
 
@@ -265,7 +265,7 @@ def test_users_of_a_new_cluster_have_the_keys_of_their_passwords(config, tmp_pat
         if record[1] == UserScramCredentialRecord.API_KEY
     )
     assert (alice.name, alice.mechanism, alice.iterations) == ("alice", 1, 4096)
-    # The example of RFC 7677: its proof gives the client's key, from which the stored key is derived.
+    # The example of RFC 7677. Its proof gives the client's key, from which the stored key is derived.
     message = (
         b"n=user,r=rOprNGfwEbeRWgbNEkqO,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,"
         b"s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096,c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
@@ -295,7 +295,7 @@ def test_an_unformatted_directory_stops_the_start_and_says_what_to_do(config, tm
         open_directories(config(), NOW_MS)
     format_all(config())
     os.unlink(f"{tmp_path}/b/meta.properties")
-    # The cluster id is known by now, and formatted directories are to be skipped.
+    # The message contains the cluster id that is already known, and the option to skip formatted directories.
     said = f"{tmp_path}/b: has no meta.properties.*--cluster-id {CLUSTER_ID} --ignore-formatted"
     with pytest.raises(LogDirectoryError, match=said):
         open_directories(config(), NOW_MS)

@@ -1,4 +1,4 @@
-"""Names of topics, directories and files."""
+"""The names of topics, directories and files."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The command line of `kafkacore`: what each command accepts, and what it refuses with which exit code."""
+"""The command line of `kafkacore`: what each command accepts and refuses, and its exit codes."""
 
 import json
 import re
@@ -13,7 +13,7 @@ from kafkacore.tools import main as command_line
 
 
 def ran(monkeypatch, command, *words):
-    """The arguments that `kafkacore COMMAND WORDS` passes to the module of the command."""
+    """Returns the arguments that `kafkacore COMMAND WORDS` passes to the command's module."""
     seen = []
     module = command_line.import_module(f"kafkacore.tools.{command}")
     monkeypatch.setattr(module, "run", lambda arguments: seen.append(arguments) or 0)
@@ -86,7 +86,7 @@ def test_version_is_printed(capsys):
     assert capsys.readouterr().out == f"kafkacore {__version__}\n"
 
 
-# Libraries for clients, for tests and for reading many records at once: a node runs without them.
+# Libraries for clients, for tests, or for reading many records at once. A node must run without them.
 HEAVY = ("aiokafka", "confluent_kafka", "hypothesis", "numpy", "prometheus_client", "pytest")
 
 

@@ -1,7 +1,8 @@
-"""Runs the tests in source distributions of Kafka clients against a node of ours, and judges the results.
+"""Runs the tests in the source distributions of Kafka clients against a kafkacore node, and judges the results.
 
-suites.toml lists the suites and explains their failures. A failure without an explanation fails the run; a test that
-passes although it is explained is reported. Each suite has its own environment, node and report below build/peer-tests.
+suites.toml lists the suites and explains their expected failures. A failure without an explanation fails the run. If a
+test passes although suites.toml explains its failure, the script reports it. Each suite has its own environment, node
+and report below build/peer-tests.
 
 Usage: python ci/peer-tests/run.py [PROJECT[==VERSION] ...]
 """
@@ -35,11 +36,12 @@ TEST_TIMEOUT_S = 25
 TRIES_OF_RACING = 3
 SUITE_TIMEOUT_S = 600
 READY_TIMEOUT_S = 30
-SHOWN_CHARACTERS = 1500  # of the message of a failure
+SHOWN_CHARACTERS = 1500  # the part of a failure's message that is shown
 
 
 class Outcome(NamedTuple):
-    """`state` is passed, failed or skipped; `said` is the reason of the latter two; `place` is pytest's id."""
+    """The outcome of a test. `state` is passed, failed or skipped. `said` is the reason for a failure or a skip.
+    `place` is pytest's id."""
 
     test: str
     place: str
@@ -66,7 +68,8 @@ class Suite:
         self.python = self.directory / "venv" / "bin" / "python"
 
     def prepare(self) -> Path:
-        """The source distribution, unpacked and completed, and the environment in which it is installed."""
+        """Returns the directory of the source distribution. Downloads, unpacks and completes it, and creates the
+        environment in which it is installed."""
         source = self.directory / "source"
         complete = self.directory / ".complete"
         wanted = json.dumps([self.name, self.needs, NEEDED])
@@ -94,7 +97,7 @@ class Suite:
         subprocess.run(command, check=True)
 
     def run(self, source: Path, bootstrap: str) -> list[Outcome]:
-        """The outcome of every test. A test that the client itself makes fail at times gets several tries."""
+        """Returns the outcome of every test. Repeats tests that sometimes fail because of the client itself."""
         found = {each.test: each for each in self.attempt(source, bootstrap, self.tests)}
         for _ in range(TRIES_OF_RACING - 1):
             again = [each.place for each in found.values() if each.state == "failed" and self.races(each.test)]
@@ -104,10 +107,10 @@ class Suite:
         return list(found.values())
 
     def attempt(self, source: Path, bootstrap: str, tests: list[str]) -> list[Outcome]:
-        """Raises RuntimeError when pytest itself fails."""
+        """Runs tests once. Raises RuntimeError if pytest itself fails."""
         report = self.directory / "report.xml"
         report.unlink(missing_ok=True)
-        # Their own configuration names plugins that are not installed, and logs every byte.
+        # The projects' own configuration names plugins that are not installed, and logs every byte.
         options = ["-c", os.devnull, "--rootdir", ".", "-p", "no:cacheprovider", "--tb=short", "-q"]
         limits = [f"--timeout={TEST_TIMEOUT_S}", f"--junitxml={report}"]
         environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
@@ -129,7 +132,7 @@ class Suite:
 
 
 def outcomes(report: Path) -> Iterator[Outcome]:
-    """A test that fails twice, in the test and in its teardown, is one failure."""
+    """Yields the outcome of every test. A test that fails twice, in the test and in its teardown, is one failure."""
     found: dict[str, Outcome] = {}
     for case in ET.parse(report).iter("testcase"):
         module, name = case.get("classname", ""), case.get("name", "")
@@ -150,7 +153,7 @@ def outcomes(report: Path) -> Iterator[Outcome]:
 
 @contextlib.contextmanager
 def node(suite: Suite) -> Iterator[str]:
-    """A new node with advertised.listeners set, as the projects' own brokers have it; yields its bootstrap address."""
+    """Runs a new node with advertised.listeners set, as in the projects' own brokers. Yields its bootstrap address."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -177,7 +180,7 @@ def say(line: str) -> None:
 
 
 def judge(suite: Suite, found: list[Outcome]) -> bool:
-    """Prints the results of a suite; False if a failure has no explanation."""
+    """Prints the results of a suite. Returns False if a failure has no explanation."""
     counts = Counter(each.state for each in found)
     failed = [each for each in found if each.state == "failed"]
     unexplained = [each for each in failed if suite.why(each.test) is None]

@@ -1,6 +1,7 @@
-"""Dialogues with confluent-kafka (librdkafka), one per function. It is a program because tests use two releases of it.
+"""Dialogues with confluent-kafka (librdkafka), one in each function. This is a separate program because tests run it
+with two releases of the library.
 
-Usage: python confluent_program.py DIALOGUE '{"bootstrap": ..., ...}'; prints one JSON value for the test to check.
+Usage: python confluent_program.py DIALOGUE '{"bootstrap": ..., ...}'. Prints one JSON value, which the test checks.
 """
 
 import json
@@ -19,7 +20,8 @@ def make_topic(admin, name, partitions=1, config=None):
 
 
 def send(settings, topic, count, size, properties):
-    """Produces records with keys, headers and some null values; returns the offsets acknowledged, in order."""
+    """Produces records with keys and headers, some of them with null values. Returns the acknowledged offsets in
+    order."""
     acknowledged = []
 
     def delivered(error, message):
@@ -39,7 +41,7 @@ def send(settings, topic, count, size, properties):
 
 
 def receive(settings, topic, count, offset=0, **properties):
-    """Reads the first `count` records of partition 0 from `offset` with an assigned consumer."""
+    """Reads `count` records of partition 0 from `offset` on, with an assigned consumer."""
     consumer = Consumer({
         "bootstrap.servers": settings["bootstrap"], "group.id": "unused", "enable.auto.commit": False,
         "auto.offset.reset": "error", "check.crcs": True, **properties,
@@ -58,7 +60,8 @@ def receive(settings, topic, count, offset=0, **properties):
 
 
 def round_trip(settings):
-    """Produces and reads back; returns offsets and the differences (none, if the broker is right)."""
+    """Produces records and reads them back. Returns the offsets, and the differences between the written and the read
+    records. A correct broker gives no difference."""
     topic, count, size = settings["topic"], settings.get("count", 100), settings.get("size", 100)
     make_topic(AdminClient({"bootstrap.servers": settings["bootstrap"]}), topic)
     offsets = send(settings, topic, count, size, settings.get("properties", {}))
@@ -75,7 +78,7 @@ def round_trip(settings):
 
 
 def too_large(settings):
-    """Sends a record over max.message.bytes; returns the name of the error."""
+    """Sends a record that is larger than max.message.bytes. Returns the name of the error."""
     admin = AdminClient({"bootstrap.servers": settings["bootstrap"]})
     make_topic(admin, settings["topic"], config={"max.message.bytes": "1000"})
     try:
@@ -86,7 +89,7 @@ def too_large(settings):
 
 
 def topics(settings):
-    """Creates, describes, widens and deletes topics; returns the results and the error of each wrong request."""
+    """Creates, describes, expands and deletes topics. Returns the results, and the error of each invalid request."""
     admin = AdminClient({"bootstrap.servers": settings["bootstrap"]})
     name = settings["topic"]
     make_topic(admin, name, 3, {"retention.ms": "12345"})
@@ -138,12 +141,12 @@ def failure(future):
 
 
 def offsets(settings):
-    """Lists offsets by each kind of specification, then deletes records; returns offsets by name."""
+    """Lists offsets with each kind of specification, and then deletes records. Returns the offsets by name."""
     topic = settings["topic"]
     admin = AdminClient({"bootstrap.servers": settings["bootstrap"]})
     make_topic(admin, topic)
     send(settings, topic, 50, 100, {})
-    # The last record is from the past: the largest timestamp is not at the last offset.
+    # The last record has an old timestamp, so the record with the largest timestamp is not the last one.
     producer = Producer({"bootstrap.servers": settings["bootstrap"]})
     producer.produce(topic, partition=0, value=b"late", timestamp=FIRST_TIMESTAMP_MS)
     producer.flush(PATIENCE_S)
@@ -177,7 +180,7 @@ def reset_error(settings, topic, offset):
 
 
 def administration(settings):
-    """Changes settings, leaders and SCRAM users; returns the results and the errors of wrong requests."""
+    """Changes settings, leaders and SCRAM users. Returns the results, and the errors of invalid requests."""
     from confluent_kafka import ElectionType
     from confluent_kafka.admin import (
         AlterConfigOpType,
@@ -218,7 +221,7 @@ def administration(settings):
 
 
 def cluster(settings):
-    """Returns cluster id, controller and brokers as admin clients see them."""
+    """Returns the cluster id, the controller and the brokers, as admin clients see them."""
     admin = AdminClient({"bootstrap.servers": settings["bootstrap"]})
     described = admin.describe_cluster().result(PATIENCE_S)
     return {
@@ -229,7 +232,7 @@ def cluster(settings):
 
 
 def unknown_topic(settings):
-    """Produces to a topic that may be created automatically; returns the offset or the error's name."""
+    """Produces to a topic that the broker may create automatically. Returns the offset, or the name of the error."""
     try:
         return send(settings, settings["topic"], 1, 10, {"message.timeout.ms": 10_000})
     except KafkaException as error:

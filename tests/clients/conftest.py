@@ -1,4 +1,4 @@
-"""The Java side of the client suite: one process per release runs its tools."""
+"""The Java tools of the client tests. One process per release runs all of its tools."""
 
 import pytest
 
@@ -18,7 +18,7 @@ def close_runners():
 
 @pytest.fixture(params=APACHE)
 def tools(request):
-    """Apache Kafka's command-line tools, as 4.3 and as 3.9 ship them."""
+    """Returns Apache Kafka's command-line tools, both those of 4.3 and those of 3.9."""
     name = request.param
     if name not in RUNNERS:
         need_jars(APACHE[name])

@@ -1,4 +1,4 @@
-"""aiokafka: producers, admin, and consumers that assign their partitions."""
+"""aiokafka: producers, admin clients, and consumers that assign their partitions themselves."""
 
 import asyncio
 
@@ -14,7 +14,8 @@ FIRST_TIMESTAMP_MS = 1_700_000_000_000
 
 
 async def produce(broker, topic, count, size=100, **settings):
-    """Sends records with keys, headers and some null values to partition 0; returns the acknowledged offsets."""
+    """Sends records with keys and headers, some of them with null values, to partition 0. Returns the acknowledged
+    offsets."""
     async with AIOKafkaProducer(bootstrap_servers=broker.bootstrap, linger_ms=20, **settings) as producer:
         futures = [
             await producer.send(

@@ -1,4 +1,5 @@
-"""librdkafka, by the newest confluent-kafka and by 2.6: codecs, idempotence, admin, offsets."""
+"""librdkafka, in the newest release of confluent-kafka and in release 2.6: codecs, idempotence, administration and
+offsets."""
 
 import json
 import subprocess
@@ -16,7 +17,8 @@ RELEASES = {"newest": Path(sys.executable), "2.6": PEERS / "venv-confluent-2.6" 
 
 @pytest.fixture(params=RELEASES)
 def dialogue(request, broker, topic_name):
-    """Runs one dialogue of confluent_program.py with one release of confluent-kafka."""
+    """Returns a function that runs a dialogue of confluent_program.py with one of the two releases of
+    confluent-kafka."""
     python = RELEASES[request.param]
     need(python.exists(), "no confluent-kafka 2.6: make peers")
 
@@ -38,7 +40,8 @@ def test_records_come_back_and_keep_their_codec_on_disk(dialogue, topic_name, lo
     assert seen["offsets"] == list(range(200))
     assert seen["wrong"] == []
     stored = partition_batches(log_dir, topic_name)
-    # librdkafka sends a batch uncompressed when compression does not shrink it; slow machines send small batches.
+    # If compression does not make a batch smaller, librdkafka sends the batch uncompressed. On slow machines, some
+    # batches are that small.
     assert codec in {batch.codec for batch in stored}
     assert {batch.codec for batch in stored if batch.record_count > 10} <= {codec}
     assert all(batch.crc == batch.computed_crc for batch in stored)
@@ -50,7 +53,7 @@ def test_records_come_back_and_keep_their_codec_on_disk(dialogue, topic_name, lo
 def test_producer_succeeds_with_every_kind_of_acknowledgement(dialogue, acks):
     seen = dialogue("round_trip", properties={"acks": acks})
     assert seen["wrong"] == []
-    # Without an acknowledgement the producer learns no offset.
+    # Without acknowledgements the producer does not learn the offsets.
     assert len(seen["offsets"]) == 100
 
 

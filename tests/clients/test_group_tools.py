@@ -1,4 +1,5 @@
-"""Kafka's own tools for groups, as 4.3 and as 3.9 ship them: kafka-consumer-groups, all verbs, and consumers."""
+"""Kafka's own tools for groups, in the versions of 4.3 and 3.9: kafka-consumer-groups with all its commands, and
+consumers."""
 
 import json
 import re
@@ -13,7 +14,7 @@ RECORDS = 20
 
 @pytest.fixture
 def topic(tools, broker, topic_name):
-    """A topic with RECORDS records in each of its partitions."""
+    """Makes a topic with RECORDS records in each partition."""
     server = ["--bootstrap-server", broker.bootstrap]
     tools.run("kafka-topics", *server, "--create", "--topic", topic_name, "--partitions", PARTITIONS)
     tools.run(
@@ -26,7 +27,7 @@ def topic(tools, broker, topic_name):
 
 @pytest.fixture
 def groups(tools, broker):
-    """Runs kafka-consumer-groups; returns what it printed as rows of words."""
+    """Returns a function that runs kafka-consumer-groups. The function returns the output as rows of words."""
 
     def run(*arguments):
         shown = tools.run("kafka-consumer-groups", "--bootstrap-server", broker.bootstrap, *arguments)
@@ -37,7 +38,7 @@ def groups(tools, broker):
 
 @pytest.fixture
 def consumed(tools, broker, topic):
-    """A group without members that has read everything. It has the topic's name."""
+    """Makes a group that has the topic's name. The group has read the whole topic, and has no members."""
     shown = tools.run(
         "kafka-verifiable-consumer", "--bootstrap-server", broker.bootstrap, "--topic", topic, "--group-id", topic,
         "--reset-policy", "earliest", "--max-messages", RECORDS * PARTITIONS,
@@ -51,11 +52,11 @@ def consumed(tools, broker, topic):
 
 
 def by_header(rows, key, value):
-    """Returns the columns of a table by the names in its header."""
+    """Returns a dict from one column of a table to another, with the columns found by the names in the header."""
     at = next(index for index, row in enumerate(rows) if key in row)
     header = [word for word in rows[at] if re.fullmatch("[#A-Z-]{2,}", word)]
     table = rows[at + 1 :]
-    if len(rows[at]) > len(header):  # 3.9 prints what it would reset without line ends
+    if len(rows[at]) > len(header):  # 3.9 prints its planned resets without line ends
         table = [rows[at][start : start + len(header)] for start in range(len(header), len(rows[at]), len(header))]
     return {row[header.index(key)]: row[header.index(value)] for row in table if len(row) >= len(header)}
 
@@ -131,7 +132,7 @@ def test_consumer_groups_resets_offsets_in_every_form(groups, tools, broker, con
     assert wanted("--to-earliest") == (0, 0)
     assert wanted("--to-latest") == end
     assert wanted("--to-current") == end
-    assert wanted("--to-offset", 3 * RECORDS) == end  # within the offsets that exist
+    assert wanted("--to-offset", 3 * RECORDS) == end  # the tool limits the new offset to the existing offsets
     assert wanted("--shift-by", -3) == (RECORDS - 3, RECORDS - 3)
     assert wanted("--by-duration", "P1D") == (0, 0)
     assert wanted("--to-datetime", "2000-01-01T00:00:00.000") == (0, 0)
@@ -153,6 +154,6 @@ def test_consumer_groups_describes_all_groups_and_lists_them_by_type(groups, too
     [state] = [row for row in groups("--describe", "--all-groups", "--state") if consumed in row]
     assert "Empty" in state
     if tools.name == "apache-3.9":
-        return  # its --list knows no types
+        return  # the --list option of this release has no types
     assert by_header(groups("--list", "--type"), "GROUP", "TYPE")[consumed] == "Classic"
     assert [consumed] not in [row[:1] for row in groups("--list", "--type", "consumer")]

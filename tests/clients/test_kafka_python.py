@@ -1,4 +1,4 @@
-"""kafka-python: producers, admin, and consumers that assign their partitions and seek."""
+"""kafka-python: producers, admin clients, and consumers that assign their partitions themselves and seek."""
 
 import contextlib
 

@@ -1,4 +1,4 @@
-"""Kafka Streams of 4.3 and 3.9: groups with their own assignor, internal topics, changelogs and commits."""
+"""Kafka Streams of 4.3 and 3.9: groups with its own assignor, internal topics, changelogs and commits."""
 
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
@@ -15,8 +15,8 @@ def say(broker, topic, words):
 
 
 def count(tools, broker, topic, total, state_dir):
-    """Runs a program that continues where the last one of its name stopped; returns its counts. It starts to count
-    when the sessions of the last program's members have ended: Streams does not leave its group."""
+    """Runs a program that continues where the last run of the same program stopped. Returns its counts. It begins to
+    count only when the sessions of the last run have ended, because Streams does not leave its group."""
     outcome = tools.run(
         "streams-word-count", topic, f"{topic}-counts", total,
         f"bootstrap.servers={broker.bootstrap}", f"application.id={topic}", f"state.dir={state_dir}",
@@ -27,7 +27,7 @@ def count(tools, broker, topic, total, state_dir):
 
 
 def newest_counts(broker, topic, total):
-    """The counts by word that the program has written, read until their sum is `total`."""
+    """Reads the counts by word that the program has written, until their sum is `total`. Returns them."""
     consumer = Consumer({
         "bootstrap.servers": broker.bootstrap, "group.id": f"{topic}-reader", "auto.offset.reset": "earliest",
     })  # fmt: skip
@@ -58,6 +58,6 @@ def test_streams_program_resumes_from_its_changelog_when_it_runs_again(tools, br
     assert count(tools, broker, topic_name, 300, tmp_path / "first") == "{rice=100, salt=100, tea=100}"
     assert newest_counts(broker, topic_name, 300) == dict.fromkeys(WORDS, 100)
     assert cleanup_policy(broker, f"{topic_name}-counts-changelog") == "compact"
-    # Only the broker has the counts: the next run starts with an empty directory.
+    # The next run starts with an empty directory, so only the broker has the counts.
     say(broker, topic_name, ["tea"] * 50)
     assert count(tools, broker, topic_name, 350, tmp_path / "second") == "{rice=100, salt=100, tea=150}"

@@ -1,5 +1,5 @@
-"""Compaction compared with a simple twin: random logs of keys, nulls, transactions, codecs and gaps, compacted again
-and again while they grow and time passes."""
+"""Compaction compared with a simple Python counterpart, on random logs with keys, nulls, transactions, codecs and gaps.
+The logs are compacted again and again while they grow and time passes."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_compaction_leaves_the_records_of_the_twin(rounds: list, segment_bytes: 
         assert dirty == end
         left = read_log(handle)
         assert left == twin.batches
-        # A batch that lost no record has not changed by a byte.
+        # A batch from which no record was removed has the same bytes as before.
         before = {batch.base_offset: batch.raw for batch in whole}
         assert all(b.raw == before[b.base_offset] for b, t in zip(left, twin.batches, strict=True) if not t.rewritten)
         assert aborted_on_disk(disk) == sorted(twin.aborted)

@@ -1,5 +1,5 @@
-"""Our reader of gzip members compared with zlib: the same bytes and the same refusals, for any writer and any
-damage."""
+"""Our reader of gzip members compared with zlib. For any writer and any damage, both must return the same bytes, or
+both must refuse the input."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def some_body(rng: random.Random) -> bytes:
         lambda: b"".join(rng.choices(words, k=size // 6)),
         lambda: bytes([rng.randrange(256)]) * size,
         lambda: pattern * (size // len(pattern)),
-        # Codes of every length, up to the longest.
+        # Bytes that need codes of every length, up to the longest.
         lambda: bytes(rng.choices(range(256), weights=[1.5 ** -(i % 60) for i in range(256)], k=size)),
         lambda: b"".join(rng.choices([b"a", b"b" * rng.randrange(1, 300), rng.randbytes(5)], k=size // 50)),
     ]
@@ -40,7 +40,8 @@ def some_body(rng: random.Random) -> bytes:
 
 
 def some_member(rng: random.Random, body: bytes) -> bytes:
-    """A member as any writer may make it: stored, fixed and dynamic blocks, small windows, flushes."""
+    """Returns a gzip member such as other programs might write, with stored, fixed and dynamic blocks, small windows
+    and flushes."""
     writer = zlib.compressobj(
         rng.randrange(10), zlib.DEFLATED, -rng.randrange(9, 16), rng.randrange(1, 10), rng.choice(STRATEGIES)
     )
@@ -55,7 +56,7 @@ def some_member(rng: random.Random, body: bytes) -> bytes:
 
 
 def by_zlib(data: bytes) -> bytes | None:
-    """The output of zlib for consecutive members, or None if it refuses them."""
+    """Returns the output of zlib for consecutive gzip members, or None if zlib refuses them."""
     found = b""
     while True:
         reader = zlib.decompressobj(31)
@@ -95,14 +96,15 @@ def test_broken_members_are_refused_like_zlib_refuses_them(seed: int) -> None:
     for _ in range(20):
         broken = bytearray(member)
         for _flip in range(rng.randrange(1, 4)):
-            near = 10 + 90 if rng.random() < 0.7 else len(broken)  # most rules concern the heads of blocks
+            near = 10 + 90 if rng.random() < 0.7 else len(broken)  # most rules apply to the first bytes of a block
             broken[rng.randrange(min(near, len(broken)))] ^= 1 << rng.randrange(8)
         if rng.random() < 0.3:
             del broken[rng.randrange(len(broken)) :]
         assert by_us(bytes(broken)) == by_zlib(bytes(broken))
 
 
-FIELDS = {4: struct.pack("<H", 5) + b"extra", 8: b"name\0", 16: b"a comment\0"}  # by flag
+# For each flag: the optional header field that the flag announces.
+FIELDS = {4: struct.pack("<H", 5) + b"extra", 8: b"name\0", 16: b"a comment\0"}
 
 
 @pytest.mark.parametrize("checksum", [True, False])

@@ -1,6 +1,6 @@
-"""The columnar image compared with a dictionary of dictionaries: the same records must make the same metadata.
+"""The columnar image compared with a dictionary of dictionaries. The same records must give the same metadata.
 
-The test looks at old roots again after later changes: a published root may never change.
+The test compares old images again after later changes, because a published image must never change.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def uuid(number: int) -> Uuid:
 
 
 class Twin:
-    """Metadata in the simplest form."""
+    """The metadata image as a dictionary of dictionaries."""
 
     def __init__(self) -> None:
         self.topics: dict[Uuid, dict[str, Any]] = {}
@@ -136,7 +136,7 @@ steps = st.one_of(
 
 
 def records_for(twin: Twin, step: tuple[Any, ...]) -> list[Any]:
-    """The records of a step, if the step is possible."""
+    """Returns the records of `step`, or an empty list if the current state does not allow the step."""
     kind, *values = step
     topic_id = uuid(values[0]) if values else None
     topic = twin.topics.get(topic_id)
@@ -173,7 +173,7 @@ def partition(topic_id: Uuid, index: int, replicas: list[int], adding: list[int]
 
 @settings(max_examples=150)
 @given(st.lists(steps, max_size=60))
-# An ISR with more members than there is room for.
+# This ISR has more members than a row of the image can hold.
 @example([("topic", 0), ("partitions", 0, 2, [0]), ("change", 0, 0, [0, 1], False)])
 def test_columns_agree_with_a_dictionary(story: list[tuple[Any, ...]]) -> None:
     twin, image, edit = Twin(), EMPTY_IMAGE, Edit(EMPTY_IMAGE)

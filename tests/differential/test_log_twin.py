@@ -1,4 +1,5 @@
-"""A log's files compared with a simple twin that follows Apache Kafka's LogSegment and ProducerStateManager."""
+"""The files of a log compared with a simple Python counterpart that follows Apache Kafka's LogSegment and
+ProducerStateManager."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ EPOCH = 6
 
 @dataclass
 class Sent:
-    """One batch of an idempotent producer (0 to 2), or without a producer (-1)."""
+    """A batch of producer 0, 1 or 2, which is idempotent, or a batch without a producer (-1)."""
 
     records: int
     value_bytes: int
@@ -99,7 +100,7 @@ class Twin:
             )
 
     def close(self) -> None:
-        """Writes the files that a roll or a shutdown writes."""
+        """Computes the files that a segment roll or a shutdown writes."""
         self.segments[-1].add_time()
         self.snapshots[self.end] = set(self.producers.values())
 
@@ -114,7 +115,7 @@ class Twin:
 
 
 def read_snapshot(data: bytes) -> set[bytes]:
-    """The entries of a snapshot, as a set."""
+    """Returns the set of entries in a producer snapshot."""
     version, crc, count = struct.unpack_from(">hIi", data)
     assert version == 1
     assert crc == checksum(data[6:])
@@ -179,7 +180,7 @@ def test_files_equal_those_of_the_twin_and_recovery_rebuilds_them(
         check(stored(path), twin, snapshots=True)
         assert (path / "partition.metadata").read_bytes() == b"version: 0\ntopic_id: %s" % str(topic_id).encode()
 
-        # Recovery rebuilds everything that follows from the batches.
+        # Recovery rebuilds all files that can be derived from the batches.
         for name in stored(path):
             if name.endswith((".index", ".timeindex", ".snapshot", "checkpoint")):
                 (path / name).unlink()

@@ -1,4 +1,5 @@
-"""PartitionRecords in columns compared with the same records one at a time: written, replayed and batched alike."""
+"""PartitionRecords stored as columns, compared with the same records as single objects. Both forms must give the same
+bytes, batches and metadata image."""
 
 from __future__ import annotations
 
@@ -56,7 +57,7 @@ def partition_records(draw: Any) -> dict[str, Any]:
 
 
 def messages(topics: list[list[dict[str, Any]]]) -> list[Any]:
-    """A TopicRecord and its PartitionRecords, topic after topic."""
+    """Returns the TopicRecord and the PartitionRecords of each topic, one topic after another."""
     made: list[Any] = []
     for number, partitions in enumerate(topics):
         made.append(TopicRecord(name=f"t{number}", topic_id=topic_id(number)))
@@ -66,7 +67,7 @@ def messages(topics: list[list[dict[str, Any]]]) -> list[Any]:
 
 
 def with_runs(records: list[Any]) -> list[Any]:
-    """The same records, with the partition records in shared columns."""
+    """Returns the same records, but with the partition records in shared columns."""
     columns = PartitionRecords()
     made: list[Any] = []
     for record in records:

@@ -1,5 +1,5 @@
-"""Our reader and writer of properties compared with java.util.Properties, on files of characters that matter to
-either."""
+"""Our reader and our writer of properties compared with java.util.Properties. The files consist of characters that have
+a special meaning."""
 
 import random
 import shutil
@@ -37,7 +37,7 @@ def java():
 
 
 def shown(properties):
-    """The properties in the format of the Java program."""
+    """Returns the properties in the output format of the Java program."""
     pairs = sorted((key.encode("utf-16-be"), value.encode("utf-16-be")) for key, value in properties.items())
     return " ".join(f"{key.hex()}={value.hex()}" for key, value in pairs)
 

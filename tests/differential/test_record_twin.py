@@ -1,4 +1,4 @@
-"""The record codec and the validator compared with a Python twin, on sound and broken input."""
+"""The record codec and the validator, compared with Python counterparts on valid and broken input."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 QUICK = settings(max_examples=250, suppress_health_check=[HealthCheck.too_slow])
 
 
-# --- the twin ------------------------------------------------------------------------------------------------------
+# --- the Python counterparts ----------------------------------------------------------------------------------------
 
 
 class Malformed(Exception):
-    """The bytes are not a record."""
+    """The counterpart cannot read these bytes as a record."""
 
 
 @dataclass
@@ -120,7 +120,7 @@ def wrapped(value: int) -> int:
 
 
 def plain_verdict(data: bytes, codec: str, compacted: bool, before: int, after: int) -> Judged:
-    """The verdict on the records of a batch with a sound header."""
+    """Returns whether the records of a batch are valid, or their error. The batch's header is valid."""
     (base_time,) = struct.unpack_from(">q", data, 27)
     (count,) = struct.unpack_from(">i", data, 57)
     indexes, error, greatest, greatest_index = [], 0, -1, -1
@@ -192,7 +192,7 @@ def mutated(data: bytes, drawn: list[tuple[str, int, int, int]]) -> bytes:
     return bytes(changed)
 
 
-# --- both ----------------------------------------------------------------------------------------------------------
+# --- comparisons ----------------------------------------------------------------------------------------------------
 
 
 @QUICK
@@ -234,8 +234,8 @@ def test_validator_agrees_with_the_twin_on_broken_records(
 @QUICK
 @given(rows, mutations)
 def test_inflated_body_equals_that_of_the_twin_or_is_refused(codec: str, drawn: list, changes: list) -> None:
-    """Broken after compression: if both read the body, it must be the same. Ours may refuse what a lenient library
-    reads."""
+    """The test damages the batch after its compression. If both sides can decompress it, they must read the same
+    records. Our codec may refuse a body that a more lenient library reads."""
     stored = mutated(built(drawn * 5, codec)[61:], changes)
     try:
         ours = Codec().inflate(codec, stored)
@@ -245,7 +245,7 @@ def test_inflated_body_equals_that_of_the_twin_or_is_refused(codec: str, drawn: 
         assert ours == bytes(cramjam.snappy.decompress_raw(stored))
         return
     if codec == "snappy" and b"\x82SNAPPY\0" in stored[16:]:
-        return  # the twin does not support concatenated streams
+        return  # the Python counterpart does not support concatenated streams
     assert ours == plain_inflate(codec, stored)
 
 

@@ -1,5 +1,5 @@
-"""Decisions about many partitions in columns, compared with the same decisions one by one: the records, their bytes,
-the result of reading them, and the partitions after their replay."""
+"""Decisions about many partitions, computed in columns, compared with the same decisions computed partition by
+partition. The test compares the records, their bytes, the decoded records, and the partitions after the replay."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from kafkacore.raft import control
 from kafkacore.runtime.slices import finish_now
 from seeds import SEED
 
-BROKERS = (1, 2, 3, 4, 5, 70_000)  # the last has no place in a table of ids
+BROKERS = (1, 2, 3, 4, 5, 70_000)  # the last id is too large for a table that is indexed by broker id
 TOPICS, PARTITIONS = 60, 5
 CONFIG = BrokerConfig(
     {
@@ -246,8 +246,8 @@ def test_columns_about_a_missing_partition_or_beyond_the_last_epoch_are_refused(
 
 
 def asked_moves(random: Random, root: MetadataImage) -> Any:
-    """A request that reassigns most partitions: to others, to fewer or more, in another order, to themselves, to
-    brokers that cannot be, or back."""
+    """Returns a request that reassigns most partitions: to other brokers, to fewer or more brokers, to the current
+    brokers in the same or in another order, to invalid brokers, or back."""
     made = AlterPartitionReassignmentsRequest
     topics = []
     for topic in root.topics():

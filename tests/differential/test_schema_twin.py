@@ -1,6 +1,7 @@
-"""The schema compared with a Python twin that reads the JSON tables by itself: the same bytes, values and refusals.
+"""The schema code compared with a Python counterpart that reads the JSON tables independently. Both must give the same
+bytes, the same values and the same refusals.
 
-The twin shares no code with the package. It implements the message format of Kafka's protocol guide and KIP-482.
+The counterpart shares no code with the package. It follows the message format in Kafka's protocol guide and in KIP-482.
 """
 
 import base64
@@ -22,7 +23,7 @@ LIMITS = {"int8": 7, "int16": 15, "int32": 31, "int64": 63}
 
 
 class Refused(Exception):
-    """The twin cannot decode the bytes."""
+    """The counterpart cannot decode the bytes."""
 
 
 def load():
@@ -65,7 +66,7 @@ def structs_of(table):
 
 
 class Twin:
-    """One message at one version, as dicts with the names of the tables."""
+    """A message in one version, as dicts that use the names of the tables."""
 
     def __init__(self, name, version):
         self.table, self.version = TWINS[name], version
@@ -340,13 +341,13 @@ def test_both_decode_or_both_refuse_changed_bytes(data):
             cls.decode(bytes(raw), twin.version)
         return
     ours = cls.decode(bytes(raw), twin.version)
-    # Compares bytes, because a float may be NaN.
+    # Compares bytes instead of values, because a float can be NaN.
     expected = as_object(twin, cls, values, twin.table["fields"], cls)
     assert ours.encode(twin.version) == expected.encode(twin.version)
 
 
 def test_twin_decodes_a_known_message():
-    # ApiVersions 3 of the Java client 3.0, without its header.
+    # An ApiVersions 3 request of the Java client 3.0, without its header.
     raw = base64.b64decode("EmFwYWNoZS1rYWZrYS1qYXZhBjMuMC4wAA==")
     assert Twin("ApiVersionsRequest", 3).read(raw) == {
         "ClientSoftwareName": "apache-kafka-java",

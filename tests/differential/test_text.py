@@ -1,4 +1,5 @@
-"""Bytes as text, compared with Python's decoder after it was adapted to Java's number of replacement characters."""
+"""Decoding of UTF-8, compared with Python's decoder. Java's decoder returns a different number of replacement
+characters for some invalid bytes, so the test adapts the expected text."""
 
 import json
 import re
@@ -26,7 +27,8 @@ BYTES = st.one_of(st.binary(), st.lists(st.sampled_from(AWKWARD)).map(b"".join))
 
 
 def as_java(data):
-    """One replacement for half of a surrogate pair, cut off or not. Otherwise Java decodes like Python."""
+    """Decodes as Java does: an encoded surrogate, even if truncated, gives a single replacement character. In all other
+    cases Java decodes like Python."""
     return re.sub(rb"\xed[\xa0-\xbf][\x80-\xbf]?", b"\xff", data).decode("utf-8", "replace")
 
 

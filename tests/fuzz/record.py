@@ -1,7 +1,8 @@
-"""Records requests of real clients to Apache Kafka as seeds for the fuzzer, with a proxy in between.
+"""Records requests that real clients send to Apache Kafka, with a proxy between them. The requests are seeds for the
+fuzzer.
 
-Usage, from the repository's root: .venv/bin/python tests/fuzz/record.py
-Writes tests/fuzz/corpus/CLIENT.bin: frames as sent, each with its length, few of each API and version.
+Usage, from the repository's root: .venv/bin/python tests/fuzz/record.py. Writes tests/fuzz/corpus/CLIENT.bin. A file
+contains frames as they were sent, each after its length, and only a few for each API and version.
 """
 
 import collections
@@ -32,7 +33,7 @@ CLIENTS = (
 
 
 class Proxy:
-    """Forwards connections and keeps whole requests, few of each API key and version."""
+    """A proxy that forwards connections and stores whole requests, but only a few for each API key and version."""
 
     def __init__(self, port, target):
         self.target, self.frames, self.kinds = target, [], collections.Counter()
@@ -58,7 +59,7 @@ class Proxy:
             sink.close()
 
     def keep(self, data):
-        """Takes whole frames from the front of `data` and returns the rest."""
+        """Removes whole frames from the beginning of `data` and stores them. Returns the rest of `data`."""
         while len(data) >= 4 and len(data) >= 4 + (size := struct.unpack(">i", data[:4])[0]):
             frame, data = data[: 4 + size], data[4 + size :]
             kind = frame[4:8]
@@ -76,7 +77,7 @@ def main():
         "advertised.listeners": f"PLAINTEXT://127.0.0.1:{listening}",
         "controller.quorum.voters": f"1@127.0.0.1:{controller}",
     }
-    # The broker advertises the proxy, so that all clients connect to it.
+    # The broker advertises the address of the proxy, so all clients connect to the proxy.
     proxy = Proxy(listening, ("127.0.0.1", hidden))
     broker = ApacheKafka("apache-4.3", directory, overrides)
     for client in CLIENTS:

@@ -1,7 +1,8 @@
-"""The files of a log, damaged at every kind of place. The log serves everything before the damage, and cuts off the
-rest or reports an error; or the load names the file.
+"""Damages every kind of file of a log, at every kind of position. If the log can still be loaded, it serves everything
+before the damage. It then truncates the rest or reports an error. If the log cannot be loaded, the error names the
+file.
 
-KAFKACORE_FUZZ_SECONDS (5) bounds the time, KAFKACORE_SEED replays a run; a failure prints the seed.
+KAFKACORE_FUZZ_SECONDS (5) limits the time. KAFKACORE_SEED repeats a run, and a failure prints the seed.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ from transactions import ABORT, COMMIT, marker, records
 SECONDS = float(os.environ.get("KAFKACORE_FUZZ_SECONDS", "5"))
 SETTINGS = LogSettings(segment_bytes=2500, index_interval_bytes=0)
 TO_THE_END = 3
-EPOCH_FIELD = slice(12, 16)  # of a batch; no checksum covers this field or the base offset
+EPOCH_FIELD = slice(12, 16)  # the leader epoch of a batch; no checksum covers this field or the base offset
 
 
 class Written(NamedTuple):
     files: dict[str, bytes]
-    batches: dict[int, bytes]  # by base offset, without the leader epoch
+    batches: dict[int, bytes]  # by base offset: the bytes of the batch without the leader epoch
     segments: list[int]
     end_offset: int
 
@@ -47,7 +48,8 @@ def without_epoch(batch: bytes) -> bytes:
 
 
 def append_all(handle: PartitionHandle) -> None:
-    """Appends plain, compressed, idempotent and transactional batches over several epochs, snapshots and segments."""
+    """Appends plain, compressed, idempotent and transactional batches. They span several epochs, producer snapshots and
+    segments."""
     for number in range(24):
         end = handle.end_offset
         if number % 4 == 0:
@@ -100,7 +102,8 @@ def place() -> Iterator[Path]:
 
 
 class Served(NamedTuple):
-    """The offset up to which every record is unchanged, followed by the end of the log or an error."""
+    """The result of reading a log. Every record below `end` is unchanged. `wrong` is the error at `end`, or None if the
+    log ends there."""
 
     end: int
     wrong: str | None
@@ -129,12 +132,12 @@ def serve(handle: PartitionHandle, written: Written) -> Served:
     return Served(offset, None)
 
 
-# How the log was stopped, and the offset from which a load checks it.
+# How the node stopped, and the offset from which loading the log checks its batches.
 MODES = {"clean": (True, 0), "recovered": (False, 0), "partly recovered": (False, -1)}
 
 
 def first_lost(name: str, damage: Damage, written: Written) -> int:
-    """The offset up to which all must be unchanged."""
+    """Returns the offset up to which all records must be unchanged."""
     if not name.endswith(".log"):
         return written.end_offset
     before = [base for position, base in batch_starts(written.files[name]) if position <= damage.at]
@@ -146,14 +149,15 @@ def first_lost(name: str, damage: Damage, written: Written) -> int:
 
 
 def is_trusted(name: str, mode: str, written: Written) -> bool:
-    """Whether a load skips the segment, as Apache Kafka does. Readers check its checksums; only `kafkacore dump-log`
-    checks facts without a checksum: base offsets, and a file that ends between two batches."""
+    """Returns whether loading the log trusts the segment without checking it. Apache Kafka does the same. Readers check
+    its checksums. Only `kafkacore dump-log` finds damage that no checksum covers: in base offsets, or a file that ends
+    between two batches."""
     point = {"clean": written.end_offset, "recovered": 0, "partly recovered": written.segments[-2]}[mode]
     return name.endswith(".log") and int(name[:20]) < point
 
 
 def unprotected(name: str, damage: Damage, written: Written) -> bool:
-    """Whether the damage changes only a base offset, which no checksum covers."""
+    """Returns whether the damage changes only a base offset, which no checksum covers."""
     if not name.endswith(".log"):
         return False
     original = written.files[name]
@@ -165,7 +169,7 @@ def unprotected(name: str, damage: Damage, written: Written) -> bool:
 
 
 def check(place: Path, name: str, damage: Damage, mode: str, written: Written) -> str | None:
-    """The mistake in the handling of the damage, or None."""
+    """Returns an error text if the log was handled wrongly after the damage, else None."""
     clean, recovery_point = MODES[mode]
     if recovery_point < 0:
         recovery_point = written.segments[-2]

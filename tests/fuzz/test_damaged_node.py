@@ -1,6 +1,7 @@
-"""A node's files, damaged at every kind of place: the node starts and serves its records, or names the damaged file.
+"""Damages every kind of file of a node, at every kind of position. The node either starts and serves its records, or
+names the damaged file.
 
-KAFKACORE_FUZZ_SECONDS (5) bounds the time, KAFKACORE_SEED replays a run; a failure prints the seed.
+KAFKACORE_FUZZ_SECONDS (5) limits the time. KAFKACORE_SEED repeats a run, and a failure prints the seed.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from seeds import SEED
 
 SECONDS = float(os.environ.get("KAFKACORE_FUZZ_SECONDS", "5"))
 OVERRIDES = [*workload.OVERRIDES, "server.max.startup.time.ms=3000"]
-TOPICS = {"one": 6, "two": 3}  # number of batches by topic
+TOPICS = {"one": 6, "two": 3}  # by topic: the number of batches
 METADATA = "__cluster_metadata-0"
 
 
@@ -64,7 +65,7 @@ def place() -> Iterator[Path]:
 
 
 def check(used: Path, place: Path, name: str, damage: Damage, caplog: pytest.LogCaptureFixture) -> str | None:
-    """The mistake in the handling of the damage, or None."""
+    """Returns an error text if the node handled the damage wrongly, else None."""
     directory = place / "node"
     shutil.rmtree(directory, ignore_errors=True)
     shutil.copytree(used, directory)
@@ -83,7 +84,8 @@ def check(used: Path, place: Path, name: str, damage: Damage, caplog: pytest.Log
         with Dialogue(node.bootstrap) as asked:
             lost = set(TOPICS) - set(asked.topics())
             if lost:
-                # A metadata log that was cut keeps the records before the cut, and the node logs the cut.
+                # If the file was truncated, the metadata log keeps the records before the cut, and the node logs a line
+                # about it.
                 told = any(METADATA in line for line in caplog.messages)
                 return None if name.startswith(METADATA) and told else f"{lost} are gone, and nobody said so"
             for topic, batches in TOPICS.items():
@@ -95,8 +97,8 @@ def check(used: Path, place: Path, name: str, damage: Damage, caplog: pytest.Log
 
 
 def is_put_aside(directory: Path, name: str, caplog: pytest.LogCaptureFixture) -> bool:
-    """partition.metadata has no checksum: with another topic id the log seems to belong to a deleted topic, and is put
-    aside."""
+    """Returns whether the node has renamed the directory. partition.metadata has no checksum. If its topic id is
+    damaged, the log seems to belong to a deleted topic, so the node renames the directory."""
     partition, _, file = name.partition("/")
     reasons = "its topic id is", "it has no partition.metadata"
     told = any(f"/{partition}: {reason}" in line for line in caplog.messages for reason in reasons)
@@ -121,7 +123,7 @@ def test_node_starts_with_its_records_or_names_the_damaged_file(
         tried += 1
         try:
             wrong = check(used, place, name, damage, caplog)
-        except Exception as error:  # noqa: BLE001 - tries every damage and reports all mistakes
+        except Exception as error:  # noqa: BLE001 - the test tries every damage and reports all failures
             wrong = f"{type(error).__name__}: {error}"
         if wrong is not None:
             failures.append(f"{name}: {damage.place.what}, {damage.how}: {wrong}")

@@ -1,6 +1,7 @@
-"""Runs every input of the corpus through its target, then changed ones for a while. `ci/fuzz.sh` is guided by coverage.
+"""Runs every input of the corpus through its fuzz target, and after that changed inputs for some time. `ci/fuzz.sh`
+fuzzes with coverage as a guide.
 
-KAFKACORE_FUZZ_SECONDS (2 for each) bounds the time, KAFKACORE_SEED replays a run; a failure prints the seed.
+KAFKACORE_FUZZ_SECONDS (2 for each target) limits the time. KAFKACORE_SEED repeats a run, and a failure prints the seed.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ SECONDS = float(os.environ.get("KAFKACORE_FUZZ_SECONDS", "2"))
 
 @pytest.fixture
 def quiet() -> Iterator[None]:
-    """Silences the log lines of recovery for each input."""
+    """Suppresses the log lines that recovery would write for each input."""
     logger = logging.getLogger("kafkacore")
     level = logger.level
     logger.setLevel(logging.CRITICAL)

@@ -1,4 +1,5 @@
-"""A data plane without a node: one processor, one log directory, a partition table, and the wire."""
+"""A native data plane (the network layer) without a node: one processor, one log directory, a table of partitions, and
+the wire protocol."""
 
 import contextlib
 import os
@@ -24,11 +25,11 @@ from kafkacore.protocol import messages as m
 from kafkacore.protocol.uuid import Uuid
 
 NOW_MS = 1_700_000_000_000
-WAIT_SECONDS = 60  # enough for a busy machine
+WAIT_SECONDS = 60  # long enough for a busy machine
 
 
 class Client:
-    """One connection; requests and answers are message objects."""
+    """A client connection that sends and receives message objects."""
 
     def __init__(self, port):
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=WAIT_SECONDS)
@@ -54,7 +55,7 @@ class Client:
         return bytes(got)
 
     def receive(self, response_class, version):
-        """(correlation id, message)."""
+        """Receives one answer. Returns the correlation id and the message."""
         frame = self.read(struct.unpack(">i", self.read(4))[0])
         head = 5 if version >= {"ProduceResponse": 9, "FetchResponse": 12}[response_class.__name__] else 4
         return struct.unpack(">i", frame[:4])[0], response_class.decode(frame[head:], version)
@@ -68,7 +69,7 @@ class Client:
         return self.receive(m.FetchResponse, version)[1]
 
     def is_closed(self):
-        """Waits until the other side closes the connection."""
+        """Waits until the plane closes the connection."""
         try:
             return self.socket.recv(1) == b""
         except ConnectionResetError:
@@ -79,7 +80,8 @@ class Client:
 
 
 class DataPlane:
-    """Topic "t" of `partitions` partitions, led by node 1 in epoch 0, on a log directory of its own."""
+    """A plane (the network layer) with the topic "t" of `partitions` partitions. Node 1 leads them in epoch 0, with the
+    logs in a separate directory."""
 
     def __init__(self, path, partitions=3, clock=None, leader_quota=None, **settings):
         self.path = path
@@ -116,7 +118,7 @@ class DataPlane:
         return client
 
     def produce_request(self, *batches, partition=0, acks=-1, version=12, timeout_ms=1000):
-        """One topic; `batches` go to `partition`, `partition` + 1 and so on."""
+        """Returns a Produce request for one topic. `batches` go to `partition`, `partition` + 1 and so on."""
         topic = m.ProduceRequest.TopicProduceData(
             partition_data=[
                 m.ProduceRequest.PartitionProduceData(index=partition + i, records=batch)
@@ -127,7 +129,7 @@ class DataPlane:
         return m.ProduceRequest(transactional_id=None, acks=acks, timeout_ms=timeout_ms, topic_data=[topic])
 
     def fetch_request(self, offsets, version=12, partition_max_bytes=1 << 20, **fields):
-        """`offsets`: by partition index."""
+        """Returns a Fetch request. `offsets` maps partition indexes to fetch offsets."""
         topic = m.FetchRequest.FetchTopic(
             partitions=[
                 m.FetchRequest.FetchPartition(

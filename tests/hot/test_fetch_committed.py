@@ -1,4 +1,4 @@
-"""Readers of committed records: up to which offset they read, and which aborted transactions an answer lists
+"""Consumers with read_committed: up to which offset they read, and which aborted transactions an answer lists
 (KIP-98)."""
 
 import struct
@@ -14,8 +14,9 @@ FIRST, SECOND, THIRD = 11, 22, 33
 
 @pytest.fixture
 def replicated(open_plane):
-    """Partition 0 holds, by offset: 0-1 of FIRST, 2-3 of SECOND, 4 abort FIRST, 5 commit SECOND, 6-7 of FIRST, 8 abort
-    FIRST, 9-10 of THIRD, whose transaction is open. A second segment begins at offset 6."""
+    """Returns a plane whose partition 0 has these offsets: 0-1 from FIRST, 2-3 from SECOND, 4 aborts FIRST, 5 commits
+    SECOND, 6-7 from FIRST, 8 aborts FIRST, 9-10 from THIRD, whose transaction is open. A second segment begins at
+    offset 6."""
     batches = [
         records(0, FIRST), records(2, SECOND), marker(4, FIRST, ABORT), marker(5, SECOND, COMMIT),
         records(6, FIRST, sequence=2), marker(8, FIRST, ABORT), records(9, THIRD),
@@ -38,7 +39,7 @@ def listed(plane, offset, isolation=READ_COMMITTED, **limits):
 
 
 def test_fetch_committed_lists_aborted_transactions_that_overlap_the_answer(replicated):
-    assert listed(replicated, 0) == [(FIRST, 0)]  # up to the end of the first segment
+    assert listed(replicated, 0) == [(FIRST, 0)]  # a read ends at the end of the first segment
     assert listed(replicated, 6) == [(FIRST, 6)]
 
 
@@ -91,7 +92,8 @@ def reopened(plane, again, clean=True):
 
 
 def test_two_transactions_of_one_producer_are_listed_when_their_stable_offsets_are_copied(open_plane):
-    """Apache Kafka copies a log several batches at a time, and records the stable offset after them for each abort."""
+    """Apache Kafka appends several batches to a log together. If some of them abort transactions, it records the same
+    last stable offset for all of these transactions: the one after all of the batches."""
     batches = [
         records(0, FIRST), marker(2, FIRST, ABORT), records(3, FIRST, sequence=2), marker(5, FIRST, ABORT),
         records(6, THIRD),

@@ -1,4 +1,4 @@
-"""Answers whose records are truncated while they are being sent."""
+"""A log is truncated while a processor is sending records from it."""
 
 import socket
 
@@ -13,7 +13,7 @@ BUFFER_BYTES = 64 << 10
 
 @pytest.fixture
 def plane(open_plane, batch):
-    """A log far larger than what sockets hold."""
+    """Returns a plane whose log is far larger than the buffers of sockets."""
     plane = open_plane()
     for _ in range(BATCHES):
         plane.partitions[0].append(batch(1, BATCH_BYTES), acks=1)
@@ -21,7 +21,8 @@ def plane(open_plane, batch):
 
 
 def begin_fetch(plane):
-    """A client that has received the first bytes of a large answer, and no more than its buffers hold."""
+    """Returns a client that has received the first bytes of a large answer. Apart from these, the plane has sent only
+    as much as fits into the buffers of the sockets."""
     client = plane.client()
     client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_BYTES)
     client.send(plane.fetch_request({0: 0}, VERSION, partition_max_bytes=50 << 20), VERSION)

@@ -1,4 +1,5 @@
-"""Processors answer the heartbeats that match a published group, and no others."""
+"""Native processors answer the heartbeats of members whose group is published to them. They pass all other heartbeats
+to the Python handler."""
 
 import itertools
 
@@ -29,7 +30,8 @@ class Heartbeats:
         self.client.send(m.HeartbeatRequest(**asked), version)
 
     def answered(self, version=3, **fields):
-        """The error code of the processor's answer, or "handler" when the request went to the ring."""
+        """Sends a heartbeat. Returns the error code of the processor's answer, or "handler" if the request was passed
+        to the handler."""
         self.send(version, **fields)
         plane, handled = self.data_plane.plane, []
 
@@ -117,7 +119,8 @@ def test_processor_answers_every_member_of_a_group_of_ten_thousand(heartbeats):
 
 
 def test_processors_serve_groups_whose_ids_collide_under_fnv(heartbeats):
-    """The hash is keyed: a client that knows the source cannot fill a chain and push a group to the slow path."""
+    """The hash table of groups uses a secret key. So even a client that knows the source code cannot fill one of its
+    chains, which would push a group to the slow path."""
     ids = list(itertools.islice(ids_that_meet_under_fnv(), CHAIN_LENGTH + 8))
     groups = [heartbeats.groups.publish(each, 5, [("one", None, b"")]) for each in ids]
     assert [heartbeats.answered(group_id=each) for each in ids] == [0] * len(groups)

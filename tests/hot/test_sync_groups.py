@@ -1,4 +1,5 @@
-"""Processors answer the SyncGroups that match a published group as the handler would, and no others."""
+"""Native processors answer SyncGroup requests of a group that is published to them, in the same way as the Python
+handler. They pass all others to the handler."""
 
 import pytest
 
@@ -26,7 +27,8 @@ class SyncGroups:
         return self.groups.publish("g", 5, members, protocol_type, protocol_name)
 
     def answered(self, version=3, **fields):
-        """The body of the processor's response, or None when the request went to the ring."""
+        """Sends a SyncGroup. Returns the body of the processor's response, or None if the request was passed to the
+        handler."""
         asked = {"group_id": "g", "generation_id": 5, "member_id": "one", **fields}
         if version >= 5:
             asked = {"protocol_type": TYPE, "protocol_name": NAME, **asked}
@@ -42,7 +44,7 @@ class SyncGroups:
         assert int.from_bytes(frame[:4], "big") == self.client.correlation_id
         if handled:
             return None
-        assert version < 4 or frame[4] == 0  # no tagged fields
+        assert version < 4 or frame[4] == 0  # without tagged fields
         return frame[5 if version >= 4 else 4 :]
 
     def readable(self):
@@ -68,7 +70,8 @@ def test_processor_answers_a_sync_group_with_the_assignment(syncs, version, assi
     assert syncs.answered(version) == told.encode(version)
     assert [group.is_synced(0), group.is_synced(1)] == [False, True]
     assert syncs.answered(version) == told.encode(version)
-    assert group.silence_ms(1) is None  # as the shard does: a SyncGroup of a stable group does not count as a heartbeat
+    # As in the coordinator, a SyncGroup of a stable group does not count as a heartbeat.
+    assert group.silence_ms(1) is None
     with pytest.raises(IndexError):
         group.is_synced(2)
 
@@ -101,7 +104,8 @@ def test_sync_group_names_and_compares_no_protocol_when_the_group_has_none(syncs
 
 
 def test_processor_ignores_the_leader_assignments_and_hands_many_to_the_handler(syncs):
-    """The group is stable, so the assignments come too late."""
+    """The group is already stable, so the assignments in this request no longer have an effect. If there are many of
+    them, the processor passes the request to the handler."""
     group = syncs.publish(("one", None, b"1"))
     given = m.SyncGroupRequest.SyncGroupRequestAssignment(member_id="one", assignment=b"new")
     assert syncs.answered(assignments=[given]) == m.SyncGroupResponse(assignment=b"1").encode(3)

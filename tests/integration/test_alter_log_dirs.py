@@ -1,4 +1,4 @@
-"""AlterReplicaLogDirs (KIP-113): partitions of a running node move between its log directories."""
+"""AlterReplicaLogDirs (KIP-113) moves partitions between the log directories of a running node."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def kinds(node: Directories, name: str) -> list[names.Kind]:
 
 
 def slow_down(node: Directories) -> None:
-    """Makes moves slow, so that one lasts for as long as a test needs."""
+    """Throttles moves, so that a move lasts as long as a test needs."""
     node.broker.moves._limit = lambda: 50_000
 
 
 def filled_and_slow(node: Directories) -> str:
-    """Fills the partition, so that a slow move takes long. Returns the directory of the partition."""
+    """Fills the partition, so that a throttled move takes long. Returns the directory of the partition."""
     source = node.directory_of("t", 0)
     for _ in range(20):
         assert node.produce("t", 0, VALUE) == 0
@@ -230,7 +230,7 @@ def test_partition_stays_when_the_disk_of_its_future_log_fails(node: Directories
     wait_until(lambda: node.describe()[other(source)].error_code == ErrorCode.KAFKA_STORAGE_ERROR)
     assert node.produce("t", 0) == 0
     wait_until(lambda: node.broker.moves._moves == {})
-    # While a directory is offline, no new move begins.
+    # While a directory is offline, no new move starts.
     assert node.alter("t", 0, f"{node.path}/{other(source)}") == ErrorCode.KAFKA_STORAGE_ERROR
     assert node.faults == []
 
@@ -261,5 +261,5 @@ def test_directory_is_chosen_for_a_topic_before_it_exists(node: Directories, nam
     node.create("later", 1)
     assert node.directory_of("later", 0) == name
     node.await_assigned("later", lambda assigned: assigned == [name])
-    # Only once: a topic that is created again goes where there is room.
+    # The preferred directory is used only once. A topic that is created again goes to any directory that has room.
     assert node.broker._logs._preferred == {}

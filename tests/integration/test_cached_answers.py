@@ -1,4 +1,5 @@
-"""Metadata is answered by its handler once, and by the processors until something in the answer changes."""
+"""When a handler has answered a Metadata request, native processors repeat the same answer until its content
+changes."""
 
 from __future__ import annotations
 
@@ -51,7 +52,7 @@ def commit(broker: Both, *records: Any) -> None:
 
 
 def is_served(broker: Both, request: MetadataRequest, version: int = 9) -> bool:
-    """Whether a processor answers the request."""
+    """Returns whether a native processor answers the request, without a handler."""
     before = broker.handled
     broker.ask(request, version)
     return broker.handled == before
@@ -173,7 +174,7 @@ def test_cache_is_bounded(broker: Both, monkeypatch: pytest.MonkeyPatch) -> None
         assert is_served(broker, asked("t"), version)
     broker.ask(asked("t"), 7)
     assert is_served(broker, asked("t"), 7)
-    assert not is_served(broker, asked("t"), 5)  # evicted to make room
+    assert not is_served(broker, asked("t"), 5)  # this answer was evicted to make room for others
     monkeypatch.setattr(cached_answers, "MAX_BYTES", 10)
     broker.ask(asked("t"), 8)
     assert not is_served(broker, asked("t"), 8)

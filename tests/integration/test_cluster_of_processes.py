@@ -1,6 +1,6 @@
-"""Three controllers and three brokers as processes, through SIGKILL, SIGSTOP, rolling restarts and cut links, while a
-client creates topics and writes records. Nothing acknowledged is lost, and the metadata logs agree. Replicas hold the
-same records after their leaders are killed, stopped and restarted."""
+"""Three controllers and three brokers as processes, with SIGKILL, SIGSTOP, rolling restarts and cut links, while a
+client creates topics and writes records. No acknowledged record is lost, and the metadata logs agree. The replicas have
+the same records after their leaders were killed, stopped and restarted."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -16,7 +16,7 @@ from replicated import ReplicatedCluster, Writes
 
 pytestmark = pytest.mark.timeout(300)
 PARTITIONS = 6
-STOPPED = 1  # another broker than the one that the cluster asks first leads this partition
+STOPPED = 1  # a partition whose leader is not the broker that the cluster's clients ask first
 
 
 @pytest.fixture
@@ -116,8 +116,8 @@ def test_majority_goes_on_when_links_of_the_active_controller_are_cut(network, t
             load.wait_progress()
             network.heal()
             cluster.wait_equal()
-            # The followers no longer get messages from the leader, but it gets theirs, so the check of the quorum does
-            # not make it resign.
+            # The leader no longer reaches the followers, but still receives their messages. So the leader's check of
+            # the quorum does not make it resign.
             for follower in set(cluster.controllers) - {second}:
                 network.cut_one_way(second, follower)
             third = cluster.leader(set(cluster.controllers) - {second})
@@ -157,8 +157,9 @@ def kill_leader(cluster, loads):
 
 
 def stop_leader_past_its_session(cluster, loads):
-    """A leader that was stopped continues, believes that it still leads, and first gets a Produce. It must not
-    acknowledge that record, and no client may ever read it."""
+    """Stops a leader with SIGSTOP until its broker session has ended. When the process continues, it still believes
+    that it leads, and its first request is a Produce. It must not acknowledge this record, and no client may ever read
+    the record."""
     cluster.prefer([("t", partition) for partition in range(PARTITIONS)])
     victim = cluster.state("t", STOPPED).leader
     cluster.brokers[victim].pause()
@@ -172,7 +173,7 @@ def stop_leader_past_its_session(cluster, loads):
 
 
 def append(address, value):
-    """Sends one Produce with acks=all to the partition STOPPED; returns its error."""
+    """Sends one Produce with acks=all to the partition STOPPED. Returns the error code."""
     builder = RecordBatchBuilder()
     builder.append(1, None, value)
     data = ProduceRequest.PartitionProduceData(index=STOPPED, records=bytes(builder.build()))
@@ -182,7 +183,7 @@ def append(address, value):
 
 
 def wait_taken_over(cluster, loads, gone):
-    """Every partition has another leader than `gone`, and takes records."""
+    """Waits until every partition has a leader other than `gone`, and accepts records."""
     for partition in range(PARTITIONS):
         cluster.wait_leader("t", partition, *(set(cluster.brokers) - {gone}))
     for load in loads:

@@ -1,5 +1,5 @@
-"""docs/cluster.md: an operator who types what the page says gets a cluster, loses a node and no record, and moves a
-partition."""
+"""Runs the commands of docs/cluster.md as an operator would. They create a cluster, let it lose a node but no record,
+and move a partition."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def node_pids(tmp_path: Path) -> Iterator[None]:
 
 
 def free_tens() -> Iterator[int]:
-    """Numbers N so that the ports 10 * N + 1 to 10 * N + 4 are free."""
+    """Returns numbers N for which the ports 10 * N + 1 to 10 * N + 4 are free."""
     tens = dict.fromkeys(port // 10 for port in free_ports(80))
     return (each for each in tens if all(is_free(10 * each + number) for number in range(1, 5)))
 
@@ -39,7 +39,8 @@ def free_tens() -> Iterator[int]:
 def test_page_does_what_it_says_when_its_blocks_are_run(tmp_path: Path) -> None:
     blocks = re.findall(r"^```bash\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE)
     script = "".join(blocks)
-    for prefix, free in zip(("1909", "1919"), free_tens(), strict=False):  # a block adds a node's id to the prefix
+    # A prefix of port numbers. The commands on the page append the node id to it.
+    for prefix, free in zip(("1909", "1919"), free_tens(), strict=False):
         script = script.replace(prefix, str(free))
     (tmp_path / "page.sh").write_text("set -eu\n" + script)
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"

@@ -1,4 +1,5 @@
-"""A configuration that changes at run time takes effect at once, and stays after a restart and a kill."""
+"""Configurations that change while the node runs. A change takes effect immediately, and survives a restart and a
+kill."""
 
 from __future__ import annotations
 
@@ -143,7 +144,7 @@ def test_timestamp_type_and_codec_change_for_a_topic(node: Node) -> None:
 
 
 def connect(node: Node) -> socket.socket | None:
-    """A new connection, or None if the broker closes it."""
+    """Returns a new connection, or None if the broker closes it."""
     assert node.bootstrap is not None
     host, _, port = node.bootstrap.rpartition(":")
     connection = socket.create_connection((host, int(port)), TIMEOUT_S)
@@ -164,7 +165,8 @@ def refused(node: Node) -> bool:
 
 
 def place(node: Node) -> socket.socket:
-    """A new connection that stays open; tries again while closed ones still count."""
+    """Returns a new connection that stays open. Tries again if the broker refuses it, because the broker may still
+    count a closed connection for a moment."""
     kept: socket.socket = wait_until(lambda: connect(node))
     return kept
 
@@ -173,7 +175,7 @@ def test_connection_limit_takes_effect_at_once(tmp_path: Path) -> None:
     with started(tmp_path) as node:
         assert not refused(node)
         assert alter(node, BROKER, "", max_connections_per_ip_overrides="127.0.0.1:1") == 0
-        # One connection must remain for the change that removes the limit.
+        # The limit must leave room for one connection, because a client must connect to remove the limit.
         broker = node._broker
         assert broker is not None
         with place(node):
@@ -184,7 +186,7 @@ def test_connection_limit_takes_effect_at_once(tmp_path: Path) -> None:
             try:
                 return alter(node, BROKER, "", max_connections_per_ip_overrides=None) == 0
             except Disconnected:
-                return False  # the broker has not yet released the place of the last connection
+                return False  # the broker still counts the previous connection
 
         wait_until(taken_back)
         with place(node):
@@ -275,7 +277,7 @@ def test_request_log_has_every_hot_request_when_it_is_turned_on(node: Node, capl
 
 
 def test_invalid_stored_setting_is_ignored_and_the_node_serves(node: Node) -> None:
-    """A controller accepts valid values of keys without asking the broker."""
+    """The controller accepts any valid value without asking the broker. The broker can still refuse to apply it."""
     broker = node._broker
     assert broker is not None
     made = m.IncrementalAlterConfigsRequest
@@ -303,7 +305,7 @@ def test_invalid_stored_setting_is_ignored_and_the_node_serves(node: Node) -> No
 
 
 def everything(bootstrap: str) -> Any:
-    """All settings of every kind that librdkafka describes."""
+    """Returns all settings that librdkafka describes, of every kind."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     wanted = [ConfigResource(ResourceType.TOPIC, "kept"), ConfigResource(ResourceType.BROKER, "1")]
     told = admin.describe_configs(wanted, request_timeout=TIMEOUT_S)

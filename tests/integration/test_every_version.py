@@ -1,4 +1,4 @@
-"""Every API that a listener advertises answers its simplest request in every version that it advertises."""
+"""Every API that a listener advertises answers a simple request in every advertised version."""
 
 import socket
 import struct
@@ -20,7 +20,7 @@ def of_metadata(request_class, topic, partition, **fields):
     return request_class(topics=[getattr(request_class, topic)(partitions=[partition()], **fields)])
 
 
-# Fields that a default request leaves empty.
+# With default values in all fields, these requests would be invalid or would wait. So they get other values here.
 REQUESTS = {
     "DescribeQuorumRequest": lambda: of_metadata(
         m.DescribeQuorumRequest, "TopicData", m.DescribeQuorumRequest.PartitionData, topic_name=METADATA
@@ -33,12 +33,12 @@ REQUESTS = {
     "FetchRequest": lambda: m.FetchRequest(max_wait_ms=0),
     "ApiVersionsRequest": lambda: m.ApiVersionsRequest(client_software_name="t", client_software_version="1"),
 }
-# An envelope without a request is malformed, and the broker closes its connection.
+# An envelope without a request is malformed, so the broker closes the connection.
 CLOSED = {"EnvelopeRequest"}
 
 
 def ask(address, api_key, version):
-    """The answer as a message, or None if the broker closed the connection."""
+    """Returns the response, or None if the broker closes the connection."""
     request_class = apis.request_class(api_key)
     request = REQUESTS.get(request_class.NAME, request_class)()
     host, port = address.rsplit(":", 1)

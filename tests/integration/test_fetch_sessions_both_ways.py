@@ -1,4 +1,4 @@
-"""A consumer with a fetch session continues when its requests go to a handler, and when they return to a processor."""
+"""A consumer's fetch session continues when its requests move from native processors to a Python handler and back."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def broker(tmp_path: Any) -> Iterator[Both]:
 
 
 def fetch(broker: Both, session_id: int, epoch: int, *, whole: bool = False) -> tuple[int, int, list[int]]:
-    """The error, the session, and the partitions in the answer."""
+    """Returns the error, the session id, and the partitions in the response."""
     parts = [FetchRequest.FetchPartition(partition=index, partition_max_bytes=1000) for index in range(2)]
     topics = [FetchRequest.FetchTopic(topic="t", partitions=parts)] if whole else []
     request = FetchRequest(

@@ -1,4 +1,5 @@
-"""Processor and handler answer followers with the same bytes, and note their positions alike."""
+"""Native processors and Python handlers answer followers with the same bytes. Both record the followers' fetch
+positions in the same way."""
 
 from __future__ import annotations
 
@@ -144,7 +145,7 @@ def test_parked_producer_is_answered_when_another_leadership_began(broker: Both,
 
 @pytest.fixture
 def near_and_far(tmp_path: Path) -> Iterator[Both]:
-    """Broker 1 leads in rack "here"; broker 2 has a replica in rack "there"."""
+    """Starts two brokers. Broker 1 is the leader, in rack "here". Broker 2 has a replica, in rack "there"."""
     selector = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
     made = Both(tmp_path, replica_selector_class=selector, broker_rack="here")
     try:

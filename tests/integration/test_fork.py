@@ -1,4 +1,5 @@
-"""A forked child: its inherited native handles raise, and it does not keep their sockets open."""
+"""A process that runs a node is forked. In the child, the inherited native handles raise errors, and their sockets are
+closed."""
 
 import os
 import socket
@@ -22,7 +23,8 @@ def echo(context: RequestContext, body: memoryview) -> bytes:
 
 
 def in_child(check: Callable[[], bool]) -> int:
-    """Runs `check` in a forked child and returns the pid. Exit code 0: the check was true."""
+    """Runs `check` in a forked child. Returns the pid of the child, which exits with code 0 if `check` returned
+    true."""
     pid = os.fork()
     if pid == 0:
         code = 1
@@ -73,7 +75,8 @@ def test_native_handles_raise_when_a_forked_child_uses_them(runtime: Runtime, pl
 
 
 def test_connection_ends_when_the_node_closes_it_while_a_forked_child_lives(plane: Plane) -> None:
-    """The peer sees the end of the connection, and the port refuses new ones."""
+    """The child is still alive. Nevertheless the peer sees that its connection has ended, and the port refuses new
+    connections."""
     port = plane.open()["L"][1]
     plane.loop.run(plane.start())
     with socket.create_connection(("127.0.0.1", port), 10) as peer:

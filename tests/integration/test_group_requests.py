@@ -1,4 +1,4 @@
-"""Requests about groups on the wire, to a broker whose controller is a list of records."""
+"""Requests about groups, sent over a real connection. A list of metadata records replaces the broker's controller."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def started(tmp_path: Path) -> Iterator[Started]:
 
 @pytest.fixture
 def found(started: Started) -> Started:
-    """A broker with `__consumer_offsets` and a topic t of two partitions."""
+    """Starts a broker with the topic `__consumer_offsets` and a topic t with two partitions."""
     started.create("t", 2)
     ask(started.bootstrap, FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 4)
     return started
@@ -69,7 +69,7 @@ def join_request(
 
 
 def stable(started: Started, group: str = "g", instance: str | None = None, **fields: Any) -> JoinGroupResponse:
-    """A group of one member that has its assignment."""
+    """Makes a group with one member, which has received its assignment."""
     asked = ask(started.bootstrap, join_request(group, instance=instance, **fields), 9)
     assert asked.error_code in (ErrorCode.MEMBER_ID_REQUIRED, ErrorCode.NONE)
     joined: JoinGroupResponse = ask(started.bootstrap, join_request(group, asked.member_id, instance, **fields), 9)
@@ -103,7 +103,7 @@ def errors(response: Any) -> dict[int, int]:
 
 
 def fetch(started: Started, *groups: str, version: int = 9) -> dict[str, dict[int, int]]:
-    """Committed offsets of all partitions, by group."""
+    """Returns the committed offsets of all partitions, by group."""
     group = OffsetFetchRequest.OffsetFetchRequestGroup
     request = OffsetFetchRequest(groups=[group(group_id=name, topics=None) for name in groups])
     return {
@@ -157,7 +157,8 @@ def test_member_joins_syncs_sends_heartbeats_and_leaves(found: Started) -> None:
     [member] = described.members
     assert (described.group_state, described.protocol_data, member.member_assignment) == ("Stable", "range", b"mine")
     assert member.client_host == "/127.0.0.1"
-    assert described.authorized_operations == 0b110101001000  # read, delete, describe, and both of configs
+    # Bits: READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS and ALTER_CONFIGS.
+    assert described.authorized_operations == 0b110101001000
     assert (other.group_id, other.group_state) == ("other", "Dead")
     identity = LeaveGroupRequest.MemberIdentity(member_id=joined.member_id)
     assert ask(found.bootstrap, LeaveGroupRequest(group_id="g", members=[identity]), 5).error_code == ErrorCode.NONE
@@ -274,7 +275,7 @@ def test_longest_possible_group_id_works(found: Started) -> None:
 
 
 class Parked:
-    """A JoinGroup that waits for a member that does not join again."""
+    """The JoinGroup waits for another member, which does not rejoin."""
 
     def __init__(self, started: Started, group: str = "g", rebalance_timeout_ms: int = 60_000, **fields: Any) -> None:
         host, port = started.bootstrap.rsplit(":", 1)
@@ -315,7 +316,8 @@ def test_parked_client_that_disconnects_is_released(found: Started) -> None:
     parked = Parked(found)
     wait_until(lambda: state(found) == "PreparingRebalance", PATIENCE_S, "the rebalance begins")
     parked.socket.close()
-    # The processor waits ten seconds for the answer to a peer that has sent its last byte.
+    # The peer has sent its last byte. The processor now waits up to ten seconds for the answer to the peer's last
+    # request.
     wait_until(lambda: native.counters()["connections"] <= before, 2 * PATIENCE_S, "its connection is gone")
 
 

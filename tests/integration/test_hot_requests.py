@@ -1,4 +1,5 @@
-"""Hot requests through a plane: served at once, parked, blocked or punted, and always answered in order."""
+"""Hot requests (those that native code can serve) on a plane (the network layer). The plane serves, parks, blocks or
+passes on each of them. The answers to a connection always come in order."""
 
 import socket
 import struct
@@ -22,7 +23,7 @@ RANGES = [(PRODUCE, 0, 8), (FETCH, 0, 8), (METADATA, 0, 8)]
 
 
 def handler(context: RequestContext, body: memoryview) -> bytes:
-    """Answers as the probe does, with -1 for the number of the effect."""
+    """Answers in the same format as the native handler of the tests, but with -1 as the number of the effect."""
     return struct.pack(">ihi", context.correlation_id, 0, -1) + bytes(body)
 
 
@@ -70,7 +71,7 @@ class Peer:
         self.socket.sendall(b"".join(frames))
 
     def answer(self) -> tuple[int, int, int, bytes]:
-        """Correlation id, error, number of the effect, body."""
+        """Receives one answer. Returns the correlation id, the error, the number of the effect, and the body."""
         size = struct.unpack(">i", self.stream.read(4))[0]
         data = self.stream.read(size)
         return *struct.unpack_from(">ihi", data), data[10:]
@@ -89,7 +90,8 @@ def test_processor_serves_a_hot_request(plane: Plane) -> None:
 
 
 def test_produces_are_served_while_earlier_ones_are_parked(plane: Plane) -> None:
-    """Five requests that park for 300 ms each take 300 ms together; effects and answers keep their order."""
+    """Five requests are parked for 300 ms each at the same time, so together they need 300 ms. Their effects and their
+    answers stay in order."""
     peer = Peer(plane)
     started = time.monotonic()
     peer.send(*(frame(parked(300), i) for i in range(5)), frame(b"S", 5))
@@ -116,7 +118,7 @@ def test_blocked_produce_stalls_only_its_connection(plane: Plane) -> None:
     other.close()
     first, second = peer.answers(2)
     assert (first[0], second[0]) == (0, 1)
-    # Its effect came late, and the effect of the next request after it.
+    # The first request's effect happened late. The effect of the next request still came after it.
     assert second[2] == first[2] + 1
 
 
@@ -174,7 +176,8 @@ def test_malformed_hot_request_closes_its_connection(plane: Plane) -> None:
 
 
 def test_connection_awaits_at_most_answers_depth_answers(plane: Plane) -> None:
-    """Twenty requests park for 100 ms each, and eight may be parked at once: three rounds."""
+    """The processor parks twenty requests for 100 ms each. At most eight may be parked at a time, so this takes three
+    rounds."""
     peer = Peer(plane)
     started = time.monotonic()
     peer.send(*(frame(parked(100), i) for i in range(20)))
@@ -200,7 +203,7 @@ def test_processor_counts_the_stages_of_requests(plane: Plane) -> None:
     peer.send(frame(parked(20), 0), frame(b"x", 1, METADATA))
     peer.answers(2)
     deadline = time.monotonic() + 10
-    # A request is counted after its answer is sent; the peer may see the answer first.
+    # A processor counts a request after it has sent the answer, so the peer may receive the answer earlier.
     while METADATA not in (stages := plane.processors[0].stages(plane.native)):
         assert time.monotonic() < deadline
     assert stages[PRODUCE]["requests"] == stages[METADATA]["requests"] == 1

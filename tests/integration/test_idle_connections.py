@@ -1,4 +1,4 @@
-"""Idle connections cost next to nothing: little memory, no wake-ups, no spinning."""
+"""Idle connections cost almost nothing. They need little memory. No thread wakes up or spins because of them."""
 
 import gc
 import os
@@ -49,8 +49,9 @@ def resident_bytes() -> int:
 
 
 def test_ten_thousand_idle_connections_cost_little(plane: Plane) -> None:
-    """As many as the limit of open files allows: each takes two descriptors in this process."""
-    gc.collect()  # garbage of other tests
+    """The test opens as many connections as the limit of open files allows. Each takes two descriptors in this
+    process."""
+    gc.collect()  # frees what other tests left behind
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     allowed = acceptor.descriptors_for_connections(limit) - len(os.listdir("/proc/self/fd"))
     count = min(10_000, (allowed - 200) // 2)
@@ -62,7 +63,7 @@ def test_ten_thousand_idle_connections_cost_little(plane: Plane) -> None:
     assert (result.requests, result.broken) == (count, 0)
     assert connection.live()["connections"] == count
     assert (resident_bytes() - before) / count < MOST_BYTES
-    # Other connections are served as without them, and they wake no processor.
+    # The idle connections do not slow down the others, and wake no processor.
     other = Load("127.0.0.1", port)
     assert other.run([REQUEST], count=1000).percentile_ns(0.5) < 20_000_000
     other.close()
@@ -81,7 +82,7 @@ def test_processor_spins_after_work_and_not_when_idle(plane: Plane) -> None:
     load = Load("127.0.0.1", port)
     load.run([REQUEST], count=2000)
     load.close()
-    # The last wait may have spun, for 80 us at most.
+    # A processor may have spun for up to 80 us before its last wait.
     threading.Event().wait(0.05)
     spun_ns, idle_ns = budget.spun_ns, plane.processors[0].idle_ns
     threading.Event().wait(0.3)

@@ -1,4 +1,4 @@
-"""A group of ten thousand members, more than one record can hold, on a real log."""
+"""A group of ten thousand members on a real log. Its state does not fit into a single record."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ASSIGNED = b"\0\0\0\0\0\0\xff\xff\xff\xff"
 
 
 async def answers(broker: Broker, requests: list[Any]) -> list[Any]:
-    """Sends requests to the coordinator directly, without ten thousand connections."""
+    """Passes requests directly to the coordinator, because ten thousand connections would be too many."""
     groups = broker.node.broker.context.groups
 
     def asked(request: Any) -> Any:

@@ -1,4 +1,5 @@
-"""Processor and handler name a partition's leader and its endpoint with the same bytes (KIP-951)."""
+"""A response can contain the current leader of a partition and the leader's address (KIP-951). Native processors and
+Python handlers write them with the same bytes."""
 
 from __future__ import annotations
 
@@ -64,7 +65,7 @@ def handle_of(broker: Both, index: int) -> PartitionHandle:
 
 
 def move_away(broker: Both, index: int) -> None:
-    """Moves the partition to a second broker."""
+    """Moves the leadership of the partition to another broker."""
     end_points = [RegisterBrokerRecord.BrokerEndpoint(name=name, host=host, port=port) for name, host, port in OTHERS]
     if 2 not in broker.started.broker.context.image.brokers:
         register = RegisterBrokerRecord(broker_id=2, broker_epoch=50, end_points=end_points, rack="r", fenced=True)

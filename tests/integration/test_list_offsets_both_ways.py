@@ -1,4 +1,4 @@
-"""Processor and handler answer ListOffsets with the same bytes."""
+"""Native processors and Python handlers answer ListOffsets with the same bytes."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def broker(tmp_path_factory: Any) -> Iterator[Both]:
 
 
 def asked(*topics: tuple[str, list[tuple[int, int, int]]], replica_id: int = -1, isolation: int = 0) -> Any:
-    """Topics with (partition, timestamp, leader epoch) each."""
+    """Returns the topics of a request, each partition given as (partition, timestamp, leader epoch)."""
     return ListOffsetsRequest(
         replica_id=replica_id,
         isolation_level=isolation,
@@ -63,7 +63,7 @@ def asked(*topics: tuple[str, list[tuple[int, int, int]]], replica_id: int = -1,
 
 
 def decoded(frame: bytes, version: int) -> list[tuple[int, int, int]]:
-    """(error, offset, leader epoch) of each partition."""
+    """Returns (error, offset, leader epoch) of each partition in the response."""
     response = ListOffsetsResponse.decode(frame[5 if version >= 6 else 4 :], version)
     return [(each.error_code, each.offset, each.leader_epoch) for topic in response.topics for each in topic.partitions]
 
@@ -123,7 +123,8 @@ def test_gate_gives_every_partition_its_error(broker: Both) -> None:
 
 @pytest.mark.parametrize("version", [1, 4, 5, 11])
 def test_latest_offset_is_not_available_before_the_high_watermark_has_caught_up(broker: Both, version: int) -> None:
-    """KIP-207: an earlier leader may have answered a higher offset."""
+    """The leader answers with an error for a moment, because the previous leader may already have returned a higher
+    offset (KIP-207)."""
     broker.started.create(f"behind{version}")
     handle = broker.started.broker.replicas.by_name(f"behind{version}", 0)
     assert handle is not None

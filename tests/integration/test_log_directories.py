@@ -1,4 +1,4 @@
-"""A node with several log directories (KIP-112, KIP-858): one that fails, and one that comes back."""
+"""A node with several log directories (KIP-112, KIP-858). A directory fails, and later comes back."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ def test_partitions_of_a_failed_disk_are_offline_and_the_others_serve(tmp_path: 
             expected = OFFLINE if index in lost else ErrorCode.NONE
             told = node.produce("t", index), node.fetch("t", index)[0], node.latest("t", index)
             assert told == (expected, expected, expected)
-            # A client with the old epoch gets the storage error, not an error about the epoch.
+            # A client whose leader epoch is old gets the storage error. It does not get the error about its epoch.
             assert node.latest("t", index, 0) == expected
         assert node.offline_replicas("t") == lost
         described = node.describe()
         assert (described["a"].error_code, described["a"].topics, described["b"].error_code) == (OFFLINE, [], 0)
         assert described["b"].total_bytes >= described["b"].usable_bytes > 0
-        # New partitions go to a directory with room.
+        # New partitions go to a directory that works.
         node.create("u", 3)
         assert {node.directory_of("u", index) for index in range(3)} == {"b"}
         assert node.faults == []
@@ -76,12 +76,13 @@ def test_start_without_a_directory_makes_no_second_log_of_its_partitions(tmp_pat
         node.await_assigned("t", spread)
         there = {index: node.directory_of("t", index) for index in range(4)}
         assert [node.produce("t", index, b"%d" % index) for index in range(4)] == [0] * 4
-    # A disk that returns nonsense.
+    # Damages a file, as a disk that returns wrong data would.
     file = tmp_path / "a" / unusable
     file.rename(tmp_path / "kept")
     file.mkdir()
     with node:
-        # The other directories were shut down cleanly, but records in "a" may be lost (KIP-966).
+        # The node shut down the other directories cleanly, but its start counts as unclean because records in "a" may
+        # be lost (KIP-966).
         assert node.broker.registrar.lifecycle.previous_broker_epoch == -1
         for index in range(4):
             expected = OFFLINE if there[index] == "a" else ErrorCode.NONE
@@ -105,9 +106,9 @@ def test_no_move_begins_while_a_directory_is_offline(tmp_path: Path) -> None:
         moving = next(index for index in range(3) if node.directory_of("t", index) == "b")
         node.fail("a")
         wait_until(lambda: node.describe()["a"].error_code == OFFLINE)
-        # The offline directory may hold the files of an earlier move.
+        # A file of an earlier move may be in the offline directory.
         assert node.alter("t", moving, str(tmp_path / "c")) == OFFLINE
-        assert node.alter("t", moving, str(tmp_path / "b")) == ErrorCode.NONE  # its present directory
+        assert node.alter("t", moving, str(tmp_path / "b")) == ErrorCode.NONE  # the current directory of the replica
 
 
 def test_node_without_any_directory_does_not_start(tmp_path: Path) -> None:
@@ -144,7 +145,7 @@ def test_replica_in_an_unexpected_directory_is_served_and_reported(tmp_path: Pat
 
 
 def test_full_disk_takes_only_its_own_logs_offline(tmp_path: Path) -> None:
-    """One of two directories is a real file system of 2 MiB."""
+    """One of the two directories is on a real file system of 2 MiB."""
     mounted = subprocess.run(
         ["unshare", "-Urm", "mount", "-t", "tmpfs", "none", tmp_path], capture_output=True, check=False
     )

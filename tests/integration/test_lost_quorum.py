@@ -1,4 +1,4 @@
-"""A controller whose quorum can never have a leader reports that at once, and says what to do."""
+"""A controller whose quorum can never elect a leader. The controller reports this immediately, and says what to do."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kafkacore.storage import meta_properties
 from kafkacore.storage.errors import LogDirectoryError
 from kafkacore.tools import dev
 
-pytestmark = pytest.mark.timeout(30)  # less than the limit of a start
+pytestmark = pytest.mark.timeout(30)  # shorter than the time after which a start gives up
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def stopped(tmp_path: Path) -> Node:
 
 def test_missing_metadata_log_is_reported_at_once(stopped: Node, tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "__cluster_metadata-0")
-    for _ in range(2):  # the first start creates the directory again
+    for _ in range(2):  # the first start creates the directory anew
         with pytest.raises(LogDirectoryError, match=r"__cluster_metadata-0: no voter is known, .*--standalone"):
             stopped.start()
 

@@ -1,4 +1,4 @@
-"""The client side against a plane of this process: versions, pipelining, time-outs, broken connections."""
+"""NodeClient against a server in the same process: versions, pipelining, timeouts, broken connections."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ from node_peer import RANGES, Peer, good_answer
 
 
 def controller(is_waiting: threading.Event) -> Any:
-    """Answers, except for a request about authorized operations: that one waits for ever, and sets the event."""
+    """Returns a handler that answers all requests but one. The request that asks for authorized operations sets the
+    event and never gets an answer."""
 
     async def answer(context: RequestContext, body: memoryview) -> bytes:
         response: Any
@@ -147,7 +148,8 @@ def test_invalid_bytes_break_the_connection() -> None:
 
 
 def test_request_that_times_out_closes_its_connection() -> None:
-    """Behind a silent cut the next request would wait on the same dead connection."""
+    """After a timeout the client must use a new connection. If the network fails without an error, the old connection
+    is dead."""
 
     async def story() -> None:
         answers = iter([None, None])
@@ -197,7 +199,7 @@ def test_connection_stays_when_the_loop_itself_was_busy_for_longer_than_the_limi
             await client.request(DescribeClusterRequest())
             asked = asyncio.create_task(client.request(DescribeClusterRequest(), timeout_ms=100))
             await asyncio.sleep(0)
-            time.sleep(0.4)  # noqa: ASYNC251 - the loop is busy, with its peer on the same one
+            time.sleep(0.4)  # noqa: ASYNC251 - keeps the event loop busy, on which the peer also runs
             assert (await asked).cluster_id == "it"
             assert peer.connections == 1
             await client.close()
@@ -223,7 +225,7 @@ def test_client_keeps_so_many_requests_on_the_wire_and_sends_the_others_in_turn(
                 await peer.say(good_answer(each))
             answers = await asyncio.gather(*asking, return_exceptions=True)
             assert [getattr(each, "cluster_id", None) for each in answers] == ["it"] * 5 + [None] + ["it"] * 4
-            assert seen == sorted(seen) and len(seen) == 9  # the cancelled one was never sent
+            assert seen == sorted(seen) and len(seen) == 9  # the cancelled request was never sent
             await client.close()
 
     asyncio.run(story())

@@ -1,7 +1,8 @@
-"""Segments with messages of magic 0 and 1, left by brokers before Kafka 0.11. Fetch returns them as they are stored.
+"""Segments with messages of magic 0 and 1, which brokers before Kafka 0.11 left. Fetch returns the messages as they are
+stored.
 
-Apache Kafka 4 has no down-conversion, and nothing between the file and the socket looks into messages (KIP-724);
-Apache Kafka 3.9 does the same from version 4 of Fetch on.
+Apache Kafka 4 has no down-conversion, so it passes messages from the file to the socket unchanged (KIP-724). Apache
+Kafka 3.9 does the same from Fetch version 4 on.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ from kafkacore.tools import dev
 pytestmark = pytest.mark.timeout(60)
 TOPIC = "old"
 OLD = old_messages.segment()
-MAGIC_1_FROM = 9  # three codecs of magic 0 that every client reads, three messages each
+# Before this offset there are three codecs of magic 0 that every client reads, with three messages each.
+MAGIC_1_FROM = 9
 END = 21
 LATER = old_messages.NOW + 1000
 FETCH = apis.api(FetchRequest.API_KEY)
@@ -53,7 +55,7 @@ class Served(NamedTuple):
         plane.native.publish_gate(policy)
 
     def both(self, request: Any, version: int) -> Any:
-        """The answer of the processor, which must equal the handler's."""
+        """Returns a native processor's answer. Asserts that the Python handler gives the same answer."""
         answers = []
         for policy in (None, GatePolicy("punt")):
             self.gate(policy)
@@ -75,7 +77,7 @@ class Served(NamedTuple):
         return bytes(partition.records)
 
     def look_up(self, version: int, timestamp: int) -> tuple[int, int]:
-        """Offset and timestamp."""
+        """Returns the offset and the timestamp."""
         asked = ListOffsetsRequest.ListOffsetsPartition(partition_index=0, timestamp=timestamp)
         request = ListOffsetsRequest(
             replica_id=-1, topics=[ListOffsetsRequest.ListOffsetsTopic(name=TOPIC, partitions=[asked])]
@@ -110,7 +112,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         assert not error, message
         topic = node._broker.context.image.topic(TOPIC)  # type: ignore[union-attr]
         assert topic is not None
-    # As upgrades over many years leave it, without indexes; the node makes them again.
+    # A log without indexes, such as many upgrades over the years leave behind. The node rebuilds the indexes.
     log = directory / f"{TOPIC}-0"
     shutil.rmtree(log, ignore_errors=True)
     log.mkdir()
@@ -128,11 +130,11 @@ def test_fetch_returns_the_stored_messages(served: Served, version: int) -> None
     assert whole[: len(OLD)] == OLD
     assert struct.unpack(">q", whole[len(OLD) : len(OLD) + 8]) == (END,)
     assert served.fetch(version, END) == whole[len(OLD) :]
-    # Inside a compressed set: from its wrapper on, which has the offset of its last message.
+    # A fetch inside a compressed set returns the whole set, whose wrapper has the offset of the last message.
     for offset in (12, 13, 14):
         [wrapper] = struct.unpack(">q", served.fetch(version, offset)[:8])
         assert wrapper == 14
-    # At least one entry, however small the limit is.
+    # The answer contains at least one entry, however small the limit is.
     [size] = struct.unpack(">i", OLD[8:12])
     assert served.fetch(version, 0, max_bytes=1)[: 12 + size] == OLD[: 12 + size]
 
@@ -169,7 +171,7 @@ def expected() -> list[tuple[int, bytes | None, bytes | None]]:
 
 
 def test_aiokafka_reads_old_messages_one_by_one(served: Served) -> None:
-    # aiokafka does not read an answer that mixes magics.
+    # aiokafka cannot read an answer with messages of different magic.
     async def read() -> list[tuple[int, bytes | None, bytes | None]]:
         consumer = AIOKafkaConsumer(bootstrap_servers=served.address, max_partition_fetch_bytes=1)
         await consumer.start()

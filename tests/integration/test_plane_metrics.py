@@ -1,4 +1,4 @@
-"""A plane's metrics carry Kafka's names and count what happened."""
+"""The metrics of a plane (the network layer) have Kafka's names, and count what has happened."""
 
 import asyncio
 import socket
@@ -49,7 +49,7 @@ def test_metrics_have_kafka_s_names_and_count_requests(kind: str, prefix: str) -
         assert dict(found[type_, prefix + name].tags) == ({"listener": "controller"} if kind == CONTROLLER else {})
     deadline = time.monotonic() + 10
     requests: dict[str, Measure] = {}
-    # A request is counted once its answer is sent; the peer may see the answer before that.
+    # A processor counts a request after it has sent the answer, so the peer may receive the answer earlier.
     while not requests or requests["RequestsPerSec"].value != 6:
         assert time.monotonic() < deadline
         requests = {m.name: m for m in metrics() if dict(m.tags).get("request") == "DescribeCluster"}
@@ -82,7 +82,7 @@ def test_wait_of_a_parked_request_counts_as_remote_time() -> None:
         assert peer.recv(8, socket.MSG_WAITALL) == struct.pack(">ii", 4, 5)
     deadline = time.monotonic() + 10
     found: dict[str, Measure] = {}
-    while not found:  # counted once its answer is sent, which the peer may see first
+    while not found:  # the request is counted after its answer is sent
         assert time.monotonic() < deadline
         found = {m.name: m for m in PlaneMetrics(plane)() if "request" in dict(m.tags)}
     remote = found["RemoteTimeMs"].value

@@ -1,4 +1,5 @@
-"""Fetch on the handler loop waits as on the processors: a partition that does not exist ends no wait."""
+"""A Fetch that the Python handler loop serves waits like one that native processors serve. A partition that does not
+exist does not end the wait."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ from lone_broker import Started
 
 LONG_MS = 60_000
 SHORT_MS = 300
-NAMES, IDS = 12, 13  # versions that name topics by their names and by their ids
+NAMES, IDS = 12, 13  # a version that identifies topics by name, and one that uses ids
 
 
 @pytest.fixture
@@ -37,7 +38,7 @@ def started(tmp_path: Path) -> Iterator[Started]:
 
 
 def fetch(started: Started, names: list[str], wait_ms: int, version: int = NAMES, offset: int = 0) -> Any:
-    """By topic name: the error of its partition and how many bytes came."""
+    """Fetches by topic name. Returns, by topic, the error and the number of bytes in the answer."""
     known = {name: started.broker.context.image.topic(name) for name in names}
     ids = {name: Uuid(name.encode().ljust(16)) if topic is None else topic.topic_id for name, topic in known.items()}
     partition = FetchRequest.FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
@@ -85,7 +86,7 @@ def test_fetch_with_an_unknown_partition_ends_when_the_known_one_has_records(sta
 
 
 def test_fetch_of_unknown_partitions_alone_is_answered_at_once(started: Started) -> None:
-    # The test client gives up long before the wait would be over.
+    # The broker must answer before the end of the wait, because the test's client gives up long before.
     assert fetch(started, ["absent"], LONG_MS) == {"absent": (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0)}
 
 
@@ -96,8 +97,8 @@ def test_fetch_is_answered_at_once_when_a_known_partition_fails(started: Started
 def fetch_t(
     started: Started, *offsets: int, version: int = NAMES, **fields: int
 ) -> list[tuple[int, int, int, list[int]]]:
-    """Names partition 0 of "t" once for each offset. The answer's partitions: index, error, high watermark, and the
-    offsets of the batches."""
+    """Sends a Fetch that contains partition 0 of "t" once for each offset. Returns the partitions in the answer: index,
+    error, high watermark, and the offsets of the batches."""
     parts = [FetchRequest.FetchPartition(partition=0, fetch_offset=at, partition_max_bytes=1 << 20) for at in offsets]
     topic_id = started.broker.context.image.topic("t").topic_id
     topics = [FetchRequest.FetchTopic(topic="t", topic_id=topic_id, partitions=[part]) for part in parts]
@@ -116,7 +117,7 @@ def test_fetch_is_answered_at_once_when_min_bytes_exceed_max_bytes(started: Star
 
 
 def test_fetch_is_answered_at_once_when_it_reads_an_older_segment(started: Started) -> None:
-    """Apache Kafka's DelayedFetch, case F."""
+    """Apache Kafka's DelayedFetch, case F: a consumer whose offset is in an older segment does not wait."""
     handle = started.broker.context.replicas.by_name("t", 0)
     assert handle is not None
     handle.configure(LogSettings(segment_bytes=100))
@@ -140,7 +141,7 @@ def test_fetch_answers_a_partition_once_when_it_is_named_twice(started: Started,
 def test_fetch_reports_an_offline_directory_in_the_words_of_its_version(
     started: Started, version: int, error: ErrorCode
 ) -> None:
-    """Clients of version 5 and older take KAFKA_STORAGE_ERROR for a final error (KIP-112)."""
+    """Clients that use version 5 or older treat KAFKA_STORAGE_ERROR as a fatal error (KIP-112)."""
     produce(started)
     handle = started.broker.context.replicas.by_name("t", 0)
     assert handle is not None

@@ -1,4 +1,5 @@
-"""Produce on the handler loop treats a partition that is named more than once as the processors do."""
+"""If a Produce request contains a partition more than once, the Python handler loop treats the request as native
+processors do."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from kafkacore.protocol.messages import ProduceRequest
 from kafkacore.protocol.uuid import Uuid
 from lone_broker import Started
 
-NAMES, IDS = 12, 13  # versions that name topics by their names and by their ids
+NAMES, IDS = 12, 13  # a version that identifies topics by name, and one that uses ids
 
 Data = ProduceRequest.PartitionProduceData
 
@@ -42,8 +43,8 @@ def batch(count: int) -> bytes:
 
 
 def produce(started: Started, *topics: list[tuple[int, int]], version: int = NAMES) -> list[list[tuple[int, int, int]]]:
-    """Each of `topics` names "t" once, with partitions and how many records each gets. The answer by topic: the index,
-    error and base offset of each partition."""
+    """Sends a Produce request. Each item of `topics` is an entry for "t": partitions, and the number of records for
+    each. Returns the answer by topic: the index, error and base offset of each partition."""
     image = started.broker.context.image.topic("t")
     topic_id = image.topic_id if image is not None and version >= IDS else Uuid(bytes(16))
     asked = [
@@ -68,7 +69,7 @@ def handles(started: Started) -> list[PartitionHandle]:
 
 @pytest.mark.parametrize("version", [NAMES, IDS])
 def test_produce_appends_only_the_last_batch_when_a_partition_is_named_twice(started: Started, version: int) -> None:
-    """Apache Kafka collects the batches of a request in a map, and answers each partition once."""
+    """Apache Kafka collects the batches of a request in a map, and answers once for each partition."""
     answers = produce(started, [(0, 1), (1, 2), (2, 3), (2, 3)], [(0, 5), (1, 6)], version=version)
     assert answers == [[(0, 0, 0), (1, 0, 0), (2, 0, 0)]]
     assert [each.end_offset for each in handles(started)] == [5, 6, 3]
@@ -82,12 +83,12 @@ def test_produce_answers_each_name_of_an_unknown_partition(started: Started) -> 
 def test_produce_answers_for_the_other_partitions_when_one_append_raises(
     started: Started, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The batches before it are in their logs, so the producer must learn of them."""
+    """The broker has already appended the batches before the failed one, so the producer must receive their results."""
     context = started.broker.context
     lookup = context.replicas.by_name
 
     class Full:
-        """Partition 1 without a file descriptor for the thread that appends."""
+        """A stub of partition 1. Its append fails as if the process could open no more files."""
 
         def __init__(self, handle: PartitionHandle) -> None:
             self.topic, self.index = handle.topic, handle.index

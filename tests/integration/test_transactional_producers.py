@@ -1,4 +1,4 @@
-"""A transactional producer learns at once that this broker has no transactions."""
+"""A transactional producer learns immediately that this broker does not support transactions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from asking import ask
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import FindCoordinatorRequest, InitProducerIdRequest
 
-# Clients retry for a minute or two by default; a client that gives up at once needs a tenth of this.
+# By default, clients retry for a minute or two. A client that gives up immediately needs a tenth of this limit.
 AT_ONCE_S = 15
 ERROR = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 

@@ -1,4 +1,5 @@
-"""Every read and write may move a few bytes, none, or break the connection: answers stay whole and in order."""
+"""A simulated network on which any read or write may transfer only a few bytes or none, or may break the connection.
+Answers still arrive whole and in order."""
 
 import contextlib
 import random
@@ -29,7 +30,7 @@ def handler(context: RequestContext, body: memoryview) -> bytes:
 
 @pytest.fixture
 def serve() -> Iterator[Callable[[TroubledNetwork], int]]:
-    """Starts a plane over the network; returns its port."""
+    """Returns a function that starts a plane on the faulty network. The function returns the plane's port."""
     before = connection.live(), memory.live(), probe.live()
     runtime = Runtime(data_processors=1, spin_us=0)
     planes: list[Plane] = []
@@ -59,7 +60,7 @@ def serve() -> Iterator[Callable[[TroubledNetwork], int]]:
 
 
 def dialogue(source: random.Random, count: int) -> list[tuple[bytes, bytes]]:
-    """Requests, and the body of each answer."""
+    """Sends requests. Returns the body of each answer."""
     made = []
     for correlation_id in range(count):
         kind = source.choice([b"S", b"S", b"P\0\0\0\2", b"B\0\0\0\2", b"U", b"x"])
@@ -91,7 +92,7 @@ def converse(peer: socket.socket, requests: list[tuple[bytes, bytes]]) -> None:
             assert answer[10:] == body
     finally:
         with contextlib.suppress(OSError):
-            peer.shutdown(socket.SHUT_RDWR)  # ends a sender that waits
+            peer.shutdown(socket.SHUT_RDWR)  # ends a sender that is waiting
         sender.join(LIMIT_SECONDS)
 
 
@@ -99,7 +100,7 @@ def send_quietly(peer: socket.socket, data: bytes) -> None:
     try:
         peer.sendall(data)
     except OSError:
-        return  # the other side reports the break
+        return  # the sender will report the broken connection
 
 
 @pytest.mark.parametrize("most_bytes", [1, 2, 7, 1000, 60_000])
@@ -118,7 +119,8 @@ def test_answers_are_whole_when_the_network_stutters(
 
 @pytest.mark.parametrize("seed", range(5))
 def test_connections_are_freed_when_the_network_breaks(serve: Callable[[TroubledNetwork], int], seed: int) -> None:
-    """Answers before the break are right. Nothing of the connection is left afterwards; the fixture counts."""
+    """All answers that arrive before the connection breaks are correct. The plane then frees everything that belonged
+    to the connection: the fixture counts the objects."""
     network = TroubledNetwork(seed, most_bytes=5000, again_share=0.1, break_share=0.01)
     port = serve(network)
     source = random.Random(seed)

@@ -1,4 +1,4 @@
-"""Apache Kafka's tools, started once for all tests that compare with them."""
+"""Starts Apache Kafka's tools once for all tests that compare our tools with them."""
 
 from contextlib import ExitStack, closing
 
@@ -11,7 +11,7 @@ from processes import PEERS, need
 
 @pytest.fixture(scope="session")
 def tools_of_either():
-    """The tools by release, each release in one process."""
+    """Returns Apache Kafka's tools by release. The tools of each release run in one process."""
     for release in APACHE.values():
         need((PEERS / f"kafka-{release}" / ".complete").exists(), "make peers: Apache Kafka's jars, Java 17 and Maven")
     with ExitStack() as stack:
@@ -20,5 +20,5 @@ def tools_of_either():
 
 @pytest.fixture(scope="session")
 def tools(tools_of_either):
-    """The tools of 4.3."""
+    """Returns the tools of Apache Kafka 4.3."""
     return tools_of_either["apache-4.3"]

@@ -1,4 +1,4 @@
-"""Our compaction compared with Apache Kafka's own cleaner: it leaves the same batches and the same records."""
+"""Our compaction compared with Apache Kafka's own cleaner. Both must leave the same batches and the same records."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.peer("apache-4.3")
 JUDGE = Path(__file__).parent / "java" / "CleanerJudge.java"
 RELEASE = "4.3.1"
 RETENTION_MS = 1000
-ROUNDS = (NOW, NOW + 500, NOW + 3000)  # before and after the horizon that the first round sets
+ROUNDS = (NOW, NOW + 500, NOW + 3000)  # before and after the delete horizon that the first round sets
 LOGS = 24
 JAVA_TIMEOUT_S = 120
 CODECS = ("none", "none", "gzip", "snappy", "lz4", "zstd")
@@ -33,8 +33,8 @@ KEYS = [None, b"", *(b"key %d" % i for i in range(8))]
 
 
 def write(directory: Path, seed: int) -> None:
-    """Writes three segments and an active one, as a crashed broker leaves them. The first logs begin with messages of
-    magic 0 and 1."""
+    """Writes three segments and an active segment, as a crashed broker leaves them. If `seed` is below a third of LOGS,
+    the log begins with messages of magic 0 and 1."""
     chance = random.Random(seed)
     raws: list[tuple[int, bytes]] = []
     writer = Writer(lambda raw: raws.append((struct.unpack_from(">q", raw)[0], raw)))
@@ -60,7 +60,7 @@ def write(directory: Path, seed: int) -> None:
 
 
 def ours(root: Path) -> None:
-    """Runs the same rounds as the judge, over the whole log each time."""
+    """Runs the same rounds as the judge. Each round compacts the whole log."""
     settings = LogSettings(compact_policy=True, delete_policy=False)
     manager = LogManager(Environment(), [str(root)], lambda topic: settings)
     manager.load()

@@ -1,4 +1,4 @@
-"""`kafkacore metadata-quorum`, `features` and `cluster` print what Apache Kafka's tools print about the same node."""
+"""`kafkacore metadata-quorum`, `features` and `cluster` print the same about a node as Apache Kafka's tools."""
 
 import re
 import subprocess
@@ -29,7 +29,7 @@ def ours(command, *arguments):
 
 
 def timeless(text):
-    """The text without the values that change between two calls to a live node."""
+    """Returns the text without the values that differ between two calls to a running node."""
     text = re.sub(r"\d+ ms ago *|\b\d{13} *", "TIME", text)
     return re.sub(r"(HighWatermark: +|Epoch: |-_]{22}\t|[\w-]{22}\t)\d+ *", r"\1N", text)
 

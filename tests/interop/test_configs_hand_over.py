@@ -1,5 +1,5 @@
-"""Apache Kafka 4.3 shows the configurations that were made on kafkacore, and kafkacore those of Apache Kafka, on the
-same directory."""
+"""Configurations in a directory that changes hands. Apache Kafka 4.3 shows the configurations that were made with
+kafkacore, and kafkacore shows those that were made with Apache Kafka."""
 
 import re
 
@@ -8,7 +8,7 @@ import pytest
 from brokers import InTurns
 
 TOPIC = "configured"
-# Entities and their settings.
+# Entities and the settings that the tests give them.
 CHANGES = [
     (["--entity-type", "topics", "--entity-name", TOPIC], "retention.ms=77000,cleanup.policy=[compact,delete]"),
     (["--entity-type", "brokers", "--entity-name", "1"], "message.max.bytes=500000,num.io.threads=12"),
@@ -32,7 +32,7 @@ def node(tmp_path, tools):
 
 
 def told(tools, node):
-    """All settings of each entity with their sources, as a set."""
+    """Returns all settings of each entity and their sources, as a set."""
     shown = {}
     for entity, _ in CHANGES:
         out = tools.run("kafka-configs", "--bootstrap-server", node.bootstrap, "--describe", *entity).out

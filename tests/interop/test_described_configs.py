@@ -19,12 +19,13 @@ STATIC = {
     "num.partitions": "3",
 }
 TOPIC = {"retention.ms": "5000", "cleanup.policy": "compact,delete", "min.insync.replicas": "1"}
-# With eligible leader replicas, the controller makes min.insync.replicas a setting of the whole cluster (KIP-966).
+# With eligible leader replicas, the controller stores min.insync.replicas as a setting for the whole cluster (KIP-966).
 DYNAMIC = {"min.insync.replicas": "1"}
-# Ours and Kafka's, whose buffers of 100 KiB slow a connection down.
+# Our defaults, and Kafka's. With Kafka's buffers of 100 KiB a connection is slow.
 OWN_DEFAULTS = {"socket.send.buffer.bytes": ("-1", "102400"), "socket.receive.buffer.bytes": ("-1", "102400")}
 TIMEOUT_S = 30
-# 3.9 lists its KRaft keys in ZooKeeper mode too. Here it runs in KRaft mode, where our defaults are those of 4.3.
+# A broker of 3.9 in ZooKeeper mode also lists its KRaft keys. The tests use KRaft mode, where our defaults are those of
+# 4.3.
 RELEASE = "apache-4.3"
 
 
@@ -40,7 +41,8 @@ def described(kafka, kind, name):
 
 
 def same(ours, theirs):
-    """One entry in a common form. confluent-kafka gives synonyms as a dictionary without their order."""
+    """Converts an entry to a form in which both sides can be compared. confluent-kafka returns synonyms as a
+    dictionary, so their order is lost."""
     assert ours.value == theirs.value, ours.name
     assert ours.source == theirs.source, ours.name
     assert ours.read_only == theirs.is_read_only, ours.name

@@ -1,5 +1,5 @@
-"""`kafkacore dump-log` compared with kafka-dump-log of Apache Kafka 4.3: the same lines for the same files, also
-damaged."""
+"""`kafkacore dump-log` compared with kafka-dump-log of Apache Kafka 4.3. Both must print the same lines for the same
+files, even if a file is damaged."""
 
 import json
 import random
@@ -46,8 +46,8 @@ DECODERS = {
 
 
 def produce(bootstrap):
-    """Produces records of every codec with both timestamp types, null keys and values, headers, and bytes that are not
-    UTF-8."""
+    """Produces records of every codec with both timestamp types, null keys, null values, headers, and bytes that are
+    not valid UTF-8."""
     now = int(time.time() * 1000)
     for codec in CODECS:
         producer = Producer(
@@ -77,7 +77,7 @@ def commit_and_abort(bootstrap):
 
 
 def commit_offsets(bootstrap):
-    """Makes a member of a classic group commit offsets."""
+    """Commits offsets as a member of a classic group."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "g", "auto.offset.reset": "earliest"})
     consumer.subscribe(["create"])
     deadline = time.monotonic() + 30
@@ -89,7 +89,7 @@ def commit_offsets(bootstrap):
 
 @pytest.fixture(scope="module")
 def their_data(apache_kafka):
-    """The log directory of an Apache Kafka node that was stopped cleanly."""
+    """Returns the log directory of an Apache Kafka node that has shut down cleanly."""
     broker = apache_kafka(
         "apache-4.3",
         {
@@ -115,7 +115,7 @@ def their_data(apache_kafka):
 
 @pytest.fixture(scope="module")
 def tools(their_data):
-    """Apache Kafka's tools. If they are missing, `their_data` skips the test."""
+    """Starts Apache Kafka's tools. If they are missing, `their_data` skips the test."""
     del their_data
     with closing(KafkaTools("apache-4.3")) as made:
         yield made
@@ -136,7 +136,7 @@ def ours(capfdbinary):
 
 
 def compare(tools, ours, paths):
-    """Asserts that both print the same for each file. Returns the number of dumps."""
+    """Asserts that both tools print the same for each file. Returns the number of dumps."""
     dumps = 0
     for path in paths:
         options = list(OPTIONS.get(path.suffix, [()]))
@@ -192,7 +192,7 @@ def test_numeric_keys_and_values_are_dumped_alike(tools, ours, tmp_path, key, va
 
 
 def test_metadata_records_of_every_type_are_dumped_alike(tools, ours, tmp_path):
-    """Apache Kafka made these records at random from its own metadata images."""
+    """Apache Kafka made these records at random, from its own metadata images."""
     path = tmp_path / "00000000000000000000.log"
     values = [
         bytes.fromhex(value)
@@ -229,8 +229,7 @@ def damaged(rng, data):
 
 def test_damaged_files_are_dumped_alike(tools, their_data, ours, tmp_path):
     """Our tool prints the same lines as kafka-dump-log. If kafka-dump-log fails with a stack trace after some lines,
-    ours prints these lines and then one that names the file.
-    """
+    our tool prints these lines, and then a line that names the file."""
     rng = random.Random(1)
     sound = [path for path in files(their_data) if path.suffix in {".log", ".index", ".timeindex"}]
     sound = [path for path in sound if path.stat().st_size and path.parent.name != "__cluster_metadata-0"]
@@ -250,8 +249,8 @@ def test_damaged_files_are_dumped_alike(tools, their_data, ours, tmp_path):
 
 
 def test_damaged_producer_snapshots_are_reported(tools, their_data, ours, tmp_path):
-    """Our tool reports the snapshots that kafka-dump-log reports, but exits with an error when kafka-dump-log exits
-    with 0."""
+    """Our tool reports the same snapshots as kafka-dump-log. It exits with an error, but kafka-dump-log exits with
+    0."""
     rng = random.Random(1)
     sound = [path for path in files(their_data) if path.suffix == ".snapshot"]
     for _ in range(DAMAGED // 3):

@@ -1,5 +1,5 @@
-"""Our fetcher follows a partition that a broker of Apache Kafka leads. Besides the fetcher our broker only has a
-registration, by which the leader knows the replica and accepts it into the ISR."""
+"""Our fetcher follows a partition that a broker of Apache Kafka leads. Apart from the fetcher, our broker is only a
+registration. Because of this registration, the leader knows the replica and accepts it into the ISR."""
 
 import asyncio
 import contextlib
@@ -32,7 +32,7 @@ LIMIT_S = 60
 
 
 class Registration:
-    """Keeps broker MINE registered and unfenced, with the end of the metadata log as its offset."""
+    """Registers broker MINE and keeps it unfenced. Its heartbeats contain the end of the metadata log as its offset."""
 
     def __init__(self, cluster, cluster_id):
         self._cluster, self._address = cluster, cluster.addresses[CONTROLLER]
@@ -99,7 +99,7 @@ def test_fetcher_joins_the_isr_and_has_every_record_when_apache_kafka_leads(rele
         for number in range(500):
             producer.produce("orders", b"%d" % number, partition=0)
         assert producer.flush(LIMIT_S) == 0
-        # Nobody has fetched for replica.lag.time.max.ms.
+        # Our replica has not fetched for replica.lag.time.max.ms.
         cluster.wait(lambda: in_sync(cluster) == [THEIRS], "a leader that is alone in the ISR")
         asyncio.run(follow(cluster, registration, producer, tmp_path))
     finally:

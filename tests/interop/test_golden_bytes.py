@@ -1,7 +1,8 @@
-"""Our codec compared with Apache Kafka's own serializers: the same bytes and values for every message in every version.
+"""Our codec compared with Apache Kafka's own serializers. For every message in every version, the bytes and the values
+must be the same.
 
-`ci/golden` makes Kafka fill and write each message. The test decodes the bytes, compares them with Kafka's JSON, and
-encodes them again.
+`ci/golden` makes Kafka fill each message with values and write it. The test decodes the bytes, compares the values with
+Kafka's JSON, and encodes them again.
 """
 
 import base64
@@ -15,9 +16,9 @@ from kafkacore._fast.schema import tables
 from kafkacore.protocol.messages import message_class
 from kafkacore.protocol.uuid import Uuid
 
-# 3.9 distinguishes a coordinator's keys by version; 4.3 has a message for each, at version 0.
+# In 3.9, the keys of a coordinator's records differ by version. In 4.3, each key is a message of its own in version 0.
 KEYS_OF_3_9 = {"OffsetCommitKey": {0: "LegacyOffsetCommitKey"}}
-# Share groups were early access in 3.9; 4.3 changed these without a new version.
+# In 3.9, share groups were in early access. 4.3 has changed these messages without a new version.
 CHANGED_SINCE_3_9 = {"ReadShareGroupStateSummaryResponse", "ShareGroupMetadataValue"}
 
 
@@ -26,7 +27,7 @@ KNOWN = frozenset(tables.names())
 
 @pytest.fixture(scope="module")
 def golden():
-    """Golden rows by release and message."""
+    """Returns the golden rows by release and message name."""
     rows = defaultdict(list)
     for release in RELEASES:
         with golden_file(release, "Golden").open(encoding="utf-8") as lines:
@@ -37,7 +38,7 @@ def golden():
 
 
 def our_name(name):
-    """Our name of a message: Kafka's classes have `Data` behind the name of the table."""
+    """Returns our name of a message. Kafka's classes add `Data` to the name in the table."""
     return name if name in KNOWN else name.removesuffix("Data")
 
 
@@ -46,7 +47,7 @@ def plain(name):
 
 
 def value_of(rendered, ours):
-    """Kafka's JSON as the Python value that `ours` should have."""
+    """Converts Kafka's JSON to the Python value that `ours` should have."""
     if isinstance(rendered, dict):
         return ours if differences(rendered, ours) == [] else rendered
     if isinstance(rendered, list):
@@ -61,7 +62,8 @@ def value_of(rendered, ours):
 
 
 def differences(rendered, ours):
-    """Fields whose values differ from Kafka's JSON, which leaves out tagged fields at their defaults."""
+    """Returns the fields whose values differ from Kafka's JSON. Kafka's JSON omits tagged fields with default
+    values."""
     named = {plain(name): name for name in ours.FIELDS}
     found = []
     for key, value in rendered.items():
@@ -80,7 +82,8 @@ def differences(rendered, ours):
 
 
 def target(release, name, version):
-    """Our message and version for a golden row, or None if 4.3 changed a version that was unstable in 3.9."""
+    """Returns our message class and the version for a golden row. Returns None if the version was unstable in 3.9 and
+    has changed in 4.3."""
     if release == "3.9" and name in CHANGED_SINCE_3_9:
         return None
     table = tables.release_table(f"kafka-{release}", name)
@@ -107,7 +110,7 @@ def test_golden_bytes_are_read_and_written_as_in_kafka(golden, release, name):
         data = bytes.fromhex(row["hex"])
         decoded = message_class(ours).decode(data, version)
         assert decoded.encode(version) == data, where
-        # For a version in both releases the names are those of 4.3: the bytes are the same, fields may have other
-        # names.
+        # If a version exists in both releases, our tables have the field names of 4.3. The bytes are the same, but the
+        # names may differ.
         if tables.message(ours).table(version) == table:
             assert differences(row["json"], decoded) == [], where

@@ -1,4 +1,5 @@
-"""A group whose node is ours and Apache Kafka 4.3 in turns keeps its member, without a rebalance, and its offsets."""
+"""Our node and Apache Kafka 4.3 take turns to coordinate a group. The group keeps its member without a rebalance, and
+it keeps its offsets."""
 
 import json
 import re
@@ -32,7 +33,7 @@ def produce(node, count):
 
 
 def goes_on(node, member, rounds):
-    """Sends another round of records; the same member reads and commits them."""
+    """Writes another round of records, which the same member must read and commit."""
     produce(node, RECORDS)
     poll_until([member], lambda: len(member.values) == rounds * RECORDS, f"round {rounds} is read")
     member.commit()
@@ -43,7 +44,8 @@ def goes_on(node, member, rounds):
 
 
 def decoded(tools, node):
-    """The coordinator's log as kafka-dump-log prints it: (type of the key, key, value), null values as None."""
+    """Returns the coordinator's log as kafka-dump-log prints it: (type of the key, key, value). A null value is
+    None."""
     rows = []
     for file in segments(node.log_dir, OFFSETS):
         shown = tools.run("kafka-dump-log", "--offsets-decoder", "--files", file)
@@ -74,7 +76,7 @@ def test_member_keeps_its_group_when_its_broker_changes_and_changes_back(node, t
     rows = decoded(tools, node)
     generations = [value["generation"] for kind, _, value in rows if kind == "2" and value]
     assert generations
-    assert set(generations) <= {0, 1}  # an empty group, and the generation that was never rebalanced
+    assert set(generations) <= {0, 1}  # the empty group, and the only generation with a member
     committed = {}
     for kind, key, value in rows:
         if kind == "1":

@@ -1,7 +1,8 @@
-"""A directory changes hands between Apache Kafka and us, in both directions and back, and loses nothing.
+"""Apache Kafka and our node take over a directory from each other, in both directions and back. No data is lost.
 
-Apache Kafka 3.9 and 4.3, either form of a quorum, one and two log directories, SIGTERM and SIGKILL: some row has each
-of these. KAFKACORE_HANDOVERS=pairs runs rows in which every two of them meet; `all` runs the whole product.
+The rows of the test cover Apache Kafka 3.9 and 4.3, both forms of a quorum, one and two log directories, SIGTERM and
+SIGKILL. With KAFKACORE_HANDOVERS=pairs, the rows contain every pair of these values. With `all`, they are the whole
+product.
 """
 
 import os
@@ -24,7 +25,8 @@ ROWS = covering(FACTORS, MEETING[os.environ.get("KAFKACORE_HANDOVERS", "each")])
 
 @pytest.fixture
 def directory(tmp_path, tools_of_either):
-    """`directory(row)` makes one; the fixture kills the node that runs on it at the end of a test."""
+    """Returns a function that makes a directory: `directory(row)`. When the test ends, the fixture kills the node that
+    is running in the directory."""
     made = []
 
     def make(row):
@@ -47,7 +49,7 @@ def directory(tmp_path, tools_of_either):
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: "-".join(row.values()))
 def test_directory_keeps_everything_when_it_changes_hands_and_comes_back(tools_of_either, directory, row):
-    """Each side's turn ends by SIGKILL once and by SIGTERM once; our node has the last turn."""
+    """Each side runs twice. One of its runs ends with SIGKILL and the other with SIGTERM. Our node runs last."""
     earlier, later = (f"apache-{row['release'].split('-to-')[at]}" for at in (0, -1))
     turns = [earlier, OURS, later, OURS] if row["first"] == "apache" else [OURS, earlier, OURS, later, OURS]
     ends = ["kill", "kill", "stop", "stop"] if row["end"] == "kill" else ["stop", "stop", "kill", "kill"]

@@ -1,6 +1,6 @@
-"""Histories of metadata records of every type: our snapshot of each beside Apache Kafka's.
+"""Random histories of metadata records of every type. Our snapshot of each history is compared with Apache Kafka's.
 
-`golden.Images` makes random histories at levels 21 and 30, and asks MetadataDelta and MetadataImage of 4.3.
+`golden.Images` makes the histories at levels 21 and 30, and applies MetadataDelta and MetadataImage of 4.3 to them.
 """
 
 import json
@@ -12,7 +12,7 @@ from golden import golden_file
 from kafkacore.metadata.records import RECORD_TYPES, RecordWriter, decode_record
 from kafkacore.metadata.snapshot import image_of, records_of
 
-# Apache Kafka 4.3 forgets the state of a migration; transactions end before an image is made.
+# Apache Kafka 4.3 does not store the state of a migration in an image. All transactions end before an image is made.
 NOT_IN_AN_IMAGE = {"ZkMigrationStateRecord", "BeginTransactionRecord", "EndTransactionRecord", "AbortTransactionRecord"}
 
 
@@ -22,12 +22,12 @@ def histories():
 
 
 def read(value):
-    """A record as text, with its unordered lists sorted."""
+    """Returns a record as text. Its unordered lists are sorted."""
     record = decode_record(bytes.fromhex(value))
     for field in ("log_dirs", "cordoned_log_dirs"):
         if getattr(record, field, None):
             setattr(record, field, sorted(getattr(record, field)))
-    if record.NAME == "ProducerIdsRecord":  # our image keeps the broker that got the last block
+    if record.NAME == "ProducerIdsRecord":  # our image also stores the broker that received the last block
         record.broker_id = record.broker_epoch = -1
     if record.NAME == "ClientQuotaRecord":
         record.entity.sort(key=lambda each: each.entity_type)
@@ -40,7 +40,8 @@ def test_snapshot_has_the_records_of_apache_kafkas_snapshot(histories):
         writer = RecordWriter(image.metadata_version)
         ours = [writer.encode(record).hex() for record in records_of(image)]
         assert Counter(map(read, ours)) == Counter(map(read, history["snapshot"]))
-        # The first three bytes are the frame: type and version agree.
+        # The values begin with three bytes: the frame version, the type and the version. So the types and versions
+        # agree.
         assert {value[:6] for value in ours} == {value[:6] for value in history["snapshot"]}
 
 

@@ -1,5 +1,5 @@
-"""Damaged and odd log directories: a client finds the same in them with kafkacore and with Apache Kafka's
-LogManager."""
+"""Damaged or unusual log directories. A client of kafkacore must find the same contents in each as a client of Apache
+Kafka's LogManager."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ def fields(line: str) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def judged(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[list[str], list[str]]]:
-    """Our lines and Apache Kafka's for copies of the directory of every row; one Java process reads them all."""
+    """Makes two copies of the directory of every row. Returns our description of the contents and Apache Kafka's. One
+    Java process reads all of its copies."""
     need_jars(RELEASE)
     root, now_ms = tmp_path_factory.mktemp("judge"), int(time.time() * 1000) - 100_000
     for number, row in enumerate(ROWS):

@@ -1,5 +1,5 @@
-"""Messages as JSON compared with Apache Kafka's JsonConverters: every message in every version, filled by
-`ci/golden`."""
+"""Messages as JSON, compared with Apache Kafka's JsonConverters. `ci/golden` fills every message in every version with
+values."""
 
 import json
 
@@ -12,7 +12,8 @@ KNOWN = frozenset(tables.names())
 
 
 def test_every_message_has_the_json_of_apache_kafka():
-    """The same names in the same order. Messages with records are left out, because Kafka's output has no records."""
+    """Both sides have the same names in the same order. The test leaves out messages with records, because Kafka's JSON
+    does not contain them."""
     compared = set()
     with golden_file("4.3", "Golden").open(encoding="utf-8") as lines:
         for line in lines:

@@ -1,5 +1,6 @@
-"""Replicas of both kinds in one cluster: Apache Kafka's brokers and ours follow each other's partitions through SIGKILL
-of each, preferred elections and reassignments, under load from an idempotent producer (KIP-101, KIP-497, KIP-455)."""
+"""Replicas of both kinds in one cluster. Brokers of Apache Kafka and ours follow each other's partitions. While an
+idempotent producer writes, the test kills each broker, runs preferred elections and reassigns partitions (KIP-101,
+KIP-497, KIP-455)."""
 
 import pytest
 
@@ -13,7 +14,8 @@ PARTITIONS = 3
 
 @pytest.fixture
 def replicated(tools_of_either, tmp_path):
-    """`replicated("apache-4.3", brokers={101: OURS, ...})` formats for the features of that release, and starts."""
+    """Returns a function that formats a cluster for the features of a release and starts it: `replicated("apache-4.3",
+    brokers={101: OURS, ...})`."""
     started = []
 
     def start(release, **options):
@@ -27,8 +29,8 @@ def replicated(tools_of_either, tmp_path):
 
 
 def kill_and_restart(cluster, writes, topic, victim):
-    """Kills one broker by SIGKILL, whichever partitions it leads. The other one takes over, and the killed one restarts
-    and gets in sync."""
+    """Kills a broker with SIGKILL, whichever partitions it leads. The other broker takes over. The killed broker
+    restarts and becomes in sync again."""
     member = cluster.brokers[victim]
     member.kill()
     others = [node_id for node_id in cluster.brokers if node_id != victim]

@@ -1,4 +1,4 @@
-"""Our errors, APIs, headers, metadata versions and feature levels compared with those of Apache Kafka."""
+"""Our errors, APIs, headers, metadata versions and feature levels, compared with those of Apache Kafka."""
 
 import json
 
@@ -8,7 +8,7 @@ from golden import RELEASES, golden_file
 from kafkacore.protocol import apis, features
 from kafkacore.protocol.errors import ErrorCode
 
-# An API of 3.9 that was renamed since (KIP-1142).
+# This API has another name since 3.9 (KIP-1142).
 RENAMED = {"LIST_CLIENT_METRICS_RESOURCES": "LIST_CONFIG_RESOURCES"}
 
 
@@ -55,7 +55,7 @@ def test_every_feature_has_kafka_s_levels_and_defaults(facts):
     for name, row in rows.items():
         feature = features.FEATURES[name]
         assert (feature.lowest, feature.highest) == (row["lowest"], row["highest"])
-        # The formatter chooses the level of kraft.version by the kind of quorum.
+        # The formatter chooses the level of kraft.version itself, depending on the kind of quorum.
         if name != features.KRAFT_VERSION:
             for version in features.METADATA_VERSIONS:
                 assert feature.default_level(version) == row["defaults"][str(version.level)], (name, version.name)

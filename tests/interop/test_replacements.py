@@ -1,8 +1,9 @@
-"""All brokers of a cluster are replaced by those of the other kind and back, as docs/migration.md says it, while an
-idempotent producer writes and a group reads.
+"""An operator replaces all brokers of a cluster by brokers of the other kind, and back, as docs/migration.md describes.
+Meanwhile an idempotent producer writes and a group reads.
 
-Either release, controllers of either kind, brokers of either kind first, and both ways: some row has each of these.
-KAFKACORE_HANDOVERS=pairs runs rows in which every two of them meet; `all` runs the whole product.
+The rows of the test cover both releases, controllers of both kinds, either kind of broker first, and both ways of
+replacement. With KAFKACORE_HANDOVERS=pairs, the rows contain every pair of these values. With `all`, they are the whole
+product.
 """
 
 import os

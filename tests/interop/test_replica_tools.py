@@ -1,4 +1,4 @@
-"""`kafkacore reassign-partitions`, `leader-election` and `replica-verification` beside Apache Kafka's tools.
+"""`kafkacore reassign-partitions`, `leader-election` and `replica-verification` compared with Apache Kafka's tools.
 
 The cluster has one controller of ours and two brokers of Apache Kafka with two log directories each.
 """
@@ -51,7 +51,7 @@ def topic(cluster, request):
 
 @pytest.fixture
 def pair(cluster, request):
-    """A topic with one partition that both brokers have."""
+    """Creates a topic with one partition that has a replica on both brokers."""
     name = "pair-" + re.sub(r"\W+", "-", request.node.name).strip("-")
     cluster.create(name, [[101, 102]])
     return name
@@ -59,7 +59,8 @@ def pair(cluster, request):
 
 @pytest.fixture(params=["ours", "theirs"])
 def run(request, cluster, tools):
-    """Runs a tool of one kind against the cluster: the exit code, and its lines on either stream."""
+    """Returns a function that runs a tool of one kind against the cluster. It returns the exit code, and the lines on
+    standard output and standard error."""
 
     def ours(tool, *arguments):
         command = [ROOT / ".venv" / "bin" / "kafkacore", tool, "--bootstrap-server", cluster.addresses[101], *arguments]
@@ -71,7 +72,8 @@ def run(request, cluster, tools):
         return done.exit, anywhere(done.out + done.err).splitlines()
 
     def anywhere(text):
-        """A broker chooses the directories of new partitions."""
+        """Replaces the paths of log directories in the text, because a broker chooses the directories of new
+        partitions."""
         return re.sub(r'"/[^"]*/data(-2)?"', '"any"', text)
 
     return {"ours": ours, "theirs": theirs}[request.param]
@@ -176,7 +178,8 @@ def test_preferred_leader_is_elected_alike(cluster, run, pair):
 
 @pytest.mark.parametrize("run", ["ours"], indirect=True)
 def test_reassignment_under_way_is_listed_and_cancelled(cluster, run, topic, tmp_path):
-    """Its new replica hangs, so it does not end. Kafka's tool would wait for the log directories of that broker."""
+    """The broker of the new replica is paused, so the reassignment does not end. The test does not run Kafka's tool
+    here, because it would wait until that broker describes its log directories."""
     file = plan(tmp_path, topic, [101, 102], [102])
     cluster.brokers[102].pause()
     try:

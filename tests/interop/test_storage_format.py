@@ -1,5 +1,5 @@
-"""`kafkacore storage format` writes the same files as Apache Kafka's kafka-storage.sh. In test_handovers.py each starts
-on the files of the other."""
+"""`kafkacore storage format` writes the same files as Apache Kafka's kafka-storage.sh. In test_handovers.py, each node
+starts with files of the other."""
 
 import shutil
 
@@ -29,7 +29,7 @@ def release(request):
 
 @pytest.fixture
 def kafka_storage(tools_of_either):
-    """`kafka_storage(release, "format", ...)` returns the output."""
+    """Returns a function that runs Apache Kafka's tool: `kafka_storage(release, "format", ...)` returns the output."""
     return lambda release, *arguments: tools_of_either[release].run("kafka-storage", *arguments).out
 
 
@@ -63,7 +63,7 @@ def test_directory_formatted_by_apache_kafka_is_accepted(kafka_storage, release,
     assert opened.cluster_id == CLUSTER_ID
     assert list(opened.directory_ids) == [f"{tmp_path}/a", f"{tmp_path}/b"]
     assert bootstrap.read_bootstrap(f"{tmp_path}/a")
-    # The lines of meta.properties in order; the second is the date.
+    # Compares the lines of meta.properties in their order. Leaves out the second line, which is the date.
     found = meta_properties.read(f"{tmp_path}/a")
     theirs = (tmp_path / "a" / "meta.properties").read_text().splitlines()
     ours = meta_properties.encode(found, 0).decode().splitlines()

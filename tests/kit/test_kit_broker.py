@@ -1,4 +1,4 @@
-"""A broker inside a test: ready when the constructor returns, gone without a trace after `close`."""
+"""A broker inside a test. It is ready when its constructor returns, and it leaves nothing behind after `close`."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ pytestmark = pytest.mark.timeout(60)
 
 
 def descriptors() -> Counter[str]:
-    """The open descriptors of this process: files by name, sockets and the like by kind."""
+    """Returns the open descriptors of this process. Files are given by name, sockets and others by kind."""
     found: Counter[str] = Counter()
     for name in os.listdir("/proc/self/fd"):
         try:
             found[os.readlink(f"/proc/self/fd/{name}").partition(":[")[0]] += 1
-        except FileNotFoundError:  # the descriptor of the listing itself
+        except FileNotFoundError:  # this is the descriptor of the listing itself
             continue
     return found
 
@@ -70,7 +70,7 @@ def test_broker_serves_a_client_when_the_constructor_returns() -> None:
 
 
 def test_closed_broker_leaves_nothing_behind() -> None:
-    Broker().close()  # the first use loads libraries, which stay
+    Broker().close()  # the first use loads libraries, which stay loaded
     objects, open_files, threads = native_objects(), descriptors(), set(threading.enumerate())
     with Broker(topics=["t"], record=True, time="frozen") as broker:
         directory, port = broker.directory, int(broker.bootstrap.rpartition(":")[2])
@@ -188,7 +188,7 @@ def test_call_on_a_closed_broker_says_that_it_is_closed() -> None:
     with pytest.raises(BrokerClosed):
         broker.refuse("Produce", error="UNKNOWN_SERVER_ERROR")
     with warnings.catch_warnings(), pytest.raises(BrokerClosed):
-        warnings.simplefilter("error")  # a coroutine that is never awaited causes a warning
+        warnings.simplefilter("error")  # a coroutine that is never awaited would cause a warning
         broker.produce("t", "x")
 
 

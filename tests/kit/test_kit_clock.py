@@ -1,4 +1,4 @@
-"""A clock that a test moves: everything due has happened when `advance` returns."""
+"""A clock that a test advances. When `advance` returns, all work that was due is done."""
 
 from __future__ import annotations
 
@@ -54,7 +54,8 @@ def test_records_are_deleted_when_their_retention_is_over(mode: str) -> None:
 
 
 def test_producer_is_forgotten_when_it_expires() -> None:
-    """KIP-98: an idempotent producer without state begins anew, so its batch is not a duplicate."""
+    """KIP-98: after the broker has forgotten an idempotent producer, the producer begins anew. So its batch is not a
+    duplicate."""
     with Broker(topics=["t"], time="frozen", configs={"producer.id.expiration.ms": 60_000}) as broker:
         producer = Producer({"bootstrap.servers": broker.bootstrap, "enable.idempotence": True})
         producer.produce("t", b"x")
@@ -62,7 +63,7 @@ def test_producer_is_forgotten_when_it_expires() -> None:
         handle = broker.node.broker.replicas.by_name("t", 0)
         assert handle is not None
         broker.clock.advance(minutes=10)
-        assert handle.expire_producers() == 0  # they are forgotten already
+        assert handle.expire_producers() == 0  # they have already been forgotten
 
 
 def test_log_is_compacted_when_compaction_is_due() -> None:
@@ -80,7 +81,7 @@ def test_log_is_compacted_when_compaction_is_due() -> None:
 
 @pytest.mark.parametrize("record", [False, True])
 def test_waiting_fetch_is_answered_when_its_time_is_over(record: bool) -> None:
-    """Processors answer it when no recorder is on, and the handler loop when one is."""
+    """Without a recorder, processors answer the Fetch. With a recorder, the handler loop answers it."""
     asked = FetchRequest.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)
     request = FetchRequest(
         max_wait_ms=30_000, min_bytes=1, topics=[FetchRequest.FetchTopic(topic="t", partitions=[asked])]
@@ -90,7 +91,7 @@ def test_waiting_fetch_is_answered_when_its_time_is_over(record: bool) -> None:
         host, _, port = broker.bootstrap.rpartition(":")
         client = NodeClient(host, int(port), "asker")
         await client.api_versions()
-        while live()["requests"]:  # noqa: ASYNC110 - the last byte of the answer is out, and noted
+        while live()["requests"]:  # noqa: ASYNC110 - ends when the last byte of the answer is sent and counted
             await asyncio.sleep(0)
         answer = asyncio.ensure_future(client.request(request, 12))
         while not live()["requests"] or (record and not broker.node.broker.context.waits.count):  # noqa: ASYNC110
@@ -99,7 +100,7 @@ def test_waiting_fetch_is_answered_when_its_time_is_over(record: bool) -> None:
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(asyncio.shield(answer), 0.05)
         await asyncio.to_thread(broker.clock.advance, seconds=0.2)
-        assert record or not live()["requests"]  # the answer is already on its way
+        assert record or not live()["requests"]  # the answer has already been sent
         told = await asyncio.wait_for(answer, 10)
         assert told.responses == [] or told.responses[0].partitions[0].records in {None, b""}
         await client.close()
@@ -135,7 +136,7 @@ def test_broker_stays_in_its_cluster_when_weeks_pass_at_once(mode: str) -> None:
         quorum, loop, now_ms = controller.quorum, controller.plane.loop, controller.replica.now_ms
 
         async def look() -> bool:
-            """Whether the broker is fenced after a look at the sessions."""
+            """Checks the sessions. Returns whether the broker is fenced."""
             quorum.tick()
             return quorum.image.brokers[broker.node_id].fenced
 
@@ -144,7 +145,7 @@ def test_broker_stays_in_its_cluster_when_weeks_pass_at_once(mode: str) -> None:
         started = time.monotonic()
         broker.clock.advance(days=60)
         assert time.monotonic() - started < 5
-        assert now_ms() - before_ms >= 60 * 86_400_000  # the quorum's time is the broker's
+        assert now_ms() - before_ms >= 60 * 86_400_000  # the quorum uses the broker's clock
         assert not loop.run(look(), 5)
         broker.produce("t", "x")
         assert broker.log("t").leader_epoch == epoch

@@ -1,4 +1,4 @@
-"""Runs every example unchanged, like a user who copied it."""
+"""Runs every example unchanged, as a user would who has copied it."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ NEED_BUILD = "no .venv/bin/kafkacore: make build"
 
 
 def run(arguments: list[str], directory: Path, timeout_s: float) -> str:
-    """Runs a command that must succeed, and returns its output."""
+    """Runs a command that must succeed. Returns its output."""
     program = ROOT / ".venv" / "bin" / "kafkacore"
     need(program.exists(), NEED_BUILD)
     environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
     done = subprocess.run(
         arguments,
         cwd=directory,
-        # Maven's own process ends before an optimizing compiler would pay off.
+        # Maven's own process is so short that an optimizing compiler would not pay off.
         env=environment | {"KAFKACORE": str(program), "MAVEN_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"},
         capture_output=True,
         text=True,
@@ -39,7 +39,7 @@ def run(arguments: list[str], directory: Path, timeout_s: float) -> str:
 
 @pytest.mark.timeout(180)
 def test_python_examples_pass(tmp_path: Path) -> None:
-    """All in one run; each test imports from its own folder, as if pytest ran there."""
+    """All tests run together. Each of them imports modules from its own folder, as if pytest ran in that folder."""
     folders = ["confluent-kafka", "aiokafka", "kafka-python", "faststream"]
     for name in folders:
         shutil.copytree(EXAMPLES / name, tmp_path / name)

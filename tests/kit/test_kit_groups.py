@@ -1,4 +1,4 @@
-"""Consumer groups, seen from inside and driven by the broker's clock."""
+"""Consumer groups of a broker in the test's process. The test reads their state, and advances the broker's clock."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def poll(one: Consumer):
 
 
 def recorded(broker: Broker) -> int:
-    """The records of the coordinator's topic."""
+    """Returns the number of records in the topic `__consumer_offsets`."""
     partitions = range(broker.topics["__consumer_offsets"])
     return sum(broker.log("__consumer_offsets", index).end_offset for index in partitions)
 
@@ -69,7 +69,7 @@ def test_group_shows_members_assignment_and_offsets() -> None:
 
 
 def test_session_ends_when_its_time_is_over() -> None:
-    # When the time has passed, the coordinator's decision is also in its log, without lingering.
+    # When `advance` returns, the coordinator's decision is already in its log. The append does not linger.
     with Broker(topics=["t"], configs={"group.coordinator.append.linger.ms": 300}) as broker:
         broker.produce("t", "x")
         one = consumer(broker, "one", **{"session.timeout.ms": 45_000, "heartbeat.interval.ms": 40_000})
@@ -95,7 +95,7 @@ def test_session_lasts_through_heartbeats_that_processors_answer() -> None:
         joined = ask(broker.bootstrap, asked, 3)
         named = {"group_id": "g", "generation_id": joined.generation_id, "member_id": joined.member_id}
         ask(broker.bootstrap, SyncGroupRequest(**named), 2)
-        for _ in range(4):  # processors answer all of them
+        for _ in range(4):  # processors answer all of these requests
             assert ask(broker.bootstrap, HeartbeatRequest(**named), 3).error_code == 0
             broker.clock.advance(seconds=8)
             assert len(broker.groups["g"].members) == 1

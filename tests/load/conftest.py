@@ -1,4 +1,4 @@
-"""A node under attack, and an honest client that measured its waits before the attack."""
+"""A node that is under attack, and an honest client that has measured its waits before the attack."""
 
 from collections.abc import Iterator
 
@@ -17,8 +17,8 @@ def node(start_node) -> Node:
 
 @pytest.fixture
 def honest(node: Node) -> Iterator[HonestClient]:
-    """Asks a processor (produce, and metadata while its answer is cached), the broker's handler loop (coordinator), and
-    the controller (topic)."""
+    """Returns a client that sends requests to a processor (produce, and metadata while the answer is cached), to the
+    broker's handler loop (coordinator), and to the controller (topic)."""
     questions = {
         "produce": produce(HONEST_TOPIC, [(0, batch())]),
         "metadata": metadata(HONEST_TOPIC),

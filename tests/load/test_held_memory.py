@@ -1,4 +1,4 @@
-"""Fetches that wait for records hold a bounded amount of memory."""
+"""Fetches that wait for records occupy a limited amount of memory."""
 
 import pytest
 
@@ -14,20 +14,21 @@ REQUEST_BYTES = 10 << 20
 CONNECTIONS = 60
 LARGE_FETCHES = 20
 LARGE_ENTRIES = 50_000
-OLD_VERSION = 4  # with the fewest bytes for a partition
-# A node holds more than its budget: connections, other objects, and pages that malloc keeps.
+OLD_VERSION = 4  # its requests use the fewest bytes per partition
+# A node needs memory in addition to its budget: for connections, for other objects, and for free pages that malloc
+# keeps.
 BESIDE_BUDGET_BYTES = 48 << 20
 
 
 @pytest.fixture
 def small_node(start_node) -> Node:
-    """Its requests may together occupy 16 MiB."""
+    """Starts a node whose requests may occupy 16 MiB in total."""
     overrides = {"queued.max.request.bytes": BUDGET_BYTES, "socket.request.max.bytes": REQUEST_BYTES}
     return start_node("--topic", "honest:1", "--topic", "attacked:1", overrides=overrides)
 
 
 def test_broker_serves_others_when_60_waiting_fetches_are_padded(small_node: Node) -> None:
-    """They could fill the budget almost four times, and wait for longer than an honest client would."""
+    """Together these Fetches could fill the budget almost four times. They wait longer than the honest client would."""
     waiting = padded(fetch({"attacked": [0]}, WAIT_MS), PADDING_BYTES)
     questions = {"produce": produce("honest", [(0, batch())]), "metadata": metadata("honest")}
     with HonestClient(small_node.bootstrap, small_node.pid, questions) as honest:

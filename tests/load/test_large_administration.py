@@ -1,4 +1,4 @@
-"""The controller serves everybody else while one client sends it the largest request that it can."""
+"""The controller continues to serve all other clients while one client sends it the largest possible request."""
 
 from attacks import HonestClient, Question, attack
 from brokers import Node

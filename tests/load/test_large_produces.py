@@ -1,5 +1,5 @@
-"""A processor serves everybody else while one client sends Produces of 2 MB: of very many batches, or inflating to
-24 GB."""
+"""A processor continues to serve all other clients while one client sends Produce requests of 2 MB, which contain very
+many batches or inflate to 24 GB."""
 
 from attacks import HonestClient, Line, attack, batch, produce
 from brokers import Node
@@ -9,19 +9,19 @@ BATCHES = 3_000
 PRODUCERS = 30_000
 WIDE_PARTITIONS = 300
 INFLATED_BYTES = 8_000_000
-SERVED = {ErrorCode.NONE, ErrorCode.INVALID_REQUEST}  # a partition named twice may be refused
+SERVED = {ErrorCode.NONE, ErrorCode.INVALID_REQUEST}  # the broker may refuse a request that contains a partition twice
 
 
 def test_processor_serves_others_when_produces_to_300_partitions_inflate_to_24_gb(
     node: Node, honest: HonestClient
 ) -> None:
-    """Each partition is named once in a request, and one turn may serve many requests."""
+    """Each request contains each partition once, and a processor may serve many requests in one turn."""
     bomb, harmless = batch(bytes(INFLATED_BYTES), "zstd"), batch()
     partitions = range(WIDE_PARTITIONS)
     first = produce("wide", [(each, harmless) for each in partitions])
     question = produce("wide", [(each, bomb) for each in partitions])
     with Line(node.bootstrap) as line:
-        line.ask(first)  # makes the logs
+        line.ask(first)  # creates the logs
         honest.forget()
         line.send(question.frame() * (BATCHES // WIDE_PARTITIONS))
         answers = [question.decode(line.receive()) for _ in range(BATCHES // WIDE_PARTITIONS)]

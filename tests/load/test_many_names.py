@@ -1,4 +1,5 @@
-"""The broker's handler loop serves everybody else while one client asks for as many things as a request can name."""
+"""The broker's handler loop continues to serve all other clients while one client asks for as many things as fit into a
+request."""
 
 from collections.abc import Callable
 from typing import Any
@@ -52,7 +53,7 @@ def list_groups(states: list[str]) -> Question:
 
 
 def codes(parts: Any) -> tuple[int, set[int]]:
-    """How many parts an answer has, and which error codes."""
+    """Returns the number of parts in an answer, and the set of their error codes."""
     return len(parts), {each.error_code for each in parts}
 
 

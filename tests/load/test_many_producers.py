@@ -1,4 +1,4 @@
-"""A log finds its producers as fast as ever when a client has crafted their ids."""
+"""A log finds its producers just as fast if a client has crafted their ids."""
 
 import random
 import threading
@@ -10,20 +10,22 @@ from attacks import Line, batch, produce
 from brokers import Node
 from kafkacore.protocol.errors import ErrorCode
 
-GOLDEN = 0x9E3779B97F4A7C15  # the well-known factor of the multiplicative hash
+GOLDEN = 0x9E3779B97F4A7C15  # the usual factor of a multiplicative hash
 WORD = 1 << 64
 SHUFFLED = random.Random(1)
 IDS = 15_000
 
 
 def colliding_ids() -> Iterator[int]:
-    """Producer ids whose product with the golden ratio is small: its upper bits, the usual bucket, are all zero."""
+    """Returns producer ids whose product with the golden ratio is small. So its upper bits, which usually select the
+    bucket, are all zero."""
     inverse = pow(GOLDEN, -1, WORD)
     return (crafted for number in count(1) if (crafted := number * inverse % WORD) < WORD // 2)
 
 
 def seconds_for(node: Node, producer_ids: Sequence[int]) -> float:
-    """How long it takes to send one Produce for each of these producers, one after another on one connection."""
+    """Sends one Produce for each of these producers, one after another on one connection. Returns how long that
+    takes."""
     frames = b"".join(produce("attacked", [(0, batch(producer_id=each))]).frame() for each in producer_ids)
     last = produce("attacked", [(0, batch())])
     with Line(node.bootstrap) as line:

@@ -1,5 +1,5 @@
-"""A Fetch waits for its whole max_wait_ms, even if it also names an unknown partition: a client that is answered at
-once asks again at once."""
+"""If a Fetch contains an unknown partition, it still waits for its whole max_wait_ms. A client that got an immediate
+answer would send the next request immediately."""
 
 import time
 
@@ -11,8 +11,8 @@ WAIT_MS = 700
 
 
 def test_fetch_waits_when_it_names_an_unknown_partition_beside_a_known_one(node: Node) -> None:
-    """KafkaApis and DelayedFetch: the unknown partition gets its error, and the request still waits for the other
-    one."""
+    """As in KafkaApis and DelayedFetch, the unknown partition gets its error, but the request still waits for the other
+    partition."""
     began_s = time.monotonic()
     answer = attack(node.bootstrap, fetch({"attacked": [0], "deleted": [0]}, WAIT_MS))
     assert time.monotonic() - began_s >= 0.9 * WAIT_MS / 1000

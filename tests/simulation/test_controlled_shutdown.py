@@ -1,4 +1,4 @@
-"""A broker that leaves a simulated cluster: the others report at once that they lead in its place."""
+"""A broker leaves a simulated cluster. The other brokers immediately report that they lead its partitions."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Consumer groups from a seed: lost, late and repeated requests, appends that fail or come late, coordinators that
-crash or resign, members that die, leave and come back.
+"""Consumer groups under random faults, which a seed decides: requests are lost, late or repeated, appends fail or come
+late, coordinators crash or resign, and members crash, leave and come back.
 
-Always: no partition has two owners in a generation; committed offsets never go back, and acknowledged ones are not
-lost; a shard that loads the log has the state of the one that wrote it. After the faults end, every partition has an
-owner and offsets advance.
+These rules always hold. In a generation, no partition has two owners. Committed offsets never go back, and no
+acknowledged offset is lost. A shard that loads the log has the same state as the shard that wrote it. After the faults
+have ended, every partition has an owner, and offsets advance.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CALM_MS = 90_000
 
 
 def trouble(world: World) -> None:
-    """Each second may bring a fault, besides those of the network."""
+    """Causes at most one fault in each second, in addition to the faults of the network."""
     if world.calm:
         return
     world.later(1_000, lambda: trouble(world))

@@ -1,7 +1,8 @@
-"""A whole node, broker and controller, on one simulated disk whose power goes out under its operations.
+"""A whole node, broker and controller, on a simulated disk whose power fails during one of its operations.
 
-The order of operations depends on threads. So a seed repeats what a cut leaves, but not the operation that it hits.
-KAFKACORE_CRASH_POINTS (10; `all`: every one), KAFKACORE_SEED.
+The order of the operations depends on threads. So a seed repeats what a power cut leaves on the disk, but not which
+operation it hits. KAFKACORE_CRASH_POINTS sets the number of power cuts (10; `all` means one at every operation), and
+KAFKACORE_SEED sets the seed.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from seeds import SEED
 POINTS = os.environ.get("KAFKACORE_CRASH_POINTS", "10")
 DIRECTORY = "/node"
 CLUSTER_ID = "kafkacorePowerAAAAAAAA"
-# The errors that a client gets, and a start raises, when the node has no power.
+# The errors that a client receives, or that the start of a node raises, after the power has failed.
 DEAD = (OSError, TimeoutError, KafkaError, NodeFailed, LogDirectoryError, AssertionError)
 
 
@@ -49,7 +50,7 @@ def formatted(config: BrokerConfig) -> SimulatedDisk:
 
 @contextlib.contextmanager
 def running(config: BrokerConfig, disk: SimulatedDisk) -> Iterator[Dialogue]:
-    """A node on this disk and a client, until the power fails."""
+    """Runs a node with this disk, and a client of the node, until the power fails."""
     node = Node(config, world=World(disk.environment(), disk))
     node.start()
     over = threading.Event()
@@ -89,7 +90,7 @@ def use(config: BrokerConfig, disk: SimulatedDisk, did: Workload) -> None:
 
 
 def whole_run(config: BrokerConfig) -> tuple[int, int]:
-    """The number of operations from the first start to the end of an undisturbed run."""
+    """Returns the number of disk operations in a run without a power cut, counted from the first start."""
     disk = formatted(config)
     first = disk.operations
     use(config, disk, Workload(lambda: disk.operations))
@@ -121,7 +122,7 @@ def test_node_keeps_its_promises_after_a_power_cut_at_any_operation(config: Brok
     for operation in sorted(points):
         try:
             cut_under(config, operation)
-        except Exception as error:  # noqa: BLE001 - tries every cut and reports all mistakes
+        except Exception as error:  # noqa: BLE001 - the test tries every cut and reports all failures
             failures.append(f"operation {operation}: {type(error).__name__}: {error}")
     print(f"\n{len(points)} of {last - first} operations tried, KAFKACORE_SEED={SEED}")
     assert not failures, f"KAFKACORE_SEED={SEED}, {len(failures)} of {len(points)}:\n" + "\n".join(failures[:30])

@@ -1,8 +1,8 @@
-"""A controller beside an independent model, in random orders: brokers fail, leave and return, leaders report,
-operators reassign and elect.
+"""A controller compared with an independent model. In random order, brokers fail, leave and return, leaders report new
+ISRs, and operators reassign partitions and elect leaders.
 
-The model knows the records that each replica holds, as numbers: an acknowledged record is one that every member of the
-ISR had. It shares no code with the controller, and reads only what the committed image says.
+The model knows which records each replica has, as numbers. A record counts as acknowledged if every member of the ISR
+had it. The model shares no code with the controller, and reads only the committed image.
 """
 
 from __future__ import annotations
@@ -22,21 +22,22 @@ from partition_leaders import Caller, alter, asked, create
 from seeds import SEED
 
 BROKERS = (1, 2, 3, 4)
-TOPICS = {"a": 3, "b": 2, "c": 1}  # replicas of each partition
+TOPICS = {"a": 3, "b": 2, "c": 1}  # the number of replicas of each partition
 PARTITIONS = 2
 STEPS = 120
 PREFERRED, UNCLEAN = 0, 1
 
 
 class Model:
-    """The rules for partitions, and the records that each replica has."""
+    """The rules that partitions must follow, and the records that each replica has."""
 
     def __init__(self, harness: Any, *, elr: bool, unclean: bool, least_isr: int) -> None:
         self.harness = harness
         self.elr, self.unclean, self.least_isr = elr, unclean, least_isr
         self.rows: dict[tuple[str, int], Any] = {}
-        self.written: dict[tuple[str, int], int] = {}  # the last record that was acknowledged
-        self.held: dict[tuple[str, int, int], int] = {}  # the last record of a replica
+        self.written: dict[tuple[str, int], int] = {}  # by topic and partition: the last acknowledged record
+        # By topic, partition and broker: the last record of the replica.
+        self.held: dict[tuple[str, int, int], int] = {}
         self.uncleanly_led: set[tuple[str, int]] = set()
 
     def look(self) -> None:
@@ -53,17 +54,17 @@ class Model:
         told = f"{name}-{index} was {self.rows.get((name, index))}, is {row}, live {live}"
         assert len(set(row.replicas)) == len(row.replicas), told
         assert set(row.isr) <= set(row.replicas) and len(set(row.isr)) == len(row.isr), told
-        # As in Kafka, a replica that a reassignment drops may stay in the ELR, but it is never elected.
+        # As in Kafka, a replica may stay in the ELR after a reassignment has removed it, but no one elects it.
         assert set(row.elr).isdisjoint(row.isr), told
         assert self.elr or not row.elr, told
         if row.leader >= 0:
             assert row.leader in row.isr and row.leader in live, told
             assert row.last_known_elr == (), told
         elif not self.elr:
-            assert row.isr, told  # some replica holds the records
+            assert row.isr, told  # a member of the ISR has the records
         if row.recovery_state:
             assert len(row.isr) <= 1, told
-        # Replicas are eligible only below the minimum, where nothing is acknowledged.
+        # Replicas are eligible only while the ISR is below min.insync.replicas, so no record is acknowledged then.
         left = set(row.elr) & set(row.replicas)
         assert not left or len(row.isr) < min(self.least_isr, len(row.replicas)) or row.adding or row.removing, told
         was = self.rows.get((name, index))
@@ -79,7 +80,8 @@ class Model:
             self.uncleanly_led.add((name, index))
 
     def _follow(self, name: str, index: int, row: Any) -> None:
-        """A new leader has every acknowledged record, unless it was elected uncleanly."""
+        """Applies a change of the leader. A new leader has every acknowledged record, unless its election was
+        unclean."""
         was = self.rows.get((name, index))
         if row.leader < 0 or (was is not None and was.leader == row.leader):
             return
@@ -94,7 +96,8 @@ class Model:
             )
 
     def write(self, name: str, index: int) -> None:
-        """The leader takes a record, and acknowledges it when the ISR is large enough; all of the ISR have it."""
+        """Makes the leader append a record. The record is acknowledged if the ISR is large enough, and all members of
+        the ISR then have it."""
         row = self.rows[name, index]
         enough = len(row.isr) >= min(self.least_isr, len(row.replicas))
         if row.leader < 0 or not enough:
@@ -107,7 +110,8 @@ class Model:
         self.held[name, index, replica] = self.written.get((name, index), 0)
 
     def loses_its_disk_cache(self, broker: int, random: Random) -> None:
-        """A broker that died without a clean shutdown may have lost its newest records, if others have them."""
+        """Makes a broker lose its newest records, as may happen in an unclean shutdown, if other replicas still have
+        them."""
         for key, held in self.held.items():
             if key[2] == broker and random.random() < 0.5:
                 self.held[key] = max(0, held - 1)
@@ -162,7 +166,7 @@ class Story:
         if not fenced:
             return False
         broker = self.random.choice(fenced).broker_id
-        if self.random.random() < 0.5:  # a new process, perhaps after a crash
+        if self.random.random() < 0.5:  # a new process, which may be necessary because of a crash
             self.incarnation[broker] += 1
             if self.clean[broker] < 0 and self.model.elr:
                 self.model.loses_its_disk_cache(broker, self.random)
@@ -188,7 +192,7 @@ class Story:
         return True
 
     async def report(self) -> bool:
-        """A leader adds a replica that has caught up, drops one, or recovers."""
+        """Makes a leader add a replica that has caught up, remove a replica, or report that it has recovered."""
         name, index = self._partition()
         row = self.harness.partition(name, index)
         if row.leader < 0:

@@ -1,7 +1,9 @@
-"""Whole quorums from a seed: lost, late and reordered messages, slow disks, crashes that lose what was not synced.
+"""Whole quorums under random faults, which a seed decides: messages are lost, late or reordered, disks are slow, and
+crashes lose unsynced data.
 
-The invariants are those of Raft, checked from outside: one leader per epoch, a high watermark that never goes back,
-logs that match below it, committed records that stay. After the faults end there must be a leader and progress.
+The test checks the invariants of Raft from outside: there is one leader per epoch, high watermarks never go back, logs
+agree below the high watermark, and committed records stay. After the faults have ended, there must be a leader and
+progress.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""How soon a quorum from a seed has a leader: at its first start, after a loss, and beside voters of an old release."""
+"""How soon a quorum has a leader, with random faults from a seed: when it first starts, after the leader was lost, and
+with voters of an old release."""
 
 from __future__ import annotations
 
@@ -60,19 +61,19 @@ def test_observer_finds_a_new_leader_when_the_voters_still_named_the_old_one(see
     world.leader().crash()
     assert world.run_until(world.now + 30_000, lambda: world.leader() is not None)
     leader = world.leader().node_id
-    # No message says that the old leader is dead. The observer's fetch timeout ends at most one long Fetch after that
-    # of the voters.
+    # No message says that the old leader is dead. The observer's fetch timeout ends, at the latest, one long Fetch
+    # after the timeouts of the voters.
     within = messages.FETCH_MAX_WAIT_MS + 100
     assert world.run_until(world.now + within, lambda: observer.raft.leader_id == leader)
 
 
-# --- beside a voter of a release without PreVote (Apache Kafka 3.9) ---
+# --- with a voter of a release without PreVote (Apache Kafka 3.9) ---
 
 
 class OldNode(Node):
-    """A voter that refuses pre-votes, asks for none, and begins a new epoch for each attempt to be elected (KIP-996
-    came later). After a rejection it tries again soon, as Apache Kafka 3.9 does: its waits double up to the longest
-    backoff."""
+    """A voter that refuses pre-votes, sends none, and begins a new epoch for each attempt to be elected, because it is
+    older than KIP-996. After a lost election it soon tries again, as Apache Kafka 3.9 does: it doubles its waits up to
+    the longest backoff."""
 
     attempts = 0
 
@@ -140,8 +141,8 @@ def test_mixed_voters_have_a_leader_soon_after_faults(seed: int, old: int) -> No
             world.append()
             world.run_until(world.now + world.random.randrange(20, 600))
         quiet(world)
-        # Enough time for two fetch timeouts, after which all nodes know that the last leader is gone, and for some
-        # elections.
+        # This is enough time for two fetch timeouts, after which all nodes know that the old leader is dead, and for
+        # some elections.
         committed, deadline = len(world.committed), world.now + 15_000
         while len(world.committed) == committed:
             assert world.now < deadline, [(type(node.raft.role).__name__, node.raft.epoch) for node in world.nodes]
@@ -153,7 +154,7 @@ def test_mixed_voters_have_a_leader_soon_after_faults(seed: int, old: int) -> No
 
 
 def led_for_a_while(seed: int, voters: int) -> World:
-    """Its leader has committed some records, the last of them at a random time before now."""
+    """Returns a world whose leader has committed some records, the last of them at a random moment in the past."""
     world = World(seed, voters, 0)
     quiet(world)
     assert world.run_until(30_000, lambda: world.leader() is not None)
@@ -166,7 +167,7 @@ def led_for_a_while(seed: int, voters: int) -> World:
 
 
 def milliseconds_to_the_next_leader(world: World) -> int:
-    """From SIGKILL of the leader until another one has committed a record of its epoch."""
+    """Kills the leader with SIGKILL. Returns the time until another node has committed a record in its epoch."""
     world.kill(world.leader())
     killed = world.now
 
@@ -186,7 +187,7 @@ def test_nine_of_ten_quorums_have_a_leader_within_the_fetch_timeout_when_the_las
     took = []
     for seed in range(60):
         world = led_for_a_while(seed, voters)
-        if lags:  # a follower may have the last record and another one not
+        if lags:  # one follower may have the last record while another does not
             world.append()
             world.run_until(world.now + world.random.randrange(4))
         took.append(milliseconds_to_the_next_leader(world))

@@ -1,4 +1,5 @@
-"""Power cuts at every step of writing small files: each file is the old or the new one, and whole."""
+"""Power cuts at every step of the writes of small files. Afterwards each file is whole, and has either its old or its
+new content."""
 
 import random
 
@@ -33,7 +34,7 @@ CONFIG = BrokerConfig(
 )
 TOPIC_IDS = [Uuid.parse("AIHeYM4KS66zu6YlUTrHdw"), Uuid.parse("4L6g3nShT-eMCtK--X86sw")]
 
-# For each file: how it is written and read, and two contents.
+# The functions that write and read each file, and two different contents.
 KINDS = {
     "meta.properties": (
         lambda value, files: meta_properties.write(DIRECTORY, value, NOW_MS, files),
@@ -112,7 +113,7 @@ def test_interrupted_format_continues(seed):
             steps += 1
         files.crash(rng)
         for directory in CONFIG.all_log_dirs:
-            # meta.properties is written last, so a directory with it has the rest.
+            # The node writes meta.properties last. So a directory with meta.properties also has the other files.
             if meta_properties.read(directory, files) is not None:
                 assert bootstrap.read_bootstrap(directory, files)
         if meta_properties.read("/m", files) is not None:

@@ -1,4 +1,4 @@
-"""Sends one request to a broker and returns its response, both as objects."""
+"""Sends one request to a broker and returns the response. Both are message objects."""
 
 from __future__ import annotations
 

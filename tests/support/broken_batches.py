@@ -1,4 +1,5 @@
-"""Sound record batches of every codec and shape, and ways to break them that pass the checks of length and checksum."""
+"""Valid record batches of every codec and shape, and ways to break them. The broken batches still pass the checks of
+length and checksum."""
 
 from __future__ import annotations
 
@@ -30,13 +31,14 @@ def sound_batches() -> list[bytes]:
 
 
 def broken(rng: random.Random, data: bytes) -> bytes:
-    """A broken batch, in most cases with correct length and checksum, so that readers look at the rest."""
+    """Returns a broken batch. In most cases its length and checksum are correct, so that readers parse the rest of the
+    batch."""
     changed = mutated(rng, data, [data])
     return sealed(changed) if rng.random() < 0.7 and len(changed) > HEADER_BYTES else bytes(changed)
 
 
 def sealed(data: bytearray) -> bytes:
-    """The batch with correct length and checksum."""
+    """Returns the batch with a corrected length and checksum."""
     struct.pack_into(">i", data, 8, len(data) - 12)
     data[16] = 2
     struct.pack_into(">I", data, 17, checksum(data[21:]))
@@ -44,7 +46,7 @@ def sealed(data: bytearray) -> bytes:
 
 
 def broken_within(rng: random.Random, data: bytes, codec: Codec) -> bytes:
-    """A batch whose records are broken before they are compressed."""
+    """Returns a batch whose records were broken before their compression."""
     name = CODECS[data[22] & 7]
     body = data[61:] if name == "none" else codec.inflate(name, data[61:])
     body = bytes(mutated(rng, body, [body]))
@@ -52,7 +54,7 @@ def broken_within(rng: random.Random, data: bytes, codec: Codec) -> bytes:
 
 
 def resealed(data: bytes | bytearray) -> bytes:
-    """Corrects the checksum of each batch, as far as the lengths lead from one batch to the next."""
+    """Corrects the checksum of each batch, up to the first batch whose length does not lead to another batch."""
     changed, at = bytearray(data), 0
     while len(changed) - at > HEADER_BYTES:
         left = len(changed) - at

@@ -1,4 +1,4 @@
-"""Whole brokers as child processes: ours by `kafkacore dev`, and Apache Kafka as a combined KRaft node.
+"""Whole brokers as child processes: `kafkacore dev`, and Apache Kafka as a combined KRaft node.
 
 Each has `name`, `bootstrap`, `controller` (host:port or None), `log_dir`, `pid`, `ours`, and `stop()`.
 """
@@ -15,33 +15,35 @@ from processes import PEERS, ROOT, Child, accepts, free_ports, need
 APACHE = {"apache-4.3": "4.3.1", "apache-3.9": "3.9.2"}
 APACHE_START_TIMEOUT_S = 60
 OUR_START_TIMEOUT_S = 20
-TURN_START_TIMEOUT_S = 30  # may include the recovery of the files of the other broker
+TURN_START_TIMEOUT_S = 30  # the start may include the recovery of files that the other broker left
 
 
 def classpath(release):
-    """Jars of one Apache Kafka release, the classes of ci/peers/java, and a quiet log configuration."""
-    jars = (PEERS / f"kafka-{release}").resolve()  # the class archive knows the jars by this name
+    """Returns the jars of one Apache Kafka release, the classes of ci/peers/java, and a quiet log configuration."""
+    jars = (PEERS / f"kafka-{release}").resolve()  # the class archive refers to the jars by their resolved paths
     return f"{jars}/*:{ROOT / 'ci' / 'peers'}:{PEERS / 'java'}"
 
 
 def need_jars(release):
-    """Skips the test if the jars are missing; fails it if CI=true."""
+    """Skips the test if the jars of Apache Kafka are missing. With CI=true the test fails instead."""
     need((PEERS / f"kafka-{release}" / ".complete").exists(), f"no jars of Apache Kafka {release}: make peers")
 
 
 def archive(release):
-    """The class archive of a release, made by ci/peers.sh; with it a start takes half the CPU time."""
+    """Returns the path of the class archive of a release, which ci/peers.sh makes. With the archive, Java needs half
+    the CPU time to start."""
     return PEERS / f"kafka-{release}.jsa"
 
 
 def java(release, heap, jvm=None):
-    """The beginning of a command that runs a class of `release` or of ours, with options for a quick start, or with
-    the options `jvm`."""
+    """Returns the beginning of a command that runs a class of Apache Kafka's `release` or of ci/peers/java. The command
+    contains the JVM options in `jvm`, or by default options for a quick start."""
     if jvm is not None:
         return ["java", *jvm, log_configuration(release), "-cp", classpath(release)]
     return [
         "java", f"-Xmx{heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
-        # Without the archive, or with one of another Java, it still starts, without a warning.
+        # If the archive is missing, or was made by another version of Java, the program starts anyway, and Java prints
+        # no warning.
         f"-XX:SharedArchiveFile={archive(release)}", "-Xshare:auto", "-Xlog:disable", "-Xlog:all=error:stderr",
         log_configuration(release), "-cp", classpath(release),
     ]  # fmt: skip
@@ -54,7 +56,7 @@ def log_configuration(release):
 
 
 class ExternalBroker:
-    """A broker that the tests did not start; its log directory may be unknown."""
+    """A broker that the tests did not start. Its log directory may be unknown."""
 
     def __init__(self, bootstrap, controller=None, log_dir=None, *, name="external", ours=False):
         self.name, self.bootstrap, self.controller, self.ours = name, bootstrap, controller, ours
@@ -62,7 +64,7 @@ class ExternalBroker:
         self.pid = None
 
     def stop(self):
-        """Does nothing: whatever started the broker stops it."""
+        """Does nothing, because the tests did not start this broker."""
 
 
 class ApacheKafka:
@@ -71,7 +73,7 @@ class ApacheKafka:
     ours = False
 
     def __init__(self, name, directory, overrides=None, jvm=None):
-        """`jvm` replaces the options for a quick start."""
+        """Formats the directory. `jvm` replaces the JVM options for a quick start."""
         self.name, self.release = name, APACHE[name]
         self.directory = Path(directory)
         self.log_dir = self.directory / "data"
@@ -102,7 +104,7 @@ class ApacheKafka:
             "transaction.state.log.min.isr": "1",
             "offsets.topic.num.partitions": "1",
             "group.initial.rebalance.delay.ms": "0",
-            # `kafkacore dev` sets these too, because a client suite creates and deletes many topics.
+            # `kafkacore dev` also sets these keys, because client test suites create and delete many topics.
             "log.segment.delete.delay.ms": "1000",
             **overrides,
         }
@@ -115,7 +117,7 @@ class ApacheKafka:
         subprocess.run(command, check=True, capture_output=True, timeout=APACHE_START_TIMEOUT_S)
 
     def command_line(self):
-        # The brokers of a killed pytest end with it.
+        # If pytest is killed, the kernel also kills the broker.
         return ["setpriv", "--pdeathsig", "KILL", "--", *self.command("kafka.Kafka", self.properties)]
 
     def start(self):
@@ -124,7 +126,8 @@ class ApacheKafka:
         self.child.wait_ready(self.serves, APACHE_START_TIMEOUT_S, f"{self.name} ready")
 
     def serves(self):
-        """Whether metadata shows the broker; its socket opens long before the broker is unfenced."""
+        """Returns whether the broker appears in its own Metadata response. The broker opens its socket long before the
+        controller unfences it."""
         from wire import brokers_in_metadata
 
         return accepts(self.bootstrap) and brokers_in_metadata(self.bootstrap)
@@ -137,12 +140,12 @@ class ApacheKafka:
 
 
 class InTurns(ApacheKafka):
-    """A directory that Apache Kafka formats, and that it and we then run on in turns."""
+    """A directory that Apache Kafka formats. Then Apache Kafka and our node take turns to run on it."""
 
     child = None
 
     def start(self):
-        """Does nothing: a test starts one of the two brokers."""
+        """Does nothing, because each test starts one of the two brokers itself."""
 
     def give_to_apache(self):
         super().start()
@@ -153,7 +156,8 @@ class InTurns(ApacheKafka):
 
 
 class Node:
-    """Ours: `kafkacore dev --json` as a process; `start()` again continues with the same directory and port."""
+    """Our node as a process: `kafkacore dev --json`. If `start()` is called after a stop, the node keeps its directory
+    and port."""
 
     ours = True
     name = "kafkacore"
@@ -184,7 +188,8 @@ class Node:
         self.metrics, self.log_dir = self.ready["metrics"], Path(self.ready["dir"])
 
     def first_line(self):
-        """The line that says ready; empty if the process ends or the time is over."""
+        """Returns the line in which the node reports that it is ready. Returns an empty string if the process ends or
+        the time runs out."""
         stdout = self.child.process.stdout
         line, deadline = b"", time.monotonic() + OUR_START_TIMEOUT_S
         while not line.endswith(b"\n"):

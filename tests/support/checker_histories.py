@@ -1,4 +1,5 @@
-"""Histories for a simulator's checkers: good ones, and ones whose last observation breaks an invariant."""
+"""Histories of observations for the simulator's checkers. Some histories are valid. In each of the others, the last
+observation breaks an invariant."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ Cases = list[tuple[type[Checker], Sequence[Any]]]
 
 
 def names(cases: Cases) -> list[str]:
-    """An id for each case of a parametrized test."""
+    """Returns an id for each case of a parametrized test."""
     return [f"{index}-{checker.__name__}" for index, (checker, _) in enumerate(cases)]
 
 

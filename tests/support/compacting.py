@@ -1,5 +1,5 @@
-"""Compaction as a simple program that follows KIP-98, KIP-534 and Apache Kafka's rules for the offset map; tests
-compare its result with the real one. Also a driver for the real one."""
+"""A simple model of log compaction, which follows KIP-98, KIP-534 and Apache Kafka's rules for the offset map, and a
+driver for the real compaction. Tests compare the results of the two."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Plain:
 
     base_offset: int
     last_offset: int
-    producer: tuple[int, int, int]  # id, epoch, base sequence
+    producer: tuple[int, int, int]  # producer id, producer epoch, base sequence
     transactional: bool
     control: bool
     codec: str
@@ -45,7 +45,7 @@ def plain(batch):
 
 
 def read_log(handle):
-    """Decodes every batch of a log, and checks each checksum."""
+    """Decodes every batch of a log, and asserts that each checksum is correct."""
     found, offset = [], handle.log_start_offset
     while offset < handle.end_offset:
         data = handle.read(offset, 1 << 20).records
@@ -59,8 +59,8 @@ def read_log(handle):
 
 
 def compact(handle, first_dirty, upper_bound, now_ms, delete_retention_ms, *, keys=None, step_bytes=700, swapped=None):
-    """Runs one round of the real compaction and returns the offset where the next one begins. Calls `swapped` after
-    each group of segments was replaced."""
+    """Runs one round of the real compaction, and returns the offset at which the next round begins. Calls `swapped`
+    each time the compaction has replaced a group of segments."""
     keys = KeyOffsets(1 << 20, 0.9, SEED) if keys is None else keys
     keys.begin(max(upper_bound - first_dirty, 1))
     compaction = Compaction(
@@ -80,8 +80,9 @@ def compact(handle, first_dirty, upper_bound, now_ms, delete_retention_ms, *, ke
 
 @dataclass
 class Twin:
-    """`aborted` has (producer id, first offset, marker's offset) from the transaction indexes. `last` has the last
-    offset of each producer's last data batch (None if it only has a marker), and its epoch."""
+    """The model of a log under compaction. `aborted` holds (producer id, first offset, offset of the abort marker) from
+    the transaction indexes. `last` maps each producer id to the last offset of its last data batch, and its epoch. That
+    offset is None if the log has only markers of the producer."""
 
     batches: list[Plain]
     aborted: list[tuple[int, int, int]]
@@ -94,7 +95,7 @@ class Twin:
         )  # fmt: skip
 
     def build_map(self, bases, first_dirty, upper_bound, limit):
-        """The offset of each key's last record, and the offset up to which the map is complete."""
+        """Returns the offset of each key's last record, and the offset up to which the map covers the log."""
         offsets, latest = {}, -1
         for base, following in zip(bases, [*bases[1:], None], strict=True):
             if base >= upper_bound or following is None or following <= first_dirty:
@@ -113,7 +114,7 @@ class Twin:
         return offsets, latest
 
     def is_needed(self, marker):
-        """Whether any batch remains of the transaction that a marker ends."""
+        """Returns whether the log still has a batch of the transaction that `marker` ends."""
         producer = marker.producer[0]
         before = [one for one in self.batches if one.producer[0] == producer and one.base_offset < marker.base_offset]
         since = max((one.base_offset for one in before if one.control), default=-1)
@@ -126,7 +127,8 @@ class Twin:
         return batch.last_offset == offset if offset is not None else batch.control and batch.producer[1] == epoch
 
     def round(self, bases, first_dirty, upper_bound, now_ms, delete_retention_ms, limit):
-        """Runs one round. Returns where the next one begins, or None if the map has no room for one batch."""
+        """Runs one round of compaction. Returns the offset at which the next round begins, or None if the map has no
+        room for the keys of one batch."""
         offsets, latest = self.build_map(bases, first_dirty, upper_bound, limit)
         end_offset = max(latest + 1, first_dirty)
         if end_offset == first_dirty:
@@ -170,14 +172,14 @@ class Twin:
 
 
 class Writer:
-    """Passes batches with their offsets to `append`. Producers 0 to 2 are idempotent, 3 to 5 transactional; -1 means no
-    producer."""
+    """Makes random batches, and passes them with their offsets to `append`. Producers 0 to 2 are idempotent, producers
+    3 to 5 are transactional, and -1 means no producer."""
 
     def __init__(self, append):
         self.append = append
         self.offset = 0
         self.sequences: dict[int, int] = {}
-        self.open: dict[int, int] = {}  # first offset of each open transaction
+        self.open: dict[int, int] = {}  # first offset of the open transaction of each producer
         self.aborted: list[tuple[int, int, int]] = []
         self.last: dict[int, tuple[int | None, int]] = {}
 
@@ -215,6 +217,6 @@ class Writer:
         self.offset += 1
 
     def decide(self):
-        """Ends transactions, so that the last stable offset advances."""
+        """Ends all open transactions, so that the last stable offset advances."""
         for producer in list(self.open):
             self.marker(producer, COMMIT)

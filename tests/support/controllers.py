@@ -1,4 +1,5 @@
-"""A controller on a quorum of one, with its log in memory and its disk in the same turn of the loop."""
+"""A controller whose quorum is a single node. It keeps its log in memory, and its writes become durable in the same
+iteration of the event loop."""
 
 from __future__ import annotations
 
@@ -28,19 +29,19 @@ LIMIT_S = 20
 
 
 class Now(Executor):
-    """An executor that runs work at once, on this thread."""
+    """An executor that runs work immediately on the calling thread."""
 
     def submit(self, what: Callable[..., Any], /, *arguments: Any, **named: Any) -> Future[Any]:
         future: Future[Any] = Future()
         try:
             future.set_result(what(*arguments, **named))
-        except Exception as error:  # noqa: BLE001 - the future tells it
+        except Exception as error:  # noqa: BLE001 - the future carries the exception
             future.set_exception(error)
         return future
 
 
 class SyncedMemoryLog(MemoryLog):
-    """A log that is durable at once; after `stall` its disk never answers."""
+    """A log in memory whose appends are durable immediately. After `stall`, no sync ever finishes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -70,7 +71,7 @@ class Caller:
 
 
 class Applied:
-    """The side of a broker: a publisher that the driver feeds."""
+    """A stub of the broker's metadata publisher, which the driver feeds."""
 
     def __init__(self) -> None:
         self.publisher = MetadataPublisher()
@@ -93,7 +94,7 @@ class Applied:
 
 
 class Harness:
-    """`brokers` registers and unfences `broker_ids`."""
+    """A controller with its Raft driver. `brokers` registers and unfences `broker_ids`."""
 
     def __init__(self, level: int = 30, log: Any = None, with_broker: bool = True, **properties: str) -> None:
         self.with_broker = with_broker
@@ -180,10 +181,10 @@ class Harness:
             assert not (await self.heartbeat(broker_id)).is_fenced
 
     def hear_nothing(self, ms: int) -> None:
-        """Lets time pass in which the controller could receive heartbeats, but none comes. It does not call `tick`."""
+        """Advances the clock one millisecond at a time, as if no broker sent a heartbeat. Does not call `tick`."""
         for _ in range(ms):
             self.now += 1
-            self.controller.next_tick_ms  # noqa: B018 - looks at the clock
+            self.controller.next_tick_ms  # noqa: B018 - the property reads the clock
 
     async def register(self, broker_id: int, incarnation: int = 1, version: int = 4, **values: Any) -> Any:
         caller = Caller()
@@ -215,7 +216,8 @@ class Harness:
         return await self.controller.heartbeat(Caller(), request)
 
     async def leaving(self, broker_id: int, **values: Any) -> asyncio.Task[Any]:
-        """A heartbeat that asks to leave. Returns when the controller holds it, or has answered it."""
+        """Sends a heartbeat that asks for a controlled shutdown. Returns when the controller has parked the heartbeat
+        or answered it."""
         beat = asyncio.ensure_future(self.heartbeat(broker_id, want_shut_down=True, **values))
         await self.until(lambda: beat.done() or broker_id in self.controller.held_heartbeats)
         return beat
@@ -230,7 +232,7 @@ def directory_of(broker_id: int) -> Uuid:
 
 
 def run(story: Callable[[Harness], Any], **values: Any) -> Any:
-    """Runs a story on a started harness: `run(story, level=..., **properties)`."""
+    """Runs the test `story` on a started harness: `run(story, level=..., **properties)`."""
 
     async def whole() -> Any:
         harness = Harness(**values)

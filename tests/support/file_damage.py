@@ -1,4 +1,4 @@
-"""Places where a file may be damaged, by their content, and kinds of damage."""
+"""Chooses places where a file may be damaged, according to the file's content, and lists the kinds of damage."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from kafkacore._fast.record.batch import Batches
 
-# Fields of a record batch's header, and of a record at the front of a batch that is not compressed.
+# Fields of a record batch's header, and of the first record of an uncompressed batch.
 BATCH_FIELDS = {
     "base offset": (0, 8), "length": (8, 4), "leader epoch": (12, 4), "magic": (16, 1), "crc": (17, 4),
     "attributes": (21, 2), "last offset delta": (23, 4), "base timestamp": (27, 8), "max timestamp": (35, 8),
@@ -36,7 +36,8 @@ class Place(NamedTuple):
 
 
 def places(name: str, data: bytes) -> list[Place]:
-    """Every kind of place in a file of this name: each at least once, batches and entries more often."""
+    """Returns places of each kind in a file with this name. Every kind occurs at least once, and batches and entries
+    occur more often."""
     suffix = name.rsplit(".", 1)[-1]
     if suffix in ("log", "checkpoint") and data[16:17] == b"\x02":
         found = list(_in_batches(data))
@@ -81,7 +82,7 @@ def _in_lines(data: bytes) -> Iterator[Place]:
 
 
 class Damage(NamedTuple):
-    """`at` is the first changed byte."""
+    """A damaged copy of a file. `at` is the position of the first changed byte."""
 
     place: Place
     how: str
@@ -90,7 +91,7 @@ class Damage(NamedTuple):
 
 
 def damages(name: str, data: bytes, rng: random.Random) -> Iterator[Damage]:
-    """Every kind of damage at every place; the order has no meaning."""
+    """Yields every kind of damage at every place. The order has no meaning."""
     for place in places(name, data):
         for how, changed in _ways(place, data, rng):
             if changed != data:
@@ -125,7 +126,7 @@ def _ways(place: Place, data: bytes, rng: random.Random) -> Iterator[tuple[str, 
 
 
 def batch_starts(data: bytes) -> list[tuple[int, int]]:
-    """Position and base offset of each whole batch."""
+    """Returns the position and the base offset of each batch."""
     found, position = [], 0
     while position + 12 <= len(data):
         base, size = struct.unpack_from(">qi", data, position)

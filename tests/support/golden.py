@@ -1,4 +1,4 @@
-"""Builds and runs the Java program of `ci/golden`: golden bytes and facts, written by Apache Kafka itself."""
+"""Builds and runs the Java programs of `ci/golden`, in which Apache Kafka itself writes golden bytes and facts."""
 
 import fcntl
 import shutil
@@ -13,14 +13,15 @@ MAVEN_TIMEOUT_S = 300
 
 
 def golden_file(release, program):
-    """The output of `golden.<program>` with the jars of a release; runs the program again if its source changed."""
+    """Returns the output of `golden.<program>`, run with the jars of a release. The output is cached until the
+    program's source changes."""
     need(shutil.which("java") and shutil.which("mvn"), "no Java: apt install openjdk-17-jdk-headless maven")
     directory = BUILT / release
     out = directory / f"{program}.json"
     newest = max(path.stat().st_mtime for path in SOURCE.rglob("*") if path.is_file())
     directory.mkdir(parents=True, exist_ok=True)
     with (directory / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # tests run in several processes
+        fcntl.flock(lock, fcntl.LOCK_EX)  # several test processes may compile at the same time
         if not out.exists() or out.stat().st_mtime < newest:
             _compile(release, directory, newest)
             classes = f"{directory / 'classes'}:{(directory / 'classpath').read_text()}"
@@ -29,7 +30,7 @@ def golden_file(release, program):
 
 
 def _compile(release, directory, newest):
-    """Compiles all programs of a release once."""
+    """Compiles all programs for a release, unless they are up to date."""
     compiled = directory / ".compiled"
     if compiled.exists() and compiled.stat().st_mtime >= newest:
         return

@@ -1,6 +1,7 @@
-"""A shard of the group coordinator with a log in memory, and the requests that tests send it.
+"""A shard of the group coordinator whose log is in memory, and the requests that tests send to the shard.
 
-Answers are kept by the name of the waiter. Appends are committed at once, unless `hold` leaves that to the test.
+`GroupLog` stores each answer under the name of the waiter that the test gave to the request. It commits appends
+immediately, or, after `hold`, when the test calls `commit`.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ from published_groups import PublishedGroups
 SETTINGS = GroupSettings(initial_rebalance_delay_ms=3_000)
 SESSION_MS = 10_000
 REBALANCE_MS = 60_000
-PARTITIONS = 1_000  # of every topic
+PARTITIONS = 1_000  # the number of partitions of every topic
 
 
 class Client(NamedTuple):
-    """A caller."""
+    """The client that sends a request."""
 
     client_id: str | None = "client"
     api_version: int = 9
@@ -58,7 +59,8 @@ class Uuids:
 
 
 def arrived(request: OffsetCommitRequest, version: int = 9) -> OffsetCommit:
-    """The request as a broker passes it to the shard: decoded from the wire, with its topics looked up."""
+    """Returns the request as a broker passes it to the shard: decoded from its wire format, with its topics
+    resolved."""
     commit, rows = OffsetCommit(request.encode(version), version), array("i", range(PARTITIONS))
     for number, topic in enumerate(request.topics):
         commit.find(number, topic.name, topic.topic_id, rows, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -66,20 +68,20 @@ def arrived(request: OffsetCommitRequest, version: int = 9) -> OffsetCommit:
 
 
 def told(response: Any) -> Any:
-    """The response as the client decodes it."""
+    """Returns the response as the client decodes it from its wire format."""
     if isinstance(response, OffsetCommit):
         return OffsetCommitResponse.decode(response.response(b""), response.version)
     return response
 
 
 class GroupLog:
-    """A shard and its log."""
+    """A shard, its log, its clock and its answers."""
 
     def __init__(self, settings: GroupSettings = SETTINGS, now_ms: int = 1_000_000, hold: bool = False) -> None:
         self.settings = settings
         self.now_ms = now_ms
         self.hold = hold
-        self.records: list[GroupRecord] = []  # committed
+        self.records: list[GroupRecord] = []  # the committed records; a record's index is its offset
         self.open: deque[Append] = deque()
         self.answers: dict[Any, Any] = {}
         self._uuids = Uuids()
@@ -112,17 +114,17 @@ class GroupLog:
             self.carry_out(self.shard.failed(append.token, error, self.now_ms))
 
     def time_out(self) -> None:
-        """Times out the oldest open append, which stays open."""
+        """Lets the oldest open append time out. The append stays open."""
         self.carry_out(self.shard.timed_out(self.open[0].token, self.now_ms))
 
     def restarted(self) -> GroupLog:
-        """A new shard, loaded from this log."""
+        """Returns a GroupLog with a new shard, which has loaded this log."""
         return loaded(self.records, self.settings, self.now_ms)
 
     # --- time ---
 
     def wait(self, ms: int) -> None:
-        """Moves the clock; every deadline on the way gets a tick of its own."""
+        """Advances the clock by `ms`. Calls `tick` separately for each deadline on the way."""
         end = self.now_ms + ms
         while True:
             due_ms = self.shard.next_deadline_ms()
@@ -133,11 +135,11 @@ class GroupLog:
         self.now_ms = end
 
     def skip(self, ms: int) -> None:
-        """Moves the clock at once: whatever is due on the way gets one tick, which comes late."""
+        """Advances the clock by `ms` in one step. All deadlines on the way get a single, late tick."""
         self.now_ms += ms
         self.carry_out(self.shard.tick(self.now_ms))
 
-    # --- requests; each returns its answer, or None while it is parked ---
+    # --- requests; each returns its answer, or None while the shard holds it back ---
 
     def join(
         self,
@@ -191,7 +193,8 @@ class GroupLog:
         return self.sync_as(request, waiter)
 
     def sync_as(self, request: SyncGroupRequest, waiter: Any) -> Any:
-        """Asks the processor first, as a broker does, and the shard if the processor cannot answer."""
+        """Sends SyncGroup as a broker does: first to the processor, and if the processor cannot answer it, to the
+        shard."""
         answer = self.published_groups.sync_group(request)
         if answer is None:
             self.carry_out(self.shard.sync_group(request, waiter, self.now_ms))
@@ -208,7 +211,8 @@ class GroupLog:
         return self.heartbeat_as(request).error_code
 
     def heartbeat_as(self, request: HeartbeatRequest) -> HeartbeatResponse:
-        """Asks the processor first, as a broker does, and the shard if the processor cannot answer."""
+        """Sends the heartbeat as a broker does: first to the processor, and if the processor cannot answer it, to the
+        shard."""
         return (
             HeartbeatResponse()
             if self.published_groups.heartbeat(request)
@@ -216,7 +220,7 @@ class GroupLog:
         )
 
     def leave(self, waiter: Any, *members: tuple[str, str | None], group: str = "g") -> Any:
-        """LeaveGroup for members by id and instance id."""
+        """Sends LeaveGroup for members, each given as member id and group instance id."""
         named = [LeaveGroupRequest.MemberIdentity(member_id=each, group_instance_id=static) for each, static in members]
         request = LeaveGroupRequest(group_id=group, members=named)
         self.carry_out(self.shard.leave_group(request, waiter, self.now_ms))
@@ -285,7 +289,7 @@ class GroupLog:
         return self.answers.get(waiter)
 
     def offsets(self, group: str = "g") -> dict[tuple[str, int], int]:
-        """All committed offsets."""
+        """Returns all committed offsets of the group."""
         waiter = object()
         fetched = self.fetch(waiter, None, group)
         del self.answers[waiter]
@@ -319,9 +323,10 @@ class GroupLog:
     # --- shortcuts ---
 
     def form(self, count: int = 2, group: str = "g", session_ms: int = SESSION_MS) -> tuple[list[str], int]:
-        """Makes a stable group of that many members. Returns their ids, the leader first, and the generation."""
+        """Makes a stable group of `count` members. Returns the generation and the member ids, with the leader's id
+        first."""
         waiters = [f"{group}-forms-{number}" for number in range(count)]
-        old = Client(api_version=3)  # a version that joins without an id
+        old = Client(api_version=3)  # members join without a member id in this version
         for waiter in waiters:
             self.join(waiter, group, client=old, session_ms=session_ms)
         for _ in range(count + 1):
@@ -340,7 +345,7 @@ class GroupLog:
 
 
 def loaded(records: Iterable[GroupRecord], settings: GroupSettings = SETTINGS, now_ms: int = 1_000_000) -> GroupLog:
-    """A shard loaded from these records."""
+    """Returns a GroupLog whose shard has loaded these records."""
     made = GroupLog(settings, now_ms)
     made.shard = GroupShard(settings, Uuids("again"), made.published_groups)
     made.records = list(records)

@@ -1,4 +1,5 @@
-"""A group member in its own process, which tests kill. Prints its partitions whenever they change.
+"""Runs a group member in a process of its own, so that tests can kill it. Prints the member's partitions whenever they
+change.
 
 Usage: python group_member.py BOOTSTRAP GROUP TOPIC SESSION_MS
 """

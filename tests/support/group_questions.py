@@ -1,4 +1,4 @@
-"""Requests to a group coordinator, valid and invalid, in every version, with their answers as text; for
+"""Valid and invalid requests to a group coordinator, in every version, and the broker's answers as text, for
 tests/clients/test_group_answers.py."""
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kafkacore.protocol.uuid import ZERO
 RANGE: Final = b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff"
 NOBODYS_ID: Final = bytes(range(16))
 LIMIT_S: Final = 20.0
-# Fields that depend on the machine, or on wording.
+# Fields whose values depend on the machine, or whose wording is free.
 LEFT_OUT: Final = frozenset({"throttle_time_ms", "host", "port", "error_message", "topic_id"})
 UUID: Final = re.compile(r"-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
@@ -25,9 +25,10 @@ Make = Callable[[int], Any]
 
 
 class Questions:
-    """Sends requests to one broker. Each line of `answers` has the request, the versions, and their common answer.
+    """Sends requests to one broker. Each line of `answers` shows a request, the versions in which it was sent, and the
+    answer that these versions have in common.
 
-    `prefix` begins every group id and the topic; the lines leave it out.
+    All group ids and the topic begin with `prefix`. The lines omit the prefix.
     """
 
     def __init__(self, bootstrap: str, prefix: str) -> None:
@@ -39,7 +40,7 @@ class Questions:
         self.answers: list[str] = []
 
     def name(self, name: str) -> str:
-        """The name with the prefix; an empty name stays empty."""
+        """Returns the name with the prefix. An empty name stays empty."""
         return self._prefix + name if name else ""
 
     async def ask(self, request: Any, version: int, client: str = "c") -> Any:
@@ -53,7 +54,8 @@ class Questions:
         return answer
 
     async def every(self, what: str, make: Make, versions: Iterable[int] | None = None) -> None:
-        """Sends the request that `make` returns for a version, in `versions` or in all versions."""
+        """Sends the request that `make(version)` returns, for each of `versions`. By default these are all versions of
+        the API."""
         api = apis.api(make(max(versions) if versions else 0).API_KEY)
         told: dict[str, list[int]] = {}
         for version in versions or range(api.lowest, api.highest + 1):
@@ -63,7 +65,7 @@ class Questions:
             self.answers.append(f"{what} v{runs}: {text}")
 
     def shown(self, message: Any) -> str:
-        """Fields that differ from their defaults; lists are sorted."""
+        """Returns the fields that differ from their defaults, as text. Lists are sorted."""
         if isinstance(message, list):
             return f"[{', '.join(sorted(map(self.shown, message)))}]"
         if not hasattr(message, "FIELDS"):
@@ -78,7 +80,7 @@ class Questions:
         return f"({' '.join(told)})"
 
     async def ready(self) -> None:
-        """Creates a topic of two partitions, and waits until the coordinator has loaded."""
+        """Creates a topic with two partitions, and waits until the coordinator has loaded its groups."""
         topic = m.CreateTopicsRequest.CreatableTopic(name=self.name("t"), num_partitions=2, replication_factor=1)
         await self.ask(m.CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 7)
         asked = m.MetadataRequest(topics=[m.MetadataRequest.MetadataRequestTopic(name=self.name("t"))])
@@ -90,7 +92,7 @@ class Questions:
         self.topic_id = found.topics[0].topic_id
 
     async def until(self, ready: Callable[[Any], bool], request: Any, version: int) -> Any:
-        """The first answer that satisfies the condition; asks again until then."""
+        """Repeats the request until `ready` accepts its answer. Returns that answer."""
         async with asyncio.timeout(LIMIT_S):
             while not ready(answer := await self.ask(request, version)):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
@@ -193,7 +195,7 @@ class Questions:
         )
 
     def fetch(self, version: int, *groups: str, everything: bool = False, stable: bool = False) -> Any:
-        """OffsetFetch for one group, before version 8."""
+        """Sends OffsetFetch for one group, in a version below 8."""
         asked = m.OffsetFetchRequest
         if version < 8:
             named = [

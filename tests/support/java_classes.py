@@ -1,16 +1,18 @@
-"""String literals of compiled Java classes, read from Apache Kafka's jars: its names, without starting it."""
+"""Reads string literals of compiled Java classes from Apache Kafka's jars. The literals contain the names that Apache
+Kafka uses, and reading them needs no JVM."""
 
 import struct
 import zipfile
 
 _UTF8, _LONG, _DOUBLE, _STRING = 1, 5, 6, 8
-# Size of each constant behind its tag (JVM specification, 4.4), except text.
+# The size of each constant after its tag byte (JVM specification, 4.4). The size of text is variable, so it is not
+# listed here.
 _SIZES = {3: 4, 4: 4, 5: 8, 6: 8, 7: 2, 8: 2, 9: 4, 10: 4, 11: 4, 12: 4, 15: 3, 16: 2, 17: 4, 18: 4, 19: 2, 20: 2}
 _POOL_AT = 8
 
 
 def string_literals(jar, name):
-    """The string literals of the class `name` (with dots) in `jar`, as a set."""
+    """Returns the set of string literals of the class `name` (with dots) in `jar`."""
     with zipfile.ZipFile(jar) as archive:
         code = archive.read(name.replace(".", "/") + ".class")
     (count,) = struct.unpack_from(">H", code, _POOL_AT)

@@ -1,4 +1,4 @@
-"""Replicated partitions of a kit's `Cluster`: what its controller has committed, and a client that tries again."""
+"""Replicated partitions of a test kit's `Cluster`: the committed state of a partition, and a client that retries."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from kafkacore.protocol.messages import ProduceRequest
 from kafkacore.testing import Cluster
 from kafkacore.testing.cluster import ClusterNode
 
-# A killed broker, or a follower that hangs, is noticed soon.
+# With these settings, the cluster quickly notices a killed broker or a follower that hangs.
 FAST = {"broker.session.timeout.ms": 1000, "broker.heartbeat.interval.ms": 200, "replica.lag.time.max.ms": 2000}
 TWO_OF_THREE = {"min.insync.replicas": 2}
 
 
 def row(cluster: Cluster, topic: str, partition: int = 0) -> Partition:
-    """The partition as the active controller has committed it."""
+    """Returns the state of the partition that the active controller has committed."""
     image = cluster.controller.active.image
     known = image.topic(topic)
     assert known is not None
@@ -31,7 +31,7 @@ def wait_for_isr(cluster: Cluster, topic: str, *members: int, partition: int = 0
 
 
 def produce(cluster: Cluster, topic: str, *values: str) -> None:
-    """Writes each value with acks=all, and tries again like a client while leaders move."""
+    """Writes each value with acks=all, and retries while the leader moves, as a client does."""
     for value in values:
 
         def write(value: str = value) -> bool:
@@ -46,7 +46,7 @@ def produce(cluster: Cluster, topic: str, *values: str) -> None:
 
 
 def append(node: ClusterNode, topic: str, value: str, acks: int = -1) -> int:
-    """The error that one Produce gets from this node."""
+    """Sends one Produce request to this node. Returns the error code."""
     builder = RecordBatchBuilder()
     builder.append(1, None, value.encode())
     data = ProduceRequest.PartitionProduceData(index=0, records=bytes(builder.build()))

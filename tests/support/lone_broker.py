@@ -1,4 +1,5 @@
-"""A broker with its plane, partitions and handlers. A growing list of records replaces the controller."""
+"""A broker with its network layer, partitions and handlers, but without a controller. A growing list of metadata
+records replaces the controller."""
 
 from __future__ import annotations
 
@@ -33,12 +34,13 @@ from kafkacore.server.broker_logs import BrokerLogs
 from kafkacore.storage.log_manager import LogManager
 
 DIRECTORY = Uuid(b"d" * 16)
-# The processors' table holds native counts, which keep only a real disk alive.
+# The processors' table of partitions holds references that keep only a real disk alive, so this list keeps the
+# simulated disks alive.
 _outlives_its_partitions: list[Environment] = []
 
 
 class Records:
-    """A controller that grants every request of the broker at once."""
+    """A stub of the controller, which immediately grants every request of the broker."""
 
     def __init__(self, publisher: MetadataPublisher, loop: LoopThread) -> None:
         self.publisher = publisher
@@ -78,7 +80,7 @@ class Records:
 
     def BrokerHeartbeatRequest(self, request: Any) -> Any:
         self.asked_to_leave += request.want_shut_down
-        # Only once, so that a broker that a test fences stays fenced.
+        # The controller unfences the broker only once. So, if a test fences the broker, it stays fenced.
         if not request.want_fence and not self.unfenced:
             self.unfenced = True
             self.commit(UnfenceBrokerRecord(id=request.broker_id, epoch=0))
@@ -117,7 +119,7 @@ class Records:
 
 class Started:
     def __init__(self, path: Path, disk: SimulatedDisk | None = None, **overrides: str) -> None:
-        """Keeps its logs in `path`, or on `disk`."""
+        """Stores the logs in the directory `path`, or in `disk` if it is given."""
         config = BrokerConfig(
             {
                 "process.roles": "broker",
@@ -159,7 +161,7 @@ class Started:
         return f"127.0.0.1:{self.broker.bound['PLAINTEXT'][1]}"
 
     def create(self, name: str, partitions: int = 1) -> None:
-        """Creates a topic, which the broker serves when this returns."""
+        """Creates a topic, and waits until the broker serves it."""
         topic = CreateTopicsRequest.CreatableTopic(name=name, num_partitions=partitions)
 
         async def created() -> None:

@@ -1,4 +1,4 @@
-"""Ways to break bytes, as fuzzers do."""
+"""Breaks bytes in the ways that fuzzers use."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ INTERESTING: Final = (0, 1, -1, 2, 0x7F, 0x80, 0xFF, 0x7FFF, 0xFFFF, 0x7FFFFFFF,
 
 
 def mutated(rng: random.Random, data: bytes, others: list[bytes]) -> bytearray:
-    """`data` with a few changes; one kind replaces its end with the end of one of `others`."""
+    """Returns `data` with a few random changes. One kind of change replaces the end of `data` with the end of an item
+    of `others`."""
     changed = bytearray(data)
     for _ in range(rng.choice((1, 1, 1, 2, 3, 6))):
         at = rng.randrange(len(changed) + 1) if rng.random() < 0.6 else rng.randrange(min(len(changed), 90) + 1)

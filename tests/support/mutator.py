@@ -1,4 +1,4 @@
-"""Turns recorded requests into invalid ones: flipped bits, wrong lengths, spliced and cut frames."""
+"""Turns recorded requests into invalid ones. It flips bits, changes lengths, and splices and truncates frames."""
 
 import random
 import struct
@@ -11,7 +11,7 @@ MUTATIONS_AT_ONCE = 4
 
 
 def frames(path):
-    """The requests of one corpus file, each without its length prefix."""
+    """Returns the requests in one corpus file without their length prefixes."""
     data, found = Path(path).read_bytes(), []
     while data:
         (size,) = struct.unpack(">i", data[:4])
@@ -21,7 +21,8 @@ def frames(path):
 
 
 class Mutator:
-    """Deterministic for a seed. `request()` returns bytes to send, with a length prefix that may be wrong."""
+    """Makes invalid requests. The seed decides the whole sequence. `request()` returns the bytes to send, whose length
+    prefix may be wrong."""
 
     def __init__(self, corpus, seed):
         self.seeds = [frame for path in sorted(Path(corpus).glob("*.bin")) for frame in frames(path)]
@@ -29,14 +30,15 @@ class Mutator:
         self.random = random.Random(seed)
 
     def request(self):
-        """Bytes for the socket, in most cases one frame with a correct length and a wrong body."""
+        """Returns bytes to send. In most cases they are a frame with a correct length and an invalid body."""
         body = bytearray(self.random.choice(self.seeds))
         for _ in range(self.random.randint(1, MUTATIONS_AT_ONCE)):
             self.random.choice(self.MUTATIONS)(self, body)
         return self.length(body) + bytes(body)
 
     def sound(self):
-        """An unchanged request, which creates state for the wrong ones, such as a session or a topic."""
+        """Returns an unchanged request. It creates state that the invalid requests can then damage, such as a fetch
+        session or a topic."""
         frame = self.random.choice(self.seeds)
         return struct.pack(">i", len(frame)) + frame
 

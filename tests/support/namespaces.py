@@ -1,7 +1,7 @@
-"""A network of hosts inside this machine: one network namespace for each node, all on one bridge.
+"""A network of hosts on one machine. Each node has a network namespace, and a bridge connects all of them.
 
-`cut(a, b)` makes packets from `a` to `b` vanish without a sign, as a dead link does; connections stay open on both
-sides. It needs root.
+`cut(a, b)` silently drops packets from `a` to `b`, like a dead link. Connections stay open on both sides. Network
+namespaces need root.
 """
 
 import os
@@ -10,7 +10,8 @@ import subprocess
 import pytest
 
 PREFIX = f"kc{os.getpid() % 10_000}"
-NOWHERE = "02:00:00:00:00:99"  # an address of no interface: the bridge passes such packets to nobody who takes them
+# No interface has this address, so no host accepts packets that the bridge forwards to it.
+NOWHERE = "02:00:00:00:00:99"
 
 
 def ip(*words, check=True):
@@ -18,7 +19,8 @@ def ip(*words, check=True):
 
 
 class Namespaces:
-    """Hosts 10.93.X.N, X from the process id, so that two test processes do not meet."""
+    """Hosts with addresses 10.93.X.N. X is derived from the process id, so that test processes do not share
+    addresses."""
 
     def __init__(self):
         self.net = f"10.{93 + os.getpid() % 100}.{os.getpid() // 100 % 250}"
@@ -34,7 +36,7 @@ class Namespaces:
         return f"{self.net}.{node_id}"
 
     def add(self, node_id):
-        """Makes the namespace of a node and returns its name."""
+        """Creates the network namespace of a node. Returns the name of the namespace."""
         name, outside, inside = f"{PREFIX}n{node_id}", f"{PREFIX}v{node_id}", f"{PREFIX}e{node_id}"
         ip("netns", "add", name)
         self.names[node_id] = name
@@ -63,7 +65,7 @@ class Namespaces:
         )
 
     def cut(self, these, those):
-        """Cuts every link between two sets of nodes, both ways."""
+        """Cuts every link between two sets of nodes in both directions."""
         for one in these:
             for other in those:
                 self.cut_one_way(one, other)
@@ -77,7 +79,8 @@ class Namespaces:
 
     def close(self):
         for node_id, name in self.names.items():
-            # A namespace outlives its name while a process is in it, and would keep the link's name from the next test.
+            # While a process runs in a namespace, the namespace survives the deletion of its name. The link's name
+            # would then not be free for the next test.
             ip("link", "del", f"{PREFIX}v{node_id}", check=False)
             ip("netns", "del", name, check=False)
         ip("link", "del", self.bridge, check=False)

@@ -1,4 +1,4 @@
-"""A node that a test plays on a real socket, for clients of this process."""
+"""A node that a test imitates on a real socket, for clients in the same process."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ RANGES = [(ApiKey.API_VERSIONS, 0, 4), (ApiKey.DESCRIBE_CLUSTER, 0, 1)]
 
 
 class Peer:
-    """A node that this test plays: it answers ApiVersions, and answers every later frame with the result of
-    `answer`."""
+    """A node that this test imitates. It answers ApiVersions itself. For every later frame it sends the bytes that
+    `answer` returns."""
 
     def __init__(self, answer: Callable[[int], bytes | None], versions: bytes | None = None) -> None:
         self.answer = answer
@@ -34,11 +34,11 @@ class Peer:
 
     async def until(self, done: Callable[[], bool]) -> None:
         async with asyncio.timeout(10):
-            while not done():  # noqa: ASYNC110 - streams and connections offer no event
+            while not done():  # noqa: ASYNC110 - streams and connections have no event to wait for
                 await asyncio.sleep(0.001)
 
     async def say(self, answer: bytes) -> None:
-        """Answers on the latest connection."""
+        """Sends a response on the newest connection."""
         self._writer.write(len(answer).to_bytes(4, "big") + answer)
         await self._writer.drain()
 

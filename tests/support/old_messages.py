@@ -1,4 +1,5 @@
-"""Segments as brokers before Kafka 0.11 wrote them: entries of magic 0 and 1, plain and compressed."""
+"""Makes segments in the format of brokers before Kafka 0.11, with messages of magic 0 and 1, both uncompressed and
+compressed."""
 
 import struct
 
@@ -9,8 +10,8 @@ NOW = 1_400_000_000_000
 
 
 def entries(base_offset, magic, codec, count=3):
-    """Entries of `count` messages. A compressed set is one entry with the offset of its last message, as brokers stored
-    it."""
+    """Returns the log entries of `count` messages. A compressed message set is a single entry with the offset of its
+    last message, as brokers stored it."""
     builder = LegacyRecordBatchBuilder(magic=magic, compression_type=CODECS[codec], batch_size=1 << 20)
     for at in range(count):
         first = base_offset if codec == "none" or magic == 0 else 0
@@ -22,7 +23,8 @@ def entries(base_offset, magic, codec, count=3):
 
 
 def segment(base_offset=0):
-    """Every magic and codec that Kafka reads. Its lz4 of magic 0 is left out: only Kafka knows that checksum."""
+    """Returns a segment with every magic and codec that Kafka reads. Leaves out lz4 with magic 0, because only Kafka
+    implements its checksum."""
     data = b""
     for magic in (0, 1):
         for codec in CODECS:

@@ -1,4 +1,5 @@
-"""Few rows of a product of factors in which every value, or every pair of values, still occurs."""
+"""Selects a few rows from the product of several factors, so that every value, or every pair of values, still
+occurs."""
 
 from __future__ import annotations
 
@@ -13,12 +14,13 @@ def product(factors: Mapping[str, Sequence[object]]) -> list[Row]:
 
 
 def met(row: Row, size: int) -> set[tuple[tuple[str, object], ...]]:
-    """Every combination of `size` values in a row."""
+    """Returns every combination of `size` values in a row."""
     return set(itertools.combinations(row.items(), size))
 
 
 def covering(factors: Mapping[str, Sequence[object]], size: int) -> list[Row]:
-    """Greedy and deterministic: takes the row with the most new combinations until all occur."""
+    """Returns enough rows to contain all combinations of `size` values. The choice is greedy and deterministic: the
+    next row is always the one with the most new combinations."""
     rows, chosen = product(factors), []
     left = set().union(*(met(row, size) for row in rows))
     while left:

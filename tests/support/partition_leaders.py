@@ -1,4 +1,5 @@
-"""Leaders of partitions on a controller of `controllers.Harness`: topics placed by hand, and reports of a new ISR."""
+"""Partition leaders for a controller in a `controllers.Harness`. The test chooses the replicas, and the leaders report
+new ISRs."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ async def create(harness, name: str, *replicas: list[int], **configs: str) -> No
 
 
 def asked(harness, isr: list[int], name: str = "t", partition: int = 0, **values: Any) -> Any:
-    """A partition's part of a request, with the epochs that its leader knows."""
+    """Returns the entry of one partition for an AlterPartition request, with the epochs that the partition's leader
+    knows."""
     row = harness.partition(name, partition)
     epochs = values.pop("epochs", {})
     known = {each: epochs.get(each, harness.epochs.get(each, -1)) for each in isr}

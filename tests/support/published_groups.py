@@ -1,4 +1,4 @@
-"""The processors' part in heartbeats and SyncGroups, for shards that tests drive by a clock of their own."""
+"""Answers heartbeats and SyncGroups as the native processors do, for shards whose clock a test controls."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kafkacore.protocol.messages import SyncGroupResponse
 
 
 class PublishedGroups:
-    """The real native ones, in an environment whose clock follows `now_ms`."""
+    """The real native groups, in an Environment whose clock follows `now_ms`."""
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self._now_ms = now_ms
@@ -20,7 +20,8 @@ class PublishedGroups:
         self._native = heartbeats.PublishedGroups(Environment(self._clock))
         self.noted = 0
         self.synced = 0
-        self._protocols: dict[str, tuple[str | None, str | None]] = {}  # by group, as last published
+        # By group: the protocol type and name that were published last.
+        self._protocols: dict[str, tuple[str | None, str | None]] = {}
 
     def publish(
         self,
@@ -36,15 +37,16 @@ class PublishedGroups:
         )
 
     def heartbeat(self, request: Any) -> bool:
-        """Whether the processor answers it without the shard and without an error."""
+        """Returns whether the processor answers the heartbeat without an error and without the shard."""
         self.go_on()
         noted = self._native.note(request.group_id, request.generation_id, request.member_id, request.group_instance_id)
         self.noted += noted
         return noted
 
     def sync_group(self, request: Any) -> SyncGroupResponse | None:
-        """The processor's answer, or None if the request must go to the shard. Uses the latest version that fits the
-        request, and omits what that version omits of the shard's answer."""
+        """Returns the processor's answer, or None if the request must go to the shard. Sends the request in the latest
+        version that can express it. If the answer in this version has no protocol type and name, adds those that were
+        published."""
         version = 3 if request.protocol_type is None and request.protocol_name is None else 5
         told = self._native.sync_group(request.encode(version), version)
         if told is None:

@@ -1,6 +1,6 @@
-"""A quorum of Raft cores under a seed: its network and its disks lose, delay and reorder.
+"""A quorum of Raft cores. A seed decides what the network and the disks lose, delay and reorder.
 
-`World` carries messages and checks the invariants of Raft from outside. `quiet` ends its faults.
+`World` delivers messages and checks the invariants of Raft from outside. `quiet` stops all faults.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ class Node:
         self.log.cold_below = self.world.random.choice((0, 1 << 62))
         self.life += 1
         self.raft = Raft(config, self.log, self.state, self.world.random, self.world.now, lambda: self.world.now)
-        self.highest = self.raft.high_watermark  # a restart forgets it
+        # A restart forgets the high watermark, so the check that it never goes back begins anew.
+        self.highest = self.raft.high_watermark
         self.settle()
 
     def crash(self) -> None:
@@ -66,7 +67,7 @@ class Node:
         self.log.crash(self.synced)
 
     def settle(self) -> None:
-        """Does the work of a driver, with the delays of this world."""
+        """Does the work of a driver, with the delays of this world's disk."""
         raft, world = self.raft, self.world
         assert raft is not None
         while True:
@@ -108,7 +109,7 @@ class Node:
             self.settle()
 
     def received(self, token: tuple[Node, int, int], request: object) -> None:
-        if request.NAME == "ApiVersionsRequest":  # a node's server answers it, not its Raft core
+        if request.NAME == "ApiVersionsRequest":  # the server of a node answers it, not the Raft core
             kraft = ApiVersionsResponse.SupportedFeatureKey(name="kraft.version", min_version=0, max_version=1)
             self.world.carry(self, Answer(token, ApiVersionsResponse(supported_features=[kraft])))
             return
@@ -121,7 +122,7 @@ class Node:
 
 
 class Client:
-    """A client that asked for a change of the voters; its `response` comes once, or never."""
+    """A client that has requested a change of the voters. Its `response` comes once, or never."""
 
     response = None
 
@@ -132,7 +133,7 @@ class World:
         self.now = 0
         self.loss = 0.1
         self.slow_disk = True
-        self.delays: tuple[int, ...] = ()  # of messages; empty: some of each kind
+        self.delays: tuple[int, ...] = ()  # the delays of messages to choose from; empty: a random mix
         self.voters = VoterSet(Voter(ReplicaKey(n), (("CONTROLLER", f"node{n}", 9093),)) for n in range(voters))
         self.nodes = [Node(self, n, n >= voters) for n in range(voters + observers)]
         self.events: list[tuple[int, int, Node, int, object, tuple]] = []
@@ -141,7 +142,8 @@ class World:
         self.committed: list[tuple[int, bytes]] = []  # epoch and value at each offset
         self.values = 0
         self.damaged = 0
-        self.refuses = False  # a dead node's machine refuses connections; else requests to it get no answer
+        # Whether a dead node's machine refuses connections; otherwise requests to the node get no answer.
+        self.refuses = False
 
     def later(self, delay: int, node: Node, what: object, *arguments: object) -> None:
         self.count += 1
@@ -177,7 +179,8 @@ class World:
                 self.later(delay, source, source.answered, correlation, response)
 
     def kill(self, victim: Node) -> None:
-        """SIGKILL: the machine goes on, so it resets the connections of the process, and refuses new ones."""
+        """Kills a node, as SIGKILL does. The machine continues to run, so it resets the connections of the process and
+        refuses new ones."""
         self.refuses = True
         victim.crash()
         for node in self.nodes:
@@ -186,7 +189,8 @@ class World:
                     self.later(1, node, node.answered, sent.correlation, None)
 
     def damage(self, response: object) -> None:
-        """Flips a bit of the records of a Fetch, where a checksum covers it, or cuts them off."""
+        """Flips a bit in the records of a Fetch answer, or cuts off the records. A checksum covers each bit that it
+        flips."""
         for topic in response.responses if response.NAME == "FetchResponse" else ():
             records = bytearray(topic.partitions[0].records or b"")
             if records:
@@ -263,7 +267,8 @@ def endpoint(node_id: int) -> tuple[str, str, int]:
 
 
 def dynamic_world(seed: int, voters: int, others: int) -> World:
-    """Every node may vote; the first checkpoint of the log names the first `voters` of them."""
+    """Makes a world in which every node can become a voter. The first checkpoint of the log lists the first `voters`
+    nodes as voters."""
     world = World(seed, voters, others)
     first = VoterSet(Voter(ReplicaKey(n, directory(n)), (endpoint(n),)) for n in range(voters))
     world.voters = VoterSet()
@@ -272,7 +277,8 @@ def dynamic_world(seed: int, voters: int, others: int) -> World:
     for node in world.nodes:
         node.observer = False
         node.bootstrap = tuple((f"node{n}", 9093) for n in range(voters))
-        # Without them, a voter whose log names other voters could not find a leader that calls it.
+        # A leader sends its endpoints to the voters that it contacts. Without them, a voter whose log names other
+        # voters could not find this leader.
         node.endpoints = (endpoint(node.node_id),)
         node.log.write_snapshot(OffsetAndEpoch(0, 0), 0, checkpoint)
         node.log.finish_snapshot(OffsetAndEpoch(0, 0))
@@ -280,7 +286,7 @@ def dynamic_world(seed: int, voters: int, others: int) -> World:
 
 
 def led_world(seed: int, voters: int, others: int) -> tuple[World, Node]:
-    """Everybody runs, and the leader has committed a record of its epoch."""
+    """Makes a world in which all nodes run, and the leader has committed a record in its epoch."""
     world = dynamic_world(seed, voters, others)
     quiet(world)
     assert world.run_until(30_000, lambda: world.leader() is not None and world.leader().raft.high_watermark > 0)
@@ -289,11 +295,11 @@ def led_world(seed: int, voters: int, others: int) -> tuple[World, Node]:
 
 
 def drop(world: World, unwanted: object) -> None:
-    """From now on the world loses what `unwanted(sender, output)` is true of."""
+    """Makes the world lose, from now on, every message for which `unwanted(sender, output)` is true."""
     carry = world.carry
     world.carry = lambda node, output: None if unwanted(node, output) else carry(node, output)
 
 
 def in_flight(node: Node, to: int) -> list[InFlight]:
-    """The requests of a node that wait for an answer of another one."""
+    """Returns the requests from `node` to which node `to` has not answered yet."""
     return [sent for sent in node.raft.replica.requests._in_flight.values() if sent.to.node_id == to]

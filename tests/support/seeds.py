@@ -1,7 +1,8 @@
-"""The one seed of all random choices in tests.
+"""The seed of all random choices in tests.
 
-`make test` uses the same seed every time, so that its result depends on the tree alone. KAFKACORE_SEED=N uses another
-one, and KAFKACORE_SEED=new a new one in each run, as `make fuzz` does. A failing test prints the seed that repeats it.
+`make test` always uses the same seed, so its result depends only on the source tree. KAFKACORE_SEED=N sets another
+seed. KAFKACORE_SEED=new, which `make fuzz` sets, chooses a new seed for each run. A failing test prints the seed with
+which it can be repeated.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reads Apache Kafka's segment files with nothing but struct, independently of our own readers."""
+"""Reads Apache Kafka's segment files with only the struct module, independently of our own readers."""
 
 import struct
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ HEADER = struct.Struct(">qiibIhiqqqhii")
 
 @dataclass(frozen=True)
 class StoredBatch:
-    """The header of one record batch v2 in a file, and the CRC-32C of the bytes that it covers."""
+    """The header of a record batch v2 in a file, and the CRC-32C computed from the bytes that the checksum covers."""
 
     base_offset: int
     size_bytes: int
@@ -56,12 +56,13 @@ def crc32c(data):
 
 
 def segments(log_dir, topic, partition=0):
-    """The segment files of a partition, oldest first."""
+    """Returns the paths of a partition's segment files, oldest first."""
     return sorted(Path(log_dir).joinpath(f"{topic}-{partition}").glob("*.log"))
 
 
 def batches(path):
-    """Every batch of one segment file. Raises ValueError if the file is incomplete."""
+    """Returns all batches in a segment file. Raises ValueError if the file contains anything but whole batches of magic
+    2."""
     data = Path(path).read_bytes()
     position, found = 0, []
     while position < len(data):

@@ -1,16 +1,18 @@
-"""A disk for small files that loses unsynced changes in a crash and can fail at any step."""
+"""A disk for small files that loses unsynced changes in a crash. It can fail at any step."""
 
 from posixpath import dirname, normpath
 
 
 class PowerCut(Exception):
-    """The machine stopped before this step."""
+    """The machine lost power before this step."""
 
 
 class SimulatedFiles:
-    """`Files` in memory. `write` makes the content durable; `sync_directory` makes new or moved names durable.
+    """Implements `Files` in memory. `write` makes content durable, and `sync_directory` makes new or changed names
+    durable.
 
-    `steps` operations that change something succeed, and the next one raises PowerCut; None means no limit.
+    The first `steps` operations that change something succeed, and the next one raises PowerCut. With None, all
+    operations succeed.
     """
 
     def __init__(self, steps=None):
@@ -18,11 +20,11 @@ class SimulatedFiles:
         self.taken = 0
         self.files, self.durable = {}, {}
         self.directories = {"/"}
-        self.pending = []  # changes of names that no sync has covered: (directory, change)
+        self.pending = []  # changes of names that no sync has covered yet: (directory, change)
         self.locked = set()
 
     def crash(self, rng):
-        """Keeps the durable state. Each directory also keeps a random number of its first changes of names."""
+        """Keeps the durable state. Each directory also keeps a random number of its first unsynced changes of names."""
         cut = {}
         for directory, change in self.pending:
             if cut.setdefault(directory, rng.random()) > rng.random():

@@ -1,4 +1,4 @@
-"""Batches of a transactional producer and its coordinator (KIP-98); tests append them as a follower does."""
+"""Batches of a transactional producer and of its coordinator (KIP-98). Tests append them as a follower does."""
 
 import struct
 

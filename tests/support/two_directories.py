@@ -1,4 +1,4 @@
-"""A node with several log directories, and a client that asks about its partitions."""
+"""A node with several log directories, and a client that asks the node about its partitions."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ TIMEOUT_MS = 10_000
 
 
 class Client:
-    """Sends requests to the broker at `address`. Directories are named by the last part of their paths."""
+    """Sends requests to the broker at `address`. Tests name a directory by the last part of its path."""
 
     def __init__(self, address: str) -> None:
         self.address = address
 
     def produce(self, topic: str, index: int, value: bytes = b"x", acks: int = -1) -> int:
-        """The error code."""
+        """Sends a Produce request. Returns the error code."""
         builder = RecordBatchBuilder()
         builder.append(timestamp=1_700_000_000_000, key=None, value=value)
         request = ProduceRequest(
@@ -48,7 +48,7 @@ class Client:
         return int(ask(self.address, request, 9).responses[0].partition_responses[0].error_code)
 
     def fetch(self, topic: str, index: int, offset: int = 0) -> tuple[int, list[bytes | None]]:
-        """Error code and values of one response."""
+        """Sends a Fetch request. Returns the error code and the values in the response."""
         request = FetchRequest(
             max_wait_ms=0,
             min_bytes=0,
@@ -67,7 +67,7 @@ class Client:
         return partition.error_code, [record.value for record in records if record.offset >= offset]
 
     def read(self, topic: str, index: int, count: int) -> list[bytes | None]:
-        """All values from the beginning of the partition."""
+        """Returns all values, from the beginning of the partition."""
         found: list[bytes | None] = []
         while len(found) < count:
             error, more = self.fetch(topic, index, len(found))
@@ -76,7 +76,7 @@ class Client:
         return found
 
     def latest(self, topic: str, index: int, current_leader_epoch: int = -1) -> int:
-        """The error code of ListOffsets."""
+        """Sends a ListOffsets request. Returns the error code."""
         request = ListOffsetsRequest(
             replica_id=-1,
             topics=[
@@ -93,25 +93,26 @@ class Client:
         return int(ask(self.address, request, 7).topics[0].partitions[0].error_code)
 
     def offline_replicas(self, topic: str) -> list[int]:
-        """The partitions that Metadata shows with a replica that is offline."""
+        """Returns the partitions whose Metadata lists an offline replica."""
         request = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=topic)])
         [found] = ask(self.address, request, 12).topics
         return sorted(each.partition_index for each in found.partitions if each.offline_replicas)
 
     def describe(self) -> dict[str, Any]:
-        """DescribeLogDirs: the result of each directory."""
+        """Sends DescribeLogDirs. Returns the result of each directory."""
         results = ask(self.address, DescribeLogDirsRequest(topics=None), 5).results
         return {Path(each.log_dir).name: each for each in results}
 
     def shown(self, name: str, topic: str) -> dict[tuple[int, bool], Any]:
-        """DescribeLogDirs: the replicas of a topic in a directory, by partition and whether it is a future replica."""
+        """Returns the replicas of a topic that DescribeLogDirs shows in a directory. Each is a pair of the partition
+        and whether the replica is a future replica."""
         topics = {each.name: each for each in self.describe()[name].topics}
         if topic not in topics:
             return {}
         return {(each.partition_index, each.is_future_key): each for each in topics[topic].partitions}
 
     def alter(self, topic: str, index: int, path: str) -> int:
-        """Sends AlterReplicaLogDirs and returns the error code."""
+        """Sends AlterReplicaLogDirs. Returns the error code."""
         request = AlterReplicaLogDirsRequest(
             dirs=[
                 AlterReplicaLogDirsRequest.AlterReplicaLogDir(
@@ -130,7 +131,8 @@ class Client:
 
 
 class Directories(Client):
-    """Nodes with the metadata log in `m` and logs in `a` and `b`; each starts on the files of the last one."""
+    """Nodes that keep the metadata log in `m` and the other logs in `a` and `b`. Each node starts with the files that
+    the previous node left."""
 
     def __init__(self, path: Path, *overrides: str) -> None:
         self.path = path
@@ -168,7 +170,7 @@ class Directories(Client):
         assert error == ErrorCode.NONE, message
 
     def directory_of(self, topic: str, index: int) -> str:
-        """`a` or `b`."""
+        """Returns the directory of the partition, `a` or `b`."""
         partition = self.broker.replicas.by_name(topic, index)
         return Path(partition.directory.path).name
 
@@ -176,17 +178,17 @@ class Directories(Client):
         return next(one for one in self.broker._logs._manager.native_directories if Path(one.path).name == name)
 
     def fail(self, name: str) -> None:
-        """Fails a directory, as a disk error would."""
+        """Takes a directory offline, as a disk error would."""
         self.native(name).fail(5)
 
     def partitions(self, topic: str) -> list[Any]:
-        """The partitions in the committed metadata."""
+        """Returns the topic's partitions in the committed metadata."""
         image = self.broker.context.image
         found = image.topic(topic)
         return [] if found is None else [image.partition_at(row) for row in found.partition_rows]
 
     def assigned(self, topic: str) -> list[str]:
-        """The directories of this node's replicas in the committed metadata."""
+        """Returns the directories to which the committed metadata assigns the replicas of this node."""
         ids = {directory: Path(path).name for directory, path in self.broker._logs._paths.items()}
         return [ids.get(each.directories[0], "?") for each in self.partitions(topic)]
 

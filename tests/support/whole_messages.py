@@ -1,4 +1,4 @@
-"""Messages of any API with something in each of their lists."""
+"""Makes messages of any API, with one item or more in each list."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kafkacore._fast.schema import tables
 
 
 def filled(message_class: Any, version: int) -> Any:
-    """A message with one item in each list that the version has."""
+    """Returns a message with one item in each list that exists in the version."""
     message = tables.message(message_class.NAME)
     structs = message.structs()
 

@@ -1,13 +1,14 @@
-"""Answers of Apache Kafka as readable text: a part for each story, below its title."""
+"""Stores Apache Kafka's answers as readable text. The file has a title for each test, and below the title its
+answers."""
 
 import os
 
-REWRITE = "KAFKACORE_REWRITE_ANSWERS"  # only with --peer
+REWRITE = "KAFKACORE_REWRITE_ANSWERS"  # use this only with --peer
 
 
 def written(path, story, answers):
-    """Returns the lines of the story in the file, one per answer. With KAFKACORE_REWRITE_ANSWERS, it first writes
-    `answers` to the file."""
+    """Returns the lines below the title `story` in the file, one line per answer. With KAFKACORE_REWRITE_ANSWERS, first
+    writes `answers` to the file."""
     title = f"# {story.__name__.replace('_', ' ')}"
     parts = dict(part.partition("\n")[::2] for part in path.read_text().rstrip("\n").split("\n\n"))
     if REWRITE in os.environ:

@@ -1,23 +1,23 @@
-"""Dialogues with the KRaft controller that a person can read, one file a story in `controller/`.
+"""Readable dialogues with the KRaft controller. Each file in `controller/` contains one dialogue, called a story.
 
-A line that begins with `>` is a request; below it are the records it appends, with their offsets, and the answer. To
-write the answers of a new or changed story, run pytest with KAFKACORE_WRITE_TRANSCRIPTS=1 and read the difference.
+A line that begins with `>` is a request. Below it are the records that it appends, with their offsets, and the answer.
+To write the answers of a new or changed story, run pytest with KAFKACORE_WRITE_TRANSCRIPTS=1 and read the difference.
 
-    > cluster LEVEL               a new cluster at that metadata.version, with one controller
-    > register BROKER [new]       a broker; `new`: its next incarnation, which ended without a good-bye
+    > cluster LEVEL               a new cluster at this metadata.version, with one controller
+    > register BROKER [new]       a broker; `new`: its next incarnation, after an unclean shutdown
     > heartbeat BROKER [fence] [leave]
-    > create TOPIC REPLICAS... [key=value...]   `1,2 2,1`: two partitions
+    > create TOPIC REPLICAS... [key=value...]   `1,2 2,1` makes two partitions
     > grow TOPIC REPLICAS...
     > delete TOPIC
     > ids BROKER                  AllocateProducerIds
-    > silence MS                  no heartbeat arrives for a while, then the clock ticks
+    > silence MS                  no heartbeat arrives for this time, then the clock ticks
     > config KIND NAME [check] CHANGES...   KIND is topic, broker, group or metrics, NAME - the empty one; a change is
                                   key=value, key+=value, key-=value or key!, `check`: validate_only
-    > configs KIND NAME key=value...        AlterConfigs: all that is set from now on
+    > configs KIND NAME key=value...        AlterConfigs: sets these keys and removes all others
     > quota ENTITY... CHANGES...  an entity is kind:name, `kind:` the default; a change is key=value or key!
     > elect preferred|unclean TOPIC:PARTITION...|all
     > reassign TOPIC:PARTITION REPLICAS|cancel [another-factor]
-    > reassignments               those under way
+    > reassignments               lists the reassignments in progress
     > feature NAME LEVEL [safe|unsafe] [check]
 """
 
@@ -204,7 +204,8 @@ class Story:
         return result(await self.harness.controller.update_features(Caller(), request))
 
     async def silence(self, ms: str) -> None:
-        # In steps, like a real clock, because a controller that did not run for a while fences nobody.
+        # Like a real clock, the clock advances in small steps, because a controller that did not run for a while fences
+        # no broker.
         for _ in range(10):
             self.harness.now += int(ms) // 10
             self.harness.controller.tick()
@@ -217,7 +218,7 @@ def ids(word: str) -> list[int]:
 
 
 def change(word: str) -> tuple[str, int, str | None]:
-    """Key, operation and value."""
+    """Returns the key, the operation and the value of a change."""
     if word.endswith("!"):
         return word[:-1], OPERATIONS["!"], None
     key, _, value = word.partition("=")
@@ -229,7 +230,7 @@ def result(each: Any) -> str:
 
 
 def shown(record: Any) -> str:
-    """The text with ids of 22 characters replaced by short numbers."""
+    """Returns the record as text, in which short numbers replace ids of 22 characters."""
     text = re.sub(r"Uuid\('A*([^']*)'\)", r"\1", repr(record))
     text = re.sub(r"RegisterBrokerRecord\.", "", text)
     return re.sub(r", features=\[.*?\]", "", text)

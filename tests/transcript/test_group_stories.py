@@ -1,11 +1,12 @@
-"""Dialogues with the coordinator of groups that a person can read, one file a story in `group/`.
+"""Readable dialogues with the group coordinator. Each file in `group/` contains one dialogue, called a story.
 
 A line that begins with `>` is an event. Below it are the records that it appends, with their offsets, and the answers
 with their receivers. To write the answers of a new or changed story, run pytest with KAFKACORE_WRITE_TRANSCRIPTS=1
-and read the difference. Members have names; their ids are shown as `name#1`, and as `name#2` once they have another.
+and read the difference. Members have names. A member id is shown as `name#1`, the next id of the same member as
+`name#2`.
 
-    > join NAME [static] [old] [anew] [PROTOCOL...] [of=TOPICS]   `static`: its name is its instance id; `old`: of a
-                                  version that needs no member id first; `anew`: it has forgotten its id
+    > join NAME [static] [old] [anew] [PROTOCOL...] [of=TOPICS]   `static`: the instance id is NAME; `old`: a version
+                                  that joins without a member id; `anew`: it has forgotten its id
     > sync NAME [NAME=ASSIGNMENT...]
     > heartbeat NAME
     > leave NAME...
@@ -16,8 +17,8 @@ and read the difference. Members have names; their ids are shown as `name#1`, an
     > describe
     > wait MS
     > hold                        appends stay open from here on
-    > committed | > fails ERROR | > late      what becomes of the oldest open append; `fails`: of all
-    > restart                     another coordinator reads the log
+    > committed | > fails ERROR | > late      commits the oldest open append, fails all, or times the oldest out
+    > restart                     a new coordinator loads the log
 """
 
 from __future__ import annotations
@@ -42,9 +43,9 @@ UUID_LENGTH = 37
 class Story:
     def __init__(self) -> None:
         self.log = GroupLog(GroupSettings(initial_rebalance_delay_ms=3_000), now_ms=0)
-        self.ids: dict[str, str] = {}  # the last id by name
+        self.ids: dict[str, str] = {}  # by name: the latest member id
         self.generations: dict[str, int] = {}
-        self.names: dict[str, str] = {}  # the shown name by id
+        self.names: dict[str, str] = {}  # by member id: the name in the transcript
         self.waiters: dict[int, str] = {}
         self.static: set[str] = set()
         self.asked = self.written = 0
@@ -164,7 +165,7 @@ class Story:
     # --- output ---
 
     def name(self, member_id: str) -> str:
-        """The name of an id, with the number of the id among those of that name."""
+        """Returns the member's name, with the number of this id among all ids of the member."""
         if member_id not in self.names and len(member_id) > UUID_LENGTH:
             begins = member_id[:-UUID_LENGTH]
             count = sum(each.startswith(f"{begins}#") for each in self.names.values())

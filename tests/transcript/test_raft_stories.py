@@ -1,4 +1,4 @@
-"""Dialogues with one Raft replica that a person can read, one file a story in `raft/`.
+"""Readable dialogues with one Raft replica. Each file in `raft/` contains one dialogue, called a story.
 
 A line that begins with `>` is an input of the replica. Below it are all its outputs and its new state. To write the
 answers of a new or changed story, run pytest with KAFKACORE_WRITE_TRANSCRIPTS=1 and read the difference.
@@ -7,13 +7,13 @@ answers of a new or changed story, run pytest with KAFKACORE_WRITE_TRANSCRIPTS=1
     > persisted                   the vote is on disk
     > synced                      the log is on disk
     > at MS                       time passes
-    > grant FROM / reject FROM    that voter answers the open Vote
+    > grant FROM / reject FROM    voter FROM answers the open Vote
     > lead FROM EPOCH             BeginQuorumEpoch of a leader
     > ask FROM EPOCH LAST@EPOCH [pre]   a candidate asks for a vote; LAST is where its log ends
     > fetch FROM EPOCH OFFSET@EPOCH     a replica fetches
     > records EPOCH VALUE...      the leader answers the open Fetch with a batch of that epoch
-    > diverge OFFSET@EPOCH / commit OFFSET / refused   the leader answers the open Fetch so
-    > append VALUE...             as leader
+    > diverge OFFSET@EPOCH / commit OFFSET / refused   three answers of the leader to the open Fetch
+    > append VALUE...             the replica appends as leader
     > resign, restart
 """
 
@@ -40,7 +40,7 @@ CLUSTER = "c"
 
 
 class Evenly(Random):
-    """A random source without luck: always half of the range."""
+    """A source of random numbers without chance: it always returns the middle of the range."""
 
     def randrange(self, start: int, stop: int | None = None, step: int = 1) -> int:
         return start // 2 if stop is None else (start + stop) // 2

@@ -1,6 +1,6 @@
 """Replaces kafka-python's `test/service.py`, which its fixtures import and its source distributions leave out.
 
-With KAFKA_URI set to a broker the fixtures start nothing.
+If KAFKA_URI is set to a broker, the fixtures start nothing.
 """
 
 
@@ -11,10 +11,10 @@ class ExternalService:
         self.host, self.port = host, port
 
     def open(self):
-        """Does nothing: the broker runs already."""
+        """Does nothing, because the broker already runs."""
 
     def close(self):
-        """Does nothing: the broker keeps running."""
+        """Does nothing, because the broker must keep running."""
 
 
 class SpawnedService:

@@ -1,4 +1,4 @@
-"""aiokafka's source distributions hold no tests, so the programs of their README run, with another address."""
+"""Runs the programs in aiokafka's README, with another address, because its source distributions contain no tests."""
 
 import os
 import re
@@ -13,7 +13,7 @@ TRIES, TRY_S = 30, 10
 
 
 def programs():
-    """The code blocks that use a broker, by the class that they show."""
+    """Returns the code blocks that use a broker, by the class that they show."""
     text = README.read_text(encoding="utf-8")
     blocks = re.findall(r"^\.\. code-block:: python\n\n((?:(?: {4}.*)?\n)+)", text, re.MULTILINE)
     code = [textwrap.dedent(block).replace("localhost:9092", BOOTSTRAP) for block in blocks]
@@ -28,7 +28,7 @@ def test_readme_consumer_receives_what_the_readme_producer_sends():
     with subprocess.Popen([*command, found["AIOKafkaConsumer"]], stdout=subprocess.PIPE) as consumer:
         try:
             os.set_blocking(consumer.stdout.fileno(), False)
-            # The consumer begins at the end of the log when it joins, so it misses records that were produced before.
+            # The consumer begins at the end of the log when it joins, so it misses records that were produced earlier.
             output = b""
             for _ in range(TRIES):
                 subprocess.run([*command, found["AIOKafkaProducer"]], check=True, timeout=TRY_S)

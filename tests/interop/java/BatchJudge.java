@@ -31,12 +31,13 @@ import org.apache.kafka.storage.internals.log.LogValidator;
 import org.apache.kafka.storage.internals.log.RecordValidationException;
 
 /**
- * Apache Kafka's own opinion of record batches.
+ * Judges and makes record batches with Apache Kafka's own code.
  *
- *   judge IN OUT   IN holds (size i32, rules u8, bytes): bit 0 compacted, bit 1 log append time. For each, OUT gets a line:
- *                  "0 maxTimestamp crc32-of-the-stored-bytes" or "code errors i,j,..." or "code exception message".
- *   build DIR      writes one file a codec and count, NAME-COUNT.
- *   read FILE...   prints name, count and a hash of all keys, values and headers.
+ *   judge IN OUT   Reads entries (size i32, rules u8, bytes) from IN. Bit 0 of the rules means a compacted topic, bit 1
+ *                  log append time. Writes a line for each entry to OUT: "0 maxTimestamp crc32-of-the-stored-bytes",
+ *                  "code errors i,j,..." or "code exception message".
+ *   build DIR      Writes a file NAME-COUNT for each codec and each number of records.
+ *   read FILE...   Prints the name, the number of records, and a hash of all keys, values and headers.
  */
 public class BatchJudge {
     static final long NOW = 1_700_000_000_000L;
@@ -77,7 +78,7 @@ public class BatchJudge {
         }
     }
 
-    /** The steps of a Produce: the request's own check, the log's look at the batches, LogValidator. */
+    /** Does what a Produce does: the check of the request, the log's check of the batches, and LogValidator. */
     static String append(byte[] data, boolean compacted, boolean logAppendTime) {
         MemoryRecords records = MemoryRecords.readableRecords(ByteBuffer.wrap(data));
         ProduceRequest.validateRecords((short) 9, records);

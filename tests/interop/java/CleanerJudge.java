@@ -23,11 +23,11 @@ import kafka.log.LogManager;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * Apache Kafka's own log cleaner on the logs of log directories.
+ * Compacts the logs of log directories with Apache Kafka's own log cleaner.
  *
- *   MAP-BYTES RETENTION-MS NOW-MS,... DIR...    compacts every log in each DIR up to its active segment, once for each
- *                                       of the times, and prints "DIR NEXT-DIRTY MILLISECONDS CPU-MILLISECONDS
- *                                       BYTES-READ" for each.
+ *   MAP-BYTES RETENTION-MS NOW-MS,... DIR...    Compacts every log in each DIR up to its active segment, once for each
+ *                                       NOW-MS. Prints "DIR NEXT-DIRTY MILLISECONDS CPU-MILLISECONDS BYTES-READ" for
+ *                                       each compaction.
  */
 public class CleanerJudge {
     public static void main(String[] args) throws Exception {

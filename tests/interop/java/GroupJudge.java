@@ -47,15 +47,16 @@ import org.apache.kafka.coordinator.group.modern.share.ShareGroupConfig;
 import org.apache.kafka.timeline.SnapshotRegistry;
 
 /**
- * Apache Kafka's own group coordinator, asked line by line. Messages are hex, without header.
+ * Runs Apache Kafka's own group coordinator with commands, one per line. Messages are in hex, without their headers.
  *
- *   new NOW MAX_SIZE                              another shard, with nothing in it
- *   replay KEY VALUE                              a record of its log; VALUE is - for a tombstone
+ *   new NOW MAX_SIZE                              makes a new, empty shard
+ *   replay KEY VALUE                              replays a record of the shard's log; VALUE is - for a tombstone
  *   loaded
  *   ask API BODY_VERSION CLIENT_VERSION WAITER CLIENT_ID BODY
- *   wait MS                                       every timer that is due on the way fires in its turn
+ *   wait MS                                       advances the clock; fires each timer on the way when it is due
  *
- * Each is followed by lines "answer WAITER VERSION BODY", "error WAITER CODE" and "record KEY VALUE", and by "done".
+ * After each command, prints lines "answer WAITER VERSION BODY", "error WAITER CODE" and "record KEY VALUE", and then
+ * "done".
  */
 public class GroupJudge {
     static final HexFormat HEX = HexFormat.of();

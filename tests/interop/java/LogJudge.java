@@ -33,12 +33,13 @@ import kafka.log.LogManager;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * Apache Kafka's own opinion of log directories, by the LogManager that a broker starts with.
+ * Loads log directories with Apache Kafka's own LogManager, as a broker does when it starts.
  *
- *   load THREADS DIR        loads all logs; prints "LOGS MILLISECONDS CPU-MILLISECONDS" (from the call to its return).
- *   describe BASE DIR...    loads each, and prints a line for each log in it: what a client would find;
- *                           times are looked up from BASE milliseconds on.
- *   old FILE BASE               writes a segment of magic 0 and 1, plain and in wrappers of every codec they know.
+ *   load THREADS DIR        Loads all logs of DIR. Prints "LOGS MILLISECONDS CPU-MILLISECONDS", the times of this call.
+ *   describe BASE DIR...    Loads each DIR. Prints a line for each log, with all that a client would find in the log.
+ *                           The lookups by time begin at BASE milliseconds.
+ *   old FILE BASE           Writes a segment with messages of magic 0 and 1, both uncompressed and in wrappers of every
+ *                           codec that these support.
  */
 public class LogJudge {
     public static void main(String[] args) throws Exception {

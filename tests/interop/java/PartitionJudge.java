@@ -60,24 +60,25 @@ import scala.Tuple2;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * Apache Kafka's own Partition of broker 1, asked line by line. A list is "2,3", an empty one or a missing number "-".
+ * Runs Apache Kafka's own Partition on broker 1 with commands, one per line. A list is written as "2,3". An empty list or
+ * a missing number is written as "-".
  *
- *   new TOPIC LAG_MS MIN_ISR                      another partition, with an empty log
- *   time MS                                       the clock stands there now
+ *   new TOPIC LAG_MS MIN_ISR                      makes a new partition with an empty log
+ *   time MS                                       sets the clock
  *   broker ID STATE EPOCH                         STATE is active, leaving, fenced or gone
  *   role LEADER EPOCH PARTITION_EPOCH REPLICAS ISR RECOVERY
  *   append COUNT ACKS
  *   fetch REPLICA BROKER_EPOCH OFFSET LOG_START CURRENT_EPOCH LAST_FETCHED_EPOCH
  *   consume OFFSET ISOLATION CURRENT_EPOCH LAST_FETCHED_EPOCH
- *   shrink                                        the look at followers that fell behind
- *   agree ISR EPOCH PARTITION_EPOCH               the controller's answer to AlterPartition
- *   refuse CODE
- *   follow EPOCH HEX                              the batches of a Fetch answer, appended by a follower
- *   note HIGH_WATERMARK LOG_START                 the other fields of that answer
+ *   shrink                                        makes the periodic check for followers that have fallen behind
+ *   agree ISR EPOCH PARTITION_EPOCH               the controller accepts the AlterPartition
+ *   refuse CODE                                   the controller refuses it
+ *   follow EPOCH HEX                              appends, as a follower, the batches of a Fetch answer
+ *   note HIGH_WATERMARK LOG_START                 handles the other fields of the same answer
  *   truncate OFFSET, restart OFFSET, delete OFFSET, reached OFFSET, latest CURRENT_EPOCH, ends CURRENT_EPOCH EPOCH
  *
- * Each answer is a line of fields "name=value": error (a code), what the command found, the high watermark, and the
- * state after another look at the high watermark.
+ * Each answer is a line of fields "name=value": the error code, the results of the command, the high watermark, and the
+ * state after the high watermark was checked again.
  */
 public class PartitionJudge {
     static final int NODE = 1;
@@ -297,14 +298,14 @@ public class PartitionJudge {
         FOUND.put("seen", read.highWatermark() + ":" + read.lastStableOffset() + ":" + read.logStartOffset());
     }
 
-    /** The request without an answer; for an answer that nobody waits for, another. */
+    /** Returns the future of the request that has no answer yet, or a new future if there is no such request. */
     static CompletableFuture<LeaderAndIsr> answered() {
         CompletableFuture<LeaderAndIsr> answered = pending == null ? new CompletableFuture<>() : pending;
         pending = null;
         return answered;
     }
 
-    /** As each event does that may move it; a passing time and a broker that is fenced are no events to a Partition. */
+    /** Advances the high watermark if possible. A Partition does not do so when only time passes or a broker is fenced. */
     static void lookAtHighWatermark() throws Exception {
         Method look = Partition.class.getDeclaredMethod("maybeIncrementLeaderHW", UnifiedLog.class, long.class);
         look.setAccessible(true);

@@ -1,11 +1,11 @@
-"""Builds the extensions: every .pyx below src/kafkacore/_fast is one.
+"""Builds the extensions. Every .pyx below src/kafkacore/_fast is an extension.
 
 Environment:
   KAFKACORE_SANITIZE=address,undefined | thread   compile and link under those sanitizers
-  KAFKACORE_COVERAGE=1                            tell which edges are taken (ci/fuzz/coverage.c, preloaded, hears it)
-  KAFKACORE_DEBUG=1                               assertions on (base/assertions.pxd), -O1 -g; sanitizers imply it
-  KAFKACORE_PLANTED=1                             bugs to switch on (base/planted.pxd), for the simulator
-  KAFKACORE_ONLY=record.batch,base.crc32c         build only these (while working on one of them)
+  KAFKACORE_COVERAGE=1                            report the edges that run (to ci/fuzz/coverage.c, preloaded)
+  KAFKACORE_DEBUG=1                               assertions (base/assertions.pxd), -O1 -g; sanitizers imply it
+  KAFKACORE_PLANTED=1                             bugs that the simulator can plant (base/planted.pxd)
+  KAFKACORE_ONLY=record.batch,base.crc32c         build only these extensions (during work on one of them)
 """
 
 import os
@@ -17,7 +17,7 @@ from Cython.Build import cythonize
 from setuptools import Extension, setup
 
 FAST = Path("src/kafkacore/_fast")
-# Tests of debug builds damage data with it. No release build, and so no wheel, contains it.
+# Tests of debug builds use this file to damage data. No release build contains it, and so no wheel does.
 PLANTED_FAULTS = Path("tests/support/planted_faults.pyx")
 SANITIZE = os.environ.get("KAFKACORE_SANITIZE", "")
 DEBUG = os.environ.get("KAFKACORE_DEBUG", "") == "1" or bool(SANITIZE)
@@ -36,11 +36,11 @@ DIRECTIVES = {
 
 
 def compile_flags() -> list[str]:
-    # Unsigned overflow is defined and used by the codecs; strict aliasing is not promised by the cursors.
+    # The codecs rely on unsigned overflow, which C defines. The cursors do not obey strict aliasing.
     flags = ["-std=gnu11", "-fno-strict-aliasing", "-fvisibility=hidden", "-Wno-unused-function", "-pthread"]
-    # clang and gcc 14 refuse these, so every build does.
+    # clang and gcc 14 refuse such code, so every build refuses it.
     flags += ["-Werror=incompatible-pointer-types", "-Werror=int-conversion", "-Werror=implicit-function-declaration"]
-    # The texts of assertions that a release build leaves out.
+    # Release builds do not use the texts of assertions.
     flags += ["-Wno-unused-const-variable"]
     flags += ["-O1", "-g", "-fno-omit-frame-pointer", "-DKAFKACORE_DEBUG=1"] if DEBUG else ["-O2", "-g1", "-DNDEBUG"]
     flags += ["-DKAFKACORE_PLANTED=1"] if PLANTED else []
@@ -54,7 +54,7 @@ def sanitizer_flags() -> list[str]:
 
 
 def name(source: Path) -> str:
-    """`record.batch` for src/kafkacore/_fast/record/batch.pyx."""
+    """Returns the module name, such as `record.batch` for src/kafkacore/_fast/record/batch.pyx."""
     if source == PLANTED_FAULTS:
         return "hot.planted_faults"
     return ".".join(source.relative_to(FAST).with_suffix("").parts)
@@ -79,7 +79,8 @@ def extensions() -> list[Extension]:
     ]
 
 
-# Structs, error codes and API keys follow from Kafka's tables. They must be there before Cython looks for them.
+# Structs, error codes and API keys are generated from Kafka's tables. The generated files must exist before Cython
+# looks for them.
 subprocess.run([sys.executable, "ci/native_tables.py"], check=True)
 
 setup(
@@ -88,7 +89,7 @@ setup(
         compiler_directives=DIRECTIVES,
         include_path=["src"],
         build_dir="build/cython",
-        emit_linenums=DEBUG,  # an assertion, a sanitizer and a debugger name the line of the .pyx
+        emit_linenums=DEBUG,  # so that an assertion, a sanitizer and a debugger show the line in the .pyx
         nthreads=os.cpu_count() or 1,
     )
 )

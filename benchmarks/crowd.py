@@ -1,8 +1,9 @@
 """A thousand members of one group, driven by one thread that uses little CPU, so that the broker determines the
 figures.
 
-Every frame is prepared; only a member's id and its generation are written into it later. The client reads only the
-fields of an answer that decide the next step. All sockets are in epoll sets, and events are handled one by one.
+The client prepares every frame in advance, and later writes only the member's id and generation into it. In an answer,
+it reads only the fields that decide the next step. All sockets are in epoll sets, and the client handles events one by
+one.
 """
 
 import collections
@@ -22,15 +23,16 @@ from kafkacore.protocol.messages import (
 
 CLIENT = "crowd"
 JOIN, SYNC, HEARTBEAT = (11, 5), (14, 3), (12, 3)
-ID_OF_TEMPLATES = CLIENT + "-" + "x" * 36  # as long as the ids that brokers give: client id and UUID
-ERROR_AT, GENERATION_AT = 12, 14  # of answers: size, correlation id, throttle time, error, generation
+ID_OF_TEMPLATES = CLIENT + "-" + "x" * 36  # as long as the member ids that brokers assign (client id and UUID)
+ERROR_AT, GENERATION_AT = 12, 14  # positions in an answer: size, correlation id, throttle time, error, generation
 SESSION_MS = 1_800_000  # longer than a run, so that no session expires
-AGAIN_S = 0.005  # after a heartbeat that came before the rebalance
+AGAIN_S = 0.005  # pause after a heartbeat that arrived before the rebalance began
 METADATA, SHARE = b"\0\1" + bytes(20), bytes(30)
-EVENTS = 256  # per call of epoll
-BURST = 16  # requests that are sent before the client looks for answers
-PART_BYTES = 1 << 18  # the most bytes of an answer that one read takes
-# Above socket.listen.backlog.size (50) connections at once, the kernel retries each further one after a second.
+EVENTS = 256  # at most, for each call of epoll_wait
+BURST = 16  # requests that the client sends before it looks for answers
+PART_BYTES = 1 << 18  # one read takes at most this many bytes of an answer
+# If more than socket.listen.backlog.size (50) connections arrive together, the kernel retries each further connection
+# after a second.
 ACCEPTED, ACCEPTING_S = 40, 0.005
 LIMIT_S = 120.0
 
@@ -41,7 +43,8 @@ def framed(api, message):
 
 
 class Template:
-    """A request in which the member's id and the generation, which follows the group's id, are filled in later."""
+    """A prepared request. `of` copies it with a member's id. `set_generation` fills in the generation, which follows
+    the group's id."""
 
     def __init__(self, api, message):
         self._frame = framed(api, message)
@@ -83,11 +86,11 @@ class Templates:
         return Template(SYNC, self._sync(self._group, shares))
 
 
-RECEIVED = memoryview(bytearray(PART_BYTES))  # shared: an answer is used before the next one is read
+RECEIVED = memoryview(bytearray(PART_BYTES))  # shared by all members: each answer is used before the next is read
 
 
 class Member:
-    """One connection and the requests of its member. The next answer goes to `then`."""
+    """One connection and the requests of its member. The crowd passes the next answer to `then`."""
 
     def __init__(self, address, templates):
         host, port = address.rsplit(":", 1)
@@ -113,7 +116,7 @@ class Member:
         self.socket.sendall(frame)
 
     def receive(self):
-        """One whole answer with its size in front, valid until the next call; None if it is incomplete.
+        """Returns one whole answer with its size in front, valid until the next call; None if the answer is incomplete.
 
         Raises ConnectionError.
         """
@@ -134,7 +137,8 @@ def error_of(answer):
 
 
 def member_id_of(answer):
-    """The member id of a JoinGroup answer; it follows the generation, the protocol's name and the leader's id."""
+    """Returns the member id of a JoinGroup answer. It follows the generation, the protocol's name and the
+    leader's id."""
     at = GENERATION_AT + 4
     for _ in range(2):
         at += 2 + int.from_bytes(answer[at : at + 2], "big")
@@ -155,7 +159,7 @@ class Crowd:
         self.leader = self.members[0]
         self.leader_sync = None
         self._named = self._in_sync = 0
-        self._early = collections.deque()  # members whose heartbeat came too early, with the time of the next one
+        self._early = collections.deque()  # members whose heartbeat came too early, and when they send the next one
         self._by_file = {member.socket.fileno(): member for member in self.members}
         self._epoll = select.epoll(count)
         for file in self._by_file:
@@ -221,19 +225,19 @@ class Crowd:
             raise RuntimeError(f"a heartbeat failed with {ErrorCode(error_of(answer)).name}")
         member.send(member.join, self._joined)
 
-    # --- what they do together ---
+    # --- the steps of all members together ---
 
     def begin(self):
-        """Makes the group stable with only the leader. Otherwise chance would decide how many members join its first
-        generation."""
+        """Makes the group stable with the leader as its only member. Otherwise chance would decide how many members
+        join the first generation."""
         self._named = self._in_sync = 0
         self.leader.send(self.templates.first_join, self._took_id)
         self.until(lambda: self._in_sync == 1)
         self.leader_sync = None  # that generation had only the leader
 
     def join(self):
-        """Lets all other members join. Each gets its id first, as consumers do; then the leader joins again, so that
-        all are in one generation. Returns the seconds until every member has its assignment."""
+        """Makes all other members join. As with consumers, each member first gets its id. Then the leader joins again,
+        so that all members are in one generation. Returns the seconds until every member has its assignment."""
         self._named = self._in_sync = 0
         began = time.perf_counter()
         self._send_all(lambda member: member.send(self.templates.first_join, self._took_id))
@@ -251,8 +255,8 @@ class Crowd:
             self.meanwhile()
 
     def rebalance(self):
-        """Lets the leader join again; each other member learns that from a heartbeat. Returns the seconds until every
-        member has its assignment."""
+        """Makes the leader join again. Each other member learns of the rebalance from a heartbeat. Returns the seconds
+        until every member has its assignment."""
         self._in_sync = 0
         began = time.perf_counter()
         self.leader.send(self.leader.join, self._joined)
@@ -267,8 +271,8 @@ def require_none(answer, what):
 
 
 class Pulse:
-    """Heartbeats of a stable crowd: one per member in `interval_s`, spread evenly. It has its own epoll set, so that
-    `look` can run between any two events of another crowd. Latencies are in ns."""
+    """Sends the heartbeats of a stable crowd: one per member in `interval_s`, spread evenly. A Pulse has its own epoll
+    set, so that `look` can run between any two events of another crowd. Latencies are in ns."""
 
     def __init__(self, crowd, interval_s):
         self._crowd = crowd
@@ -276,9 +280,9 @@ class Pulse:
         self._due = time.perf_counter() + self._step_s
         self._next = 0
         self.latencies = []
-        self.passed_over = 0  # heartbeats that were due while the one before them was still unanswered
+        self.passed_over = 0  # heartbeats not sent, because the member's previous one was still unanswered
         for member in crowd.members:
-            member.then = None  # no request is under way
+            member.then = None  # no request is in flight
 
     def look(self):
         now = time.perf_counter()

@@ -1,9 +1,9 @@
-"""A broker for each test: how long it takes to start and stop, and how long 200 small tests take.
+"""A broker for each test. Measures how long the broker takes to start and stop, and how long 200 small tests take.
 
     python -m benchmarks.testing [--rounds 30] [--tests 200]
 
-Modules are imported before the timing starts, as they are from the second test of a run on. Figures are wall-clock
-medians of this process alone, with its CPU time; the first line shows the load of the machine.
+Modules are imported before the timing starts, as for every test of a run but the first. The figures are medians of
+wall-clock time, and the CPU time of this process. The first line of output shows the load of the machine.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def start_and_stop(rounds: int) -> None:
 
 
 def small_tests(count: int, *, record: bool) -> None:
-    """Each test creates a topic, and produces and consumes ten records over the wire."""
+    """Runs `count` tests. Each test creates a topic, and produces and consumes ten records over a socket."""
     took = []
     began, cpu_began = time.perf_counter(), time.process_time()
     for _ in range(count):
@@ -57,7 +57,7 @@ def main() -> None:
     parser.add_argument("--tests", type=int, default=200)
     arguments = parser.parse_args()
     print(f"load {' '.join(f'{each:.2f}' for each in os.getloadavg())}, {len(os.sched_getaffinity(0))} cores")
-    with Broker(topics=["t"], record=True) as broker:  # imports the modules that are imported on first use
+    with Broker(topics=["t"], record=True) as broker:  # imports the modules that are only imported when first used
         broker.produce("t", "x")
         broker.consume("t")
     start_and_stop(arguments.rounds)

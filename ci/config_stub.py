@@ -1,4 +1,5 @@
-"""Writes src/kafkacore/config/attributes.pyi: the keys of the tables as typed attributes. A test keeps it current.
+"""Writes src/kafkacore/config/attributes.pyi: the keys in the tables as typed attributes. A test fails if this file is
+out of date.
 
 python ci/config_stub.py
 """
@@ -35,7 +36,8 @@ def stub() -> str:
 
 
 def class_stub(name: str, keys: Keys, derived: set[str]) -> str:
-    """One class with a property for each key that `derived` (attributes of the subclass) does not have."""
+    """Returns the stub of one class with a property for each key, except the keys in `derived` (attributes of the
+    subclass)."""
     lines = [f"\nclass {name}(KeyAttributes):"]
     for key in keys:
         attribute = key.name.replace(".", "_")

@@ -1,8 +1,8 @@
-"""Finds turns of phrase that a reader stumbles over, in comments, docstrings, messages, test names and Markdown.
+"""Finds phrases that a reader has to read twice, in comments, docstrings, messages, test names and Markdown.
 
-Usage: python ci/prose.py [PATH ...]; prints `file:line: text` for each find and exits 1 when there is any.
-Without a path it reads the whole repository. Headings, code blocks and `quoted code` are not prose. A question may
-begin with What or Who. The script sees a few patterns only: it helps an editor, it does not replace one.
+Usage: python ci/prose.py [PATH ...]; prints `file:line: text` for each find and exits with 1 if there is any. Without a
+path it reads the whole repository. Headings, code blocks and `quoted code` are not prose. A question may begin with
+What or Who. The script knows only a few patterns, so it does not replace an editor.
 """
 
 import ast
@@ -17,10 +17,10 @@ Block = tuple[int, str]  # the line on which a piece of prose begins, and its te
 
 EVERYTHING = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "Makefile", "setup.py", "pyproject.toml", ".ci", "ci")
 EVERYTHING += ("docs", "examples", "benchmarks", "src", "tests")
-SKIPPED = {"build", "node_modules", "target", "__pycache__"} | {"test_prose.py"}  # the last one holds every pattern
+SKIPPED = {"build", "node_modules", "target", "__pycache__"} | {"test_prose.py"}  # test_prose.py contains every pattern
 
 OPENERS = r"(?:Of|What(?:ever)?|Who(?:se|ever)?)\b"
-# A sentence begins with a block of prose, or behind the end of the sentence before it.
+# A sentence begins at the beginning of a block of prose, or after the end of another sentence.
 OPENER = re.compile(rf"(?:\A|(?<=[.!?])[\"')\]]*\s+|\n\s*\n)\s*(?P<begin>{OPENERS})(?P<rest>[^.!?]*[.!?]?)")
 PHRASES = re.compile(
     r"(?<!\b[Tt]here )\b(?:is|are|was|were|be) none\b(?!, \w+,)"  # not the codec: none, gzip, ...
@@ -41,7 +41,8 @@ PHRASES = re.compile(
 )
 QUOTED_CODE = re.compile(r"(`+)[^`]*?\1")
 
-# One alternative for each thing that may hold a comment's opening sign, so that it is not taken for one.
+# One alternative for each token that can contain the opening sign of a comment, so that the sign inside it is not taken
+# for a comment.
 CYTHON = re.compile(
     r"(?P<text>[rRbBuUfF]{0,2}(?:\"\"\"(?:\\.|[^\\])*?\"\"\"|'''(?:\\.|[^\\])*?'''"
     r"|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'))|(?P<comment>\#[^\n]*)",
@@ -55,7 +56,7 @@ SHELL_COMMENT = re.compile(r"(?:^|(?<=\s))#(?![!{])[^\n]*")
 
 
 def join_comments(comments: list[tuple[int, bool, str]]) -> Iterator[Block]:
-    """Comment lines that follow each other are one piece of prose; a comment behind code stands alone."""
+    """Yields comment lines that follow each other as one piece of prose. A comment after code is a separate piece."""
     begin, lines, last, last_alone = 0, [], -1, False
     for line, alone, text in comments:
         if lines and not (alone and last_alone and line == last + 1):
@@ -124,7 +125,7 @@ def shell_blocks(source: str) -> Iterator[Block]:
 
 
 def markdown_blocks(source: str) -> Iterator[Block]:
-    """Paragraphs, list items and table cells; no headings, no fenced code, no header row of a table."""
+    """Yields paragraphs, list items and table cells, but no headings, no fenced code, and no header row of a table."""
     begin, lines, fence = 0, [], ""
     rows = source.splitlines()
     for number, line in enumerate(rows, 1):
@@ -167,12 +168,12 @@ READERS = {
 
 
 def blank_code(text: str) -> str:
-    """`text` with `code` blanked out and every line end still in its place."""
+    """Returns `text` with `code` blanked out and every line end still in its place."""
     return QUOTED_CODE.sub(lambda match: "`" + re.sub(r"[^\n]", "x", match[0][1:-1]) + "`", text)
 
 
 def finds(begin: int, block: str) -> Iterator[tuple[int, str]]:
-    """The line and the words of every pattern in one piece of prose."""
+    """Yields the line and the words of every match in one piece of prose."""
     text = blank_code(block)
     places = [match.start("begin") for match in OPENER.finditer(text) if not match["rest"].endswith("?")]
     places += [match.start() for match in PHRASES.finditer(text)]

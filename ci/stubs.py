@@ -1,8 +1,9 @@
-"""Writes the files that follow from the message tables: the stubs `protocol/messages.pyi` and `protocol/errors.pyi` of
-classes that are made at run time, and `protocol/tables/*/apis.tsv`, the facts that a start needs of every API.
+"""Generates files from the message tables. The stubs `protocol/messages.pyi` and `protocol/errors.pyi` describe classes
+that are made at run time. `protocol/tables/*/apis.tsv` contains the facts about every API that a node needs at its
+start.
 
 python ci/stubs.py            write them
-python ci/stubs.py --check    fail when they are not current
+python ci/stubs.py --check    fail if they are out of date
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ def scalar(kind: str) -> str:
 
 
 def annotation(field: tables.Field, prefix: str, *, given: bool = False) -> str:
-    """A field's type; `given` as an argument, where an array of structs may be bytes already."""
+    """Returns a field's type. With `given`, returns the type of an argument instead. There, an array of structs can
+    also be bytes that are already encoded."""
     if field.kind == "array":
         inner = f"{prefix}{field.struct}" if field.struct else scalar(field.element)
         name = f"list[{inner}]"
@@ -128,13 +130,13 @@ def errors_stub() -> str:
 
 
 def apis_table(release: str) -> str:
-    """The columns of tables.ApiRow. A latest version that is unstable is not counted."""
+    """Returns the columns of tables.ApiRow for one release. An unstable latest version does not count."""
     responses = {head["apiKey"]: head for head in tables.heads(release, "clients.response.jsonl")}
     rows = []
     for head in tables.heads(release, "clients.request.jsonl"):
         versions = tables.parse_versions(head["validVersions"])
         if versions.empty:
-            continue  # dropped by this release
+            continue  # this release has removed the API
         first = [tables.parse_versions(each.get("flexibleVersions")) for each in (head, responses[head["apiKey"]])]
         rows.append(
             (

@@ -1,10 +1,10 @@
-"""`python -m benchmarks.files.compaction`: one log compacted by us and by Apache Kafka's Cleaner, in turns.
+"""`python -m benchmarks.files.compaction` compacts one log with our cleaner and with Apache Kafka's Cleaner in turns.
 
 Each key of the log is written twice in random order, in segments of 256 MiB; values are incompressible and not
-compressed. Only the compaction counts, from the first dirty byte to the swap of the last segment: neither the start of
-Python or the JVM nor the load of the log. The JVM's compiler has seen a smaller log before, and both have an offset map
-that holds all keys. The files are in the page cache. CPU seconds are those of all threads of the process, the JVM's
-compiler and collector included.
+compressed. The time covers only the compaction, from the first dirty byte to the swap of the last segment. It excludes
+the start of Python or the JVM and the load of the log. Before the measurement the JVM compacts a smaller log, so that
+it compiles the code. Both cleaners have an offset map that holds all keys. The files are in the page cache. CPU seconds
+cover all threads of the process, including the JVM's compiler and collector.
 """
 
 import argparse
@@ -44,7 +44,7 @@ def make(root, keys, size_bytes, seed=1):
     chance = random.Random(seed)
     order = list(range(keys)) * 2
     chance.shuffle(order)
-    value = chance.randbytes(max(size_bytes // len(order) - 24, 1))  # a key has 16 bytes, a record's fields some 8
+    value = chance.randbytes(max(size_bytes // len(order) - 24, 1))  # key: 16 bytes, a record's other fields: about 8
     path = root / "orders-0"
     path.mkdir(parents=True)
     out, written = None, 0
@@ -61,14 +61,14 @@ def make(root, keys, size_bytes, seed=1):
 
 
 def fresh(model, root):
-    """Copies the log, because a compaction unlinks the files that it reads."""
+    """Makes a copy of the log, because a compaction unlinks the files that it reads."""
     if root.exists():
         shutil.rmtree(root)
     shutil.copytree(model, root)
 
 
 def ours(root):
-    """A command whose last line of output has milliseconds, CPU milliseconds and bytes read."""
+    """Returns a command. The last line of its output has the milliseconds, the CPU milliseconds and the bytes read."""
     return [sys.executable, "-m", "benchmarks.files.compaction", "--compact", str(root)]
 
 

@@ -1,7 +1,7 @@
-"""`python -m benchmarks.files.dump_log`: `kafkacore dump-log` beside Apache Kafka's kafka-dump-log on the same files.
+"""`python -m benchmarks.files.dump_log` compares `kafkacore dump-log` with kafka-dump-log on the same files.
 
 Both run in turns, as whole processes with their output to /dev/null. The files are in the page cache before the runs.
-The JVM gets the heap that kafka-run-class.sh gives to tools, and its own defaults otherwise.
+The JVM gets the heap that kafka-run-class.sh sets for tools, and otherwise uses its defaults.
 """
 
 import argparse
@@ -20,10 +20,10 @@ from kafkacore._fast.record.batch import RecordBatchBuilder
 
 RELEASE = "4.3.1"
 NOW = 1_700_000_000_000
-DIFFERENT = 64  # batches of random values, repeated
+DIFFERENT = 64  # the number of different batches of random values; a file repeats them
 KIB, MB = 1024, 1_000_000
 
-# Rows: bytes of records per batch, bytes per record, codec, share of --megabytes, options of dump-log.
+# Each row: bytes of records per batch, bytes per record, codec, share of --megabytes, options of dump-log.
 ROWS = {
     "1 KiB batches": (KIB, KIB, "none", 1.0, ()),
     "16 KiB batches": (16 * KIB, KIB, "none", 1.0, ()),
@@ -41,7 +41,7 @@ def make_segment(path, batch_bytes, record_bytes, codec, size_bytes):
     batches = []
     for _ in range(DIFFERENT):
         builder = RecordBatchBuilder(codec=codec, limit_bytes=2 * batch_bytes + 4096)
-        # Half of a value is random, which compresses about as well as text and numbers.
+        # Half of each value is random, so that it compresses about as well as text and numbers.
         for at in range(count):
             builder.append(NOW + at, None, os.urandom(record_bytes // 2) + b"v" * (record_bytes - record_bytes // 2))
         batches.append(bytearray(builder.build()))
@@ -49,7 +49,7 @@ def make_segment(path, batch_bytes, record_bytes, codec, size_bytes):
     with path.open("wb") as file:
         while written < size_bytes:
             batch = batches[offset // count % DIFFERENT]
-            batch[:8] = offset.to_bytes(8, "big")  # the checksum does not cover it
+            batch[:8] = offset.to_bytes(8, "big")  # the checksum does not cover the base offset
             written += file.write(batch)
             offset += count
 
@@ -62,7 +62,7 @@ def command(name, path, options):
 
 
 def run(name, path, options):
-    """Wall clock and CPU seconds of one process."""
+    """Returns the wall-clock time and the CPU seconds of one process."""
     began = time.perf_counter()
     process = subprocess.Popen(command(name, path, options), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)

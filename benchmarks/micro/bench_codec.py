@@ -1,4 +1,5 @@
-"""The four codecs in Kafka's framings, compared with cramjam, which aiokafka calls with the GIL held.
+"""Benchmarks of the four codecs in Kafka's framings, compared with cramjam, which aiokafka calls while it holds the
+GIL.
 
 .venv/bin/python -m pytest benchmarks/micro/bench_codec.py --benchmark-group-by=group --benchmark-columns=min,median
 """

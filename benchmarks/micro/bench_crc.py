@@ -1,5 +1,5 @@
-"""CRC-32C by every implementation that this processor offers, compared with those of Python clients; and gzip's CRC-32,
-compared with zlib's.
+"""Benchmarks of every implementation of CRC-32C that this processor can run, compared with those of Python clients. The
+same for gzip's CRC-32, compared with zlib's.
 
 .venv/bin/python -m pytest benchmarks/micro/bench_crc.py --benchmark-group-by=group --benchmark-columns=min,median
 """

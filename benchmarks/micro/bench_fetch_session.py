@@ -1,6 +1,7 @@
-"""A follower's Fetch in a session: how much it costs when nothing changed, and when one partition did.
+"""Benchmarks of a follower's Fetch in a fetch session: its cost when no partition changed, and when one partition
+changed.
 
-The client and the processor share the machine. The column to look at is how the time grows with the session.
+The client and the processor share the machine. The important result is how the time grows with the size of the session.
 
 .venv/bin/python -m pytest benchmarks/micro/bench_fetch_session.py --benchmark-group-by=group \\
     --benchmark-columns=min,median
@@ -24,7 +25,7 @@ SIZES = (10, 1_000, 5_000)
 
 
 def data_planes() -> ModuleType:
-    """The data plane without a node that the tests use."""
+    """Returns the data plane without a node, which the tests also use."""
     path = Path(__file__).parents[2] / "tests/hot/conftest.py"
     spec = importlib.util.spec_from_file_location("data_planes", path)
     assert spec is not None
@@ -82,7 +83,8 @@ def test_fetch_without_news(benchmark: Any, follower: Follower) -> None:
 
 
 def test_fetch_of_one_changed_partition(benchmark: Any, follower: Follower) -> None:
-    """The Fetch that brings the record, and the one that names the new offset."""
+    """Measures two requests together: the Fetch that returns the new record, and the next Fetch, which names the new
+    offset."""
     benchmark.group = "one partition changed"
 
     def run() -> None:

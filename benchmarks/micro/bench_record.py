@@ -1,9 +1,9 @@
-"""Building and iterating record batches, compared with aiokafka's C extension and kafka-python.
+"""Benchmarks of building and iterating record batches, compared with aiokafka's C extension and kafka-python.
 
     .venv/bin/python -m pytest benchmarks/micro/bench_record.py --benchmark-group-by=group --benchmark-columns=min,ops
 
-Each round of every row handles 10,000 records; the groups put the libraries side by side. `extra_info` has records per
-second. kafka-python gets 1,000: it takes twenty times as long.
+Each round of every row handles 10,000 records. The groups of the output show the libraries side by side. `extra_info`
+has records per second. kafka-python handles only 1,000 records, because it takes twenty times as long.
 """
 
 from __future__ import annotations
@@ -119,7 +119,8 @@ WORKS: dict[str, Callable[[str], object]] = {
 
 @pytest.mark.parametrize("work", WORKS)
 def test_ratio_to_aiokafka(benchmark: Any, work: str) -> None:
-    """Runs both in turns, 40 times, so that other work on the machine does not change the ratio of the medians."""
+    """Runs both libraries in turns, 40 times, so that other work on the machine does not change the ratio of the
+    medians."""
     spent: dict[str, list[float]] = {"kafkacore": [], "aiokafka": []}
     for _ in range(40):
         for library, times in spent.items():

@@ -1,4 +1,5 @@
-"""The bounded ring and mail, compared with queue.SimpleQueue: alone, and with several threads that push.
+"""Benchmarks of the bounded ring and of mail with one thread and with several pushing threads, compared with
+queue.SimpleQueue.
 
 .venv/bin/python -m pytest benchmarks/micro/bench_ring.py --benchmark-group-by=group --benchmark-columns=min,median
 """
@@ -18,7 +19,7 @@ ITEMS = 100_000
 
 
 def push_and_pop(ring: PyRing) -> None:
-    """A full batch in and a full batch out, all in native code."""
+    """Pushes a full batch and pops a full batch, all in native code."""
     for first in range(1, ITEMS, 64):
         ring.push_all(first, 64)
         ring.pop(64)

@@ -1,4 +1,4 @@
-"""Reading and writing messages by their tables: the three sinks side by side.
+"""Benchmarks of reading and writing messages with the message tables. Compares the three forms of a decoded message.
 
     .venv/bin/python -m pytest benchmarks/micro/bench_schema.py --benchmark-group-by=group --benchmark-columns=min,ops
 

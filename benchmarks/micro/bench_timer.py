@@ -1,4 +1,5 @@
-"""The timing wheel, compared with a heap: timers are set and then cancelled, as most timers are.
+"""Benchmarks of the timing wheel, compared with a heap. Timers are set and then cancelled, as most timers are, or they
+fire.
 
 .venv/bin/python -m pytest benchmarks/micro/bench_timer.py --benchmark-group-by=group --benchmark-columns=min,median
 """

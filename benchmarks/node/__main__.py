@@ -1,8 +1,8 @@
-"""`python -m benchmarks.node`: the cost of a node apart from its main load: starts, idling, topics, syncs.
+"""`python -m benchmarks.node` measures the costs of a node outside its main load: starts, idle time, topics, syncs.
 
-Runs our node and Apache Kafka's, interleaved where both can do the work; `benchmarks.node.process` measures ours alone
-with pyperf. The floor of a sync comes from the same file system: one thread writes 100 bytes and syncs them, again and
-again.
+If both our node and Apache Kafka's can do the work of a row, they run in turns. `benchmarks.node.process` measures only
+our node, with pyperf. For comparison with the syncs, one thread repeatedly writes 100 bytes to the same file system and
+syncs them (the floor).
 """
 
 import argparse
@@ -45,7 +45,7 @@ NAMES = ("kafkacore", "apache-4.3", "apache-3.9")
 
 
 def synced(broker, partitions):
-    """16 producers with one request under way each; every acknowledgement waits for its record's sync."""
+    """Runs 16 producers with one request in flight each. Every acknowledgement waits for the sync of its record."""
     topic = fresh_topic(broker, partitions)
     client = load(broker, connections=PRODUCERS)
     asked = [requests.produce(topic, at % partitions, one_record()) for at in range(PRODUCERS)]
@@ -69,13 +69,13 @@ def floor_syncs_per_second(directory):
 
 
 def many_connections(broker):
-    """CPU and memory of idle connections."""
+    """Measures CPU and memory of idle connections."""
     before = rss_mib(broker.pid)
     host, port = broker.bootstrap.rsplit(":", 1)
     with contextlib.ExitStack() as held:
         for _ in range(IDLE_CONNECTIONS):
             held.enter_context(socket.create_connection((host, int(port)), timeout=10))
-        # The broker has accepted all of them once it answers the last one.
+        # The broker has accepted all requests once it answers the last one.
         requests.call(broker.bootstrap, requests.frame(requests.API_VERSIONS, 0, b""))
         _, cpu_s = with_cpu(lambda: time.sleep(IDLE_S), broker.pid)
         each_kib = (rss_mib(broker.pid) - before) * 1024 / IDLE_CONNECTIONS
@@ -116,7 +116,8 @@ def synced_starter(name):
 
 
 def server_starter(name):
-    """Each broker starts from its server.properties; ours is not `kafkacore dev` here."""
+    """Returns the function that starts a broker from its server.properties. Our node does not run `kafkacore dev`
+    here."""
     return Formatted if name == "kafkacore" else starters()[name]
 
 
@@ -159,7 +160,7 @@ def measure(options, scratch, results):
     plain = [row for row in options.rows if row not in {"start", *SYNCED}]
     if plain:
         with running(options.brokers, scratch) as brokers:
-            # Idle figures come first, before other rows leave anything behind.
+            # Idle figures are measured first, before the loads of other rows leave any state behind.
             interleaved(brokers, plain, options.rounds, results)
     if "start" in results:
         with running(options.brokers, scratch / "fresh", server_starter) as brokers:

@@ -1,4 +1,4 @@
-"""A directory made by `kafkacore storage format`, and the command that starts a node on it."""
+"""Makes a directory with `kafkacore storage format`, and gives the command that starts a node on it."""
 
 import subprocess
 
@@ -9,7 +9,7 @@ CLUSTER_ID = "kafkacoreBenchAAAAAAAA"
 
 
 def formatted(directory):
-    """The address and the server.properties of a node whose directory is formatted."""
+    """Returns the address and the server.properties of a node whose directory is formatted."""
     data, control = free_ports(2)
     properties = directory / "server.properties"
     properties.write_text(
@@ -27,7 +27,7 @@ def formatted(directory):
 
 
 class Formatted:
-    """A stopped broker, as `benchmarks.peers.start` needs it."""
+    """A stopped broker in the form that `benchmarks.peers.start` needs."""
 
     def __init__(self, directory):
         directory.mkdir(parents=True)
@@ -38,4 +38,4 @@ class Formatted:
         return [KAFKACORE, "start", self._properties]
 
     def stop(self):
-        """Does nothing: no process runs between the starts."""
+        """Does nothing, because no process runs between the starts."""

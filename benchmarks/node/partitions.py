@@ -1,10 +1,11 @@
-"""`python -m benchmarks.node.partitions`: starts of a node that holds many partitions and was stopped cleanly.
+"""`python -m benchmarks.node.partitions` measures starts of a node that has many partitions and was stopped cleanly.
 
-Times run from exec to the first ApiVersions answer, from exec to the first acknowledged record in a new topic (see
-`benchmarks.peers.start`), and from SIGTERM to the end of the process; ours and Apache Kafka in turns. Each broker made
-its own directory: topics of 100 partitions with one record each. CPU seconds are those of all threads of the process,
-the JVM's compiler and collector included, until the first answer; memory is the process's at the end. If the limit of
-open files does not allow Apache Kafka's three per partition, the output says so and ours is measured alone.
+Three times are measured: from exec to the first ApiVersions answer, from exec to the first acknowledged record in a new
+topic (see `benchmarks.peers.start`), and from SIGTERM to the end of the process. Our node and Apache Kafka take turns.
+Each broker first fills its own directory with topics of 100 partitions, with one record in each partition. CPU seconds
+cover all threads of the process until the first answer, including the JVM's compiler and collector. Memory is that of
+the process at the end. Apache Kafka opens three files per partition. If the limit of open files does not allow that,
+the output says so and the benchmark measures only our node.
 """
 
 import argparse
@@ -31,7 +32,8 @@ HEAD = "| partitions | broker | first ApiVersions s | CPU s until then | first a
 
 
 def fill(broker, topics, limit):
-    """Produces a record to each partition. Restarts the broker in between where it would open too many files."""
+    """Produces a record to each partition. Restarts the broker in between when it would otherwise open too many
+    files."""
     record, opened = one_record(), 0
     for topic in topics:
         if opened + TOPIC_PARTITIONS > limit:
@@ -54,7 +56,7 @@ def fill(broker, topics, limit):
 
 
 def made(name, scratch, partitions, allowed):
-    """A stopped broker with that many partitions."""
+    """Returns a stopped broker with `partitions` partitions."""
     broker = starters()[name](scratch / f"{name}-{partitions}")
     topics = [f"held-{number}" for number in range(partitions // TOPIC_PARTITIONS)]
     try:

@@ -1,8 +1,9 @@
-"""`python -m benchmarks.node.process`: whole-process figures of ours with pyperf: import, start, memory, embedded node.
+"""`python -m benchmarks.node.process` measures our node with pyperf: imports, process starts, memory, and nodes in a
+running process.
 
-A start runs from exec of `kafkacore start` on a formatted directory to the first answer; the stop is not counted.
-`python -m benchmarks.node` has a row of starts in turns with Apache Kafka. Takes pyperf's options:
-`--fast`, `-o FILE`, `--affinity`.
+The time of a start runs from exec of `kafkacore start` on a formatted directory to the first answer, and excludes the
+stop. `python -m benchmarks.node` has a row that compares starts with Apache Kafka's, in turns. This program takes
+pyperf's options: `--fast`, `-o FILE`, `--affinity`.
 """
 
 import functools
@@ -29,7 +30,8 @@ END_S = 30
 
 
 def started(loops, directory, measure):
-    """The sum of `measure(address, began, process, log)` over `loops` starts; each process is ended again."""
+    """Returns the sum of `measure(address, began, process, log)` over `loops` starts. Each process is ended
+    afterwards."""
     address, properties = formatted(directory)
     total, log = 0, directory / "log"
     for _ in range(loops):
@@ -60,7 +62,7 @@ def resident_bytes(address, began, process, log):
 
 
 def in_a_directory(measured, parent=None):
-    """A time function for pyperf; creates a directory before the measurement and removes it after."""
+    """Returns a time function for pyperf that creates a directory before the measurement and removes it afterwards."""
 
     def run(loops):
         directory = Path(tempfile.mkdtemp(dir=parent))
@@ -73,7 +75,8 @@ def in_a_directory(measured, parent=None):
 
 
 def embedded_s(loops, directory):
-    """Seconds until nodes in this process are ready, one after the other; their directories are formatted before."""
+    """Returns the seconds until nodes in this process are ready, one after the other. Their directories are already
+    formatted."""
     total = 0.0
     for number in range(loops):
         config = dev.configuration(str(directory / str(number)), 0, [])

@@ -1,4 +1,4 @@
-"""Whole brokers side by side, started by the same modules as in the tests."""
+"""Compares whole brokers side by side. Modules of the tests start the brokers."""
 
 import sys
 from pathlib import Path

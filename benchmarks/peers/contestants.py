@@ -8,7 +8,7 @@ from processes import PEERS, Child, free_ports
 from wire import brokers_in_metadata
 
 START_TIMEOUT_S = 60
-# The options of `kafka-server-start`, with a heap that leaves room for two of them.
+# The options of `kafka-server-start`, with a heap that leaves room for two such servers.
 SERVER_JVM = (
     "-Xms1g",
     "-Xmx1g",
@@ -46,7 +46,8 @@ class Plain:
 
 
 class Before(Node):
-    """Our node from another checkout, built there with `make build`, to compare a change with the state before it."""
+    """Our node from another checkout, which was built there with `make build`. This peer compares a change with the
+    state before the change."""
 
     name = "before"
 
@@ -71,7 +72,8 @@ def tansu_command(port, _directory):
 
 
 def starters(before=None):
-    """Functions that start the installed contestants, by name. Prints to stderr which ones are missing and why.
+    """Returns functions that start the installed contestants, by name. Prints to stderr which contestants are missing,
+    and why.
 
     `before` is the root of another checkout of kafkacore, or None.
     """

@@ -12,7 +12,7 @@ LOGARITHMIC_FROM = 100
 
 
 def conditions(rounds, directory):
-    """Describes the machine and the run, on which the figures depend."""
+    """Describes the machine and the run, because the figures depend on them."""
     model = next(
         (line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line),
         "unknown",
@@ -31,7 +31,7 @@ def file_system(directory):
 
 
 def spread(values):
-    """`median (lowest - highest)`, three digits."""
+    """Returns `median (lowest - highest)`, with three digits each."""
     if len(values) == 1:
         return f"{values[0]:.3g}"
     low, middle, high = (f"{digits(value)}" for value in (min(values), statistics.median(values), max(values)))
@@ -43,8 +43,8 @@ def digits(value):
 
 
 def table(results, rows, names, against=None):
-    """Markdown: a line for each figure of each row, a column for each contestant. `against` names one whose medians the
-    first contestant's are divided by, in a last column."""
+    """Returns a Markdown table with a line for each figure of each row, and a column for each contestant. `against` may
+    name a contestant. Then a last column divides the first contestant's medians by those of that contestant."""
     columns = [*names, f"{names[0]} / {against}"] if against in names[1:] else names
     lines = ["| work | figure | " + " | ".join(columns) + " |", "|---|---|" + "---|" * len(columns)]
     for row, (title, _, _) in rows.items():
@@ -62,7 +62,7 @@ def table(results, rows, names, against=None):
 
 
 def ratio(figures, figure, ours, theirs):
-    """Our median of one figure over theirs."""
+    """Returns the ratio of our median of one figure to theirs."""
     medians = []
     for name in (ours, theirs):
         values = [one[figure] for one in figures[name] if figure in one]
@@ -71,8 +71,8 @@ def ratio(figures, figure, ours, theirs):
 
 
 def plot(results, rows, names, words, path):
-    """One small chart for each row: a bar for each contestant, whiskers from the lowest figure to the highest. `words`
-    is the line below the charts."""
+    """Draws one small chart for each row: a bar for each contestant, and whiskers from the lowest figure to the
+    highest. `words` is the line below the charts."""
     try:
         import matplotlib as mpl
     except ModuleNotFoundError:
@@ -96,7 +96,7 @@ def plot(results, rows, names, words, path):
         colours = ["#c0392b" if name == "kafkacore" else "#7f8c8d" for name, _ in present]
         axis.bar([name for name, _ in present], middles, yerr=whiskers, color=colours, capsize=3)
         if middles and min(middles) > 0 and max(middles) > LOGARITHMIC_FROM * min(middles):
-            axis.set_yscale("log")  # else all but one bar would be flat
+            axis.set_yscale("log")  # on a linear axis all bars but one would be flat
         axis.set_title(title, fontsize=9)
         axis.set_ylabel(shown, fontsize=8)
         axis.tick_params(labelsize=7)
@@ -109,7 +109,8 @@ def plot(results, rows, names, words, path):
 
 
 def write(out, results, rows, names, rounds, directory, name="peers", against=None):
-    """Writes peers.md, peers.json and peers.png to `out`, or files of another `name`; returns the text of the first."""
+    """Writes peers.md, peers.json and peers.png to `out`, or files with another `name`. Returns the text of the first
+    file."""
     out.mkdir(parents=True, exist_ok=True)
     words = conditions(rounds, directory)
     text = f"{words}.\n\n{table(results, rows, names, against)}"

@@ -1,6 +1,6 @@
-"""Requests as bytes, written by hand in versions that every peer speaks, and readers for their answers.
+"""Writes requests as bytes, in versions that every peer supports, and reads the answers.
 
-Non-flexible versions only: Metadata 1, CreateTopics 4, DeleteTopics 1, ListOffsets 3, Produce 7, Fetch 11.
+All versions are non-flexible: Metadata 1, CreateTopics 4, DeleteTopics 1, ListOffsets 3, Produce 7, Fetch 11.
 """
 
 import socket
@@ -26,19 +26,21 @@ def produce(topic, partition, batch, acks=-1):
 
 
 def produce_to(topics, batch):
-    """One request with the same batch for many partitions; `topics`: (name, partition numbers) pairs."""
+    """Returns one request with the same batch for many partitions. `topics` are (name, partition numbers) pairs."""
     data = struct.pack(">i", len(batch)) + batch
     asked = (string(name) + array(struct.pack(">i", index) + data for index in numbers) for name, numbers in topics)
     return frame(PRODUCE, 7, struct.pack(">hhi", -1, -1, TIMEOUT_MS) + array(asked))
 
 
 def produce_to_all(topics, batch):
-    """The same for every partition of many topics; `topics`: (name, partition count) pairs."""
+    """Returns one request with the same batch for every partition of many topics. `topics` are (name, partition count)
+    pairs."""
     return produce_to([(name, range(count)) for name, count in topics], batch)
 
 
 def produce_errors(answer):
-    """Topic, partition and error code of each partition of a Produce answer (without its correlation id)."""
+    """Returns the topic, partition and error code of each partition of a Produce answer (without its
+    correlation id)."""
     (topics,) = struct.unpack_from(">i", answer)
     position = 4
     for _ in range(topics):
@@ -52,12 +54,13 @@ def produce_errors(answer):
 
 
 def unacknowledged(answer):
-    """How many partitions of a Produce answer (without its correlation id) have an error."""
+    """Returns how many partitions of a Produce answer (without its correlation id) have an error."""
     return sum(error != NO_ERROR for _, _, error in produce_errors(answer))
 
 
 def produce_error_at(topic):
-    """Position of the first partition's error code in a Produce answer that starts with its correlation id."""
+    """Returns the position of the first partition's error code in a Produce answer that starts with its
+    correlation id."""
     return 4 + 4 + 2 + len(topic) + 4 + 4
 
 
@@ -81,7 +84,7 @@ def create_topics(names, partitions, replicas=1):
 
 
 def create(address, names, partitions, replicas=1):
-    """Creates topics; raises RuntimeError with the first error code that is not 0."""
+    """Creates topics. Raises RuntimeError with the first error code that is not 0."""
     answer = call(address, create_topics(names, partitions, replicas), timeout_s=TIMEOUT_MS / 1000)
     position = 8
     for _ in names:
@@ -97,7 +100,7 @@ def delete(address, name):
 
 
 def list_offsets(topics, timestamp=-1):
-    """`topics`: partition counts by name."""
+    """Returns a ListOffsets request. `topics` maps names to numbers of partitions."""
     asked = (
         string(name) + array(struct.pack(">iq", index, timestamp) for index in range(count))
         for name, count in topics.items()
@@ -106,7 +109,7 @@ def list_offsets(topics, timestamp=-1):
 
 
 def unserved(address, topics):
-    """How many of these partitions answer ListOffsets with an error."""
+    """Returns the number of these partitions for which ListOffsets returns an error."""
     answer = call(address, list_offsets(topics), timeout_s=60)
     (count,) = struct.unpack_from(">i", answer, 4)
     position, wrong = 8, 0
@@ -121,7 +124,7 @@ def unserved(address, topics):
 
 
 class Connection:
-    """One connection; the broker answers its requests in order."""
+    """A connection on which the broker answers requests in order."""
 
     def __init__(self, address):
         host, port = address.rsplit(":", 1)

@@ -1,4 +1,5 @@
-"""Process start: from exec to the first ApiVersions answer, and to the first acknowledged record in a new topic.
+"""Measures process starts: the times from exec to the first ApiVersions answer, and to the first acknowledged record in
+a new topic.
 
 Each start uses a directory that was formatted or used before. No other broker runs meanwhile.
 """
@@ -17,7 +18,7 @@ TITLE, SHOWN = "process start", "first ApiVersions ms"
 
 
 def until(condition, began, what, process, log):
-    """Milliseconds from `began` until the condition holds; checks it every half millisecond."""
+    """Returns the milliseconds from `began` until the condition holds. Checks it every half millisecond."""
     while not condition():
         if time.perf_counter() - began > LIMIT_S or process.poll() is not None:
             tail = log.read_text(errors="replace")[-1000:]
@@ -27,7 +28,7 @@ def until(condition, began, what, process, log):
 
 
 def acknowledgement(address):
-    """A condition: a new topic exists and has acknowledged a record."""
+    """Returns a condition that becomes true when a new topic exists and has acknowledged a record."""
     topic = f"start-{time.time_ns()}"
     builder = RecordBatchBuilder()
     builder.append(FIRST_TIMESTAMP_MS, None, b"first")
@@ -46,7 +47,7 @@ def acknowledgement(address):
 
 
 def start_once(broker):
-    """Starts a stopped broker again and returns the figures of that start; leaves it stopped."""
+    """Starts a stopped broker again and returns the figures of that start. Leaves the broker stopped."""
     with broker.log.open("ab") as log:
         began = time.perf_counter()
         process = subprocess.Popen([str(word) for word in broker.command_line()], stdout=log, stderr=log)
@@ -71,7 +72,8 @@ def start_once(broker):
 
 
 def measure(brokers, rounds):
-    """Figures of each broker's starts, in turns; every broker is stopped before and after."""
+    """Starts the brokers in turns and returns the figures of each. Every broker is stopped before the call and after
+    it."""
     results = {name: [] for name in brokers}
     for number in range(rounds):
         for name, broker in brokers.items():

@@ -1,11 +1,11 @@
-"""`python -m benchmarks.planes`: the controller's latency while the data plane is overloaded.
+"""`python -m benchmarks.planes` measures the controller's latency while the data plane is overloaded.
 
 Requests go to the controller listener, one at a time: BrokerHeartbeat of a broker that stays fenced, DescribeQuorum, a
-committed CreateTopics, and ApiVersions, which is reported without an aim. DescribeQuorum and CreateTopics also go to
-the data listener, for comparison. The loads are: none ("idle"); 600 connections that produce ("produce", "produce
-gzip"); 600 connections that send Metadata of 10,000 partitions, ListOffsets and CreateTopics ("asking"). Latencies are
-in us, medians over the rounds; the aims relate to our own idle figures. `--brokers kafkacore apache-4.3` measures both,
-interleaved.
+committed CreateTopics, and ApiVersions. All except ApiVersions have an aim. DescribeQuorum and CreateTopics also go to
+the data listener, for comparison. There are three kinds of load: none ("idle"); 600 connections that produce
+("produce", "produce gzip"); 600 connections that send Metadata of 10,000 partitions, ListOffsets and CreateTopics
+("asking"). Latencies are medians over the rounds, in us. The aims relate to our own idle figures. `--brokers kafkacore
+apache-4.3` measures both brokers in turns.
 """
 
 import argparse
@@ -50,11 +50,11 @@ FENCED_BROKER = 999
 CONNECTIONS = 600
 PAGE_CACHE_BYTES = 4 << 30  # more than a load writes
 TOPIC, PARTITIONS = "load", 16
-WIDE_TOPIC, WIDE_PARTITIONS = "wide", 9_990  # with the topic's record below the limit of one request
+WIDE_TOPIC, WIDE_PARTITIONS = "wide", 9_990  # with the topic's own record still below the limit of a request
 WARM_UP = 100
 CREATED = "c"
-# Position of the first topic's error in a CreateTopics answer, for a name of that prefix and eight digits: correlation
-# id, tagged fields, throttle time, two lengths, name, topic id.
+# The position of the first topic's error in a CreateTopics answer, for a name of this prefix and eight digits. The
+# answer begins with the correlation id, tagged fields, throttle time, two lengths, the name and the topic id.
 CREATED_ERROR_AT = 4 + 1 + 4 + 1 + 1 + 9 + 16
 
 
@@ -105,7 +105,7 @@ def create_topics(names):
 
 
 def asking():
-    """Metadata and ListOffsets of the wide topic, and CreateTopics of a topic that exists."""
+    """Returns Metadata and ListOffsets of the wide topic, and CreateTopics of a topic that exists."""
     wide = ListOffsetsRequest.ListOffsetsTopic(
         name=WIDE_TOPIC,
         partitions=[
@@ -125,7 +125,8 @@ LOADS = {
 
 
 class Loaded:
-    """A broker with the topics of the loads. `wide` can be less than 10,000 partitions, which take a peer minutes."""
+    """A broker with the topics of the loads. `wide` is the number of partitions in the Metadata requests. It can be
+    less than 10,000, because creating so many takes minutes on other brokers."""
 
     def __init__(self, broker, wide):
         self.broker, self.wide = broker, wide
@@ -143,7 +144,7 @@ class Loaded:
         return requests.unserved(self.broker.bootstrap, {name: partitions}) == 0
 
     def ask(self, address, request):
-        """One answer's body."""
+        """Sends a request and returns the body of the answer."""
         from kafkacore.network.client import NodeClient
 
         async def once():
@@ -192,7 +193,7 @@ class Loaded:
 
 @contextlib.contextmanager
 def overloaded(node, load):
-    """Runs the load's 600 connections in a process of their own."""
+    """Runs the load's 600 connections in a separate process."""
     if LOADS[load] is None:
         yield
         return
@@ -216,10 +217,10 @@ def overload(load, host, port):
 
 
 def measure(address, requests, count, error_at=-1):
-    """p50 and p99 in us, one request at a time."""
+    """Returns p50 and p99 in us, with one request at a time."""
     load = Load(*address)
     load.run(requests[:WARM_UP], count=min(WARM_UP, len(requests)))
-    # The client stands for another machine, so it must not wait for a core behind the load generator.
+    # The client represents another machine, so it must not wait for a core behind the load generator.
     with ThreadPoolExecutor(1, initializer=enter_thread, initargs=("planes", True)) as client:
         timed = requests[WARM_UP:] or requests
         result = client.submit(load.run, timed, count=count, error_at=error_at, seconds=60).result()
@@ -230,7 +231,8 @@ def measure(address, requests, count, error_at=-1):
 
 
 def syncs(path, count):
-    """p50 and p99 in us of the least that a committed CreateTopics needs: a write of 100 bytes and a sync."""
+    """Returns p50 and p99 in us of the least disk work that a committed CreateTopics needs: a write of 100 bytes and a
+    sync."""
     taken = []
     with path.open("wb", buffering=0) as file:
         for _ in range(count):
@@ -244,7 +246,7 @@ def syncs(path, count):
 
 
 def rows(node, heartbeat, count, fresh):
-    """One row for each kind of request: (name, p50, p99)."""
+    """Returns one row for each kind of request: (name, p50, p99)."""
     quorum = DescribeQuorumRequest.TopicData(
         topic_name="__cluster_metadata", partitions=[DescribeQuorumRequest.PartitionData(partition_index=0)]
     )
@@ -274,12 +276,12 @@ def table(figures, brokers):
 
 
 def middle(latencies):
-    """Medians of p50 and of p99 over the rounds."""
+    """Returns the medians of p50 and of p99 over the rounds."""
     return tuple(statistics.median(column) for column in zip(*latencies, strict=True))
 
 
 def plot(figures, brokers, path):
-    """p99 by request and load, logarithmic: a chart for each broker."""
+    """Draws p99 by request and load on a logarithmic axis: a chart for each broker."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -302,7 +304,7 @@ def plot(figures, brokers, path):
 
 
 def write(out, figures, brokers, words):
-    """Writes planes.md, planes.json and planes.png to `out`; returns the text of the first."""
+    """Writes planes.md, planes.json and planes.png to `out`. Returns the text of the first file."""
     out.mkdir(parents=True, exist_ok=True)
     text = f"{words}; p50 / p99 in us.\n\n{table(figures, brokers)}"
     (out / "planes.md").write_text(text)
@@ -315,7 +317,7 @@ def write(out, figures, brokers, words):
 
 
 def measured(nodes, heartbeats, options):
-    """[p50, p99] of each round, by broker, request and load."""
+    """Returns the [p50, p99] of each round for each broker, request and load."""
     figures, fresh = {}, itertools.count()
     for number in range(options.rounds):
         for load in LOADS:

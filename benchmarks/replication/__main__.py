@@ -1,8 +1,9 @@
-"""`python -m benchmarks.replication`: three nodes beside three nodes of Apache Kafka, interleaved, in one run.
+"""`python -m benchmarks.replication` compares three nodes of ours with three of Apache Kafka, in one run.
 
-Every node is broker and controller. CPU is that of all three processes, spinning included. `benchmarks/floor/floor.c`
-does what a row needs at the least. Each row runs alone by its name; `--smoke` runs all of them with very small sizes
-and one round, to see that they work.
+The two clusters are measured in turns. Every node is a broker and a controller. CPU is that of all three processes of a
+cluster, including their spinning. For some rows, `benchmarks/floor/floor.c` does only the minimum of the work, as a
+lower bound (floor). `--rows NAME` runs one row alone. `--smoke` runs all rows with very small sizes and one round, to
+check that they work.
 """
 
 import argparse
@@ -49,7 +50,7 @@ def arguments():
 
 
 class Run:
-    """The figures of all rows, by row and contestant: a list with an entry for each round."""
+    """The figures of all rows, for each row and contestant. Each figure is a list with one entry for each round."""
 
     def __init__(self, options, scratch, tools):
         self.options, self.scratch, self.tools = options, scratch, tools
@@ -77,7 +78,8 @@ class Run:
                 self.note(name, FLOOR, number, lambda: row.floor(self.floor, self.scratch, self.options.sizes))
 
     def running(self, kind, settings):
-        """The cluster of this kind, kept from round to round and from row to row while the settings are the same."""
+        """Returns the running cluster of this kind. The cluster keeps running from round to round and from row to row
+        while the settings are the same."""
         if settings != self.settings:
             self.kept.close()
             self.settings = settings
@@ -86,8 +88,8 @@ class Run:
         return self.clusters[kind]
 
     def started(self, kind, settings):
-        """A new cluster, until `kept` closes. Its files stay until the end of the run: for half a minute ext4 searches
-        among inodes that were deleted whenever it makes a file, which costs more than the file."""
+        """Starts a new cluster, which runs until `kept` closes. Its files stay until the end of the run. If they were
+        deleted earlier, ext4 would search among the deleted inodes for half a minute whenever a node makes a file."""
         directory = self.scratch / f"{next(self.numbers)}-{kind}"
         nodes = Nodes(kind, directory, settings, self.tools)
         self.kept.callback(self.clusters.clear)
@@ -95,7 +97,8 @@ class Run:
         return nodes
 
     def note(self, row, name, number, measure):
-        """A row that a contestant cannot serve gives an empty cell and a line with the reason."""
+        """Measures one row and records its figures. If the contestant cannot serve the row, the cell stays empty, and a
+        line gives the reason."""
         try:
             figures = measure()
         except (RuntimeError, AssertionError, OSError) as error:

@@ -1,4 +1,4 @@
-"""Three nodes of one kind, each broker and controller, as processes on the loopback interface."""
+"""Starts three nodes of one kind, each a broker and a controller, as processes on the loopback interface."""
 
 import itertools
 import shutil
@@ -14,9 +14,9 @@ from replicated import ReplicatedCluster
 
 NODES = (1, 2, 3)
 REPLICAS = len(NODES)
-MOST_CREATED = 9000  # partitions of one request: a controller writes at most 10,000 records for it
+MOST_CREATED = 9000  # partitions of one request, because a controller writes at most 10,000 records for a request
 LIMIT_S = 300  # Apache Kafka needs minutes for thousands of partitions
-# Kafka's defaults where the tests have others.
+# Kafka's defaults for keys that the tests set to other values.
 DEFAULTS = {
     "min.insync.replicas": "2",
     "broker.session.timeout.ms": "9000",
@@ -31,19 +31,20 @@ NUMBERS = itertools.count()
 
 
 def kinds():
-    """The kinds of nodes that are installed."""
+    """Returns the kinds of nodes that are installed."""
     there = [name for name, release in APACHE.items() if (PEERS / f"kafka-{release}" / ".complete").exists()]
     return [OURS, *(there if shutil.which("java") else [])]
 
 
 def jvm(kind):
-    """A server's options, with the class archive that the tests use: six of them start on two cores."""
+    """Returns the JVM options of a server. The class archive of the tests makes starts faster, because six servers
+    start on two cores."""
     return [*SERVER_JVM, f"-XX:SharedArchiveFile={archive(APACHE[kind])}", "-Xshare:auto", "-Xlog:disable"]
 
 
 class Nodes(ReplicatedCluster):
-    """Started by `Nodes(...)`. The rows of `benchmarks.peers` take it as one broker: its `bootstrap` is the node that
-    leads the topics of `fresh_topic`, its CPU time that of all three."""
+    """A cluster that `Nodes(...)` starts. The rows of `benchmarks.peers` use it like one broker: its `bootstrap` is the
+    node that leads the topics of `fresh_topic`, and its CPU time is that of all three nodes."""
 
     def __init__(self, kind, directory, settings=None, tools=None):
         super().__init__(
@@ -74,7 +75,7 @@ class Nodes(ReplicatedCluster):
         return wait_until(condition, LIMIT_S, what, self.seen)
 
     def fresh_topic(self, partitions=1, leader=NODES[0], replicas=REPLICAS):
-        """A new topic that one node leads; all replicas are in sync."""
+        """Creates a topic that one node leads. All replicas are in sync."""
         name = f"bench-{next(NUMBERS)}"
         self.create(name, [led_by(leader)[:replicas]] * partitions)
         wanted = {name: partitions}
@@ -82,7 +83,7 @@ class Nodes(ReplicatedCluster):
         return name
 
     def make(self, topics, partitions):
-        """Creates topics with three replicas that the controller places; returns their names."""
+        """Creates topics with three replicas that the controller places. Returns their names."""
         names = [f"many-{next(NUMBERS)}" for _ in range(topics)]
         each = MOST_CREATED // partitions
         for at in range(0, topics, each):
@@ -90,11 +91,12 @@ class Nodes(ReplicatedCluster):
         return names
 
     def leaders(self, *names):
-        """Node ids by (topic, partition), of the partitions that have a leader."""
+        """Returns node ids by (topic, partition), for the partitions that have a leader."""
         return {which: state.leader for which, state in self.partitions(*names).items() if state.leader >= 0}
 
     def bring_back(self, node_id, topic, count):
-        """Starts a node again, and waits until it leads what it prefers."""
+        """Starts a node again. When the node is in sync, makes it the leader of the partitions whose preferred leader
+        it is."""
         self.members[node_id].start()
         self.wait_unfenced()
         self.wait_in_sync(topic, count=count)
@@ -102,13 +104,13 @@ class Nodes(ReplicatedCluster):
 
 
 def led_by(leader):
-    """The replicas of a partition that this node prefers to lead."""
+    """Returns the list of replicas for a partition whose preferred leader is this node."""
     at = NODES.index(leader)
     return [*NODES[at:], *NODES[:at]]
 
 
 class Tools(dict):
-    """Apache Kafka's tools by kind; each starts when it is first used."""
+    """Apache Kafka's tools for each kind of cluster. The process of a tool starts when it is first used."""
 
     def __missing__(self, name):
         self[name] = KafkaTools(name)

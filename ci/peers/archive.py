@@ -28,7 +28,7 @@ def main(release):
     [name] = [name for name, known in APACHE.items() if known == release]
     archive(release).unlink(missing_ok=True)
     with tempfile.TemporaryDirectory() as directory:
-        # The archive gets its final name when it is complete.
+        # The archive gets its final name only when it is complete.
         made = archive(release).with_suffix(".part")
         made.unlink(missing_ok=True)
         broker = Archived(name, directory, made)

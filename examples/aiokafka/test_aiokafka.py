@@ -1,4 +1,4 @@
-"""aiokafka with plain asyncio. The fixtures work the same way with pytest-asyncio or anyio."""
+"""Tests aiokafka with plain asyncio. The fixtures work the same way with pytest-asyncio or anyio."""
 
 import asyncio
 
@@ -8,7 +8,7 @@ from kafkacore.testing import Broker
 
 
 async def shout(bootstrap: str, source: str, target: str, count: int) -> None:
-    """The program under test: copies each message in capital letters."""
+    """The program under test. Copies `count` messages from `source` to `target` in capital letters."""
     consumer = AIOKafkaConsumer(
         source, bootstrap_servers=bootstrap, group_id="shouters", auto_offset_reset="earliest", enable_auto_commit=False
     )
@@ -34,7 +34,7 @@ def test_producer_sends_again_when_the_answer_is_lost():
             await asyncio.to_thread(broker.produce, "in", "hello")
             with broker.drop("Produce", when="after", times=1, client_id=None):
                 await asyncio.wait_for(shout(broker.bootstrap, "in", "out", 1), 30)
-            # The broker dropped the first answer, so the producer sent the record again; it is not idempotent.
+            # The broker dropped the first answer. The producer is not idempotent, so the record is stored twice.
             assert broker.log("out").values() == [b"HELLO", b"HELLO"]
             assert broker.requests.of("OffsetCommit", where=lambda each: each.error is None)
 

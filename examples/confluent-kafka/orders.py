@@ -1,4 +1,5 @@
-"""The program under test: books each order that it reads once, and copies the others to a dead letter topic."""
+"""The program under test. It books the orders that it reads, and copies messages that are not JSON to a dead letter
+topic."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ class OrderBook:
         self._consumer.subscribe([topic])
 
     def book_next(self, timeout_seconds: float = 10.0) -> bool:
-        """Books the next order, then commits its offset. False when no order comes in time."""
+        """Books the next order, then commits its offset. Returns False if no order arrives in time."""
         message = self._consumer.poll(timeout_seconds)
         if message is None or message.error():
             return False

@@ -1,4 +1,4 @@
-"""kafkacore provides the fixtures `kafka`, `kafka_topic` and `kafka_broker`; there is nothing to set up."""
+"""kafkacore provides the fixtures `kafka`, `kafka_topic` and `kafka_broker`. They need no setup."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""kafka-python with kafkacore's fixtures."""
+"""Tests kafka-python with kafkacore's fixtures."""
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 

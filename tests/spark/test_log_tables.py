@@ -28,7 +28,7 @@ def log_dir(tmp_path_factory):
     with Broker(directory=home, topics=topics, configs={"log.index.interval.bytes": "4096"}) as broker:
         broker.create_topic("small", configs={"segment.bytes": 1 << 20})
         for codec in CODECS:
-            # The producer sends at flush() only: it does not compress a batch that would grow, such as one of one record.
+            # The producer sends at flush() only, because it leaves a batch of one record uncompressed.
             producer = Producer({"bootstrap.servers": broker.bootstrap, "compression.type": codec, "linger.ms": 60_000})
             for number in range(COUNT):
                 producer.produce(codec, str(number), None if number % 7 == 0 else b"k%d" % number, partition=number % 2)

@@ -28,8 +28,10 @@ def log_dir(tmp_path_factory):
     with Broker(directory=home, topics=topics, configs={"log.index.interval.bytes": "4096"}) as broker:
         broker.create_topic("small", configs={"segment.bytes": 1 << 20})
         for codec in CODECS:
-            # The producer sends at flush() only, because it leaves a batch of one record uncompressed.
+            # The producer leaves a batch of one record uncompressed. So it learns the partitions first,
+            # and sends at flush() only: a record without a partition would reach its batch at any time.
             producer = Producer({"bootstrap.servers": broker.bootstrap, "compression.type": codec, "linger.ms": 60_000})
+            assert producer.list_topics(codec, 30).topics[codec].error is None
             for number in range(COUNT):
                 producer.produce(codec, str(number), None if number % 7 == 0 else b"k%d" % number, partition=number % 2)
             producer.flush(30)

@@ -28,8 +28,8 @@ class CachedAnswer(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """A request in the form in which processors look it up, and how often the cache had dropped responses when the
-    request arrived."""
+    """A request in the form in which processors look it up. `drops` is the number of times that the cache had dropped
+    responses when the request arrived."""
 
     listener: int
     api_version: int
@@ -47,16 +47,17 @@ class ApiCache:
         self._drops = 0
 
     def asked(self, inbound: InboundRequest) -> Asked | None:
-        """Returns the request as processors look it up. Returns None if the request is too long for that. The memory of
-        `inbound` must not have been released."""
+        """Returns the request in the form in which processors look it up. Returns None if the request is too long to be
+        cached. The memory of `inbound` must not have been released."""
         if inbound.frame_size - inbound.header_size > ASKED_LIMIT:
             return None
         body = bytes(memoryview(inbound)[inbound.header_size :])
         return Asked(inbound.listener, inbound.api_version, body, self._drops)
 
     def keep(self, plane: NativePlane, asked: Asked | None, answer: CachedAnswer) -> None:
-        """Caches the response, unless something has changed since the request arrived, because a handler that works in
-        slices may have read older state. If the cache is full, empties it. The next requests fill it again."""
+        """Caches the response. Does nothing if the cache has dropped responses since the request arrived, because the
+        handler may have read its data before the change. If the cache is full, empties it first. The next requests fill
+        it again."""
         if asked is None or asked.drops != self._drops or len(answer.frame) > MAX_BYTES:
             return
         if len(self._kept) >= MAX_ANSWERS or self._size_bytes + len(answer.frame) > MAX_BYTES:

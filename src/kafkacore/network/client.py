@@ -2,9 +2,9 @@
 
 A client connects with its first request, and again after its connection has broken (with Kafka's exponential backoff).
 It uses the highest version of each API that both sides support. Requests are pipelined, and the correlation id matches
-a response to its request. When a request times out, the client closes the connection, as in Kafka. If the link is dead,
-every later request would otherwise wait until TCP notices. A client belongs to one loop. The loop creates the client's
-sockets, and is also its clock.
+a response to its request. When a request times out, the client closes the connection, as in Kafka. Otherwise, if the
+link is dead, every later request would wait until TCP detects this. A client belongs to one event loop. The loop
+creates the client's sockets, and is also its clock.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LEAST_ANSWER_BYTES: Final = 4  # the size of a correlation id
 # After one of these errors the client closes the connection and opens another one. A host name that cannot be encoded
 # raises ValueError.
 _UNUSABLE: Final = (OSError, TimeoutError, KafkaError, ValueError)
-_LATE_S: Final = 0.1  # if a timer fires this much too late, the loop has not read its sockets for as long either
+_LATE_S: Final = 0.1  # a timer that fires this late shows that the loop has not read its sockets for as long
 _MOST_PATIENCE_S: Final = 1.0
 
 
@@ -357,8 +357,8 @@ class _Connection(asyncio.Protocol):
         now = self._loop.time()
         late_s = now - self._timer_at
         if late_s > _LATE_S and self._patient:
-            # This loop did not run for a while, or a test has moved its clock. The responses may already be in the
-            # socket, so wait once more.
+            # Either this loop did not run for a while, or a test has moved its clock. The responses may already be in
+            # the socket, so the client waits once more before it gives up.
             self._patient = False
             self._arm(now + min(late_s, _MOST_PATIENCE_S))
             return
@@ -418,7 +418,7 @@ class _Connection(asyncio.Protocol):
             waiting.future.set_exception(refused)
 
     def _refuse(self, problem: str) -> MalformedAnswerError:
-        """Closes the connection and returns the error, because the rest of the stream cannot be read."""
+        """Closes the connection, because the rest of the stream cannot be read. Returns the error to raise."""
         error = MalformedAnswerError(f"{self._node} sent {problem}")
         LOG.warning("%s; the connection is closed", error)
         self._fail_all(error)

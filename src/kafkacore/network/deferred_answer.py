@@ -1,4 +1,5 @@
-"""The response to a request whose handler waits for a future. Such a request needs no task."""
+"""The response to a request whose handler waits for a future. A request that waits in this way needs no asyncio
+task."""
 
 from __future__ import annotations
 
@@ -10,8 +11,8 @@ T = TypeVar("T")
 
 
 class DeferredAnswer(Generic[T]):
-    """A response that is made later. `shape` makes it when `future` is done, and raises ProtocolError if the connection
-    must be closed. A plane calls `answer`. Any other caller can await this object."""
+    """A response that is made later. When `future` is done, `shape` makes the response from it, or raises ProtocolError
+    if the connection must be closed. A plane calls `answer`. Any other caller can await this object."""
 
     __slots__ = ("_shape", "future")
 

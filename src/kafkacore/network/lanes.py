@@ -13,7 +13,8 @@ from typing import Any, Final, NamedTuple
 from kafkacore.network.client import ClientLimits, Connect, Disconnected, NodeClient
 from kafkacore.protocol.messages import Message
 
-# With more nodes, a lane closes the connections to those nodes to which it has sent nothing for the longest time.
+# The most nodes to which a lane keeps connections. Above this number, a lane closes the connections to the nodes to
+# which it has sent nothing for the longest time.
 MOST_NODES: Final = 64
 
 
@@ -73,8 +74,8 @@ class Lane:
         return made
 
     def _make_room(self) -> None:
-        """Closes connections to old nodes, because a peer can name any number of nodes. Keeps connections with requests
-        in flight."""
+        """Closes the connections to the nodes that were used least recently. The number of nodes must be limited,
+        because a peer can refer this node to any number of nodes. Keeps connections with requests in flight."""
         for address, clients in tuple(self._nodes.items()):
             if len(self._nodes) < MOST_NODES:
                 return

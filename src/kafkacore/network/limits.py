@@ -1,5 +1,5 @@
-"""The limits of a plane. They come from the keys of server.properties. Some of these keys are kafkacore's own, because
-Kafka has no such limit."""
+"""The limits of a plane (a group of listeners, see plane.py). They come from the keys of server.properties. Some of
+these keys are kafkacore's own, because Kafka has no such limit."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class PlaneLimits(NamedTuple):
     max_connections_per_ip: int = _UNLIMITED
     max_connections_per_ip_overrides: tuple[tuple[str, int], ...] = ()
     max_connection_creation_rate: int = _UNLIMITED
-    # For each listener that has its own limits in addition to the plane's: name, max.connections and
+    # For each listener that has limits of its own in addition to the plane's: its name, max.connections and
     # max.connection.creation.rate.
     of_listeners: tuple[tuple[str, int, int], ...] = ()
     # The plane's two limits do not apply to this listener, which is the inter-broker listener (KIP-402).

@@ -159,8 +159,8 @@ class Plane:
         self.native.start_draining(force=True)
         loop = asyncio.get_running_loop()
         for each in tuple(self._going):
-            # The cancellation comes after the first steps that are already due. If a task ended before its first step,
-            # nothing would await the coroutine of its handler.
+            # Tasks that are already due run their first steps before this code cancels them. If a task ended before its
+            # first step, nothing would await the coroutine of its handler.
             loop.call_soon(each.cancel)
         await self._swept(10_000)
         if self._reading:
@@ -207,8 +207,8 @@ class Plane:
         self._close_sockets()
 
     def intercept(self, around: Callable[[Answer], Answer] | None) -> None:
-        """Lets `around(handlers)` answer the requests on this loop from now on. It can call the handlers. With None,
-        the handlers answer again."""
+        """Lets the function that `around(handlers)` returns answer the requests on this loop from now on. This function
+        can call the handlers. With None, the handlers answer again."""
         self._answer = self._handlers if around is None else around(self._handlers)
 
     def forget(self, changed: AbstractSet[object] | None) -> None:
@@ -226,7 +226,7 @@ class Plane:
             for processor in self.processors:
                 processor.sweep()
                 swept.append((processor, processor.look()))
-            # Processors do not signal the end of a turn, so poll for it.
+            # Processors do not signal the end of a turn (one pass of their event loop), so this code polls for it.
             while any(processor.turns < turns for processor, turns in swept) and loop.time() <= deadline:  # noqa: ASYNC110
                 await asyncio.sleep(_SWEEP_SECONDS)
             counters = self.native.counters()
@@ -264,9 +264,9 @@ class Plane:
             asyncio.get_running_loop().call_soon(self._drain)
 
     def _drain_urgent_first(self) -> None:
-        """Starts requests like `_drain`, but first takes everything from the ring to find urgent requests, and starts
-        these first. Regular requests wait here, up to the capacity of the ring. At this limit the ring fills up, and an
-        urgent request at its end has to wait too."""
+        """Starts requests like `_drain`, but the urgent ones first. To find them, takes everything from the ring.
+        Regular requests then wait in this object, up to the capacity of the ring. At this limit the ring fills up, and
+        an urgent request at its end has to wait too."""
         room = max(self.limits.queued_max_requests - len(self._regular), 0)
         taken = native_inbound.pop(self.native, room) if room else []
         for inbound in taken:
@@ -319,7 +319,8 @@ class Plane:
         task.add_done_callback(self._going.discard)
 
     def _park(self, inbound: InboundRequest, body: memoryview, deferred: DeferredAnswer[Response]) -> None:
-        """Parks a request without a task. In a large group, tasks would be the largest part of the cost of a member."""
+        """Lets a request wait for its response without an asyncio task. In a large consumer group, most of the cost of
+        a member would otherwise be the task of its waiting request."""
         inbound.local_done()
         if _is_released(body):
             inbound.let_go()
@@ -390,8 +391,8 @@ class Plane:
 
 
 def _release(body: memoryview) -> None:
-    """Returns a frame's memory now, even if a traceback still holds the view. If a handler keeps a part of the frame,
-    the memory stays in use."""
+    """Gives the memory of a request's frame back to the plane now, even if a traceback still holds the view. If a
+    handler keeps a part of the frame, the memory stays in use."""
     try:
         body.release()
     except BufferError:
@@ -419,8 +420,8 @@ def _first_flexible(key: int) -> int:
 
 
 def _addresses(host: str) -> list[str]:
-    """Returns the addresses of a host name. The address of an address is this address itself. Logs a name that does not
-    resolve. The limit of such a name does not apply."""
+    """Returns the addresses of a host name. If `host` is already an IP address, returns this address. Logs a name that
+    does not resolve and returns no address for it, so the limit of this name does not apply."""
     try:
         pack_address(host)
     except ValueError:

@@ -1,5 +1,5 @@
-"""Stores up to which offset each log has been compacted, and decides whether a round, the compaction of one log, can
-continue (Kafka's LogCleanerManager)."""
+"""Stores the offset up to which each log has been compacted, and decides whether a round may start or continue (Kafka's
+LogCleanerManager). A round is the compaction of one log."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kafkacore.storage.managed_directory import Key, ManagedDirectory
 
 
 class Owner(Protocol):
-    """The log manager, as far as this module uses it."""
+    """The methods of the log manager that this module calls."""
 
     def held(self) -> list[tuple[Key, PartitionHandle]]:
         """Returns the logs in the directories that are online."""
@@ -28,7 +28,7 @@ class Owner(Protocol):
 
 
 class Compactions:
-    """The state of all compactions. It belongs to a log manager, whose `mutex` guards every field here."""
+    """The state of all compactions of one log manager. The manager's `mutex` guards every field here."""
 
     def __init__(self, mutex: threading.Lock, owner: Owner, futures: FutureLogs) -> None:
         self._mutex = mutex
@@ -37,8 +37,8 @@ class Compactions:
         self._undisturbed: set[Key] = set()  # logs whose round may continue
 
     def logs(self) -> list[tuple[Key, PartitionHandle]]:
-        """Returns the logs of compacted topics in directories that are online. Leaves out a log that is moving, because
-        its copy would have to be compacted too."""
+        """Returns the logs of compacted topics in directories that are online. Leaves out a log that is moving to
+        another directory, because its copy would have to be compacted too."""
         moving = {(future.handle.topic, future.handle.index) for future in self._futures.all()}
         return [
             (key, handle)
@@ -49,7 +49,8 @@ class Compactions:
     # --- a round ---
 
     def begin(self, key: Key, handle: PartitionHandle) -> bool:
-        """Returns whether a round can start. The caller then works while `may_go_on` returns True, and calls `end`."""
+        """Returns whether a round can start. If so, the caller compacts the log while `may_go_on` returns True, and
+        then calls `end`."""
         with self._mutex:
             directory = self._owner.holder(key)
             if directory is None or directory.partitions[key] is not handle:
@@ -67,8 +68,8 @@ class Compactions:
             return key in self._undisturbed and handle.settings.compact_policy
 
     def disturb(self, key: Key) -> None:
-        """Cancels the round in progress, because it may have read a part of the log that has changed. The caller holds
-        the mutex."""
+        """Cancels the round in progress. Call this when the log changes, because the round may already have read the
+        changed part. The caller holds the mutex."""
         self._undisturbed.discard(key)
 
     def end(self, key: Key, handle: PartitionHandle, offset: int) -> None:
@@ -82,8 +83,8 @@ class Compactions:
         self.checkpoint()
 
     def truncate(self, key: Key, offset: int) -> None:
-        """Truncates the log to `offset`. Cancels the round in progress, because it may have read removed records. The
-        cleaner tries again later (Kafka's abortCleaning). Raises OSError, KeyError."""
+        """Truncates the log to `offset`. Cancels the round in progress, because the round may have read records that
+        are now removed. The cleaner tries again later (Kafka's abortCleaning). Raises OSError, KeyError."""
         with self._mutex:
             directory = self._owner.holder(key)
             if directory is None:
@@ -116,7 +117,8 @@ class Compactions:
         try:
             yield
         except Exception:
-            # The replacement failed. A later log with the same name in the other directory must not count as compacted.
+            # The replacement failed, so the offset in the target directory is removed. Otherwise a later log with the
+            # same name in that directory would count as compacted.
             with self._mutex:
                 if future is not None and key not in future.directory.partitions:
                     future.directory.cleaned.pop(key, None)
@@ -142,8 +144,8 @@ class Compactions:
         return source
 
     def checkpoint(self) -> None:
-        """Writes each directory's checkpoint. It contains the logs that are in the directory or are moving to it. Drops
-        the entries of other logs."""
+        """Writes cleaner-offset-checkpoint into each directory. The file contains only logs that are in the directory
+        or are moving to it."""
         self._owner.checkpoint(checkpoints.CLEANER_OFFSET, self._told)
 
     def _told(self, directory: ManagedDirectory) -> dict[Key, int]:

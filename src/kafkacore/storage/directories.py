@@ -62,7 +62,7 @@ class NodeDirectories(NamedTuple):
     failed: Mapping[str, Exception]
 
     def without(self, failed: Mapping[str, Exception]) -> NodeDirectories:
-        """Returns a copy without the directories in `failed`, which turned out to be unusable."""
+        """Returns a copy without the directories in `failed`."""
         ids = {path: directory_id for path, directory_id in self.directory_ids.items() if path not in failed}
         return self._replace(directory_ids=ids, failed={**self.failed, **failed})
 
@@ -142,9 +142,9 @@ def open_zookeeper_directories(
     files: Files = OS_FILES,
     random_uuid: Callable[[], Uuid] = Uuid.random,
 ) -> NodeDirectories:
-    """Checks every log directory at the start of a broker in ZooKeeper mode. Writes version 0 of meta.properties into
-    new directories, because they need no formatting. Gives a directory without an id one that is valid until the
-    process ends.
+    """Checks every log directory at the start of a broker in ZooKeeper mode. In this mode nobody formats a directory,
+    so this function writes version 0 of meta.properties into new directories. A directory without an id gets an id that
+    is valid until the process ends.
 
     Raises LogDirectoryError, OSError.
     """
@@ -174,8 +174,8 @@ def open_zookeeper_directories(
 
 
 def format_command(config: BrokerConfig, loaded: Loaded) -> str:
-    """Returns the command that formats the unformatted directories. The user can paste it, and must only replace the
-    name of the file."""
+    """Returns the command that formats the unformatted directories. A user who pastes the command must replace FILE by
+    the name of the configuration file."""
     known = next((found.cluster_id for found in loaded.properties.values() if found.cluster_id), None)
     words = ["kafkacore storage format --config FILE --cluster-id", known or '"$(kafkacore storage random-uuid)"']
     if loaded.properties:

@@ -19,7 +19,7 @@ class UnwritableDirectoryError(LogDirectoryError):
 class DirectoryLocks:
     """The locks of all directories of a node. The constructor takes all of them, and `close` releases them.
 
-    A directory in `dispensable` that is not writable is not locked, but is reported in `failed`.
+    If a directory in `dispensable` is not writable, it stays unlocked, and `failed` reports it instead of an error.
     """
 
     def __init__(

@@ -1,5 +1,5 @@
-"""Formats log directories, as `kafkacore storage format` does (KIP-631). The metadata log can hold the voters
-(KIP-853)."""
+"""Formats log directories, as `kafkacore storage format` does (KIP-631). It can also write the first voters of the
+quorum into the metadata log (KIP-853)."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from kafkacore.storage.managed_directory import Key, ManagedDirectory
 
 
 class Owner(Protocol):
-    """The log manager, as far as this module uses it."""
+    """The methods of the log manager that this module calls."""
 
     def holder(self, key: Key) -> ManagedDirectory | None:
         """Returns the directory of a log. The caller holds the mutex."""
@@ -141,8 +141,8 @@ class FutureLogs:
     # --- moving ---
 
     def copy(self, key: Key, max_bytes: int) -> int:
-        """Copies up to `max_bytes` more. Returns the number of copied bytes, which is less than `max_bytes` when the
-        copy is complete. Raises OSError, MoveCancelled."""
+        """Copies up to `max_bytes` more from the log to its future log. Returns the number of copied bytes, which is
+        less than `max_bytes` when the copy is complete. Raises OSError, MoveCancelled."""
         current, _, future = self._both(key)
         if future.handle.state == "closed":
             future = self._reopened(key, future)
@@ -175,7 +175,7 @@ class FutureLogs:
                 future.directory.partitions[key] = current
                 failed = future.directory.failed
             if failed:
-                # The directory failed while it did not list this log.
+                # The target directory failed before it listed this log, so the failure did not reach the log.
                 log_move.fail(current, future.directory.native, future.directory.native.offline_errno)
             live = names.partition_directory_name(*key)
             self._owner.rename_aside(source, live, current, names.Kind.DELETE)
@@ -202,7 +202,8 @@ class FutureLogs:
         try:
             log_move.adopt(current, fresh)
         except OSError:
-            # The current log continues, so the next start must not find a second log for the partition.
+            # The current log stays in use. The next start must not find a second log for the partition, so the new log
+            # is renamed.
             log_move.go_on(fresh)
             fresh.retire()
             with self._mutex:
@@ -244,7 +245,7 @@ class FutureLogs:
 
 
 def _is_want_of_room(error: Exception) -> bool:
-    """Returns whether the error says that the disk is full. A full disk has not failed, and may have free space
+    """Returns whether the error means that the disk is full. Such a disk has not failed, because it may have free space
     later."""
     return isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in _ROOM)
 

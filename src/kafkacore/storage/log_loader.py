@@ -120,8 +120,8 @@ def _named(path: str, error: OSError, files: Files) -> Exception:
 
 
 def _named_segment(path: str, error: OSError, files: Files) -> Exception:
-    """Returns the error with the name of the segment that has damaged batches below the recovery point, in a part that
-    the load had to read."""
+    """Returns the error with the name of the damaged segment. The damage is below the recovery point, in a part of the
+    segment that the load had to read."""
     for name in sorted(files.list(path)):
         segment = os.path.join(path, name)
         if not name.endswith(names.LOG):

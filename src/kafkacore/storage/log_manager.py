@@ -1,5 +1,5 @@
-"""The logs of a node. Knows which directory contains each log, and loads, checkpoints, deletes and closes the logs
-(Kafka's LogManager)."""
+"""The logs of a node. The log manager records which directory contains each log. It loads, checkpoints, deletes and
+closes the logs (Kafka's LogManager)."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ SHUT_THREADS: Final = 32
 # The number of groups for each thread. Logs are closed in groups, because passing a single log to a thread takes longer
 # than closing an unused log.
 SHUT_TURNS: Final = 8
-MANY_LOGS: Final = 100  # fewer logs than this cannot exceed a limit
+MANY_LOGS: Final = 100  # a start with more logs than this checks whether they can exceed the limit on open files
 
 
 class Doomed(NamedTuple):
-    """A renamed directory that the upkeep will remove after file.delete.delay.ms."""
+    """A renamed directory that the upkeep thread will remove after file.delete.delay.ms."""
 
     path: str
     due_ns: int
@@ -80,7 +80,7 @@ class LogManager:
         self._make_pool, self._new_uuid = make_pool, new_uuid
         self._mutex = threading.Lock()
         self._doomed: list[Doomed] = []
-        # With a strong reference, only the garbage collector could free the manager.
+        # A strong reference would form a cycle, and only the garbage collector could then free the manager.
         owner: LogManager = weakref.proxy(self)
         self.futures = FutureLogs(self._mutex, files, owner, new_uuid)
         self.compactions = Compactions(self._mutex, owner, self.futures)
@@ -117,8 +117,8 @@ class LogManager:
         return [(directory.path, not directory.failed) for directory in self._directories]
 
     def cordon(self, paths: Iterable[str]) -> None:
-        """Sets the directories that take no new logs from now on. If all directories are cordoned, the first one still
-        takes new logs (KIP-1066)."""
+        """Cordons the directories `paths`, so that they get no new logs from now on. If all directories are cordoned,
+        the first one still gets new logs (KIP-1066)."""
         cordoned = frozenset(paths)
         with self._mutex:
             for directory in self._directories:
@@ -135,8 +135,8 @@ class LogManager:
         shutdown (KAFKA-10471).
 
         Takes a directory offline if its disk fails. If two directories contain a log for the same partition, `place_of`
-        tells which directory is right, and the log in the other directory is renamed. Raises LogDirectoryError for a
-        directory that is not a log directory.
+        returns the right directory, and the log in the other directory is renamed. Raises LogDirectoryError for a
+        subdirectory that is neither a log nor another directory that Kafka creates.
         """
         began = time.monotonic()
         self.loads = [
@@ -164,8 +164,8 @@ class LogManager:
             open_files.warn_of(total)
 
     def _settle_doubles(self, place_of: Callable[[str, int], str | None]) -> None:
-        """Decides between two logs of one partition. If a move was interrupted between its two renames, both
-        directories have a log."""
+        """Decides between two logs of one partition. Two directories have a log of the partition if a crash interrupted
+        a move between its two renames."""
         seen: set[Key] = set()
         doubles: set[Key] = set()
         for directory in self._directories:
@@ -189,8 +189,8 @@ class LogManager:
             directory.clean = clean_shutdown.exists(path, self._files)
             clean_shutdown.remove(path, self._files)
             if not directory.clean:
-                # A process that was killed may have created a log shortly before, without syncing the name of its
-                # directory.
+                # A killed process may have created a log without syncing the directory entry, so that a power cut could
+                # still remove the log.
                 self._files.sync_directory(path)
             directory.recovery_points = self._read_checkpoint(path, checkpoints.RECOVERY_POINT)
             directory.cleaned = self._read_checkpoint(path, checkpoints.CLEANER_OFFSET)
@@ -299,9 +299,9 @@ class LogManager:
         return held
 
     def _with_topic_id(self, topic_id: Uuid, found: dict[Key, PartitionHandle]) -> dict[Key, PartitionHandle]:
-        """Returns the logs that belong to the topic. A log without an id belongs to the topic, because the log is older
-        than topic ids or a crash interrupted its creation. If the topic has no id, all logs belong to it. A log with
-        another id belongs to a deleted topic, and is renamed."""
+        """Returns the logs that belong to the topic. A log without a topic id belongs to the topic: either the log is
+        older than topic ids, or a crash interrupted its creation. If the topic has no id, all logs belong to it. A log
+        with another id belongs to a deleted topic, and is renamed."""
         settled = {}
         for key, handle in found.items():
             if handle.topic_id == ZERO or (handle.topic_id != topic_id and is_made(topic_id)):
@@ -314,9 +314,9 @@ class LogManager:
         return settled
 
     def _spread(self, keys: list[Key], path: str | None) -> Iterator[tuple[ManagedDirectory, list[Key]]]:
-        """Assigns each log to the directory with the fewest logs, or all logs to `path`. If every directory is cordoned
-        and the controller did not know this when it chose this broker, assigns new logs to the first directory, as
-        Kafka does."""
+        """Assigns all logs to `path`, or without `path` each log to the directory with the fewest logs. The controller
+        may choose this broker before it learns that every directory is cordoned. New logs then go to the first
+        directory, as in Kafka."""
         if path is None:
             serving = [one for one in self._directories if not one.failed] or self._directories[:1]
             serving = [one for one in serving if not one.cordoned] or serving[:1]
@@ -414,7 +414,8 @@ class LogManager:
             self.compactions.disturb(key)
 
     def drop_future(self, key: Key, kind: names.Kind = names.Kind.DELETE) -> None:
-        """Drops the future log of a partition whose move was cancelled, or that does not belong to this broker."""
+        """Drops the future log of a partition. Call this if the move was cancelled, or if this broker no longer has a
+        replica of the partition."""
         with self.futures.alone(key):
             self.futures.drop(key, kind)
 
@@ -529,8 +530,8 @@ class LogManager:
     def _checkpoint(
         self, directory: ManagedDirectory, name: str, offsets_of: Callable[[ManagedDirectory], dict[Key, int]]
     ) -> bool:
-        """Writes one checkpoint file. Returns False if this failed without a disk failure, so that a later attempt may
-        succeed."""
+        """Writes one checkpoint file. Returns False if the write failed although the disk has not failed. A later
+        attempt may then succeed."""
         # The upkeep and the end of a move may write at the same time, but each checkpoint has only one temporary file.
         with directory.checkpointing:
             offsets = offsets_of(directory)

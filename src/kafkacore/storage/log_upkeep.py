@@ -1,5 +1,5 @@
-"""The thread that maintains the logs. It writes checkpoints, applies retention, makes flushes that are due, removes
-deleted directories, and handles failed disks."""
+"""The upkeep thread, which maintains the logs. It writes checkpoints, applies retention, requests the flushes that are
+due, removes deleted directories, and handles failed disks."""
 
 from __future__ import annotations
 
@@ -61,7 +61,8 @@ class LogUpkeep:
         cleaner: LogCleaner | None = None,
         loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
-        """With a `loop` that can wait for disks, everything runs on this loop instead of on a thread."""
+        """If `loop` is given, everything runs on this loop instead of on a thread. The loop must be one that may wait
+        for disks."""
         self._manager = manager
         self._cleaner = cleaner
         self._environment = environment
@@ -150,8 +151,8 @@ class LogUpkeep:
             done.set()
 
     def catch_up(self, timeout_seconds: float) -> bool:
-        """Waits until all tasks that are due by the clock are done, after a caller has moved the clock. Returns False
-        on timeout. Can be called on any thread."""
+        """Waits until all due tasks are done. Tests call this after they have moved the clock. Returns False on
+        timeout. Can be called on any thread."""
         done = threading.Event()
         with self._mutex:
             if self._stopping:

@@ -1,4 +1,4 @@
-"""A log directory in the form in which the log manager and its parts use it."""
+"""A log directory, together with the state that the log manager and its parts keep for it."""
 
 from __future__ import annotations
 

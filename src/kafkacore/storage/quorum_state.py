@@ -1,5 +1,5 @@
-"""The file quorum-state. It contains the epoch, the leader and the vote that a member of the quorum must remember
-(KIP-595, KIP-853)."""
+"""The file quorum-state. It contains the epoch, the leader and the vote that a quorum member must remember across a
+restart (KIP-595, KIP-853)."""
 
 from __future__ import annotations
 

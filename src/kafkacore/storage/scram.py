@@ -1,7 +1,7 @@
 """Makes the records of SCRAM users. The records contain the keys that RFC 5802 defines.
 
-`storage format --add-scram` writes the first users of a new cluster (KIP-900). Without them, no client could connect to
-create a user if every listener requires SCRAM.
+`storage format --add-scram` writes the first users of a new cluster (KIP-900). If every listener requires SCRAM, a
+cluster without users would admit no client, so nobody could create the first user.
 """
 
 from __future__ import annotations

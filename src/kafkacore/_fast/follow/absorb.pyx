@@ -51,7 +51,7 @@ cdef void session_goes_on(Fetcher *f, int16_t error, int32_t session_id) noexcep
 # --- one partition of a Fetch ---
 
 cdef bint is_as_asked(const Followed *each) noexcept nogil:
-    """Returns whether the answer belongs to the position from which the partition fetches now. It does not if, since
+    """Returns whether the answer belongs to the position from which the partition fetches now. Returns False if, since
     the request, the partition has been truncated, has got a new leader epoch, or has been stopped and followed
     again."""
     return (each.state == FOLLOW_FETCHES and followed_is_in_session(each)
@@ -60,8 +60,8 @@ cdef bint is_as_asked(const Followed *each) noexcept nogil:
 
 
 cdef void take_divergence(Followed *each, const PartitionData *data) noexcept nogil:
-    """Begins a truncation if the leader's log does not contain our last epoch, or contains only a part of it. The high
-    watermark and the log start offset come with the next answer."""
+    """Begins a truncation if the leader's log does not contain our last epoch, or contains only a part of it. This
+    answer does not change the high watermark and the log start offset, but the next answer does."""
     cdef int64_t cut_to = local_divergence(each.partition, data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
     befell(each, BEFELL_CUT, each.at.end_offset, cut_to)
     cut_begin(each, CUT_END, cut_to)
@@ -163,15 +163,15 @@ cdef void take_start(Followed *each, int64_t leader_start) noexcept nogil:
         befell(each, BEFELL_RESTART, each.at.end_offset, leader_start)
         cut_begin(each, CUT_ALL, leader_start)
     else:
-        # The leader's log has the offset now. The delay prevents requests without a pause if the leader still rejects
-        # the offset.
+        # The leader's log has the offset now. If the leader still rejects the offset, the delay keeps the follower from
+        # sending requests without a pause.
         followed_lags(each, max(each.leader_end - each.at.end_offset, 0))
         followed_delay(each)
 
 
 cdef Followed *find_asking(Link *asks, const ListOffsetsTopicResponse *topic, int32_t index) noexcept nogil:
-    """Finds the partition among those that the request named. They are at the front of the list, and there are at most
-    as many as one request can name."""
+    """Finds the partition among those that the request named. Those partitions are at the front of the list. Their
+    number is at most OFFSETS_AT_ONCE (ask.pyx)."""
     cdef Link *link = asks.next
     cdef Followed *each
     while link != asks:
@@ -210,7 +210,7 @@ cdef int absorb_offsets(Fetcher *f, int asked, Reader *reader, Arena *arena) noe
                 take_end(each, partitions[i].offset)
             else:
                 take_start(each, partitions[i].offset)
-    # The partitions that are still marked are missing from the answer.
+    # The answer lacks the partitions whose `is_asked` is still set.
     while asks.next != asks and of_line(asks.next).is_asked:
         followed_delay(of_line(asks.next))
     return 0

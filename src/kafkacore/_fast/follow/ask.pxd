@@ -21,5 +21,5 @@ cdef enum:
 cdef int fetcher_ask(Fetcher *f, Writer *out) noexcept nogil
 # Sets `fetch_version` for the next Fetch. Call this before you write the header of that request.
 cdef void fetcher_choose_version(Fetcher *f) noexcept nogil
-# Returns the kind of the next request. It can be ASK_FETCH even if there is nothing to fetch.
+# Returns the kind of the next request. The kind can be ASK_FETCH even if there is nothing to fetch.
 cdef int fetcher_would_ask(const Fetcher *f) noexcept nogil

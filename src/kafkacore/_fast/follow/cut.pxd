@@ -10,6 +10,6 @@ from kafkacore._fast.follow.followed cimport Followed
 cdef void cut_begin(Followed *each, int what, int64_t offset) noexcept nogil
 # Call this when a log that was not ready for the job has become ready.
 cdef void cut_woken(Followed *each) noexcept nogil
-# Continues to fetch, from the end of the log. If the log has no leader epoch, first truncates it to its high watermark,
-# because only the records below the high watermark are certain to agree with the leader's log.
+# Lets the partition fetch again from the end of its log. If the log has no leader epoch, first truncates it to its high
+# watermark, because only the records below the high watermark are certain to agree with the leader's log.
 cdef void cut_or_go_on(Followed *each) noexcept nogil

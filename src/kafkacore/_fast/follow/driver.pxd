@@ -1,9 +1,9 @@
 """Drives a fetcher over an outbound connection, on a processor and without the GIL.
 
-The processor owns a driver and its fetcher. Python's thread sends orders to the driver, as mail to the processor. When
-there is news, the driver posts mail to the inbox `bell`, which Python's thread reads. The counters below are atomic.
-The driver passes new events to Python only after Python has read the previous events. When `link` is LINK_WANTED,
-Python connects a socket and passes it to the driver.
+The processor owns a driver and its fetcher. Python's thread sends orders to the driver, as mail (mail.pxd) to the
+processor. When a field that Python reads has changed (news), the driver posts mail to the inbox `bell`, which Python's
+thread reads. These fields are atomic. The driver passes new events to Python only after Python has read the previous
+events. When `link` is LINK_WANTED, Python connects a socket and passes it to the driver.
 """
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
@@ -23,7 +23,7 @@ cdef enum:
 
 cdef enum:
     MOST_CLIENT_ID = 128
-    COUNTED_EVERY_MS = 1000  # how often the lag and the partitions are counted; a count reads every partition
+    COUNTED_EVERY_MS = 1000  # how often the lag and the partitions are counted; each count visits every partition
 
 ctypedef struct Driver:
     Outbound out            # must be the first field

@@ -26,7 +26,7 @@ from kafkacore._fast.wait.mail cimport inbox_close, inbox_init, inbox_post
 from kafkacore._fast.wait.timer cimport wheel_add, wheel_cancel
 
 cdef enum:
-    LIST_OFFSETS_FLEXIBLE = 6       # Fetch is flexible in every version that a follower speaks
+    LIST_OFFSETS_FLEXIBLE = 6       # Fetch is flexible in every version that a follower sends
     END_LOOK_MS = 1                 # the time between two checks whether mail or jobs still use a shut driver
 
 cdef int32_t live_drivers = 0       # atomic
@@ -302,8 +302,8 @@ cdef void on_answer(Outbound *out) noexcept nogil:
 
 
 cdef void note_refusal(Driver *d, int16_t error) noexcept nogil:
-    """Notes an answer with a top-level error. The first such answer begins a new session and does not count as a fault,
-    because leaders drop sessions. A second one in a row causes a pause."""
+    """Counts an answer with a top-level error. After the first one, the next request begins a new session at once,
+    because leaders may drop sessions at any time. A second such answer in a row causes a pause."""
     if error == 0:
         store32(&d.refusals, 0)
         if not d.has_answered:

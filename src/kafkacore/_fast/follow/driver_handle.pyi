@@ -13,9 +13,10 @@ LINKS: tuple[str, ...]
 class DriverHandle:
     """Fetches partitions that one other broker leads. The fetcher runs on a processor.
 
-    One thread uses the handle, but any thread may call `counts`, `hold` and `disconnect`. A method that changes
-    something sends an order to the processor. The processor executes the orders soon, in the sequence in which they
-    were sent. `fileno` becomes readable when there is news. Then call `heed` and read the properties."""
+    Any thread may call `counts`, `hold` and `disconnect`. Only one thread may use the rest of the handle. A method that
+    changes something sends an order to the processor, which executes the orders in the sequence in which they were
+    sent. `fileno` becomes readable when there is news, which means that a property has changed. Then call `heed` and
+    read the properties."""
 
     def __init__(
         self,
@@ -41,8 +42,8 @@ class DriverHandle:
 
     @property
     def link(self) -> str:
-        """The state of the connection, one of LINKS. "wanted" asks the caller for a connection. "ended" follows
-        `shut`."""
+        """The state of the connection, one of LINKS. "wanted" means that the caller should open a connection and call
+        `attach`. "ended" follows `shut`."""
 
     @property
     def losses(self) -> int:
@@ -83,8 +84,8 @@ class DriverHandle:
         """Stops fetching these partitions. A truncation that has begun is still completed."""
 
     def attach(self, handle: int, fetch_version: int, list_offsets_version: int, broker_epoch: int) -> int:
-        """Takes over a connected socket, and this broker's epoch. From now on the driver closes the socket, and nobody
-        else may. Gives news when the order is executed. Returns the number of the order. Raises ValueError if a version
+        """Passes a connected socket and this broker's epoch to the driver. From now on only the driver may close the
+        socket. Gives news when the order is executed. Returns the number of the order. Raises ValueError if a version
         is not supported."""
 
     def know_broker_epoch(self, broker_epoch: int) -> None: ...

@@ -7,8 +7,8 @@ from kafkacore._fast.log.partition cimport Partition
 from kafkacore._fast.wait.mail cimport Inbox
 from kafkacore._fast.world.agenda cimport Agenda
 
-# Returns NULL with -errno in `error` after a failure. If `agenda` is NULL, the fetcher belongs to the real world and
-# not to a simulation. If `inbox` is NULL, the fetcher gets its own inbox.
+# Returns NULL with -errno in `error` after a failure. `agenda` is the task queue of a simulation, or NULL outside a
+# simulation. If `inbox` is NULL, the fetcher gets its own inbox.
 cdef Fetcher *fetcher_new(const FetcherLimits *limits, Inbox *inbox, Agenda *agenda, int *error) noexcept nogil
 # Begins to follow a partition from the end of its log on. If the fetcher already follows the partition in this epoch,
 # nothing changes. Returns 0 or -ENOMEM.
@@ -17,7 +17,7 @@ cdef void fetcher_stop(Fetcher *f, Partition *p) noexcept nogil
 cdef void fetcher_stop_all(Fetcher *f) noexcept nogil
 # Notes the API versions that a new connection supports.
 cdef void fetcher_connected(Fetcher *f, int16_t fetch_version, int16_t offsets_version) noexcept nogil
-# Call this if no readable answer came. The next request begins a new session.
+# Call this if the current request will get no readable answer. The next request begins a new session.
 cdef void fetcher_failed(Fetcher *f) noexcept nogil
 # Lets partitions whose delay has ended fetch again. Returns the time at which the next delay ends, or -1 if there is
 # none.

@@ -64,8 +64,8 @@ cdef void let_go(Followed *each) noexcept nogil:
 
 
 cdef Followed *take_over(Fetcher *f, Followed *before, Partition *p) noexcept nogil:
-    """Gives a followed partition its new log, after the partition was removed from this broker and came back. The
-    session still contains the partition."""
+    """Gives a followed partition its new log. The partition was removed from this broker and created again, and the
+    leader's session still contains it."""
     cdef Position sent = before.sent
     cdef int64_t sent_in = before.sent_in
     cdef Followed *each

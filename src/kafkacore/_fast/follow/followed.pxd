@@ -2,10 +2,11 @@
 decides what its next request is, and applies the answers. (In Kafka: AbstractFetcherThread, FetchSessionHandler;
 KIP-227, KIP-320, KIP-595, KIP-903.)
 
-A fetcher has no socket, clock or thread. Its driver gets a request from it, sends the request, and passes the answer
-back or reports that none came. At any time, at most one request has no answer. One thread owns a fetcher and everything
-in it, and calls these functions without the GIL. Work that waits for a device runs on the I/O pool, which sends mail to
-`inbox` when the work is done. The driver delivers the mail and asks the fetcher for a request again.
+A fetcher has no socket, clock or thread. Its driver gets a request from it, sends the request, and passes back the
+answer or the failure of the request. At any time, at most one request has no answer. One thread owns a fetcher and
+everything in it, and calls these functions without the GIL. Work that waits for a disk runs as a job on the I/O pool
+(io.pxd). When the job is done, the pool sends mail to `inbox`. The driver delivers the mail and then gets the next
+request from the fetcher.
 
 Modules: followed (the partitions and their states), local (this broker's logs), cut (truncations), take (records), ask
 (requests), absorb (answers), fetcher (start, end, mail, timing), handle (the Python interface for simulated worlds),
@@ -74,7 +75,7 @@ ctypedef struct Link:
     Link *next
     Link *previous
 
-# The end of a partition's log, as a Fetch names it to the leader.
+# The end of a partition's log, as a Fetch reports it to the leader.
 ctypedef struct Position:
     int64_t end_offset
     int64_t log_start_offset
@@ -144,7 +145,7 @@ ctypedef struct Fetcher:
     Inbox *inbox                # the fetcher's own inbox, or its processor's
     Inbox own_inbox
     void (*on_ready)(Followed *each) noexcept nogil  # runs when the partition's log was opened, rolled or truncated
-    # Runs when mail changed the state of a partition, so that the driver asks again. May be NULL.
+    # Runs when mail has changed the state of a partition, so that the driver gets the next request. May be NULL.
     void (*on_mail)(Fetcher *f) noexcept nogil
     void *driver
     int64_t now_ms              # monotonic; the last time that the driver passed to the fetcher
@@ -191,7 +192,7 @@ cdef void fetcher_forget(Followed *each) noexcept nogil
 cdef void fetcher_release(Fetcher *f) noexcept nogil
 cdef void followed_set(Followed *each, int state) noexcept nogil
 cdef void followed_delay(Followed *each) noexcept nogil
-# Sets the lag, and the partition's own copy of it, which metrics read.
+# Sets `lag`, and the copy of it in the Partition, which metrics read.
 cdef void followed_lags(Followed *each, int64_t lag) noexcept nogil
 cdef void followed_go_on(Followed *each) noexcept nogil     # fetches from the end of its log
 cdef void followed_drop_kept(Followed *each) noexcept nogil

@@ -14,8 +14,8 @@ STATES: tuple[str, ...]
 EVENTS: tuple[str, ...]
 
 class FetcherEvent(NamedTuple):
-    """An event of a followed partition. `kind` is one of EVENTS; `_fast/follow/followed.pxd` says what the numbers
-    mean."""
+    """An event of a followed partition. `kind` is one of EVENTS. `_fast/follow/followed.pxd` describes the numbers of
+    each kind."""
 
     kind: str
     topic: str
@@ -88,7 +88,7 @@ class FetcherHandle:
 
     def absorb(self, body: Buffer) -> int:
         """Applies the body of the answer and returns its error code. Raises ProtocolError if the body cannot be read.
-        Then end the connection and call `failed`."""
+        After this error, the caller must end the connection and call `failed`."""
 
     def failed(self) -> None:
         """Reports that no answer will come. The next request begins a new session."""

@@ -1,5 +1,5 @@
-"""The work of a fetcher on the logs of this broker. Each change names the leader epoch to which it belongs. Under its
-lock, the partition rejects a change that belongs to any other epoch."""
+"""The work of a fetcher on the logs of this broker. Each change contains the leader epoch to which it belongs. A
+partition compares this epoch with its own while its lock is held, and rejects a change from any other epoch."""
 
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -25,7 +25,8 @@ cdef int local_append(Partition *p, const uint8_t *data, size_t size, int32_t le
 # Returns whether the log is empty and begins inside the batch at `data`. If so, the log must begin where the batch
 # begins.
 cdef bint local_begins_within(Partition *p, const uint8_t *data, size_t size, int64_t *base_offset) noexcept nogil
-# Adopts the leader's high watermark and log start offset, as far as this log reaches. Returns 0 or a Kafka error code.
+# Adopts the leader's high watermark and log start offset, limited to the end of this log. Returns 0 or a Kafka error
+# code.
 # Sets `start_is_behind` if this log has records below the leader's log start offset.
 cdef int local_note_leader(Partition *p, int32_t leader_epoch, int64_t high_watermark, int64_t log_start_offset,
                            bint *start_is_behind) noexcept nogil

@@ -89,8 +89,8 @@ cdef int64_t local_divergence(Partition *p, int32_t epoch, int64_t end_offset) n
     mutex_unlock(&p.log.lock)
     if own_epoch == epoch:
         return min(own_end, end_offset, log_end)
-    # If this log does not have that epoch, the next comparison with the leader's log uses the end of the next lower
-    # epoch of this log. If there is no lower epoch either, only the leader's end limits this log.
+    # If this log does not have that epoch, it must end with its highest lower epoch, and the follower compares that
+    # epoch with the leader's log next. If this log has no lower epoch either, only the leader's end offset limits it.
     return min(own_end if own_end >= 0 else end_offset, log_end)
 
 

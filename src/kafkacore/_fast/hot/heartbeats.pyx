@@ -245,7 +245,7 @@ cdef bytes encoded(str text):
     return None if text is None else text.encode()
 
 
-@cython.no_gc  # threads use its fields until it is freed, so the collector must not clear them; it is part of no cycle
+@cython.no_gc  # it is in no reference cycle; the collector must not clear fields that threads use until it is freed
 cdef class PublishedGroups:
     """The published groups of one broker. The broker's processors answer the members of these groups."""
 

@@ -9,7 +9,7 @@ from kafkacore._fast.log.replication_quota cimport ReplicationQuota
 from kafkacore._fast.plane.plane cimport NativePlane
 
 
-@cython.no_gc  # threads use its fields until it is freed, so the collector must not clear them; it is part of no cycle
+@cython.no_gc  # it is in no reference cycle; the collector must not clear fields that threads use until it is freed
 cdef class HotState:
 
     def __cinit__(self, FetchSessionCache sessions not None, int fetch_max_bytes=57671680, int node_id=-1,

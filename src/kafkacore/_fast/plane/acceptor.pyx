@@ -167,8 +167,8 @@ cdef inline bint connections_hold_most(int64_t limit) noexcept nogil:
 
 
 cdef inline int64_t free_for_connections(int64_t limit, bint they_hold_most) noexcept nogil:
-    """Returns a limit. Connections may use only descriptors below this limit. The kernel always returns the lowest free
-    descriptor. So if it returns a descriptor at or above the limit, all descriptors below it are in use."""
+    """Returns the number below which the descriptors of connections must be. The kernel always returns the lowest free
+    descriptor. So if it returns this number or a higher one, all descriptors below this number are in use."""
     cdef int64_t reserved = min(limit // RESERVED_SHARE, <int64_t> MOST_RESERVED)
     return limit - (reserved if they_hold_most else reserved // LAST_SHARE)
 
@@ -289,7 +289,7 @@ cdef void *run(void *argument) noexcept nogil:
     return NULL
 
 
-@cython.no_gc  # a thread uses its fields until `stop`, so the collector must not clear them; it is part of no cycle
+@cython.no_gc  # it is in no reference cycle; the collector must not clear fields that threads use until `stop`
 cdef class NativeAcceptor:
     """An acceptor thread. The constructor raises OSError if the system cannot create a thread or a descriptor."""
 

@@ -63,8 +63,8 @@ cdef int serve_cached(void *state, Request *request, const Verdict *verdict) noe
     cdef int64_t size = request.frame.size - request.header_size
     cdef Entry *entry
     cdef uint8_t *memory
-    # GATE_ERROR sets an error for every partition, but the answers of these requests have no errors for single
-    # partitions.
+    # GATE_ERROR requests an error for every partition. The answers of these APIs have no errors for single partitions,
+    # so the handler must answer.
     if prepared == NULL or verdict.action == GATE_ERROR or size > ASKED_BYTES:
         return SERVED_PUNT
     entry = find(prepared, request.listener, request.api_version, request.frame.data + request.header_size,
@@ -85,7 +85,7 @@ cdef int serve_cached(void *state, Request *request, const Verdict *verdict) noe
 ASKED_LIMIT = ASKED_BYTES
 
 
-@cython.no_gc  # threads use its fields until it is freed, so the collector must not clear them; it is part of no cycle
+@cython.no_gc  # it is in no reference cycle; the collector must not clear fields that threads use until it is freed
 cdef class CachedAnswers:
     """An immutable table of answers. Each of `entries` is (listener, version, request body, response with header). If
     two entries have the same request, the first one is used."""

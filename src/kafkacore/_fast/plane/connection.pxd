@@ -1,8 +1,9 @@
-"""A connection reads bytes, cuts them into frames, serves the requests in order, and sends the answers. All functions
-run on the thread of the connection's reactor, except `connection_new` and `connections_open`.
+"""A connection reads bytes, cuts them into frames (size-prefixed requests), serves the requests in order, and sends the
+answers. A reactor is the event loop of a processor thread. Any thread may call `connection_new` and `connections_open`.
+All other functions run on the thread of the connection's reactor.
 
-The reactor's list, each Request, and a memory reservation whose mail may be posted each hold a reference to the
-connection.
+Each of the following holds a reference to the connection: the reactor's list, each Request, and a memory reservation
+whose mail (a message to the reactor, see mail.pxd) may be posted.
 """
 
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
@@ -132,8 +133,8 @@ cdef void reactor_swept(Mail *mail) noexcept nogil  # handles reactor.sweep: clo
 # Returns the number of connections of all planes in this process. Any thread may call it.
 cdef int64_t connections_open() noexcept nogil
 # Creates a connection. An acceptor calls this function. The connection has one reference. When the acceptor posts
-# `arrive` to the inbox of `reactor`, the reactor takes over this reference. From then on, the connection owns its
-# places in the plane's limits. Returns NULL if no memory is left.
+# `arrive` to the inbox of `reactor`, the reactor takes over this reference. From then on, the connection counts against
+# the plane's limits until it is freed. Returns NULL if no memory is left.
 cdef Connection *connection_new(Reactor *reactor, Plane *plane, int handle) noexcept nogil
 cdef void connection_event(Connection *conn, uint32_t events) noexcept nogil
 cdef void connection_go_on(Connection *conn) noexcept nogil

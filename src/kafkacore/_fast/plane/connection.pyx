@@ -1,8 +1,8 @@
 """Creates and closes connections, starts their requests, and keeps their answers in order.
 
-In one turn, the processor serves a connection until it has served turn_frames requests, has received turn_bytes bytes,
-or has used TURN_NS of time. Then it serves the other connections. A request that needs more time yields by itself and
-continues later (hot/produce.pyx).
+A turn is one pass of a processor's event loop. In a turn, the processor serves a connection until it has served
+turn_frames requests, has received turn_bytes bytes, or has used TURN_NS of time. Then it serves the other connections.
+A request that needs more time yields by itself and continues in a later turn (hot/produce.pyx).
 """
 
 from libc.stdint cimport int32_t, int64_t, uint32_t
@@ -244,8 +244,8 @@ cdef void slow_fired(Timer *timer) noexcept nogil:
         return
     if (conn.stall or load32(&conn.plane.budget.waiting) == 0
             or conn.frame.received - conn.slow_mark >= conn.plane.slow_frame_bytes):
-        # The processor does not read the connection now, or no other frame needs memory, or the frame arrives fast
-        # enough.
+        # The connection may stay open: the processor does not read it now, no other frame needs memory, or the frame
+        # arrives fast enough.
         conn.slow_mark = conn.frame.received
         wheel_add(&conn.reactor.wheel, timer, conn.reactor.wheel.now_ms + conn.plane.slow_frame_ms)
         return
@@ -262,10 +262,10 @@ cdef void hold_fired(Timer *timer) noexcept nogil:
 
 
 cdef void watch_slowness(Connection *conn) noexcept nogil:
-    """Watches the speed of a frame that is being received, because the frame holds memory. While other frames wait for
-    memory, the frame must grow at a minimum speed. Otherwise a few clients that announce large frames and send little
-    could hold the whole budget. While no frame waits for memory, only the idle timer limits the time, as in Apache
-    Kafka, so that a slow link keeps its connection."""
+    """Watches the speed of a frame that is being received. While other frames wait for memory, this frame must grow at
+    a minimum speed. Otherwise a few clients that announce large frames and send little could hold the whole memory
+    budget. While no frame waits for memory, only the idle timer limits the time, as in Apache Kafka. So a client on a
+    slow link keeps its connection."""
     cdef Wheel *wheel = &conn.reactor.wheel
     if conn.hung_up:
         if conn.slow.back == NULL:
@@ -505,7 +505,7 @@ cdef void complete(Connection *conn, Request *request) noexcept nogil:
     conn.unanswered -= 1
     conn.queued_bytes += request.answer.total
     if request.mute_ms > 0 and not request.close_after:
-        # The connection is muted from now on, but the mute time counts from the sending of the answer.
+        # The processor stops reading the connection now, but the mute time begins when the answer has been sent.
         conn.stall |= STALL_MUTED
     add64(&conn.plane.responses_queued, 1)
 

@@ -3,8 +3,9 @@ processor serves it.
 
 The plane publishes the gate in the same way as the partition table. The verdict is one of: serve the request, answer
 with an error, close the connection, or punt the request to the plane's handler loop. A rule can also delay the request,
-or mute the connection after the answer. The handler loop uses the same native append and read, so it must give the same
-answers. Tests check this by comparing the hot path with a gate that always punts.
+or mute the connection after the answer. The handler loop must give the same answers as a processor, because both use
+the same native append and read. Tests compare the answers of processors with the answers behind a gate that always
+punts.
 """
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint64_t

@@ -6,8 +6,8 @@ and when the connection is lost. Other code opens the socket, does the handshake
 socket over (`outbound_attach`).
 
 All answers use the same buffer. The buffer grows as bytes arrive, and shrinks after a number of small answers. The
-plane's budget counts the buffer, even above the budget's limit, but the connection never waits for memory. Other nodes
-may depend on the progress of this connection before they can free memory.
+plane's budget counts the buffer, even above the budget's limit. The connection never waits for memory, because other
+nodes may be unable to free memory until this connection makes progress.
 """
 
 from libc.stddef cimport size_t

@@ -4,9 +4,9 @@ The package `network` creates a Plane and keeps it until its last connection has
 
 A Request belongs to its connection's processor. While the request is on the ring, and until the mail with its answer
 arrives, the handler owns it. Published values (gate, partition table, ApiVersions answers, endpoints) are immutable and
-are replaced as a whole. A processor uses a published value only within one turn. The plane frees an old value when each
-processor has ended the turn in which it could have read the value. Each processor counts the beginnings and ends of its
-turns, so its count is odd during a turn.
+are replaced as a whole. A processor uses a published value only within one turn (one pass of its event loop). The plane
+frees an old value when each processor has ended the turn in which it could have read the value. Each processor counts
+the beginnings and ends of its turns, so its count is odd during a turn.
 """
 
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t
@@ -46,7 +46,7 @@ ctypedef struct Request:
     int32_t listener      # the number of the listener that accepted its connection
     uint8_t address[16]   # the peer's IPv6 address, or its IPv4 address mapped into IPv6
     int32_t port
-    int16_t progress      # REQUEST_*; only the owner's thread uses it
+    int16_t progress      # REQUEST_*; only the thread of the connection's processor uses it
     Frame *frame          # holds a reference; NULL if the frame was released early
     int64_t frame_bytes   # the frame's size
     int16_t api_key

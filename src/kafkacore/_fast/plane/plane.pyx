@@ -135,7 +135,7 @@ cdef object hot_api(Serve serve, void *state, object keep):
     return made
 
 
-@cython.no_gc  # threads use its fields until it ends, so the collector must not clear them; it is part of no cycle
+@cython.no_gc  # it is in no reference cycle; the collector must not clear fields that threads use until it ends
 cdef class HotApi:
     """A request handler that runs without the GIL. The module that implements the handler creates it."""
 
@@ -175,7 +175,7 @@ cdef class Published:
         free(self.answers.sizes)
 
 
-@cython.no_gc  # threads use its fields until it ends, so the collector must not clear them; it is part of no cycle
+@cython.no_gc  # it is in no reference cycle; the collector must not clear fields that threads use until it ends
 cdef class NativePlane:
     """The native plane of one listener group.
 

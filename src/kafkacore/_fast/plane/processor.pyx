@@ -193,7 +193,7 @@ cdef class SpinBudget:
         return load64(&self.spin.spun_ns)
 
 
-@cython.no_gc  # a thread uses its fields until `stop`, so the collector must not clear them; it is part of no cycle
+@cython.no_gc  # it is in no reference cycle; the collector must not clear fields that threads use until `stop`
 cdef class NativeProcessor:
     """A processor thread. `nice` lowers its priority. With `urgent`, it runs as soon as it is woken. The constructor
     raises OSError if no thread or file descriptor is left."""

@@ -1,5 +1,5 @@
-"""Answers ApiVersions without Python. Clients send ApiVersions first on every connection, and it must not wait. So the
-processor answers it with bytes that the plane publishes.
+"""Answers ApiVersions without Python. Clients send ApiVersions first on every connection, so this request must not wait
+for the handler loop. The processor answers with bytes that the plane has published.
 """
 
 from kafkacore._fast.plane.plane cimport Request

@@ -25,8 +25,8 @@ class ImpossibleAnswerError(Exception):
 
 
 def check_leader(leader_id: int, epoch: int) -> None:
-    """Raises ImpossibleAnswerError for an impossible leader or epoch. The greatest epoch is impossible too: no correct
-    replica enters it, because no later epoch could follow."""
+    """Raises ImpossibleAnswerError for an impossible leader or epoch. The greatest epoch is also impossible: no correct
+    replica enters it, because no later epoch could follow it."""
     if not (leader_id >= NOBODY and 0 <= epoch < LAST_EPOCH):
         raise ImpossibleAnswerError(f"leader {leader_id} in epoch {epoch}")
 

@@ -1,5 +1,5 @@
-"""Collects changes while an earlier append waits for its commit, so that many changes share one write, one sync and one
-Fetch."""
+"""Collects a leader's appends while an earlier append waits for its commit. So many appends share one write, one sync
+and one Fetch."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from kafkacore.raft.log import RaftLog
 
 class Collector:
     """Collects a leader's appends. While no append waits for its commit, a batch goes to the log immediately. Otherwise
-    the collector keeps batches until that append is committed, until the first batch has waited for `linger_ms`, or
-    until the batches have `max_bytes`. In Apache Kafka, controller.quorum.append.linger.ms makes every change wait
-    (KIP-595). Here it is only an upper bound."""
+    the collector keeps batches until the waiting append is committed, the first batch has waited for `linger_ms`, or
+    the batches have `max_bytes`. In Apache Kafka, controller.quorum.append.linger.ms delays every append (KIP-595).
+    Here this setting is only an upper bound."""
 
     def __init__(self, log: RaftLog, linger_ms: int, max_bytes: int) -> None:
         self._log = log

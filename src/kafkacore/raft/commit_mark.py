@@ -1,8 +1,9 @@
-"""Stores on disk an offset (the mark) below which the metadata log was committed and synced. The next start reads it.
+"""Stores an offset (the mark) on disk. Below the mark, all records of the metadata log were committed and synced. The
+next start of the node reads the mark.
 
 Without the mark, damage to committed records could not be distinguished from an incomplete batch that a crash leaves at
-the end of the log. Raft never truncates committed records. So the mark stays valid even if Apache Kafka, which ignores
-the mark, runs on the directory: the mark is then only lower than necessary.
+the end of the log. Raft never truncates committed records. So the mark stays valid even if Apache Kafka runs on the
+directory in between and does not advance the mark.
 """
 
 from __future__ import annotations

@@ -21,8 +21,8 @@ class CommittedBatch(NamedTuple):
 
 
 class SnapshotLoad(Protocol):
-    """Receives the records of a snapshot in parts. The listener gets no batch before `finish`, and gets nothing more
-    after an error."""
+    """Receives the records of a snapshot in parts. The listener gets the next batch only after `finish`. After an
+    error, the listener gets nothing more."""
 
     def take(self, records: Sequence[Message]) -> None: ...
     def finish(self) -> None:

@@ -51,7 +51,7 @@ def control_batch(records: Sequence[Message], base_offset: int, epoch: int, time
 def data_batch(
     values: Iterable[Value], base_offset: int, epoch: int, timestamp_ms: int, max_bytes: int = MAX_BATCH_BYTES
 ) -> bytes | None:
-    """Returns one batch, which is atomic. Returns None if the batch would be larger than `max_bytes`."""
+    """Returns one batch with these records. Returns None if the batch would be larger than `max_bytes`."""
     builder = RecordBatchBuilder(base_offset=base_offset, partition_leader_epoch=epoch, limit_bytes=max_bytes)
     for value in values:
         if isinstance(value, bytes):
@@ -72,8 +72,8 @@ def next_offset(data: bytes) -> int:
 
 
 def control_records(data: bytes | memoryview) -> Iterator[tuple[int, Message]]:
-    """Yields the offset and content of each control record in the batches. Leaves out types from a later release, as
-    Kafka does."""
+    """Yields the offset and content of each control record in the batches. Skips types of records that are not known
+    here, as Kafka does."""
     for batch in Batches(data):
         if not batch.is_control:
             continue
@@ -120,8 +120,9 @@ def leader_change(leader: int, voters: Iterable[ReplicaKey], granting: Iterable[
 
 
 def start_of_epoch(history: VoterHistory, change: Any, leader: Voter) -> list[Message]:
-    """Returns the first records of a new leader. These are the leader change, and also the voters if only the
-    checkpoint at offset 0 has them, or if the leader has new endpoints (KIP-853)."""
+    """Returns the first records of a new leader. The first record is the leader change. Records of kraft.version and of
+    the voters follow if only the checkpoint at offset 0 contains the voters, or if the leader has new endpoints
+    (KIP-853)."""
     records: list[Message] = [change]
     moved = leader.endpoints and history.latest.get(leader.key.replica_id) != leader
     if history.kraft_version > 0 and (moved or not history.in_log):

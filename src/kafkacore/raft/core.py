@@ -1,9 +1,10 @@
-"""The KRaft state machine. Its inputs are messages, ticks, and reports that disk work is done. Its outputs are
-messages, responses, and states to persist.
+"""The KRaft state machine, called the core. Its inputs are requests, responses, ticks, and reports that disk work is
+done. Its outputs are requests, responses, disk work, and states to persist.
 
 The state machine has no clock, socket, file, thread or source of random numbers. The caller passes times and a
-`random.Random`, and does the disk work that `take_work` returns. The outbox holds a message back until the vote is on
-disk or the log is synced (Raft dissertation, 10.2.1): `take_outputs` returns only messages that can be sent now.
+`random.Random`, and does the disk work that `take_work` returns. The outbox holds a message back until the vote or the
+records that it depends on are on disk (Raft dissertation, 10.2.1). So `take_outputs` returns only messages that can be
+sent now.
 
 `replica` contains the state that all rules share. These modules contain the rules: `election` (votes, epochs,
 resignation), `replication` (both sides of Fetch, the high watermark), `transfer` (both sides of FetchSnapshot),
@@ -40,11 +41,12 @@ from kafkacore.storage.quorum_state import QuorumState
 __all__ = ["Answer", "Raft", "RaftConfig", "Send"]
 
 LOG: Final = logging.getLogger("kafkacore.raft")
-DISTRUST_MS: Final = 1000  # how long this replica sends no requests to a node that gave an impossible answer
+DISTRUST_MS: Final = 1000  # how long this replica sends no requests to a node after an impossible response
 
 
 class Raft:
-    """One replica. Call `tick` whenever `next_tick_ms` is reached, and take the outputs after every call."""
+    """One replica. Call `tick` when the time `next_tick_ms` is reached. After every call of a method, take the
+    outputs."""
 
     def __init__(
         self,
@@ -159,8 +161,8 @@ class Raft:
         self._send_what_is_due()
 
     def request(self, token: Any, request: Any, now_ms: int) -> None:
-        """Handles a request of another replica or a client. The outputs have the response, now or later, with the same
-        `token`."""
+        """Handles a request of another replica or a client. The response appears among the outputs, now or later, with
+        the same `token`."""
         self._pass_time(now_ms)
         if self.replica.effects.is_changing:
             self._deferred.append(lambda: self.request(token, request, now_ms))
@@ -194,7 +196,7 @@ class Raft:
         self._send_what_is_due()
 
     def durable(self, sync: Sync, now_ms: int) -> None:
-        """Notes that the sync that `take_sync` returned is done. All records that the sync covers now survive a power
+        """Reports that the sync that `take_sync` returned is done. All records that the sync covers now survive a power
         loss.
         """
         self._pass_time(now_ms)
@@ -203,15 +205,15 @@ class Raft:
             self._send_what_is_due()
 
     def persisted(self, version: int, now_ms: int) -> None:
-        """Notes that the quorum state that `take_state` returned as `version` is on disk."""
+        """Reports that the quorum state that `take_state` returned as `version` is on disk."""
         self._pass_time(now_ms)
         self.replica.term.persisted(version)
         self.elections.vote_persisted()
         self._send_what_is_due()
 
     def done(self, number: int, result: Any, now_ms: int) -> None:
-        """Notes that the work with this number, which `take_work` returned, is done. Then handles, in order, the
-        messages that arrived during that change of the log.
+        """Reports the result of the work that `take_work` returned with this number. If the work was a change of the
+        log, then handles in order the messages that arrived during the change.
         """
         self._pass_time(now_ms)
         effects = self.replica.effects
@@ -270,20 +272,21 @@ class Raft:
         return self.replica.effects.take()
 
     def is_moot(self, sync: Sync) -> bool:
-        """Returns whether the log was truncated after `take_sync` returned `sync`. If so, the sync does not prove that
+        """Returns whether the log was truncated after `take_sync` returned `sync`. Then the sync does not prove that
         the present records are durable.
         """
         return self.replica.syncs.is_moot(sync)
 
     def take_loaded_snapshot(self) -> OffsetAndEpoch | None:
-        """Returns the snapshot that has replaced the log since the last call, or None. A caller that applies the log
-        must load this snapshot."""
+        """Returns the snapshot that has replaced the log since the last call, or None. The caller must load this
+        snapshot before it applies more records."""
         loaded, self.replica.loaded_snapshot = self.replica.loaded_snapshot, None
         return loaded
 
     @property
     def next_tick_ms(self) -> int:
-        """The time at which `tick` is due. While the log changes, no `tick` is due, because `done` comes first."""
+        """The time at which `tick` is due. While a change of the log is in progress, no `tick` is due until `done` is
+        called."""
         if self.replica.effects.is_changing:
             return NEVER
         times = (

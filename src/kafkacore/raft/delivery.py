@@ -19,8 +19,8 @@ LOAD_RECORDS: Final = 1000  # number of snapshot records delivered in one iterat
 
 
 class Delivery:
-    """Passes committed metadata to the listeners. Belongs to one event loop. `blocking` runs a function on a thread
-    that can wait for a disk. `spawn` starts a task. `again` schedules another `turn`.
+    """Passes committed metadata to the listeners. Must be used on one event loop only. `blocking` runs a function on a
+    thread that can wait for a disk. `spawn` starts a task. `again` schedules another call of `turn`.
     """
 
     def __init__(

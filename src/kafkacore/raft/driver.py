@@ -1,8 +1,8 @@
 """Runs a Raft core on an asyncio loop: its timers, its disk, its connections, and the listeners that apply committed
 records.
 
-All appends in one iteration of the event loop share one sync. The loop also answers heartbeats, so it must never wait
-for the disk. A file descriptor wakes the loop when a sync is done.
+All appends in one iteration of the event loop share one sync. The loop also answers brokers' heartbeats, so it must
+never wait for the disk. When a sync is done, a file descriptor wakes the loop.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ class SyncedLog(RaftLog, Protocol):
 
 
 class RaftDriver:
-    """Belongs to the loop on which it is started. `persist` writes a quorum state with its version; it blocks, so it is
-    called on another thread. `decode` returns the records of a batch. `now_ms` is a monotonic clock, and `wall_ms` is
-    the time of day. The driver calls `on_fault` with an error that is fatal for this node."""
+    """Must be used only on the loop on which it is started. `persist` writes a quorum state with its version. It
+    blocks, so the driver calls it on another thread. `decode` returns the records of a batch. `now_ms` is a monotonic
+    clock, and `wall_ms` is the time of day. The driver calls `on_fault` with an error that is fatal for this node."""
 
     def __init__(
         self,
@@ -126,8 +126,8 @@ class RaftDriver:
             return  # the start failed because a file of the log is damaged, so there is nothing more to stop
         self.raft.resign()
         self._pump()
-        # EndQuorumEpoch may still wait for a disk or a socket. The message only speeds up the next election, so the
-        # stop waits for it only briefly.
+        # EndQuorumEpoch requests may still wait for a disk or a socket. They only speed up the next election, so the
+        # stop waits for them only briefly.
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=self._config.retry_backoff_ms * 10 / 1000)
         self._stopped = True
@@ -183,7 +183,7 @@ class RaftDriver:
         future = self._pending[token] = self._loop.create_future()
         try:
             self.raft.request(token, request, self._now_ms())
-            # Most requests have a response before the loop runs anything else.
+            # For most requests this produces the response immediately.
             self._pump()
             answered: Message = await future
             return answered
@@ -227,9 +227,9 @@ class RaftDriver:
 
     @property
     def leader_elsewhere(self) -> tuple[str, int] | None:
-        """The address of the leader, if this replica knows the leader and the leader is another node. If this replica
-        was elected a moment ago, its own controller is not active yet. Callers must then wait, and must not send the
-        controller requests over the network."""
+        """The address of the leader if another node is the leader, else None. A replica that was just elected returns
+        None although its own controller is not active yet. Callers must then wait instead of sending controller
+        requests over the network."""
         return None if self.raft.is_leader else self.raft.leader_endpoint
 
     # --- snapshots ---
@@ -259,8 +259,8 @@ class RaftDriver:
             return await self._blocking(change)
 
     async def _note_committed(self, synced_offset: int) -> None:
-        """Stores the committed offset (the mark). With it, the next start can distinguish damage to committed records
-        from an incomplete batch that a crash leaves at the end of the log.
+        """Stores the committed offset (the mark, see `commit_mark`). So the next start can distinguish damage to
+        committed records from an incomplete batch that a crash leaves at the end of the log.
         """
         offset = min(self.raft.high_watermark, synced_offset)
         if offset > self._log.committed_offset:
@@ -382,7 +382,7 @@ class RaftDriver:
             self.raft.durable(sync, self._now_ms())
             self._schedule()
             return
-        self._syncing = sync  # This replaces a sync that a truncation has made useless.
+        self._syncing = sync  # A sync that a truncation has made useless is replaced too.
         if bell != self._sync_bell:
             self._sync_bell = bell
             self._loop.add_reader(bell, self._end_sync)
@@ -396,7 +396,7 @@ class RaftDriver:
         except Exception as error:  # noqa: BLE001 - any error ends the node
             self._fail(error)
             return
-        # This is done immediately, because a client waits for this commit.
+        # Handle the sync immediately, because a client waits for the commit.
         self._pump()
 
     async def _exchange(self, send: Send) -> None:

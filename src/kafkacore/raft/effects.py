@@ -1,8 +1,9 @@
 """The disk work that a replica requests: changes of the log, and reads that may have to wait for a device.
 
-A rule requests work and passes a callback. The callback receives the result when the owner of the disk reports it. So
-no rule waits for a disk. Appends and syncs are not in this module: an append goes to the page cache, and `syncs` knows
-which records are durable. But an append that needs a new segment waits for `BeginSegment`.
+The modules with Raft's rules (`election`, `replication`, ...) request work and pass a callback. The driver does the
+work, and the callback receives the result. So no rule waits for a disk. Appends and syncs are not in this module: an
+append only writes to the page cache, and `syncs` tracks which records are durable. But an append that needs a new
+segment waits for `BeginSegment`.
 """
 
 from __future__ import annotations
@@ -50,8 +51,8 @@ class Adopt(NamedTuple):
 
 
 class BeginSegment(NamedTuple):
-    """Waits for the segment that an append needs. This does not change the log, so a leader continues to work while it
-    waits.
+    """Waits for the segment that an append needs. This work does not count as a change of the log, so a leader
+    continues to work meanwhile.
     """
 
     def perform(self, log: RaftLog) -> None:

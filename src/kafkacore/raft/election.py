@@ -41,8 +41,8 @@ class Elections:
         role = replica.role
         if isinstance(role, Leader):
             others = [each for each in role.voters.values() if each.key.replica_id != replica.me.replica_id]
-            # This replica currently sends nothing to such a node, so there is no deadline for it. The core knows when
-            # it can send to that node again.
+            # Leave out nodes to which this replica currently sends nothing, after a failure. The deadline for those
+            # nodes comes from `Requests.next_ms`.
             told = [each.announced_until_ms for each in others if replica.can_send(each.key.replica_id)]
             return min([role.check_quorum_deadline_ms, *told]) if others else NEVER
         if isinstance(role, Follower):
@@ -75,7 +75,8 @@ class Elections:
     # --- candidate ---
 
     def campaign(self) -> None:
-        """Asks the voters whether this replica could win an election. The only voter of a quorum need not ask."""
+        """Sends pre-votes, which ask the voters whether this replica could win an election. The only voter of a quorum
+        skips the pre-votes."""
         replica = self._replica
         if replica.is_only_voter:
             self._become_candidate()
@@ -143,7 +144,7 @@ class Elections:
         self._count(role)
 
     def unanswered(self, role: Prospective | Candidate, sent: InFlight) -> None:
-        """Notes that a voter did not answer. The replica asks that voter again after the back-off."""
+        """Handles that a voter did not answer. This replica sends that voter another request after the back-off."""
         role.asked.discard(sent.to.node_id)
         role.silent.add(sent.to.node_id)
         self._count(role)
@@ -218,8 +219,8 @@ class Elections:
         up_to_date = (asked.last_offset_epoch, asked.last_offset) >= (replica.log.last_epoch, replica.log.end_offset)
         granted = self._grants(key, up_to_date, asked.pre_vote)
         if not granted and isinstance(replica.role, Prospective):
-            # The sender has lost the leader too, so it may now grant the vote that it refused before. No other replica
-            # can win without that vote.
+            # The sender has lost the leader too, so it may now grant the pre-vote that it refused before. This replica
+            # may need that vote to win.
             replica.role.ask_again(asked.replica_id)
         if granted and not asked.pre_vote and replica.term.voted is None:
             replica.term.enter(replica.epoch, voted=key)
@@ -267,8 +268,8 @@ class Elections:
         replica.reply(token, request, error_code=refusal)
 
     def _succession_delay_ms(self, asked: Any) -> int:
-        """Returns how long this replica waits before it starts an election. The first of the preferred successors does
-        not wait. The later a replica is in the list, the longer it waits."""
+        """Returns how long this replica waits before it starts an election. The first replica in the list of preferred
+        successors does not wait. A later position in the list means a longer wait."""
         replica = self._replica
         named = [each.candidate_id for each in asked.preferred_candidates] or list(asked.preferred_successors)
         if replica.me.replica_id not in named:
@@ -306,7 +307,7 @@ class Elections:
         return int(self._replica.config.fetch_timeout_ms * CHECK_QUORUM_FACTOR)
 
     def heard_of_voter(self, role: Leader, replica_id: int) -> None:
-        """Records that a voter has fetched. While a majority fetches, the leader is not cut off (check quorum,
+        """Records that a voter has fetched. The leader resigns if no majority of the voters fetches (check quorum,
         KIP-595)."""
         role.fetched.add(replica_id)
         heard = len(role.fetched) + (self._replica.me.replica_id in role.voters)
@@ -381,8 +382,8 @@ class Elections:
 
 
 def _is_split(role: Prospective | Candidate, voters: int) -> bool:
-    """Returns whether every reachable voter has voted without electing a candidate. Voters do not change their vote
-    within an epoch, so the candidate need not wait for the end of its election.
+    """Returns whether every reachable voter has answered and no majority has granted its vote. Voters do not change
+    their vote within an epoch, so the candidate need not wait for the end of its election timeout.
     """
     answered = len(role.granted) + len(role.rejected)
     return isinstance(role, Candidate) and bool(role.rejected) and answered + len(role.silent) == voters

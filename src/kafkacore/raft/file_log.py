@@ -48,8 +48,8 @@ class MetadataLogError(OSError):
 
 
 class FileLog(LogEpochs):
-    """The metadata log on disk. Belongs to the driver's loop. `append` blocks that loop only for a write into the page
-    cache. The I/O pool begins new segments. Every appended record is written to a file, because a leader must not
+    """The metadata log on disk. Used on the driver's loop. `append` blocks that loop only for a write into the page
+    cache. The I/O pool begins new segments. `append` writes every record to the file at once, because a leader must not
     commit a record that its own file lacks.
 
     `begin_segment`, `read`, `truncate`, `trim`, `flush` and the methods that change snapshots may block, and are called
@@ -74,7 +74,7 @@ class FileLog(LogEpochs):
         self._directory = directory
         path = metadata_directory(directory.path)
         files.make_directories(path)
-        # An earlier process may have made the directory and died before it synced the directory.
+        # An earlier process may have created the directory, and died before the directory was durable.
         files.sync_directory(directory.path)
         self._segment_bytes = segment_bytes
         settings = LogSettings(segment_bytes=segment_bytes, segment_ms=segment_ms, delete_policy=False)
@@ -88,7 +88,7 @@ class FileLog(LogEpochs):
             if epoch >= ANY_EPOCH:
                 raise MalformedFileError(self._file_of_epoch(path, epoch, start), NO_EPOCH_LEFT.format(start, epoch))
             self.epochs.note(epoch, start)
-        # After a crash between the download of a snapshot and the emptying of the log, the old log still exists.
+        # If a crash occurred after the download of a snapshot and before the log was emptied, the old log still exists.
         ids = self._snapshots.ids()
         # A trim leaves removed records in the file of the first segment, but permanently removes their epochs. After a
         # trim up to the end of the log, no epochs are left.
@@ -99,7 +99,7 @@ class FileLog(LogEpochs):
         if ids and replaces_log(ids[-1], self):
             self.begin_at_snapshot(ids[-1])
         self.flush()
-        # Create the watch last. If an error above refuses the log, no file descriptor of the watch is left open.
+        # Create the watch last, so that an error above leaves none of its file descriptors open.
         self._watch = PartitionWatch(directory.environment)
 
     def _load(self, path: str, files: Files) -> None:
@@ -169,8 +169,7 @@ class FileLog(LogEpochs):
         return True
 
     def begin_segment(self) -> None:
-        # This appends no bytes. The call returns when the log accepts appends again. If there is an error, the next
-        # append reports it.
+        # This call appends no bytes. It returns when the log accepts appends again. The next append reports an error.
         self._handle.append_replicated(b"", ANY_EPOCH)
 
     def read_recent(self, offset: int, max_bytes: int) -> bytes | None:

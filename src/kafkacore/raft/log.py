@@ -66,7 +66,7 @@ class RaftLog(Protocol):
         ends."""
 
     def trim(self, start_offset: int) -> None:
-        """Removes records below `start_offset`, which must be the end of a snapshot."""
+        """Removes the records below `start_offset`, which must be the end offset of a snapshot."""
 
     def snapshots(self) -> list[OffsetAndEpoch]:
         """Returns the complete snapshots, oldest first."""
@@ -87,9 +87,9 @@ def replaces_log(snapshot_id: OffsetAndEpoch, log: RaftLog) -> bool:
     """Returns whether a snapshot makes all records of a log obsolete.
 
     A snapshot does so if its last record has a later epoch than the last record of the log, or the same epoch and a
-    greater offset. (If such a log extends beyond the snapshot, no later leader had those additional records.) A
-    snapshot also does so if the log has a later epoch, but ends below the snapshot: a snapshot holds only committed
-    records, so the end of such a log was never committed.
+    greater offset. (In the first case the log may extend beyond the snapshot, but no later leader had those additional
+    records.) A snapshot also does so if the log has a later epoch, but ends below the snapshot. A snapshot holds only
+    committed records, so the last records of such a log were never committed.
     """
     is_later = (snapshot_id.epoch, snapshot_id.offset) > (log.last_epoch, log.end_offset)
     return is_later or snapshot_id.offset > log.end_offset
@@ -140,7 +140,7 @@ class Epochs:
 
 
 class LogEpochs(ABC):
-    """A log that knows its epochs. Subclasses update `epochs` with each append and truncation."""
+    """A log with the start offset of each epoch. Subclasses update `epochs` with each append and truncation."""
 
     start_offset: int
     end_offset: int
@@ -162,7 +162,8 @@ class LogEpochs(ABC):
         found = self.epochs.end_of(epoch, self.end_offset)
         if found is not None:
             return found
-        # The log starts after a snapshot, or has no snapshot before it.
+        # The log has no records of this epoch or an earlier one. So the answer is the snapshot at the log's start, if
+        # any.
         before = [each for each in self.snapshots() if each.offset == self.start_offset]
         return before[-1] if before else OffsetAndEpoch(self.start_offset, 0)
 
@@ -208,8 +209,8 @@ class RecentBatches:
 
 
 class MemoryLog(LogEpochs):
-    """A log for tests and simulations. `crash` has the effect of a power loss. Only reads of offsets below `cold_below`
-    are treated as reads that wait for a disk. After every `segment_appends` appends, the next append waits for a
+    """A log for tests and simulations. `crash` has the effect of a power loss. Reads of offsets below `cold_below`
+    behave as if they had to wait for a disk. After every `segment_appends` appends, the next append needs a new
     segment.
     """
 

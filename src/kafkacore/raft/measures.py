@@ -8,7 +8,7 @@ from typing import Final
 from kafkacore.raft.roles import NOBODY, Candidate, Follower, Leader, Prospective, Role
 from kafkacore.runtime.sampling import Recent
 
-MAX_UNCOMMITTED: Final = 10_000  # The time until the commit is measured for at most this many uncommitted batches.
+MAX_UNCOMMITTED: Final = 10_000  # The commit latency is measured for at most this many uncommitted batches.
 
 
 class Measures:

@@ -1,9 +1,9 @@
 """Changes of the voter set while the quorum runs: AddRaftVoter, RemoveRaftVoter, UpdateRaftVoter (KIP-853), and
 controllers that join automatically (KIP-1186).
 
-The leader changes one voter at a time. A voter set takes effect when it is in the log. The next change waits until that
-set is committed. So any majority of one set and any majority of the next set have a voter in common (Raft dissertation,
-4.1).
+The leader changes one voter at a time. A voter set takes effect when it is in the log, even before its commit. The next
+change waits for this commit. So any majority of one set and any majority of the next set have a voter in common (Raft
+dissertation, 4.1).
 """
 
 from __future__ import annotations
@@ -143,8 +143,8 @@ class Membership:
         self._append_voters(role, voters.without_voter(key.replica_id), role.change)
 
     def on_update_voter(self, token: Any, request: Any) -> None:
-        """Stores a voter's new endpoints and versions. As in Apache Kafka, the response does not wait for the
-        commit."""
+        """Handles UpdateRaftVoter: stores a voter's new endpoints and versions. As in Apache Kafka, the response does
+        not wait for the commit."""
         replica = self._replica
         key = ReplicaKey(request.voter_id, request.voter_directory_id)
         endpoints = _endpoints(request)
@@ -277,8 +277,8 @@ class Membership:
         return None
 
     def _refusal(self, role: Leader, kraft_version: int = 1) -> tuple[ErrorCode, str] | None:
-        """Returns the reason why the voter set cannot change now, or None if it can. A kraft.version below
-        `kraft_version` is such a reason.
+        """Returns the error because of which the voter set cannot change now, or None if it can change. The change
+        needs at least `kraft_version`.
         """
         replica = self._replica
         if role.change is not None:
@@ -311,8 +311,8 @@ class Membership:
             change.offset = offset
         LOG.info("epoch %d: the voters are %s from offset %d on", replica.epoch, _ids(voters), offset)
         if role.voters.keys() == {replica.me.replica_id}:
-            # A leader that is the only voter does not check the quorum. So the first check with the new voter gets a
-            # whole period.
+            # The only voter of a quorum does not check whether a majority fetches. Start a new period, so that the new
+            # voter has enough time for its first Fetch.
             self._elections.begin_quorum_check(role)
         self._replication.refresh_voters(role)
         replica.append(data)
@@ -399,8 +399,8 @@ class Membership:
             voter_id=replica.me.replica_id,
             voter_directory_id=replica.me.directory_id,
             listeners=_listeners(request_class, config.endpoints),
-            # The new set is committed only by this replica's next Fetch, and that Fetch is sent after the response to
-            # this request.
+            # Commit needs this replica's next Fetch, which it sends only after the response. So the response must not
+            # wait for the commit.
             ack_when_committed=False,
         )
 
@@ -415,14 +415,14 @@ class Membership:
             )  # fmt: skip
 
     def on_update_voter_response(self, sent: InFlight, response: Any) -> None:
-        """Reads the leader from the response. Logs a refusal; the next attempt follows at its usual time. This replica
-        learns the new voter set only from the log. Raises ImpossibleAnswerError.
+        """Processes the leader that the response reports. Logs a refusal; the next attempt follows at its usual time.
+        This replica reads the new voter set only from the log. Raises ImpossibleAnswerError.
         """
         del sent
         role = self._replica.role
         if isinstance(role, Follower) and response.error_code in (ErrorCode.NONE, ErrorCode.UNSUPPORTED_VERSION):
-            # A leader older than 4.1 does not accept this request from a static voter, so this replica does not send it
-            # again.
+            # A leader older than 4.1 does not accept UpdateRaftVoter from a static voter, so this replica does not send
+            # the request again.
             role.has_introduced_itself = True
         leader = response.current_leader
         if leader.leader_epoch >= 0:

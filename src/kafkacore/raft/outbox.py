@@ -1,5 +1,5 @@
-"""Holds the messages of a replica. Each message waits until the state that it reports is on disk (Raft dissertation,
-10.2.1)."""
+"""Holds the outgoing messages of a replica. Each message waits until the epoch, vote or records that it depends on are
+on disk (Raft dissertation, 10.2.1)."""
 
 from __future__ import annotations
 

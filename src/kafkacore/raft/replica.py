@@ -41,9 +41,9 @@ LOG: Final = logging.getLogger("kafkacore.raft")
 
 
 class RaftConfig(NamedTuple):
-    """The configuration of a replica. `endpoints` are this node's controller listeners. An observer that knows no
-    leader asks the `bootstrap` servers. An observer can have the node id NOBODY; leaders then do not list it among
-    their observers.
+    """The configuration of a replica. `endpoints` are this node's controller listeners. An observer without a known
+    leader sends Fetch to the `bootstrap` servers. An observer can have the node id NOBODY; leaders then do not list it
+    among their observers.
     """
 
     node_id: int
@@ -100,7 +100,7 @@ class Replica:
         # The records in a snapshot were committed when the snapshot was made.
         snapshots = log.snapshots()
         self.high_watermark = max(log.start_offset, log.committed_offset, snapshots[-1].offset if snapshots else 0)
-        self.doubted: tuple[int, int] | None = None  # (epoch, leader id) of the leader that this replica gave up last
+        self.doubted: tuple[int, int] | None = None  # (epoch, leader id) of the last leader that this replica gave up
         # a snapshot received from a leader, until the driver takes it
         self.loaded_snapshot: OffsetAndEpoch | None = None
         self.role: Role = Unattached(self._first_election_deadline())
@@ -142,7 +142,7 @@ class Replica:
 
     def asked(self, token: Any, request: Any, index: str = "partition_index") -> Any | None:
         """Returns the metadata partition of a request. `index` is the name of the field with the partition number. If
-        the request is for anything but the metadata log, answers with INVALID_REQUEST and returns None.
+        the request is for another partition, answers with INVALID_REQUEST and returns None.
         """
         found = messages.only(request, request.topics, attrgetter(index))
         if found is None:
@@ -164,7 +164,7 @@ class Replica:
         self.outbox.send(to, request, self.now_ms, self.log.end_offset if after_sync else 0)
 
     def back_off(self, sent: InFlight) -> None:
-        """Stops sending requests to a node for a while, because the node has refused a request."""
+        """Stops sending requests to a node for the back-off time, because the node has refused a request."""
         self.requests.leave_alone(sent.to.node_id, self.now_ms + self.config.retry_backoff_ms)
 
     def destination(self, voter: Voter) -> Destination | None:
@@ -264,9 +264,9 @@ class Replica:
         return self.now_ms + timeout - less
 
     def _first_election_deadline(self) -> int:
-        """Returns the time of the first election. A new quorum (no vote, empty logs) has no leader that an early
-        election would disturb, so the wait is short. It is still long enough to hear from an existing leader, because a
-        voter with a wiped disk looks like a voter of a new quorum."""
+        """Returns the time of the first election. In a new quorum (no vote, empty logs) there is no leader that an
+        early election could disturb, so the wait is short. But a voter with a wiped disk looks like a voter of a new
+        quorum. So the wait is long enough for a message of an existing leader."""
         if self.term.epoch > 0 or self.log.end_offset > 0:
             return self.election_deadline()
         timeout = self.config.election_timeout_ms
@@ -286,7 +286,7 @@ class Replica:
     def become_unattached(self, epoch: int, delay_ms: int | None = None) -> None:
         """Stops following. `delay_ms` is the time until this replica starts an election; None means a random time. If
         this replica is already waiting, a later epoch does not extend its wait. Otherwise a candidate that cannot win,
-        but starts epoch after epoch, would keep a better candidate waiting for ever."""
+        but starts one epoch after another, could delay a better candidate for ever."""
         deadline = self.election_deadline() if delay_ms is None else self.now_ms + delay_ms
         if epoch > self.epoch:
             self.term.enter(epoch)
@@ -321,7 +321,7 @@ class Replica:
         check_leader(leader_id, epoch)
         if epoch < self.epoch or leader_id == self.config.node_id != NOBODY:
             return False
-        # A replica that doubts its leader ignores replicas that still follow that leader.
+        # A replica that sends pre-votes has given up its leader, so it ignores replicas that still follow that leader.
         doubts = isinstance(self.role, Prospective) and self.leader_id == leader_id and not from_leader
         if leader_id >= 0 and (epoch > self.epoch or not (doubts or isinstance(self.role, (Follower, Leader)))):
             known = endpoint or self._voter_endpoint(leader_id)

@@ -123,8 +123,8 @@ class Replication:
         return True
 
     def _serve_read(self, parked: Parked, records: bytes) -> None:
-        """Answers a Fetch with the records that a disk read has returned. This replica must still lead, and its log
-        must still have the records.
+        """Answers a Fetch with the records that a disk read has returned. Refuses the Fetch if this replica no longer
+        leads.
         """
         role = self._replica.role
         asked = parked.request.topics[0].partitions[0]
@@ -148,9 +148,8 @@ class Replication:
         )
 
     def _place(self, offset: int, epoch: int) -> dict[str, Any] | None:
-        """Returns None if the follower's log is a prefix of this log. Otherwise the response contains no records, and
-        this method returns the fields to send instead: a snapshot to fetch, or the epoch and offset where the logs
-        diverge.
+        """Returns None if the follower's log is a prefix of this log. Otherwise returns the fields that the response
+        contains instead of records: a snapshot to fetch, or the epoch and offset where the logs diverge.
         """
         log = self._replica.log
         if log.start_offset == 0 and offset == 0 and epoch == 0:
@@ -206,7 +205,7 @@ class Replication:
 
     def _caught_up(self, progress: Progress, offset: int) -> None:
         """Records when a replica was last caught up. If this Fetch has reached the end that the leader's log had at the
-        time of the previous Fetch, the replica was caught up at that time.
+        time of the replica's previous Fetch, the replica was caught up at that time.
         """
         if offset >= self._replica.log.end_offset:
             progress.last_caught_up_ms = self._replica.now_ms
@@ -215,7 +214,7 @@ class Replication:
 
     def is_known(self, role: Leader) -> bool:
         """Returns whether the leader knows the high watermark. A new leader knows it only when a record of its own
-        epoch is committed (Raft 5.4.2).
+        epoch is committed (Raft paper, section 5.4.2).
         """
         return self._replica.high_watermark > role.epoch_start_offset
 
@@ -226,7 +225,7 @@ class Replication:
         replica = self._replica
         role = replica.role
         if not isinstance(role, Leader) or replica.voters.latest_offset >= replica.log.end_offset:
-            return  # in the second case, the last voter set waits for a segment, and counts only afterwards
+            return  # in the second case, the last voter set takes effect when its batch gets a segment
         self.refresh_voters(role)
         ends = sorted(
             [
@@ -317,9 +316,9 @@ class Replication:
     # --- follower ---
 
     def fetch(self) -> None:
-        """Asks the leader for the next records. If this replica knows no leader, asks any voter; the response reports
-        the leader. An observer also asks any voter while its leader does not answer, because a new leader does not send
-        BeginQuorumEpoch to observers.
+        """Sends a Fetch for the next records to the leader. If this replica knows no leader, sends the Fetch to any
+        voter, whose response reports the leader. An observer also does this while its leader does not answer, because a
+        new leader does not send BeginQuorumEpoch to observers.
         """
         replica = self._replica
         role = replica.role
@@ -387,8 +386,8 @@ class Replication:
         role.has_fetched = True
 
     def _leader_is_gone(self, role: Any, leader_id: int) -> None:
-        """Handles a response that says that the leader no longer leads. An observer gives up this leader and asks other
-        nodes. A voter waits for its fetch timeout.
+        """Handles a response that says that the leader no longer leads. An observer gives up this leader and sends its
+        Fetch to other nodes. A voter waits for its fetch timeout.
         """
         replica = self._replica
         if isinstance(role, Follower) and not replica.is_voter and leader_id != replica.leader_id:
@@ -425,8 +424,8 @@ class Replication:
         self._extend_fetch_timeout()
 
     def _extend_fetch_timeout(self) -> None:
-        """Extends the fetch timeout by a time in which this replica was unable to receive, because the leader was not
-        silent during that time.
+        """Extends the fetch timeout by the time in which this replica itself was unable to receive. The leader may have
+        sent something during that time.
         """
         if isinstance(self._replica.role, Follower):
             self._replica.role.fetch_deadline_ms = self._replica.fetch_deadline()

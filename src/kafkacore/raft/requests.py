@@ -1,5 +1,5 @@
-"""The requests that wait for a response, at most one for each node, with their deadlines. After a failure, this module
-also stores how long this replica must send nothing to that node.
+"""The requests that wait for a response, at most one for each node, with their deadlines. After a failed request, also
+stores until when this replica sends nothing to that node.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Requests:
         self._quiet_until[node_id] = until_ms
 
     def welcome(self, node_id: int) -> None:
-        """Notes that the node has answered, so requests can be sent to it immediately."""
+        """Ends the back-off of a node, because the node has answered."""
         self._quiet_until.pop(node_id, None)
 
     def is_left_alone(self, node_id: int, now_ms: int) -> bool:

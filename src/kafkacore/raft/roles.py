@@ -44,7 +44,7 @@ class Election:
         self.silent: set[int] = set()
 
     def ask_again(self, replica_id: int) -> None:
-        """Drops the last answer of a voter, so that this replica asks it again."""
+        """Drops the last answer of a voter, so that this replica sends it another request."""
         self.asked.discard(replica_id)
         self.rejected = {key for key in self.rejected if key.replica_id != replica_id}
 
@@ -97,7 +97,7 @@ class Follower:
 
 class Progress:
     """The position up to which a replica has fetched. Before the replica's first Fetch in this epoch, `end_offset` is
-    NEVER. The leader sends the replica its next BeginQuorumEpoch at `announced_until_ms`.
+    NEVER. If the replica does not fetch, the leader sends the next BeginQuorumEpoch at `announced_until_ms`.
     """
 
     __slots__ = (

@@ -1,4 +1,5 @@
-"""The offset up to which a log would survive a power loss now, and the syncs that advance this offset."""
+"""The offset below which the records of a log would survive a power loss now, and the syncs that advance this
+offset."""
 
 from __future__ import annotations
 
@@ -22,13 +23,13 @@ class Syncs:
         return (self._tail, self._log.end_offset) if self.durable_offset < self._log.end_offset else None
 
     def is_moot(self, sync: Sync) -> bool:
-        """Returns whether the log was truncated after this sync was taken. If so, the sync does not prove that the
+        """Returns whether the log was truncated after this sync was taken. Then the sync does not prove that the
         present records are durable.
         """
         return sync[0] != self._tail
 
     def done(self, sync: Sync) -> bool:
-        """Notes that a sync is done. Returns True if more of the log is durable than before."""
+        """Reports that a sync is done. Returns True if more of the log is durable than before."""
         if self.is_moot(sync) or sync[1] <= self.durable_offset:
             return False
         self.durable_offset = sync[1]

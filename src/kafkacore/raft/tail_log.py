@@ -8,7 +8,7 @@ from kafkacore.raft.log import MemoryLog, OffsetAndEpoch
 
 
 class TailLog(MemoryLog):
-    """A log for a replica from which no other replica fetches, and which is empty whenever its process starts. The log
+    """A log for a replica from which no other replica fetches. The log is empty whenever the process starts. The log
     itself must be the last listener of its replica, because it removes the records that all other listeners have
     applied."""
 

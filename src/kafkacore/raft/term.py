@@ -10,9 +10,9 @@ from kafkacore.storage.quorum_state import QuorumState
 
 
 class Term:
-    """The epoch, the vote and the leader. An epoch and a vote count only when they are on disk, because a replica that
-    forgot its vote could vote twice. `required` is a version of this state: nothing is sent in this epoch before that
-    version is on disk.
+    """The epoch, the vote and the leader. This replica sends nothing in an epoch before the epoch and the vote are on
+    disk, because a replica that forgot its vote could vote twice. `required` is the version of this state that must be
+    on disk.
     """
 
     def __init__(self, state: QuorumState | None, last_epoch: int) -> None:

@@ -38,8 +38,8 @@ class Transfers:
             replica.reply(token, request, error_code=error)
             return
         wanted = OffsetAndEpoch(asked.snapshot_id.end_offset, asked.snapshot_id.epoch)
-        # A leader does not send the checkpoint at offset 0: the first leader wrote the checkpoint's records to the log
-        # (KIP-853).
+        # A leader does not send the checkpoint at offset 0, because the first leader has written the checkpoint's
+        # records to the log (KIP-853).
         if wanted.offset == 0 or wanted not in replica.log.snapshots():
             replica.reply(token, request, error_code=ErrorCode.SNAPSHOT_NOT_FOUND)
             return

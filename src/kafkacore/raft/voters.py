@@ -1,4 +1,4 @@
-"""The voters: their directory ids and endpoints, and how the set of voters changes along the log (KIP-853)."""
+"""The voters: their directory ids and endpoints, and the voter set at each offset of the log (KIP-853)."""
 
 from __future__ import annotations
 

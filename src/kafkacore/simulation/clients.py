@@ -1,5 +1,5 @@
 """Clients whose actions the seed decides. They change topics and configurations, send records, and commit offsets of
-groups. They report all answers to the judge."""
+groups. They report all answers to the judge, which passes them to the checkers."""
 
 from __future__ import annotations
 
@@ -48,16 +48,16 @@ TOPIC: Final = 2
 SET: Final = 0
 TIMEOUT_MS: Final = 8_000
 PRODUCE_TIMEOUTS_MS: Final = (1_000, 3_000, 3_000, 25_000)
-MAX_TOPICS: Final = 2  # few partitions, so that a fault meets each of them while it is written to
+MAX_TOPICS: Final = 2  # few, so that faults hit every partition while the client writes to it
 MAX_PARTITIONS: Final = 2
 LOSSY_SHARE: Final = 0.25
-LEADER_ONLY_SHARE: Final = 0.25  # the share of batches that leave records on leaders without followers
+LEADER_ONLY_SHARE: Final = 0.25  # the share of batches with acks=1, whose records may be only on the leader
 RETENTION: Final = "retention.ms"
 MIN_ISR: Final = "min.insync.replicas"
 UNCLEAN: Final = "unclean.leader.election.enable"
 NO_ERROR: Final = 0
 NS_OF_A_MS: Final = 1_000_000
-# Newest versions in which requests name topics.
+# The newest versions in which requests contain the topic's name instead of its id.
 PRODUCE, FETCH, METADATA, LIST_OFFSETS, COMMIT, FETCH_COMMIT = 9, 12, 9, 7, 8, 8
 LATEST: Final = -1
 PATIENCE: Final = 50  # how many times `read_everything` fetches again after an empty answer
@@ -69,8 +69,8 @@ class SeededClient:
 
     The client does one thing at a time. `replicas` and `configs` apply to its topics, but some topics have only one
     replica. An `idempotent` client sends its records again until it knows whether they are stored; any other client
-    sends them once. Some topics allow unclean elections. `lossy` holds their names. No checker looks for the records of
-    these topics, and these records are not synced.
+    sends them once. Some topics allow unclean elections; `lossy` holds their names. The records of these topics are not
+    synced, and no checker requires that they survive.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class SeededClient:
         # Maps each partition to the offset below which records may have been deleted.
         self._floors: dict[tuple[str, int], int] = {}
         self._commits: dict[tuple[str, str], tuple[int, int]] = {}  # the acknowledged and the highest sent offset
-        # The lowest commit without an answer: its request may still arrive, after those of later commits.
+        # The lowest commit without an answer. Its request may still arrive, even after the requests of later commits.
         self._unanswered: dict[tuple[str, str], int] = {}
         self._is_stopped = False
         self.task: asyncio.Task[None] | None = None
@@ -213,7 +213,8 @@ class SeededClient:
             del self._doomed[name]
 
     def _give_up(self, name: str | None) -> None:
-        """Gives up a topic before it is deleted: from now on, the client does not know the content of the topic."""
+        """Stops tracking a topic, which the caller then deletes. From now on, the client does not know the content of
+        the topic."""
         if name is None or len(self._topics) < 2:
             return
         del self._topics[name]
@@ -266,7 +267,7 @@ class SeededClient:
             if answer is None or answer.error_code:
                 return False
             self._producer = Producer(answer.producer_id, answer.producer_epoch)
-        # After an answer with acks=1 the record may still be lost, so no checker looks for it.
+        # A record that was acknowledged with acks=1 may still be lost, so no checker requires that it survives.
         is_sure = self._is_stopped or self._random.random() > LEADER_ONLY_SHARE
         producer = None if name in self._lossy or not is_sure else self._producer
         batch = None if producer is None else producer.batch_for(name, index)
@@ -322,7 +323,7 @@ class SeededClient:
         return True
 
     def _doubt_leader(self, name: str, index: int) -> None:
-        """Often asks for the leader again before the next request."""
+        """Often drops the cached leader, so that the next request looks the leader up again."""
         if self._random.random() < 0.5:
             self._leaders.pop((name, index), None)
 
@@ -470,7 +471,7 @@ class SeededClient:
         floor, ceiling = self._commits[group, log]
         floor = min(floor, self._unanswered.get((group, log), floor))
         if self._replicas > 1 and not self._is_stopped:
-            floor = -1  # a deposed coordinator that does not know its successor yet may return an older commit
+            floor = -1  # a deposed coordinator may still return an older commit
         answer = await self._ask(OffsetFetchRequest(groups=[asked]), FETCH_COMMIT)
         if answer is None or answer.groups[0].error_code or not answer.groups[0].topics:
             return False

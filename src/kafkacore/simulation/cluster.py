@@ -1,4 +1,5 @@
-"""A cluster of whole nodes in the simulated world. It controls the time, the faults, the clients and the observers."""
+"""A cluster of whole nodes in a simulated world. The cluster object controls the time, the faults, the clients and the
+observers."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ CONTROLLER_PORT: Final = 9093
 DIRECTORY: Final = "/data"
 KEPT_EVENTS: Final = 1_000
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
-# Configuration keys that a simulated node needs, and keys that let a short run cover more cases.
+# Configuration keys that a simulated node needs, and keys with small values that let a short run cover more cases.
 CONFIGS: Final = MappingProxyType(
     {
         "metrics.port": "-1",
@@ -88,7 +89,7 @@ class SimulatedCluster:
         voters = [number for number, each in enumerate(roles, 1) if "controller" in each]
         if not voters:
             raise ValueError("a cluster needs a node with the role of a controller")
-        # Ids of the directories with the metadata logs.
+        # The ids of the voters' metadata log directories.
         self.directories = directories = {number: seeded_uuid(ids) for number in voters}
         self.nodes: dict[int, SimulatedNode] = {}
         for number, role in enumerate(roles, 1):
@@ -188,8 +189,8 @@ class SimulatedCluster:
         return made
 
     def ask(self, node_id: int, request: Message, limit_s: float = 30.0, listener: str | None = None) -> Any:
-        """Sends a request from the client named "client" and lets time pass until the response arrives. Raises the same
-        errors as `SimulatedClient.send`."""
+        """Sends a request from the client named "client" and lets virtual time pass until the response arrives. Raises
+        the same errors as `SimulatedClient.send`."""
         client = self.client()
         sent = client.send(node_id, request, listener=listener, timeout_ms=limit_s * 1000)
         return self.run(client, sent, limit_s + 1)
@@ -256,8 +257,8 @@ class SimulatedCluster:
     # --- seeds and machines ---
 
     def random_of(self, *names: object) -> Random:
-        """Returns a separate random source for each purpose, so that the decisions of one purpose do not change those
-        of another."""
+        """Returns the random source for the purpose with these names. Each purpose has its own source, so more draws
+        for one purpose do not change another."""
         return Random("/".join(map(str, (self.seed, *names))))
 
     def new_machine(self, name: str, rate: float = 1.0, offset_ms: int = 0) -> Machine:

@@ -114,7 +114,7 @@ class ClusterFaults:
         return f"{node.name} is off", lambda: self.start(node)
 
     def lose_zone(self, random: Random) -> Begun | None:
-        """A controller and a broker that share a zone are off, stand still, or reach no other zone."""
+        """A controller and a broker that share a zone lose their power, are paused, or cannot reach other zones."""
         zones = list(zip(self._cluster.controllers, self._cluster.brokers, strict=False))
         if len(self._cluster.controllers) < 2 or not zones:
             return None
@@ -149,7 +149,7 @@ class ClusterFaults:
     def full_disk(self, random: Random) -> Begun | None:
         node = self._one(random, State.RUNNING)
         if node is None or "controller" in node.roles:
-            return None  # a controller with a full disk would end, and nothing would start it again
+            return None  # a controller with a full disk would stop, and nothing would restart it
         node.disk.limit(1)
         self._full[node.node_id] = self._full.get(node.node_id, 0) + 1
 
@@ -257,7 +257,7 @@ class ClusterFaults:
         return (one, other) in self._cuts or (other, one) in self._cuts
 
     def reaches(self, source: int, targets: Sequence[int]) -> bool:
-        """Returns whether anything that a node sends can arrive at one of the targets."""
+        """Returns whether the node has a link to at least one of the targets that is not cut."""
         return any((source, target) not in self._cuts for target in targets)
 
     def stall(self, random: Random) -> Begun:

@@ -62,7 +62,7 @@ class ClusterRun:
         static = self._random.random() < 0.5
         # With fewer brokers each record has one replica, so it is durable only after a sync.
         replicas = REPLICAS if brokers + combined >= REPLICAS else 1
-        # If records are not synced one by one, a power cut can remove acknowledged records. So brokers then never lose
+        # If each record is not synced, a power cut can remove acknowledged records. In such a run brokers never lose
         # their power.
         is_synced = replicas < 2 or self._random.random() < 0.6
         configs = CONFIGS | {"offsets.topic.replication.factor": str(replicas)}
@@ -115,7 +115,7 @@ class ClusterRun:
                 self._schedule.step()
                 self._run_for(self._random.choice((20, 200, 1_000, 3_000)))
                 self._see_who_lives()
-            # Faults end one by one, so that the last ones affect a cluster without other faults.
+            # Faults end one by one, so that the last one affects a cluster without other faults.
             while self._schedule.heal_one():
                 for _ in range(self._random.choice((0, 2, 30))):
                     self._run_for(1_000)
@@ -148,7 +148,7 @@ class ClusterRun:
         self.judge.see(TimePassed(1 << 40))
 
     def _see_who_lives(self) -> None:
-        """Reports which nodes run and reach the others. The simulation knows this without the nodes' messages."""
+        """Reports to the judge which nodes run and can reach the others, according to the active faults."""
         cluster, now_ms = self.cluster, self._watcher.now_ms
         voters, before = self._watcher.voters, self._voters
         self._voters = voters
@@ -222,8 +222,8 @@ class ClusterRun:
             task.result()
 
     def _exists(self, resource: str) -> bool:
-        """Returns whether the topic of one of the operator's resources still exists. The client that owns the topic may
-        have deleted it."""
+        """Returns whether the topic of a resource that the operator changed still exists. The client that owns the
+        topic may have deleted it."""
         newest: Any = self._watcher.newest
         kind, _, name = resource.partition(" ")
         if kind in (MIN_ISR, UNCLEAN):

@@ -15,7 +15,7 @@ Undo = Callable[[], None]
 
 class Fault(NamedTuple):
     """A kind of fault. `begin` starts the fault and returns its description and the function that undoes it, or None if
-    no node can have this fault now. The fault lasts from `least_ms` to `most_ms`. The logarithm of its duration is
+    no node can have this fault now. The fault lasts from `least_ms` to `most_ms`. The logarithm of the duration is
     uniformly distributed, so that both short and long faults are frequent."""
 
     kind: str
@@ -29,7 +29,7 @@ MAX_AT_ONCE: Final = 4
 
 
 class Schedule:
-    """Starts faults at random times, and ends each of them after a random duration. The same seed makes the same
+    """Starts faults at random times, and ends each of them after a random duration. The same seed gives the same
     faults."""
 
     def __init__(self, random: Random, judge: Judge, faults: Sequence[Fault], now_ms: Callable[[], int]) -> None:

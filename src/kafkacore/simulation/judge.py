@@ -1,4 +1,5 @@
-"""Holds all checkers of a run, and the last events before a checker finds a violation."""
+"""The judge of a run: passes observations to all checkers, and keeps the last events for the report about a
+violation."""
 
 from __future__ import annotations
 
@@ -87,8 +88,8 @@ class Judge:
         self._violation: Violation | None = None
 
     def see(self, observation: Any) -> None:
-        """Passes an observation to its checkers. Raises Violation. The network calls the checkers while a node sends,
-        so the node may catch this error. `check` raises it again."""
+        """Passes an observation to its checkers. Raises Violation. If this is called while a node sends bytes, that
+        node's code may catch the error. So `check` raises it again."""
         kind = type(observation)
         name = kind.__name__
         if self.on_event is not None:
@@ -120,7 +121,7 @@ class Judge:
             self.on_event(line)
 
     def fault_begins(self, kind: str) -> None:
-        """Notes that a fault of this kind starts. Later observations are counted as made during this fault."""
+        """Stores that a fault of this kind starts. Later observations are counted as made during this fault."""
         self._faults[kind] += 1
 
     def fault_ends(self, kind: str) -> None:

@@ -25,8 +25,8 @@ class _Segment:
 
 
 class LogFiles:
-    """The files of one log. `start` and `end` are the first offset of the readable log and the offset after its last
-    record. A log without a segment file begins at its newest snapshot."""
+    """The files of one log. `start` is the first offset in the log, and `end` is the offset after its last record. A
+    log without a segment file begins at its newest snapshot."""
 
     def __init__(self, disk: SimulatedDisk, directory: str) -> None:
         self._disk, self._directory = disk, directory
@@ -38,8 +38,8 @@ class LogFiles:
         self._snapshot: tuple[str, frozenset[int]] = ("", frozenset())
 
     def read(self) -> int | None:
-        """Reads changes of the files. Returns the offset from which the log has changed, or None if it has not
-        changed."""
+        """Reads the files that have changed since the last call. Returns the first offset at which the log is
+        different, or None if it has not changed."""
         try:
             names = sorted(name for name in self._disk.list(self._directory) if name.endswith((SUFFIX, CHECKPOINT)))
         except FileNotFoundError:
@@ -104,7 +104,7 @@ class LogFiles:
 
     def voters(self) -> frozenset[int]:
         """Returns the voters in the last VotersRecord of the log as it was read, or else those in its newest snapshot.
-        The set is empty if neither names voters."""
+        The set is empty if neither contains voters."""
         for name in sorted(self._segments, reverse=True):
             if found := self._segments[name].voters:
                 return found[-1][1]
@@ -116,8 +116,8 @@ class LogFiles:
         return self._snapshot[1]
 
     def synced_end(self) -> int:
-        """Returns the offset below which all records would survive a power cut at this moment. A gap in the log ends
-        this range."""
+        """Returns the offset below which all records would survive a power cut at this moment. Records after a gap do
+        not count."""
         end = 0
         try:
             names = sorted(name for name in self._disk.list(self._directory) if name.endswith(SUFFIX))

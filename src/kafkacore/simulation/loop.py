@@ -1,4 +1,5 @@
-"""An asyncio loop in virtual time. Each machine has several loops; the schedule runs all loops on one thread."""
+"""An asyncio loop in virtual time. Each machine has several loops, one for each thread of a real node. The schedule
+runs all loops of all machines on one thread."""
 
 from __future__ import annotations
 
@@ -24,8 +25,9 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
     """An asyncio loop with all functions that the tasks of a node need. Work for executors runs on the machine's loop
     "work", after a delay that the seed chooses.
 
-    Native code wakes the loop through bells in the schedule's agenda. A bell is a wake-up signal that replaces a file
-    descriptor. If a turn waits for the disk, the loop stays busy for that time.
+    Native code wakes the loop with a bell: a wake-up signal that replaces an eventfd. One turn of the loop runs the
+    callbacks that are ready. If a turn uses the disk, the loop runs nothing else for the duration of the disk
+    operations.
     """
 
     def __init__(self, machine: Machine, kind: str) -> None:
@@ -81,15 +83,14 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
             events._set_running_loop(None)
         spent_ns = machine.take_spent_ns()
         if spent_ns:
-            self._is_listed = True  # so that nothing lists the loop as ready before its disk operations are done
+            self._is_listed = True  # keeps the loop from running before its disk operations are done
             self._answer = asyncio.Handle(self.wake, (), self)
             self._schedule.at(self._schedule.now_ns + spent_ns, self._answer, self)
         else:
             self.wake()
 
     def abandon(self) -> None:
-        """Drops all callbacks, because the machine is off. Coroutines stop at their current position, and have no
-        further effect."""
+        """Drops all callbacks, because the machine is off. Coroutines never continue."""
         if self._closed:
             return
         self._closed = True
@@ -111,7 +112,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
                 LOG.debug("a coroutine of %s failed during its cleanup", self, exc_info=True)
 
     def submit(self, coroutine: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
-        """Runs a coroutine that another loop passes to this one. If this loop's machine is off, the coroutine never
+        """Runs a coroutine from another loop on this loop. If this loop's machine is off, the coroutine never
         starts."""
         if self._closed:
             coroutine.close()
@@ -154,8 +155,8 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         return self.machine.clock.monotonic_ns() / 1e9
 
     def slice_clock(self) -> float:
-        """Returns the time for `runtime.slices`. Each reading takes some microseconds, so the seed decides where slices
-        end."""
+        """The clock of `runtime.slices`, which splits long work into slices. Each reading advances it by a fixed time,
+        so slices end at the same points in every run of a seed."""
         self._looks += 1
         return self._looks * 0.000_02
 
@@ -252,7 +253,7 @@ class SimulatedLoopThread:
         return self.loop.submit(coroutine)
 
     def run(self, coroutine: Coroutine[Any, Any, T], timeout_seconds: float | None = None) -> T:
-        """Raises RuntimeError, because the only thread must not wait. Callers await `World.on` instead."""
+        """Raises RuntimeError, because a wait would block the only thread. Callers await `World.on` instead."""
         coroutine.close()
         raise RuntimeError(f"{self.name} is simulated: await its result")
 

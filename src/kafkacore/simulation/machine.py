@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from kafkacore.simulation.network import SimulatedNetwork
 
 WALL_MS: Final = 1_700_000_000_000  # the date at the beginning of a run, in ms since 1970
-BOOT_NS: Final = 1_000_000_000  # the monotonic clock at the beginning of a run; on real machines too, it is not 0
+BOOT_NS: Final = 1_000_000_000  # the monotonic clock at the beginning of a run; not 0, as on a real machine
 
 
 class Machine:
-    """One process on a machine, from its start to its end. A restart creates a new object.
+    """A machine during one life of its process. A restart of the process creates a new object.
 
     `rate` is the speed of the machine's clocks (1.0 is correct). `offset_ms` is the initial error of its wall clock.
     """
@@ -78,7 +78,7 @@ class Machine:
         self.is_paused = True
 
     def resume(self) -> None:
-        """Resumes the machine, as SIGCONT does: everything that became due runs now."""
+        """Resumes the machine, as SIGCONT does: everything that became due during the pause runs now."""
         if self.is_paused:
             self.is_paused = False
             for loop in self._loops.values():

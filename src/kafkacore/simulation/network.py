@@ -3,7 +3,7 @@ connection can be reset.
 
 A lost packet is sent again, so a loss only causes a delay. No packet crosses a cut link. If the link is restored in
 time, the packets arrive late. Otherwise the sender gives up and its connection breaks. A machine without power does not
-answer at all. A machine whose process was killed answers with a reset.
+reply at all. A machine whose process was killed replies with a reset.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class _Packet(NamedTuple):
 
 
 class End(asyncio.Transport):
-    """One end of a connection. It is the transport of the protocol on this machine."""
+    """One end of a connection: the asyncio transport of the protocol on this machine."""
 
     def __init__(self, network: SimulatedNetwork, loop: SimulatedLoop, here: Address, there: Address) -> None:
         super().__init__()
@@ -66,7 +66,8 @@ class End(asyncio.Transport):
 
     def write(self, data: Any) -> None:
         if data:
-            # A node can answer a request even if the connection is already broken. The checkers count that answer too.
+            # Report the bytes even if the connection is already broken. The node has answered, so the checkers count
+            # the answer.
             self._network.on_write(self, bytes(data))
             if self.is_open:
                 self._send(bytes(data), None)
@@ -165,8 +166,8 @@ class SimulatedNetwork:
     def __init__(self, schedule: Schedule, random: Random, delivered: Callable[[End, bytes], None]) -> None:
         self.schedule = schedule
         self.delivered = delivered
-        # The network calls these two functions for all bytes, with the end that sent them: `on_write` when that end
-        # writes the bytes, and `on_arrival` when they arrive.
+        # The network calls these two functions for all bytes: `on_write` when an end writes the bytes, and `on_arrival`
+        # when they arrive. Both get the end that sent the bytes.
         self.on_write: Callable[[End, bytes], None] = _nobody_listens
         self.on_arrival: Callable[[End, bytes], None] = _nobody_listens
         self.quality = Quality()  # the quality of links that have no quality of their own
@@ -177,7 +178,7 @@ class SimulatedNetwork:
         self._listening: dict[Address, tuple[SimulatedLoop, Accept]] = {}
         self._ends: dict[End, None] = {}
         self._next_port = _FIRST_PORT
-        # This loop keeps running when the machines at the ends of a link stop.
+        # Packets travel on this loop, which keeps running when the machines at the ends of a link stop.
         self._wire = Machine(schedule, "network").loop("wire")
 
     # --- faults ---
@@ -208,8 +209,8 @@ class SimulatedNetwork:
         return len(ends)
 
     def stall(self, name: str) -> Callable[[], None]:
-        """Delays all bytes on the current connections of a machine. New connections work. In reality this happens when
-        one of several network paths fails. Returns the function that ends the delay."""
+        """Holds back all bytes on the current connections of a machine, as when one of several network paths fails. New
+        connections work. Returns the function that ends the delay."""
         ends = [end for end in self._ends if name in (end.here[0], end.there[0])]
         for end in ends:
             end.stalls += 1
@@ -242,8 +243,8 @@ class SimulatedNetwork:
                 end.abort()
 
     def machine_is_back(self, name: str) -> None:
-        """Notes that the operating system of a machine runs again. From now on it resets the connections that remain
-        from before."""
+        """Records that the operating system of a machine runs again. From now on, it resets the connections that peers
+        opened before the power cut."""
         self._silent.pop(name, None)
 
     # --- connections ---

@@ -71,7 +71,7 @@ class SimulatedNode:
 
     @property
     def raft(self) -> Raft | None:
-        """Returns the Raft core since the last start, or None while the node's quorum part has not started."""
+        """Returns the Raft core of the running node, or None before the node has started its quorum."""
         replica = None if self.server is None else self.server.replica
         return None if replica is None else replica.raft.__dict__.get("raft")
 
@@ -129,7 +129,7 @@ class SimulatedNode:
         self._die(silent=False)
 
     def cut_power(self) -> None:
-        """Cuts the machine's power: the seed decides which unsynced changes survive."""
+        """Cuts the machine's power. The seed decides which unsynced changes on the disk survive."""
         if self.is_up:
             self.disk.cut_power()
             self._die(silent=True)
@@ -151,7 +151,8 @@ class SimulatedNode:
             self.machine.resume()
 
     def slow_disk(self, ms: float) -> None:
-        """Makes every disk operation take `ms` longer, also after restarts of the node. 0 ends the slowness."""
+        """Makes every disk operation take `ms` longer, until it is called with 0. A restart of the node does not change
+        this."""
         self.disk.slow_down(int(ms * 1000))
 
     def set_clock(self, rate: float | None = None, jump_ms: int = 0) -> None:
@@ -166,13 +167,13 @@ class SimulatedNode:
     # --- inside ---
 
     def _run(self, machine: Machine, steps: Callable[[], Coroutine[Any, Any, None]], then: State) -> None:
-        # The coroutine is created here, so that none is left unawaited if the machine dies before this runs.
+        # Create the coroutine only when it runs. Otherwise it would never be awaited if the machine died first.
         async def run() -> None:
             try:
                 await steps()
             except asyncio.CancelledError:
                 raise
-            except Exception as error:  # noqa: BLE001 - the simulation goes on, and shows it
+            except Exception as error:  # noqa: BLE001 - the simulation continues, and reports the error
                 if machine.is_alive:
                     self._fail(machine, error)
                 return
@@ -184,7 +185,7 @@ class SimulatedNode:
         machine.loop("main").create_task(run())
 
     def _fault_of(self, machine: Machine) -> Callable[[BaseException], None]:
-        """Returns the function that stops this node when it fails, as its owner would stop it."""
+        """Returns the function that stops this node after a fatal error, as a real process would stop."""
 
         def on_fault(error: BaseException) -> None:
             if machine.is_alive and self.state is State.RUNNING:
@@ -211,7 +212,7 @@ class SimulatedNode:
     def _end_life(self, machine: Machine, *, silent: bool) -> None:
         self.cluster.network.machine_died(machine, silent=silent)
         if not self.disk.is_dead:
-            self.disk.kill()  # before the coroutines end, so that their cleanup does not reach the disk
+            self.disk.kill()  # before the coroutines end, so that their cleanup does not change the disk
         machine.kill()
         server, self.server = self.server, None
         if server is not None:

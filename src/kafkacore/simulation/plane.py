@@ -50,7 +50,7 @@ class SimulatedPlane(Plane):
         return bound
 
     async def start(self) -> None:
-        """Begins to serve requests. Earlier requests have waited, as in the backlog of a socket."""
+        """Begins to serve requests. Requests that arrived earlier were queued, as in the backlog of a socket."""
         self._serves = True
         for connection in self._connections:
             connection.go_on()

@@ -1,4 +1,4 @@
-"""Bugs that tests plant on purpose. If the simulator did not find them, its clean runs would prove nothing.
+"""Bugs that tests plant on purpose, to prove that the simulator finds such bugs.
 
 A planted bug replaces an attribute of a Python class or module. Faults, clients and checkers do not know about the bug.
 """
@@ -376,7 +376,7 @@ BUGS: Final = (
     ),
     *REPLICATION_BUGS,
 )
-# A search of 60 s of CPU time rarely finds these bugs, because two rare events must coincide.
+# These bugs show only if two rare events coincide. A search with 60 s of CPU time rarely finds them.
 RARE: Final = frozenset(
     {
         "acknowledgement-outlives-its-leadership",

@@ -18,7 +18,7 @@ from kafkacore._fast.base.debug_checks import PLANTED
 # base/planted.pxd reads this variable.
 _VARIABLE: Final = "KAFKACORE_PLANTED_BUG"
 
-# Maps the name of each bug to the promise that the bug breaks.
+# Maps the name of each bug to the guarantee that the bug breaks.
 NATIVE_BUGS: Final = MappingProxyType(
     {
         "lost-sync": "an acknowledged record survives a power cut if each append is synced",

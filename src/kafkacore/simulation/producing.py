@@ -9,8 +9,8 @@ from kafkacore._fast.record.batch import RecordBatchBuilder
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import ProduceRequest
 
-# After these errors a producer cannot continue: the broker has lost acknowledged records, or has mistaken this producer
-# for another.
+# After these errors a producer cannot continue. They mean that the broker has lost acknowledged records, or confuses
+# this producer with another one.
 FATAL: Final = frozenset(
     {
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
@@ -52,7 +52,7 @@ class Producer:
         return batch
 
     def end(self, name: str, index: int) -> None:
-        """Notes that the batch in flight for a partition was acknowledged."""
+        """Removes the batch in flight for a partition, because it was acknowledged."""
         del self._under_way[name, index]
 
     def forget(self, name: str) -> None:
@@ -70,5 +70,5 @@ def produce_request(name: str, index: int, data: bytes, timeout_ms: int, acks: i
 
 
 def answer_for(response: Any) -> Any:
-    """Returns the only partition in the response to `produce_request`."""
+    """Returns the result of the only partition in the response to `produce_request`."""
     return response.responses[0].partition_responses[0]

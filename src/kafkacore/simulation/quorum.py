@@ -1,4 +1,5 @@
-"""A quorum of Raft cores without nodes around them. This is the fastest simulation. It tests only the rules of Raft.
+"""A quorum of Raft cores (the state machines in `raft.core`) without nodes around them. This is the fastest simulation.
+It tests only the rules of Raft.
 
 Each replica has a disk that can lose unsynced data, a clock with its own speed, and a state machine of numbered values.
 Messages are encoded when they are sent and decoded when they arrive. The same seed gives the same run.
@@ -64,8 +65,8 @@ class Token(NamedTuple):
 
 
 class Disk(MemoryLog):
-    """A log on a simulated disk. It knows which of its records would survive a power cut, and from which offset it has
-    changed."""
+    """A log on a simulated disk. It records how far it is synced, and from which offset it has changed since the last
+    observation."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -190,7 +191,7 @@ class Replica:
     def _set_timer(self, raft: Raft) -> None:
         delay = max(0, raft.next_tick_ms - self.now_ms)
         due = self.world.now_ms + int(delay / self.rate) + 1
-        # If a timer is already set for an earlier time, it stays. When it fires, this code sets the next one.
+        # A timer that is already set for an earlier time remains. When that timer fires, this code sets the next one.
         if delay < NEVER_MS and due < self._timer_ms:
             self._timer_ms = due
             self.world.later(due - self.world.now_ms, self, self._ticked)
@@ -321,7 +322,7 @@ class Replica:
         waiting, self._waiting = self._waiting, []
         for offset, epoch, value in waiting:
             if not leads or raft.epoch != epoch:
-                continue  # the client learns that the leader has gone
+                continue  # the client gets an error, because the leader has changed
             if raft.high_watermark > offset:
                 self.world.see(RecordAcknowledged(LOG_NAME, offset, value))
                 self.world.see(Progressed("commit", self.world.now_ms))
@@ -432,15 +433,15 @@ class QuorumWorld:
             self.later(0, replica, what, *arguments)
 
     def write(self) -> None:
-        """Makes a client write a value to every replica that claims to be the leader, because the client cannot know
-        which of them is right."""
+        """Writes a value to every replica that believes itself to be the leader, as clients with outdated metadata
+        do."""
         for replica in self.replicas:
             if replica.raft is not None and replica.raft.is_leader:
                 self._written += 1
                 replica.append(b"value %d" % self._written)
 
     def survived(self) -> dict[int, bytes]:
-        """Returns the values of a replica that has applied everything."""
+        """Returns all values, by offset, from a replica that has applied every committed record."""
         latest = max(self.replicas, key=lambda each: each.applied)
         return {offset: value or b"" for offset, value in latest.values.items()}
 

@@ -39,8 +39,8 @@ class _Replica:
 
 
 class ReplicaWatcher:
-    """Watches the partitions of all brokers. Call `look` after each turn in which a node has sent something, because
-    other nodes can learn of a change only then."""
+    """Watches the partitions of all brokers. Call `look` after each turn in which a node has sent something, because a
+    change affects other nodes only then."""
 
     def __init__(self, cluster: SimulatedCluster, judge: Judge) -> None:
         self._cluster, self._judge = cluster, judge
@@ -112,7 +112,7 @@ class ReplicaWatcher:
                     self._read(node, replica)
 
     def newest(self, contents: dict[str, object]) -> None:
-        """Notes that the newest committed metadata has changed. `contents` is the new metadata."""
+        """Handles a change of the newest committed metadata. `contents` is the new metadata."""
         partitions: Any = contents.get("partitions", {})
         in_sync = {f"{topic}-{index}": frozenset(row[3]) for (topic, index), row in partitions.items()}
         before, self._in_sync = self._in_sync, in_sync

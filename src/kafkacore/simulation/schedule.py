@@ -15,7 +15,8 @@ from kafkacore._fast.world.agenda import SimulatedAgenda
 if TYPE_CHECKING:
     from kafkacore.simulation.loop import SimulatedLoop
 
-# The duration of a loop's turn. Without it, time would not advance while callbacks call each other.
+# The duration of a loop's turn (one run of its ready callbacks). If it were 0, time would not advance while callbacks
+# schedule each other.
 TURN_NS: Final = 1_000
 NS_OF_A_S: Final = 1_000_000_000
 _LEAST_SWEPT: Final = 1_024
@@ -25,9 +26,9 @@ class Schedule:
     """The schedule of all loops. Time is counted in nanoseconds from the beginning of the run. It does not advance
     while a loop runs its turn. When no loop has anything to run, it jumps to the next timer.
 
-    Threads of different machines, and of different planes of one machine, run in any order, so `random` chooses among
-    the loops that are ready. The callbacks of one loop keep their order. `agenda` holds the tasks of native code. A
-    bell is a signal with which native code wakes a loop.
+    Each loop stands for a thread. Real threads run in any order, so `random` chooses among the loops that are ready.
+    The callbacks of one loop keep their order. `agenda` holds the tasks of native code. A bell is a signal with which
+    native code wakes a loop.
     """
 
     def __init__(self, random: Random) -> None:
@@ -60,8 +61,8 @@ class Schedule:
     def watch(
         self, bell: int, loop: SimulatedLoop, callback: Callable[..., object], arguments: tuple[Any, ...]
     ) -> None:
-        """Calls back on the loop when native code has rung the bell, and again until the callback has drained the
-        bell."""
+        """Calls `callback` on the loop when native code has rung the bell. Repeats the call until the callback has
+        drained the bell."""
         self._bells[bell] = loop, partial(callback, *arguments)
         self._hear()
 

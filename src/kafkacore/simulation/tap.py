@@ -1,5 +1,5 @@
-"""Reads the frames that nodes receive and send. Reports votes, heartbeats, and the answers to Produce and OffsetCommit
-to the checkers."""
+"""Reads the frames that nodes receive and send. Reports votes, heartbeats, and the responses to Produce and
+OffsetCommit to the checkers."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ class _Stream:
 
 class WireTap:
     """Reads each request when it arrives at a node, and each answer when the node sends it. `log_end` returns the
-    present end of a node's metadata log. `leads` returns the leader epoch in which a broker leads a partition by its
-    own metadata, or -1. `offsets_partitions` is the number of partitions of __consumer_offsets. `registered` returns
-    the epoch of a broker in a controller's metadata, or -1."""
+    present end of a node's metadata log. `leads` returns the leader epoch in which a broker leads a partition according
+    to its own metadata, or -1. `offsets_partitions` is the number of partitions of __consumer_offsets. `registered`
+    returns the epoch of a broker in a controller's metadata, or -1."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class WireTap:
         self._judge, self._log_end, self._leads, self._registered = judge, log_end, leads, registered
         self._offsets_partitions = offsets_partitions
         self._schedule = network.schedule
-        # By the end of the connection at the node.
+        # The key is the node's end of the connection.
         self._arriving: WeakKeyDictionary[End, _Stream] = WeakKeyDictionary()
         self._leaving: WeakKeyDictionary[End, _Stream] = WeakKeyDictionary()
         self._have_written: set[str] = set()
@@ -161,8 +161,7 @@ class WireTap:
             return
         vote = request.topics[0].partitions[0]
         if response.topics[0].partitions[0].vote_granted and not vote.pre_vote:
-            # The voter may have truncated its log between the request and the answer, and may have decided with the
-            # shorter log.
+            # The voter may have truncated its log between the request and the answer. So compare with the shorter log.
             voter_end = min(then, self._log_end(node))
             candidate_end = (vote.last_offset_epoch, vote.last_offset)
             self._judge.see(VoteGranted(node, vote.replica_epoch, vote.replica_id, candidate_end, voter_end))

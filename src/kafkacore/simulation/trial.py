@@ -17,7 +17,7 @@ from kafkacore.simulation.planted import PlantedBug, planted
 from kafkacore.simulation.quorum_run import QuorumRun
 
 STEPS: Final = 40
-# Steps of a run with whole nodes; in a shorter run, the start and the end would take most of the time.
+# Faults in a run with whole nodes. With fewer, the start and the end would take most of the time.
 HUNT_STEPS: Final = 60
 QUORUM: Final = "quorum:3+1"
 WHOLE: Final = "3c2b"
@@ -40,7 +40,7 @@ class Run(Protocol):
 
 
 class Verdict(NamedTuple):
-    """The result of a run. `problem` is None if no checker reported a violation. Otherwise it names the broken
+    """The result of a run. `problem` is None if no checker reported a violation. Otherwise it describes the broken
     invariant, or the error that ended a node."""
 
     seed: int

@@ -66,7 +66,7 @@ class Watcher:
         self.tap = WireTap(cluster.network, judge, self.end_of, self.leads, offsets_partitions, self.registered)
 
     def look(self) -> None:
-        """Observes the node whose turn has just run, because no other node can have changed."""
+        """Observes the node that ran in the last turn, because no other node can have changed."""
         ran = self._cluster.schedule.ran
         node = None if ran is None else self._by_name.get(ran.machine.name)
         raft = None if node is None else node.raft
@@ -106,8 +106,8 @@ class Watcher:
         return watched.files.epoch_before(watched.files.end) or 0, watched.files.end
 
     def leads(self, node_id: int, topic: str, index: int) -> int:
-        """Returns the leader epoch in which a broker leads a partition by its own metadata, or -1 if the broker does
-        not lead it."""
+        """Returns the leader epoch in which a broker leads a partition according to its own metadata, or -1 if the
+        broker does not lead it."""
         image = self._cluster[node_id].broker_image
         found = None if image is None else image.topic(topic)
         partition = None if image is None or found is None else image.partition(found, index)
@@ -159,8 +159,8 @@ class Watcher:
         self._judge.see(LogSeen(watched.node.node_id, start, files.entries_from(start), files.epoch_before(start)))
 
     def _see_voters(self, watched: Watched) -> None:
-        """Notes the voters according to a leader's log. There, the last VotersRecord counts, even if it is not
-        committed yet (KIP-853). No log contains static voters."""
+        """Reports the voters from a leader's log: those in its last VotersRecord, even if that record is not committed
+        yet (KIP-853). With static voters, the log contains no VotersRecord."""
         voters = watched.files.voters() or self.voters
         if voters != self.voters:
             self.voters = voters
@@ -205,8 +205,8 @@ class Watcher:
                 judge.see(Progressed("leader", self.now_ms))
 
     def _see_delivery(self, watched: Watched, how: str, end: int) -> None:
-        """Notes that a state machine now has all entries below `end`. The entries may be new, or the state machine may
-        have received them again."""
+        """Reports that a state machine has received all entries below `end`. It may have received some of them
+        before."""
         node, entries = watched.node, watched.files.entries_from(0)
         start = watched.delivered.get(how, 0)
         came = tuple(entry for entry in entries if start <= entry.base and entry.end <= end)

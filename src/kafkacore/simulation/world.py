@@ -40,7 +40,7 @@ class SimulatedWorld(World):
     """The environment of one incarnation of a node, from the node's start to its stop or death."""
 
     def __init__(self, machine: Machine, disk: SimulatedDisk, network: SimulatedNetwork, random: Random) -> None:
-        # The runtime of the real world cannot be used, because it has threads.
+        # Replaces the runtime of real nodes, which has threads.
         self.own_threads = True
         self.machine = machine
         self.environment = disk.environment(machine.clock, machine.schedule.agenda, random.getrandbits(63))
@@ -77,7 +77,8 @@ class SimulatedWorld(World):
         return self.machine.loop(name)
 
     def drive(self, steps: Coroutine[Any, Any, T]) -> T:
-        """Raises RuntimeError, because these steps must run as a task on the machine's own loop."""
+        """Raises RuntimeError, because the start and stop of a simulated node run as a task on the machine's own
+        loop."""
         steps.close()
         raise RuntimeError(f"{self.machine.name} is simulated: run Node.begin and Node.end as tasks")
 
@@ -106,7 +107,7 @@ class InlineExecutor(Executor):
         future: Future[T] = Future()
         try:
             future.set_result(what(*arguments, **named))
-        except Exception as error:  # noqa: BLE001 - goes to the one who asks for the result
+        except Exception as error:  # noqa: BLE001 - the caller gets it from the future
             future.set_exception(error)
         return future
 
@@ -121,8 +122,8 @@ class InlineExecutor(Executor):
 
 
 class _DelayedThread:
-    """Runs its body in one step, some time after its start. Nothing else runs meanwhile, so the body must not loop
-    forever."""
+    """Replaces a thread. Runs the whole body at once, some time after `start`. Nothing else runs meanwhile, so the body
+    must not loop forever."""
 
     def __init__(self, machine: Machine, body: Callable[[], None]) -> None:
         self._machine, self._body = machine, body

@@ -1,6 +1,6 @@
 """A deterministic ZooKeeper: sessions, watches, zxids, multi, digest authentication, and the wire format.
 
-`SimulatedZooKeeper` is the service. Its state survives when its servers stop. A test reaches the servers through
+`SimulatedZooKeeper` is the service. Its state survives when its servers stop. A test connects to the servers with
 `connect`, on any loop. In a simulated world the servers listen on the simulated network. `Server.lag` makes a server
 lag behind the service.
 """
@@ -16,7 +16,7 @@ from kafkacore.simulation.zookeeper_server import Connection, Server, Transactio
 from kafkacore.simulation.zookeeper_tree import Tree
 from kafkacore.zookeeper.operations import Operation, Result
 
-MAX_TICKS: Final = 20  # ticks; the longest session timeout. The shortest is 2 ticks
+MAX_TICKS: Final = 20  # the longest session timeout in ticks; the shortest is 2 ticks
 
 
 class SimulatedSession:
@@ -42,9 +42,10 @@ class SimulatedZooKeeper:
         self.sessions: dict[int, SimulatedSession] = {}
         self.servers: dict[tuple[str, int], Server] = {}
         self.writes = 0  # the number of writes that clients have sent
-        # The server calls `lose_before` before a write takes effect. If that returns True, the server drops the write
-        # and cuts the connection. The server calls `lose_after` when the write has taken effect, before it sends the
-        # answer. If that returns True, the server cuts the connection, so that the client does not learn the result.
+        # The server calls `lose_before` before a write takes effect. If the call returns True, the server drops the
+        # write and cuts the connection. The server calls `lose_after` when the write has taken effect, before it sends
+        # the answer. If the call returns True, the server cuts the connection, so that the client does not learn the
+        # result.
         self.lose_before: Callable[[int, Operation], bool] = _keep
         self.lose_after: Callable[[int, Operation], bool] = _keep
         self._source = source

@@ -1,9 +1,9 @@
-"""One server of a simulated ZooKeeper: its connections and watches, and the transactions of the service that have
-reached it.
+"""One server of a simulated ZooKeeper ensemble, with its connections and watches. `SimulatedZooKeeper` is the service
+that all servers share.
 
 A server that lags has its own tree, which follows the service's tree. As in ZooKeeper, clients of this server read from
-its own tree. The server answers a client's write once its tree contains the write, and answers `Sync` once the tree has
-caught up.
+its own tree. The server answers a client's write when its own tree contains the write. It answers `Sync` when its tree
+has caught up with the service.
 """
 
 from __future__ import annotations

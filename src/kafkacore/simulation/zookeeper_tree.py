@@ -1,8 +1,8 @@
-"""The znodes of a simulated ZooKeeper. Each operation has the effects and errors that `PrepRequestProcessor` and
-`DataTree` of ZooKeeper 3.8 give it.
+"""The znodes of a simulated ZooKeeper. Each operation has the same effects and errors as in `PrepRequestProcessor` and
+`DataTree` of ZooKeeper 3.8.
 
-A write takes effect immediately or raises `Refused`. A multi that fails has no effect. This module knows nothing about
-sessions, watches or connections: it returns the events for watches as `changes`.
+A write takes effect immediately or raises `Refused`. A multi that fails has no effect. This module has no sessions,
+watches or connections. It returns the events for watches as `changes`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Refused(Exception):
 
 
 class Node:
-    """One znode. `created` counts all children that it ever had. The `cversion` that clients see also counts
+    """One znode. `created` counts all children that it ever had. The `cversion` in responses to clients also counts
     deletions."""
 
     __slots__ = (

@@ -1,4 +1,5 @@
-"""Decides the next leader, ISR and ELR of a partition when its ISR, its replicas or the live brokers change (KIP-966).
+"""Decides the next leader, ISR and ELR (eligible leader replicas) of a partition when its ISR, its replicas or the live
+brokers change (KIP-966).
 
 A new leader comes from the ISR, or from the ELR if the ISR is empty. If both are empty, the last known leader is
 elected and marked as recovering. If the topic allows unclean elections, any live replica may be elected.
@@ -25,8 +26,9 @@ class Election(Enum):
 
 
 class Target(NamedTuple):
-    """The wanted state of a partition; None leaves a field unchanged. Replicas in `ineligible` do not enter the ELR.
-    Such a replica came back without a clean shutdown, or left the ISR while the ISR was still large enough."""
+    """The wanted state of a partition; None leaves a field unchanged. Replicas in `ineligible` do not enter the ELR. A
+    replica is ineligible if its broker restarted without a clean shutdown, or if the replica left the ISR while the ISR
+    still had min.insync.replicas members."""
 
     isr: Iterable[int] | None = None
     replicas: Iterable[int] | None = None
@@ -93,7 +95,7 @@ class _Change:
         replicas = [replica for replica in self.replicas if replica not in self.removing]
         if not isr or not replicas or not set(self.adding) <= set(isr):
             return
-        # If the new replica set is smaller, all its members must be in sync first; otherwise the ISR would shrink
+        # If the new replica set is smaller, all its members must be in sync first. Otherwise the ISR would shrink
         # unnecessarily.
         if len(self.adding) < len(self.removing) and not set(replicas) <= set(isr):
             return
@@ -105,10 +107,10 @@ class _Change:
         if len(self.isr) >= self.rules.min_isr:
             self.elr = []
             return
-        # A replica that was in sync when the ISR fell below its minimum has every acknowledged record. But when a
-        # reassignment removes a replica, that replica deletes its log. So it must leave the ELR. Apache Kafka 4.3 keeps
-        # such a replica in the ELR. If another reassignment brought that replica back, Apache Kafka would elect it with
-        # an empty log.
+        # A replica that was in sync when the ISR fell below its minimum has every acknowledged record. But a replica
+        # that a reassignment removes deletes its log, so it must leave the ELR. Apache Kafka 4.3 keeps the removed
+        # replica in the ELR. If another reassignment adds the replica again, Apache Kafka can elect it with an empty
+        # log.
         candidates = {*self.elr, *self.was.isr} & set(self.replicas)
         self.elr = sorted(candidates - set(self.isr) - self.target.ineligible)
 

@@ -1,8 +1,8 @@
 """Places new replicas in stripes over racks and brokers, as Kafka's StripedReplicaPlacer does.
 
-The first replica of each partition is one broker further than the first replica of the previous partition. When each
-broker has been first once, the brokers are shuffled again. The racks are used in turn, and a fenced broker is never the
-first replica.
+From one partition to the next, the first replica moves to the next rack, and within a rack to the next broker. When
+each unfenced broker has had one first replica, the brokers are shuffled again. The other replicas of a partition come
+from the racks in turn. A fenced broker never gets the first replica.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class PlacementError(ValueError):
 
 
 def replicas_problem(replicas: Sequence[int], registered: Collection[int]) -> str | None:
-    """Returns the first problem with the replicas in a request. They are checked in the order of their ids, as in
-    Kafka. If a list has thousands more replicas than there are brokers, only its beginning is checked, because the
-    beginning already has a problem."""
+    """Returns the first problem with the replicas in a request. The replicas are checked in the order of their ids, as
+    in Kafka. If a list has thousands more replicas than there are brokers, only its beginning is checked, because the
+    beginning already contains an error."""
     if not replicas:
         return "The manual partition assignment includes an empty replica list."
     counts = Counter(replicas[: len(registered) + _MANY_REPLICAS])
@@ -43,8 +43,8 @@ def replicas_problem(replicas: Sequence[int], registered: Collection[int]) -> st
 
 
 class _Ring:
-    """The fenced or the unfenced brokers of one rack, which are used in turn. Each new partition starts one broker
-    further."""
+    """The fenced or the unfenced brokers of one rack, which are used in turn. Each new partition starts at the next
+    broker."""
 
     def __init__(self, brokers: list[int], random: Random) -> None:
         self.brokers = sorted(brokers)
@@ -53,7 +53,8 @@ class _Ring:
         self._offset = random.randrange(len(brokers)) if brokers else 0
 
     def next(self, epoch: int) -> int:
-        """Returns the next broker, or -1 if each broker has been used in this epoch. Each partition is an epoch."""
+        """Returns the next broker for the partition with the number `epoch`, or -1 if every broker has already been
+        used for this partition."""
         if not self.brokers:
             return -1
         if self._epoch != epoch:

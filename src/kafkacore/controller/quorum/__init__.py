@@ -1,6 +1,7 @@
-"""The KRaft controller (KIP-631). Every decision reads an image, and only replayed records change an image.
+"""The KRaft controller (KIP-631). Every decision reads an image (the metadata after all records up to an offset), and
+returns records. Replaying these records gives the next image.
 
-Most nodes do not get the requests that the modules in `ON_REQUEST` handle while they start. So each of these modules is
+The modules in `ON_REQUEST` handle requests that most nodes do not get while they start. So each of these modules is
 imported when its attribute of this package is first used.
 """
 

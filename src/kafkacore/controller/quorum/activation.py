@@ -1,5 +1,5 @@
-"""The first records of an active controller. They set the feature levels of a new cluster, and abort a transaction that
-the previous controller left open."""
+"""The records that a controller writes when it becomes active. They set the feature levels of a new cluster. They also
+abort a metadata transaction (KIP-868) that the previous controller left open."""
 
 from __future__ import annotations
 

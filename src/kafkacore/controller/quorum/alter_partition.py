@@ -1,8 +1,8 @@
 """AlterPartition: the leader of a partition reports a new ISR (KIP-497).
 
-The request contains the broker epochs of the leader and of the replicas (KIP-903), so that a replica that has restarted
-in the meantime does not join the ISR. After an unclean election, the leader is RECOVERING and is the only member of the
-ISR (KIP-704).
+The request contains the broker epochs of the leader and of the replicas. With these epochs the controller keeps a
+replica that has restarted in the meantime out of the ISR (KIP-903). After an unclean election, the leader is RECOVERING
+and is the only member of the ISR (KIP-704).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class IsrChange:
         self._api_version = api_version
         self._changes = LeaderChanges(image, settings)
         self._records: list[Message] = []
-        self._changed: set[int] = set()  # the rows of partitions that this request has changed
+        self._changed: set[int] = set()  # image rows of the partitions that this request has changed
 
     def decide(self, request: Any) -> Work[Decision]:
         """Decides about the new ISRs. Raises STALE_BROKER_EPOCH. All other errors are in the results of the
@@ -80,8 +80,8 @@ class IsrChange:
         self._records.append(record)
         self._changed.add(topic.partition_rows[index])
         if record.leader not in (leader, NO_LEADER_CHANGE):
-            # The new ISR completes a reassignment that removes this leader. The leader must read the new leader from
-            # the metadata before it asks again.
+            # The new ISR completes a reassignment that removes this leader. The sender must read the new leader from
+            # the metadata before it sends the request again.
             return _refused(index, ErrorCode.NEW_LEADER_ELECTED)
         return _accepted(_merged(was, record))
 
@@ -95,8 +95,8 @@ class IsrChange:
         return [_Member(each.broker_id, each.broker_epoch) for each in asked.new_isr_with_epochs]
 
     def _epoch_problem(self, leader: int, was: Partition, asked: Any) -> ErrorCode | None:
-        """Returns the reason why the leader must not change this partition now, or None. If the leader has a later
-        epoch than this controller, a newer controller has given it that epoch."""
+        """Returns the reason why the leader must not change this partition now, or None. If the request has a later
+        leader epoch or partition epoch than this controller knows, a newer controller exists."""
         if asked.leader_epoch > was.leader_epoch or asked.partition_epoch > was.partition_epoch:
             return ErrorCode.NOT_CONTROLLER
         if asked.leader_epoch < was.leader_epoch:
@@ -108,8 +108,8 @@ class IsrChange:
         return None
 
     def _changes_twice(self, topic: Topic, index: int) -> bool:
-        """Returns whether an earlier entry of this request has changed the partition. That change has raised the
-        partition epoch."""
+        """Returns whether an earlier entry of this request has changed the partition, and so has raised the partition
+        epoch."""
         return topic.partition_rows[index] in self._changed
 
     def _is_eligible(self, member: _Member) -> bool:
@@ -141,7 +141,7 @@ def _isr_problem(was: Partition, isr: Sequence[_Member], recovery_state: int) ->
 
 
 def _merged(was: Partition, record: Any) -> Partition:
-    """Returns `was` with the record applied, as far as the response shows the fields."""
+    """Returns `was` with the record applied. Updates only the fields that the response contains."""
     new_leader = record.leader != NO_LEADER_CHANGE
     new_state = record.leader_recovery_state
     return was._replace(

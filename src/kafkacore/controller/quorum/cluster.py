@@ -100,8 +100,8 @@ def register_broker(
         records += _after_shutdown(image, settings, request.broker_id, clean)
         record.broker_epoch = epoch
     records.append(record)
-    # The registration record comes last. If a failover commits only some of the records, the broker registers again
-    # with the next controller (KIP-966).
+    # The registration record comes last. If the controller fails when only some of the records are committed, the
+    # broker is not registered yet. It then registers with the next controller (KIP-966).
     return Decision(records, BrokerRegistrationResponse(broker_epoch=record.broker_epoch), atomic=False)
 
 
@@ -170,8 +170,8 @@ def _check_features(image: MetadataImage, offered: Sequence[Any], kind: str) -> 
 
 
 def _after_shutdown(image: MetadataImage, settings: Settings, broker_id: int, clean: bool) -> list[Record]:
-    """Ends the previous incarnation of a broker. If that incarnation did not shut down cleanly, its replicas may have
-    lost acknowledged records."""
+    """Returns the partition changes that end the previous incarnation of a broker. If that incarnation did not shut
+    down cleanly, its replicas may have lost acknowledged records."""
     chunks = image.partition_chunks
     if image.elr_enabled and not clean:
         rows = sorted({*rows_with_isr(chunks, broker_id), *rows_with_elr(chunks, broker_id)})
@@ -180,7 +180,7 @@ def _after_shutdown(image: MetadataImage, settings: Settings, broker_id: int, cl
 
 
 def unregister_broker(image: MetadataImage, settings: Settings, request: Any) -> Decision:
-    """Removes a broker that will not come back. Partitions keep their replicas on that broker. Raises
+    """Removes a broker that will not come back. The broker stays in the replica lists of its partitions. Raises
     BROKER_ID_NOT_REGISTERED."""
     broker = image.brokers.get(request.broker_id)
     if broker is None:
@@ -267,14 +267,15 @@ def _next_state(
             return State.CONTROLLED_SHUTDOWN if _leads(image, broker) else State.SHUTDOWN_NOW
         return State.UNFENCED
     if not request.want_shut_down:
-        # This incarnation never asked to shut down: another node must have guessed its epoch, which is a log offset.
+        # This incarnation has not requested a shutdown. Another node must have guessed its epoch, which is a log
+        # offset.
         return State.FENCED if request.want_fence else State.UNFENCED
     return State.SHUTDOWN_NOW if may_leave(image, liveness, broker) else State.CONTROLLED_SHUTDOWN
 
 
 def may_leave(image: MetadataImage, liveness: Liveness, broker: BrokerRegistration) -> bool:
-    """Returns whether a broker in controlled shutdown may stop: it leads no partition, and the remaining brokers have
-    read the records that make them leaders."""
+    """Returns whether a broker in controlled shutdown may stop. It may if it leads no partition and the remaining
+    brokers have read the records that make them leaders."""
     active = {each.broker_id for each in image.brokers.values() if each.active}
     return liveness.may_leave(broker.broker_id, active) and not _leads(image, broker)
 
@@ -284,7 +285,7 @@ def _leads(image: MetadataImage, broker: BrokerRegistration) -> bool:
 
 
 def fence(image: MetadataImage, settings: Settings, *brokers: BrokerRegistration) -> list[Record]:
-    """Removes the brokers from every ISR in one decision, then fences them."""
+    """Returns the records that first remove the brokers from every ISR, and then fence the brokers."""
     removed = {broker.broker_id for broker in brokers}
     records = _led_anew(image, settings, rows_with_isr(image.partition_chunks, *removed), removed=removed)
     for broker in brokers:
@@ -294,8 +295,8 @@ def fence(image: MetadataImage, settings: Settings, *brokers: BrokerRegistration
 
 
 def _unfence(image: MetadataImage, settings: Settings, broker: BrokerRegistration) -> list[Record]:
-    """Unfences the broker. From then on, it can lead partitions that have no leader. To end a controlled shutdown, a
-    registration record is needed; a change record cannot do that."""
+    """Returns the records that unfence the broker and make it the leader of partitions without a leader. A broker in
+    controlled shutdown needs a new registration record, because a change record cannot end the shutdown."""
     change: Record = BrokerRegistrationChangeRecord(
         broker_id=broker.broker_id, broker_epoch=broker.epoch, fenced=UNFENCE
     )
@@ -323,7 +324,7 @@ def _led_anew(
     added: AbstractSet[int] = NO_BROKERS,
     unclean: AbstractSet[int] = NO_BROKERS,
 ) -> list[Record]:
-    """Returns the records with which LeaderChanges changes these partitions."""
+    """Returns the records of the elections and ISR changes that LeaderChanges decides for these partitions."""
     if not image.partition_chunks:
         return []
     return LeaderChanges(image, settings, removed=removed, added=added, unclean=unclean).records(rows)
@@ -345,8 +346,8 @@ def _directories_offline(
 def _directories_cordoned(
     image: MetadataImage, broker: BrokerRegistration, cordoned: Sequence[Uuid] | None
 ) -> list[Record]:
-    """Records the cordoned directories of a broker. `cordoned` is None while the broker does not know them. Older
-    levels of metadata.version cannot store cordoned directories (KIP-1066)."""
+    """Returns the record that stores the cordoned directories of a broker, if they have changed. `cordoned` is None
+    until the broker has read its cordons. Older levels of metadata.version cannot store them (KIP-1066)."""
     if cordoned is None or not image.metadata_version.cordoned_log_dirs_supported:
         return []
     if tuple(sorted(cordoned)) == (broker.cordoned_directories or ()):

@@ -22,8 +22,8 @@ def check_resource(
     """Raises KafkaError for an invalid setting. `values` has all settings as they will be after the change. `changed`
     has the names of the changed settings.
 
-    A broker makes these and more checks before it forwards a request. But a client may also send the request directly
-    to the controller.
+    A broker makes these checks, and others, before it forwards a request. The controller repeats them because a client
+    can also send its request directly to the controller.
     """
     kind, name = key
     if kind == TOPIC:
@@ -70,8 +70,8 @@ def _check_broker(image: MetadataImage, settings: Settings, name: str) -> None:
 
 
 def _check_broker_values(settings: Settings, values: Mapping[str, str]) -> None:
-    """Refuses a value of the wrong type. Only the broker itself can check values against its other settings and
-    files."""
+    """Raises KafkaError for a value of the wrong type. Only the broker itself can check values against its other
+    settings and files."""
     try:
         for name, text in values.items():
             key = settings.config.key(name)

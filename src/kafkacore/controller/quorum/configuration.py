@@ -49,8 +49,8 @@ ChangesOf = Callable[[Any], Work[list[Change]]]
 
 
 class ConfigAlteration:
-    """Handles one request. `forwarded` means that the request came through a broker. That broker has made the checks
-    that only a broker can make."""
+    """Handles one request. `forwarded` means that a broker has forwarded the request, after it made the checks that
+    only a broker can make."""
 
     def __init__(self, image: MetadataImage, settings: Settings, *, forwarded: bool) -> None:
         self._image, self._settings, self._forwarded = image, settings, forwarded
@@ -138,11 +138,11 @@ class ConfigAlteration:
         """Returns the records of the changes. Raises KafkaError for settings that the resource cannot have, and
         POLICY_VIOLATION for too many changes."""
         current = self._image.config(*key)
-        # Broker settings are written even if they are unchanged, because the broker then reloads the files to which the
-        # settings point (KAFKA-14136).
+        # An unchanged broker setting is written too. The record makes the broker reload the files, such as key stores,
+        # to which its settings point (KAFKA-14136).
         changes = [each for each in changes if key[0] == BROKER or current.get(each.name) != each.value]
         yield
-        # The limit is checked here, to keep the rest of this slice of the decision short.
+        # This check comes before the loop, so that a request with too many changes costs little.
         limit_records(len(self._records) + len(changes))
         values = {name: value for name, value in current.items() if value is not None}
         for change in changes:
@@ -197,11 +197,11 @@ def _paths(text: str) -> list[str]:
 
 
 def _kept_electable(image: MetadataImage, cleared: set[str]) -> Work[list[Message]]:
-    """Restores the ELR and the last known leader of each partition without an ISR whose topic is in `cleared`. There,
-    "" stands for all topics.
+    """Restores the ELR and the last known leader of each partition that has no ISR and whose topic is in `cleared`. The
+    entry "" in `cleared` stands for all topics.
 
-    These replicas have every committed record. If they were cleared, no replica could lead the partition again without
-    an unclean election. Apache Kafka does not restore them.
+    The replicas in the ELR have every committed record. If the ELR stayed empty, only an unclean election could give
+    the partition a leader. Apache Kafka does not restore the ELR.
     """
     kept: list[Message] = []
     for number, chunk in enumerate(image.partition_chunks):
@@ -220,5 +220,5 @@ def _kept_electable(image: MetadataImage, cleared: set[str]) -> Work[list[Messag
 
 
 def _clear_elr(record: Any) -> Message:
-    """Clears the ELR of one topic, or of all topics."""
+    """Returns the record that clears the ELR of one topic, or of all topics."""
     return ClearElrRecord(topic_name=record.resource_name if record.resource_type == TOPIC else "")

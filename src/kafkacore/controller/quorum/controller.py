@@ -1,10 +1,13 @@
 """The KRaft controller: it turns requests into records, and sends the responses when the records are durable.
 
-Everything runs on one event loop. A root is an image with all records up to some offset. A decision reads the
-uncommitted root. The controller replays the decision's records into the next root, appends them to the log, and sends
-the response after their commit. It makes one decision at a time. A long decision is made in slices: between two slices
-the loop does other work, but makes no other decisions. A controller that is no longer active drops the uncommitted root
-and answers waiting requests with NOT_CONTROLLER.
+Everything runs on one event loop. A root is an image: the metadata after all records up to some offset. The controller
+keeps a committed root and an uncommitted root, which also contains records that are not committed yet. A decision reads
+the uncommitted root. The controller replays the decision's records, which gives the next uncommitted root, and appends
+them to the log. It sends the response after their commit.
+
+The controller makes one decision at a time. A long decision is made in slices. Between two slices the loop does other
+work, but makes no other decision. When the controller stops being active, it drops the uncommitted root and answers
+waiting requests with NOT_CONTROLLER.
 """
 
 from __future__ import annotations
@@ -44,7 +47,7 @@ LOG: Final = logging.getLogger("kafkacore.controller")
 
 MAX_RECORDS_PER_BATCH: Final = 10_000
 HOLDS_PER_SESSION: Final = 4
-MAX_WAITING: Final = 10_000  # how many responses may wait for a commit; further requests get REQUEST_TIMED_OUT
+MAX_WAITING: Final = 10_000  # how many responses may wait for a commit; beyond it, requests get REQUEST_TIMED_OUT
 
 
 # A Work[Decision] is a decision that is made in slices.
@@ -73,10 +76,11 @@ class Quorum(Protocol):
         """Returns the reason why kraft.version cannot become 1 now, or None if it can."""
 
     def make_dynamic(self) -> int:
-        """Raises kraft.version from 0 to 1. Returns the offset that must be committed for this."""
+        """Appends the records that raise kraft.version from 0 to 1. The change is complete when the returned offset is
+        committed."""
 
     def leads(self, epoch: int) -> bool:
-        """Returns whether this replica is the leader of this epoch now."""
+        """Returns whether this replica is now the leader in `epoch`."""
 
     def append(self, records: Records, values: Sequence[Value]) -> int | None:
         """Appends one batch as the leader. Returns the offset of its last record, or None if the batch would be too
@@ -84,8 +88,8 @@ class Quorum(Protocol):
 
 
 class QuorumController:
-    """Belongs to one event loop. `bootstrap` holds the framed records of bootstrap.checkpoint. `now_ms` is a monotonic
-    clock.
+    """Must be used on one event loop only. `bootstrap` holds the framed records of bootstrap.checkpoint. `now_ms` is a
+    monotonic clock.
 
     The methods that handle requests raise KafkaError. The error is NOT_CONTROLLER if this node is not the active
     controller, or one of the errors in the docstring of the method.
@@ -145,10 +149,10 @@ class QuorumController:
 
     @property
     def next_tick_ms(self) -> int:
-        """Milliseconds until `tick` must be called. By then the next session may have expired, an election is due, or
-        the log has been idle for long enough."""
+        """Milliseconds until `tick` must be called. It must be called when the next session can expire, when an
+        election is due, or when an idle log needs a NoOpRecord."""
         if not self._leads():
-            return self._liveness.pulse_ms  # this controller expires no broker session: the active controller does
+            return self._liveness.pulse_ms  # only the active controller expires broker sessions
         now = self._now_ms()
         wait_ms = min(self._liveness.wait_ms(now), max(0, self._elections.next_ms - now))
         idle = self._settings.config.metadata_max_idle_interval_ms
@@ -231,7 +235,7 @@ class QuorumController:
             if not self._turns.taken:
                 break
             async with self._turns:
-                pass  # a long decision is under way, so decide again on the next root
+                pass  # waits until the long decision has ended, then decides again on its root
         offset = self._append(decision)
         broker = self._head.brokers.get(request.broker_id)
         if broker is not None and broker.in_controlled_shutdown:
@@ -318,8 +322,8 @@ class QuorumController:
     # --- the log ---
 
     def on_batch(self, batch: CommittedBatch) -> None:
-        """Handles a committed batch. If this controller wrote the batch, its root already exists. A batch of another
-        leader is applied to the root."""
+        """Handles a committed batch. If this controller wrote the batch, the root with its records already exists and
+        becomes the committed root. A batch of another leader is applied to the committed root."""
         uncommitted = self._uncommitted
         if not uncommitted:
             offsets = batch.base_offset, batch.last_offset
@@ -339,8 +343,8 @@ class QuorumController:
                 future.set_result(None)
 
     def begin_snapshot(self, offset: int, epoch: int, timestamp_ms: int) -> ImageLoad:
-        """Starts to load a snapshot, which replaces all earlier metadata. `offset` is the offset of the last record in
-        the snapshot."""
+        """Starts to load a snapshot, which replaces all earlier metadata. `offset` is the offset of the last log record
+        that the snapshot includes."""
         return ImageLoad(offset, epoch, timestamp_ms, self._snapshot_loaded)
 
     def _snapshot_loaded(self, image: MetadataImage) -> None:
@@ -358,7 +362,7 @@ class QuorumController:
             if not broker.fenced:
                 self._liveness.registered(broker.broker_id, broker.epoch, now)
             if broker.in_controlled_shutdown:
-                # The other brokers may not yet have read which partitions they have taken over.
+                # The other brokers may not yet have read which partitions they lead now.
                 self._liveness.leaves_after(broker.broker_id, self._head.offset)
         self._elections = PeriodicElections(self._settings.config, now)
         self._last_append_ms = now
@@ -404,7 +408,8 @@ class QuorumController:
                 told = "broker %d sends no heartbeats and could not be fenced; the next tick retries"
                 LOG.exception(told, expired[0][0])
                 return
-            # An error about one broker must not prevent the fencing of the other brokers.
+            # Fencing all brokers at once has failed. Fence them one by one, so that an error about one broker does not
+            # affect the others.
             for each in expired:
                 self._fence([each])
 
@@ -421,16 +426,16 @@ class QuorumController:
                 brokers.append(broker)
         if brokers:
             self._append(Decision(cluster.fence(self._head, self._settings, *brokers), None, atomic=False))
-        # This comes after the append: if an error leaves a broker unfenced, the next tick tries again.
+        # The sessions end after the append. So if an error leaves a broker unfenced, the next tick tries again.
         for broker_id, _ in expired:
             self._liveness.gone(broker_id)
 
     # --- snapshots ---
 
     def snapshot(self) -> Contents | None:
-        """Returns the contents of the next snapshot: the committed root, without the records of an open transaction.
-        Returns None while the root has no metadata.version, because the bootstrap records, which may form a
-        transaction, are not committed yet."""
+        """Returns the contents of the next snapshot: the committed root, without the records of an open metadata
+        transaction. Returns None while the committed root has no metadata.version. Then the bootstrap records are not
+        committed yet, or their transaction is still open."""
         image = self.image if self.image.transaction is None else self.image.transaction.before
         if METADATA_VERSION not in image.features:
             return None
@@ -452,8 +457,8 @@ class QuorumController:
             self.counts.leaders_changed(before, image, delta)
 
     def _adopt_config(self, image: MetadataImage) -> None:
-        """Applies the dynamic settings of this node and of all nodes, as if server.properties contained them
-        (KIP-226)."""
+        """Applies the dynamic settings of this node and the cluster-wide defaults, as if server.properties contained
+        them (KIP-226)."""
         config = self._settings.config
         default, own = image.set_config(BROKER, ""), image.set_config(BROKER, str(config.node_id))
         if default or own or config.dynamic_default or config.dynamic_broker:
@@ -493,7 +498,7 @@ class QuorumController:
 
     async def _decide(self, decide: Decide) -> tuple[int, Any]:
         """Makes a decision and appends its records. Returns the offset that must be committed before the response is
-        sent. Most decisions take only one turn of the event loop."""
+        sent, and the response. Most decisions take only one turn (iteration) of the event loop."""
         self._require_active()
         epoch, began_ms = self._active_epoch, self._now_ms()
         self.counts.started += 1
@@ -528,10 +533,10 @@ class QuorumController:
     def _append_batch(self, records: Records) -> Work[None]:
         epoch, base = self._active_epoch, -1
         while base != self._quorum.end_offset:
-            # The loop repeats if the quorum has appended a control record in the meantime, because some records contain
-            # their own offsets.
+            # Some records contain their own offsets. So if the quorum has appended a control record in the meantime,
+            # the loop replays the records again at their new offsets.
             base = self._quorum.end_offset
-            # The records are replayed before they are appended, so a record that does not fit the image never reaches
+            # The records are replayed before they are appended, so that a record that cannot be applied never reaches
             # the log.
             edit = Edit(self._head, decided_here=True)
             yield from edit.replaying(records, base)

@@ -10,11 +10,11 @@ from kafkacore.metadata.image import MetadataImage
 from kafkacore.metadata.partitions import CHUNK_ROWS, NO_LEADER, PartitionChunk
 from kafkacore.runtime.sampling import Distribution
 
-FEW_ROWS: Final = 1000  # if more rows than this have changed, numpy searches for elections
+FEW_ROWS: Final = 1000  # above this number of changed partitions, numpy searches them for elections
 
 
 class Counts:
-    """Belongs to the controller; can be read on any thread."""
+    """The controller's loop changes the counts. Any thread can read them."""
 
     def __init__(self) -> None:
         self.started = 0  # decisions that were started
@@ -25,7 +25,7 @@ class Counts:
         self.elections_from_elr = 0
 
     def leaders_changed(self, before: MetadataImage, after: MetadataImage, delta: MetadataDelta) -> None:
-        """Counts the elections between the roots `before` and `after`."""
+        """Counts the elections between the images `before` and `after`."""
         for row in delta.partition_rows if delta.most_rows <= FEW_ROWS else _candidates(before, after):
             number, index = divmod(row, CHUNK_ROWS)
             if number < len(before.partition_chunks) and index < len(before.partition_chunks[number]):
@@ -44,8 +44,8 @@ class Counts:
 
 
 def _candidates(before: MetadataImage, after: MetadataImage) -> Iterator[int]:
-    """Yields the rows whose new leader was not in the ISR. Skips the chunks that did not change, because both roots
-    share them."""
+    """Yields the rows of the partitions whose new leader was not in the ISR. Skips the chunks of rows that both images
+    share, because these chunks have not changed."""
     import numpy as np  # noqa: PLC0415 - takes some 100 ms; large changes have loaded it already
 
     for number, (old, new) in enumerate(zip(before.partition_chunks, after.partition_chunks, strict=False)):

@@ -25,8 +25,8 @@ _NOUNS: Final = {TOPIC: "topic", BROKER: "broker"}
 
 class Decision(NamedTuple):
     """The result of a request. If `atomic`, all records go into one batch. Otherwise they may be split over several
-    batches, and the decision is complete with the last record. The response also waits until the offset `after` is
-    committed."""
+    batches, and the decision is complete with the last record. The response is sent when the last record and the offset
+    `after` are committed."""
 
     records: Records
     response: Any
@@ -35,8 +35,8 @@ class Decision(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """The inputs of decisions other than the metadata. Only the active controller uses `random`, because the other
-    controllers read the results from records."""
+    """The inputs of decisions other than the metadata. Only the active controller uses `random`; the other controllers
+    read its results from the records."""
 
     cluster_id: str
     config: BrokerConfig
@@ -69,7 +69,8 @@ def topic_setting(image: MetadataImage, settings: Settings, topic: str, key: str
 
 @lru_cache(maxsize=64)
 def _tell_unusable(noun: str, name: str, problem: str) -> None:
-    """Logs an unusable setting only once, because each election reads the setting for every partition."""
+    """Logs an unusable setting. The cache limits this to one message, because each election reads the setting for every
+    partition."""
     LOG.warning("a setting of %s %s is ignored; change or delete it: %s", noun, name or "(all)", problem)
 
 
@@ -91,7 +92,8 @@ def wanted_isr(image: MetadataImage, settings: Settings, topic: str) -> int:
 def topic_values(
     image: MetadataImage, settings: Settings, value_of: Callable[[MetadataImage, Settings, str], T]
 ) -> tuple[T, dict[str, T]]:
-    """Returns the value for topics without settings of their own, and the value for each topic that has settings."""
+    """Returns the value of `value_of` for topics without settings of their own, and its value for each topic that has
+    settings."""
     names = [name for kind, name in image.configs if kind == TOPIC]
     return value_of(image, settings, ""), {name: value_of(image, settings, name) for name in names}
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 
 class Departures:
-    """Belongs to the controller's loop. Holds at most one heartbeat of each broker."""
+    """Used only on the controller's loop. Holds at most one heartbeat of each broker."""
 
     def __init__(self) -> None:
         self._held: dict[int, asyncio.Future[bool]] = {}
@@ -22,8 +22,8 @@ class Departures:
         return frozenset(self._held)
 
     async def hold(self, broker_id: int, until_s: float) -> bool:
-        """Waits until the broker can leave. Returns True if `wake` finds that the broker can leave. Returns False if
-        the loop's time reaches `until_s`, or if `release` ends the wait."""
+        """Waits until the broker can stop, and returns True when `wake` finds that it can. Returns False if the loop's
+        time reaches `until_s`, or if `release` ends the wait."""
         self.release(broker_id)
         mine: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._held[broker_id] = mine
@@ -43,7 +43,8 @@ class Departures:
             older.set_result(False)
 
     def wake(self, may_leave: Callable[[int], bool]) -> None:
-        """Checks the held heartbeats again. Called after a broker has read more metadata or was fenced."""
+        """Ends the waits of the brokers for which `may_leave` returns True. Called after a broker has read more
+        metadata or was fenced."""
         for broker_id, each in self._held.items():
             if not each.done() and may_leave(broker_id):
                 each.set_result(True)

@@ -18,8 +18,8 @@ from kafkacore.runtime.slices import Work
 
 
 def assign(image: MetadataImage, settings: Settings, request: Any) -> Work[Decision]:
-    """Stores the assignments of replicas to directories. If a directory is offline, the broker loses the leadership of
-    the partitions in it. Raises STALE_BROKER_EPOCH."""
+    """Stores the assignments of replicas to directories. If the reported directory is offline, other brokers become the
+    leaders of its partitions. Raises STALE_BROKER_EPOCH."""
     broker = check_epoch(image, request.broker_id, request.broker_epoch)
     assignment = _Assignment(image, settings, broker)
     made = AssignReplicasToDirsResponse

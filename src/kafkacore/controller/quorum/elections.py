@@ -26,7 +26,7 @@ Result = ElectLeadersResponse.ReplicaElectionResult
 PartitionResult = ElectLeadersResponse.PartitionResult
 
 
-ROWS_OF_A_STEP: Final = 2_000  # the number of rows that are decided without giving way to the loop
+ROWS_OF_A_STEP: Final = 2_000  # how many partitions are decided before the event loop does other work
 
 
 class LeaderElection:
@@ -36,8 +36,8 @@ class LeaderElection:
         self._image, self._settings = image, settings
         self._changes = LeaderChanges(image, settings)
         self._records: list[Record] = []
-        self._made = 0  # the number of records in the log; a run of records counts as several
-        self._decided: set[int] = set()  # rows that `_in_columns` has decided
+        self._made = 0  # how many log records were made; a run (many records in columns) counts as all its records
+        self._decided: set[int] = set()  # image rows of the partitions that `_in_columns` has decided
         self._elected: set[int] = set()  # those of `_decided` whose leader changes
 
     def decide(self, request: Any) -> Work[Decision]:
@@ -58,8 +58,8 @@ class LeaderElection:
         return Decision(self._records, ElectLeadersResponse(replica_election_results=results), atomic=False)
 
     def _everywhere(self, kind: int) -> Work[list[tuple[str, list[int]]]]:
-        """Returns all partitions that need an election of this kind. Even in a cluster of a million partitions they are
-        few."""
+        """Returns all partitions that need an election of this kind. They are few, even in a cluster of a million
+        partitions."""
         chunks = self._image.partition_chunks
         rows = rows_led_by(chunks, NO_LEADER) if kind == UNCLEAN else rows_not_led_by_the_first(chunks)
         found: dict[int, list[int]] = {}
@@ -70,9 +70,9 @@ class LeaderElection:
         return [(self._image.topic_at(row).name, partitions) for row, partitions in found.items()]
 
     def _in_columns(self, asked: list[tuple[str, list[int]]], kind: int) -> Work[None]:
-        """Makes one decision for all partitions with the same pattern; `_elect` looks up the results. Rows beyond a
-        request's limit of records are decided one by one. The first of them that would change makes the whole request
-        fail."""
+        """Makes one decision for all partitions with the same state, and stores the results, which `_elect` looks up.
+        Partitions beyond a request's limit of records are decided one by one later. The first of these that would
+        change makes the whole request fail."""
         found: set[int] = set()
         for name, partitions in asked:
             yield

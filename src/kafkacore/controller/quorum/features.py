@@ -35,8 +35,8 @@ def update_features(
     kraft_version: int,
     why_not_dynamic: Callable[[], str | None],
 ) -> Work[Decision]:
-    """Updates all features or none. If an update is refused, the response contains the first error. The decision has no
-    record for kraft.version, because the quorum writes that record itself."""
+    """Updates all features or none. If an update is refused, the response contains the first error. The decision
+    contains no record for kraft.version, because the quorum writes that record itself."""
     updates, levels = {}, dict(image.features)
     for each in request.feature_updates:
         yield
@@ -135,7 +135,7 @@ def _check_metadata_version(current: int, level: int, kind: int) -> None:
 def _check_dependencies(name: str, level: int, levels: dict[str, int]) -> None:
     feature = FEATURES.get(name)
     if feature is None:
-        # This also applies to level 0 of an unknown feature.
+        # An unknown feature is refused even at level 0.
         raise _refused(name, level, f"Feature {name} not found.")
     for other, needed in feature.needs.get(level, {}).items():
         if levels.get(other, 0) < needed:

@@ -1,5 +1,6 @@
-"""Changes partitions after a broker joined, left, or lost a directory. Scans the columns once, makes one decision for
-all partitions of a topic with equal columns, and makes one record for each change."""
+"""Changes partitions after a broker joined, left, or lost a directory. The image stores partitions in columns, with a
+row for each partition. This module scans the columns once, and makes one decision for all partitions of a topic whose
+rows are equal. Each changed partition gets its own record."""
 
 from __future__ import annotations
 
@@ -26,9 +27,9 @@ MAX_SINGLE_DECISIONS: Final = 512  # with more rows, the import of numpy costs l
 
 class LeaderChanges:
     """Elects leaders for many partitions at once. The brokers in `removed` are about to leave, and those in `added` are
-    about to join; the image does not show these changes yet. The brokers in `unclean` came back without a clean
-    shutdown and may have lost records. In one decision no broker is both in `removed` and in `unclean`. If `election`
-    is None, the configuration of each topic says whether an unclean election is allowed."""
+    about to join. The image does not contain these changes yet. The brokers in `unclean` came back without a clean
+    shutdown and may have lost records. No broker is in both `removed` and `unclean`. If `election` is None, the
+    configuration of each topic decides whether an unclean election is allowed."""
 
     def __init__(
         self, image: MetadataImage, settings: Settings, *,
@@ -65,7 +66,8 @@ class LeaderChanges:
         return made + [record for record in changes if record is not None]
 
     def by_kind(self, rows: Sequence[int]) -> Decided:
-        """Decides about the rows in columns. Returns their changes, and the rows that must be decided one by one."""
+        """Decides about many rows at once, with numpy. Returns their changes in columns, and the rows that must be
+        decided one by one."""
         from kafkacore.metadata import row_kinds  # noqa: PLC0415 - loads numpy: some 100 ms
 
         return row_kinds.decide_by_kind(
@@ -79,7 +81,7 @@ class LeaderChanges:
         )
 
     def moves(self, rows: Sequence[int], wanted: Wanted, decide: Callable[[int], Any | None]) -> Moved:
-        """Assigns new replicas to the rows; see `decide_moves`."""
+        """Assigns new replicas to the partitions in `rows`; see `decide_moves`."""
         from kafkacore.metadata import move_kinds, row_kinds  # noqa: PLC0415 - loads numpy: some 100 ms
 
         return move_kinds.decide_moves(
@@ -106,9 +108,10 @@ class LeaderChanges:
         return change(partition, topic.topic_id, target, self.rules(partition, least))
 
     def _ineligible(self, partition: Partition, least_isr: int) -> frozenset[int]:
-        """Returns the members of the ISR and ELR that would not be eligible leaders if the removed brokers had left one
-        after another, the leader last. These members would have left while the ISR still had at least
-        min.insync.replicas members. A later leader could have acknowledged records that they do not have."""
+        """Returns the members of the ISR and ELR that are not eligible leaders after several brokers leave together.
+        The result is the same as if the brokers had left one after another, the leader last. A member is ineligible if
+        the ISR then still had at least min.insync.replicas members, because a later leader could have acknowledged
+        records that the member does not have."""
         leaving = [each for each in partition.isr if each in self._gone]
         if len(leaving) < 2:
             return NO_BROKERS
@@ -120,8 +123,8 @@ class LeaderChanges:
         left = [each for each in partition.isr if each not in self._gone]
         if left or self._unclean or self._image.elr_enabled or len(partition.isr) < 2:
             return left
-        # The whole ISR leaves in one decision. The ISR keeps its last member, as if the brokers had left one after
-        # another. The last member is the leader, because the leader has the most records.
+        # The whole ISR leaves in one decision. The ISR keeps one member, as it would if the brokers had left one after
+        # another. That member is the leader, because the leader has the most records.
         return [partition.leader if partition.leader in partition.isr else partition.isr[0]]
 
     def rules(self, partition: Partition, least_isr: int) -> Rules:
@@ -150,8 +153,8 @@ class LeaderChanges:
 
 
 def _of_one_kind(chunk: PartitionChunk, at: int, count: int) -> Iterator[tuple[int, int]]:
-    """Splits rows with equal columns by topic and by their rare fields. Yields groups of rows. The decision for the
-    first row of a group applies to the whole group."""
+    """Splits rows with equal columns by topic, recovery state and rare fields. Yields the first row and the length of
+    each group. The decision for the first row applies to the whole group."""
     topics, recovery, rare = chunk.topic, chunk.recovery, chunk.rare
     kinds = [(topics[row], recovery[row], rare.get(row)) for row in range(at, at + count)]
     for _, same in groupby(kinds):

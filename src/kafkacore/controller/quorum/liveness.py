@@ -1,8 +1,8 @@
-"""Stores when each broker sent its last heartbeat, and up to which offset the broker has read the metadata. No records
-contain this, because these are facts and not decisions.
+"""Stores when the last heartbeat of each broker arrived, and up to which offset the broker has read the metadata. Only
+the active controller has this state. It is in no record, because it is observed and not decided.
 
-The time of a heartbeat is stored on arrival, before the heartbeat waits for a decision. So a slow controller never
-fences a broker because of its own slowness (KAFKA-15019).
+The time of a heartbeat is stored on arrival, before the heartbeat waits for a decision. So the controller never fences
+a broker because the controller itself is slow (KAFKA-15019).
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ class HearingTime:
     """The time during which this controller could receive heartbeats, in ms: monotonic time minus the periods in which
     the controller did not run.
 
-    The owner calls `at` at least once every `pulse_ms`. If a call comes later, the controller did not run, or its clock
-    was moved. Only `pulse_ms` of such a gap is counted. So no broker is fenced for heartbeats that the controller could
-    not receive.
+    The owner calls `at` at least once every `pulse_ms`. A longer gap between two calls means that the controller did
+    not run, or that its clock was moved. Only `pulse_ms` of the gap are counted, so no broker is fenced for heartbeats
+    that the controller could not receive.
     """
 
     __slots__ = ("_heard_ms", "_last_ms", "pulse_ms")
@@ -43,8 +43,8 @@ class HearingTime:
 
 class Contact:
     """The contact with one broker. `heard` is True after a heartbeat that arrived while this controller was active.
-    Until then, the controller assumes that the broker is alive. The broker can leave when the other brokers have read
-    the metadata up to `shutdown_offset`. `last_ms` is hearing time."""
+    Until then, the controller assumes that the broker is alive. A broker in controlled shutdown can stop when the other
+    brokers have read the metadata up to `shutdown_offset`. `last_ms` is the HearingTime of its last heartbeat."""
 
     __slots__ = ("broker_id", "epoch", "heard", "last_ms", "metadata_offset", "shutdown_offset")
 
@@ -63,14 +63,14 @@ class Liveness:
         self.session_timeout_ms = session_timeout_ms
         self._time = HearingTime(max(1, session_timeout_ms // PULSES_PER_SESSION))
         self._contacts: dict[int, Contact] = {}
-        # One entry for each contact, with the earliest time at which its session can expire. A heartbeat does not move
-        # the entry. When that time has come, `expired` moves it.
+        # A heap with one entry for each contact: the earliest time at which its session can expire. A heartbeat does
+        # not change the entry. When that time has passed, `expired` replaces the entry by a later one.
         self._ends: list[tuple[int, int, Contact]] = []
         self._entries = 0
 
     @property
     def pulse_ms(self) -> int:
-        """The longest time between two calls of `expired` that is counted as hearing time."""
+        """The largest gap between two calls of `expired` that is counted in full; see HearingTime."""
         return self._time.pulse_ms
 
     def registered(self, broker_id: int, epoch: int, now_ms: int, leaving: bool = False) -> None:
@@ -129,7 +129,7 @@ class Liveness:
             else:
                 over.append(contact)
         for contact in over:
-            # The next call after another pulse returns the broker again, in case it cannot be fenced now.
+            # In case the broker cannot be fenced now, a call after another pulse returns it again.
             self._push(time_ms + self._time.pulse_ms, contact)
         return sorted((contact.broker_id, contact.epoch) for contact in over)
 
@@ -143,7 +143,7 @@ class Liveness:
             contact.metadata_offset = offset
 
     def leaves_after(self, broker_id: int, offset: int) -> None:
-        """Records that the log up to `offset` has given the broker's partitions to other leaders."""
+        """Records that the log up to `offset` contains the elections of other leaders for the broker's partitions."""
         contact = self._contacts.get(broker_id)
         if contact is not None and contact.shutdown_offset == NEVER:
             contact.shutdown_offset = offset

@@ -1,8 +1,8 @@
-"""Elections without a request. Preferred replicas become leaders again. Partitions without a leader get an unclean
-leader, if that is allowed.
+"""Elections that the controller holds periodically, without a request. Preferred replicas become leaders again.
+Partitions without a leader get an unclean leader, if their topic allows it.
 
-One search checks a limited number of partitions. The next search follows immediately, but the loop does other work
-between the two.
+One search handles a limited number of partitions. If more remain, the next search is due immediately, and the event
+loop can do other work between the two.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NEVER: Final = 1 << 62
 
 
 class PeriodicElections:
-    """When elections are due on an active controller. Times are monotonic milliseconds."""
+    """Decides when the active controller holds periodic elections. Times are monotonic milliseconds."""
 
     def __init__(self, config: BrokerConfig, now_ms: int) -> None:
         self._preferred_ms = config.leader_imbalance_check_interval_seconds * 1000
@@ -36,7 +36,7 @@ class PeriodicElections:
 
     @property
     def next_ms(self) -> int:
-        """The time at which `due` has elections to hold."""
+        """When `due` must be called next."""
         return min(self._next_preferred_ms, self._next_unclean_ms)
 
     def due(self, image: MetadataImage, settings: Settings, now_ms: int) -> list[Record]:

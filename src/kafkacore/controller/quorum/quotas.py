@@ -40,8 +40,8 @@ _OF_ADDRESSES: Final[Mapping[str, Kind]] = {"connection_creation_rate": Kind("IN
 
 
 def alter_client_quotas(image: MetadataImage, request: Any) -> Work[Decision]:
-    """Alters the quotas of each entity separately: all quotas of an entity or none. Raises POLICY_VIOLATION if the
-    request makes too many changes."""
+    """Alters the quotas of each entity separately. For one entity, either all changes are applied or none. Raises
+    POLICY_VIOLATION if the request makes too many changes."""
     records: list[Message] = []
     results = []
     seen: set[Entity] = set()

@@ -37,7 +37,7 @@ OngoingTopic = ListPartitionReassignmentsResponse.OngoingTopicReassignment
 OngoingPartition = ListPartitionReassignmentsResponse.OngoingPartitionReassignment
 
 
-ROWS_OF_A_STEP: Final = 1_000  # how many rows are decided, written and replayed without giving way to the loop
+ROWS_OF_A_STEP: Final = 1_000  # how many partitions are handled before the event loop does other work
 
 
 class _Ask(NamedTuple):
@@ -58,7 +58,8 @@ class Reassignment:
         self._are_possible: dict[tuple[int, ...], bool] = {}
 
     def decide(self, request: Any) -> Work[Decision]:
-        """Decides about each partition separately. Raises POLICY_VIOLATION if the request makes too many changes."""
+        """Decides about the partitions. An error about one partition does not affect the others. Raises
+        POLICY_VIOLATION if the request makes too many changes."""
         another_factor = request.allow_replication_factor_change
         response = AlterPartitionReassignmentsResponse(
             error_message=None, allow_replication_factor_change=another_factor
@@ -91,8 +92,8 @@ class Reassignment:
         return Decision(records, response)
 
     def _in_columns(self, asks: list[_Ask], another_factor: bool) -> Work[tuple[list[Record], list[_Ask]]]:
-        """Makes one decision for all partitions with the same pattern. Returns the records, and the partitions that
-        must be decided one by one: those that cannot be changed, cancel a reassignment, or have a reassignment in
+        """Makes one decision for all partitions with the same state and the same target. Returns the records, and the
+        entries that must be decided one by one: errors, cancellations, and partitions with a reassignment in
         progress."""
         rows: dict[int, _Ask] = {}
         alone: list[_Ask] = []
@@ -128,7 +129,7 @@ class Reassignment:
         return self._changes.moves(rows, [tuple(each.partition.replicas) for each in asks], decide)
 
     def _row_of(self, ask: _Ask) -> int:
-        """Returns the row of a partition that exists and can get these replicas, or -1 for other partitions."""
+        """Returns the partition's row in the image if the partition exists and can get these replicas, else -1."""
         topic, wanted = self._image.topic(ask.topic), ask.partition.replicas
         if topic is None or not wanted or len(wanted) > len(self._image.brokers):
             return -1
@@ -138,10 +139,10 @@ class Reassignment:
         return topic.row(ask.partition.partition_index) if self._are_possible[brokers] else -1
 
     def _alter_once(self, name: str, asked: Any, another_factor: bool) -> Message | None:
-        """Decides about each partition once, even if the request repeats the partition. Otherwise a request could
-        contain one partition with the same replicas 200,000 times."""
+        """Decides about one partition. If the request repeats the partition with the same replicas, returns the first
+        decision again, because a request could contain one partition 200,000 times."""
         if asked.replicas is not None and len(asked.replicas) > len(self._image.brokers):
-            return self._alter(name, asked, another_factor)  # is refused
+            return self._alter(name, asked, another_factor)  # `_alter` refuses it
         key = name, asked.partition_index, None if asked.replicas is None else tuple(asked.replicas)
         if key not in self._decided:
             self._decided[key] = self._alter(name, asked, another_factor)
@@ -177,8 +178,8 @@ class Reassignment:
         isr = [each for each in was.isr if each not in was.adding]
         unclean = unclean_elections(self._image, self._settings, topic.name)
         if not isr:
-            # Only new replicas are in sync. The first old replica would become the only member of the ISR, but may lack
-            # records.
+            # Only replicas that the reassignment added are in sync. After the cancellation, the first old replica would
+            # be the only member of the ISR, but it may lack records.
             if not replicas:
                 raise error_for(
                     ErrorCode.INVALID_REPLICA_ASSIGNMENT,
@@ -240,8 +241,8 @@ def list_reassignments(image: MetadataImage, request: Any) -> Work[Any]:
 
 
 def _under_way(image: MetadataImage) -> Work[list[tuple[Topic, list[int]]]]:
-    """Returns the reassignments in progress. Searches only partitions with rare fields: a reassignment sets such a
-    field, and few partitions have any."""
+    """Returns the reassignments in progress. Searches only the few partitions with rare fields, because a reassignment
+    sets one of these fields."""
     found: dict[int, list[int]] = {}
     for number, chunk in enumerate(image.partition_chunks):
         for index in chunk.rare:

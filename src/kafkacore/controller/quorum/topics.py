@@ -45,7 +45,7 @@ Placed = list[list[int]]
 
 class TopicDescriptions:
     """Caches the configurations of topics in the form that responses to CreateTopics use. Topics with equal settings
-    share one immutable list. So a request for a thousand topics creates the list once, and later requests reuse it."""
+    share one immutable list, so a request for a thousand such topics creates the list only once."""
 
     def __init__(self, config: BrokerConfig) -> None:
         self._config = config
@@ -221,7 +221,7 @@ class PartitionGrowth:
         replicas = self._placement.of_more(topic, asked, count)
         self._records.append(self._placement.run(topic.topic_id, count, replicas))
         self._count += len(replicas)
-        # Too many partitions make the whole request fail, so the limit is checked as early as possible.
+        # If the request creates too many partitions, all of it fails. So the limit is checked as early as possible.
         limit_records(self._count)
 
 
@@ -233,8 +233,8 @@ def _spans(placed: Placed) -> list[tuple[list[int], int]]:
 
 
 class Placement:
-    """Places new partitions, either as the request assigns them or as the placer decides. Chooses their first
-    leaders."""
+    """Places the replicas of new partitions, either as the request assigns them or as `place` decides. Chooses the
+    first leaders."""
 
     def __init__(self, image: MetadataImage, settings: Settings) -> None:
         self._image, self._settings = image, settings
@@ -286,7 +286,7 @@ class Placement:
         return placed
 
     def run(self, topic_id: Uuid, first: int, placed: Placed) -> PartitionRun:
-        """Returns the records of new partitions of a topic. `finish` completes these records."""
+        """Returns the records of new partitions of a topic, whose columns are still empty. `finish` fills them."""
         columns = self._columns
         begin, partition = len(columns), first
         for placement, count in _spans(placed):
@@ -306,7 +306,8 @@ class Placement:
         self._placed.clear()
 
     def _known(self, replicas: Ids) -> tuple[Ids, Ids, list[Uuid]]:
-        """Returns the replicas, the first ISR, and the directory of each replica, for a manual assignment."""
+        """Returns the replicas, the first ISR and the directory of each replica. Caches the result for each list of
+        replicas."""
         known = self._placements.get(replicas)
         if known is None:
             isr = tuple([each for each in replicas if each in self._active])

@@ -8,16 +8,16 @@ from collections import deque
 
 
 class Turns:
-    """Belongs to one event loop. The body of `async with` makes a decision and appends its records.
+    """A lock for one event loop. The body of `async with` makes a decision and appends its records.
 
-    Waiting decisions continue in order, in one turn of the loop, so that their appends share a sync. If one of them is
-    also long, the others wait again.
+    When a long decision ends, all waiting decisions run in order, in one turn of the loop, so that their appends share
+    an fsync. If one of them is also long, those after it wait again.
     """
 
     def __init__(self) -> None:
         self.taken = False
         self._waiting: deque[asyncio.Future[None]] = deque()
-        self._called = 0  # the number of waiters that were woken and have not run yet
+        self._called = 0  # how many waiters were woken but have not run yet
 
     async def __aenter__(self) -> None:
         if self._called and not self.taken:
@@ -40,8 +40,8 @@ class Turns:
             if mine.done() and not mine.cancelled():
                 self._called -= 1
                 if not self._called and not self.taken:
-                    # This was the last woken waiter. In case it makes no decision, wake the other waiters in the loop's
-                    # next turn.
+                    # This was the last woken waiter. It may have been cancelled and then makes no decision. So wake the
+                    # remaining waiters in the loop's next turn.
                     asyncio.get_running_loop().call_soon(self._call)
 
     def _call(self) -> None:

@@ -1,8 +1,9 @@
-"""The controller's access to ZooKeeper: reads and fenced writes within one session, always in bulk.
+"""The controller's access to ZooKeeper: reads and fenced writes within one session. Each call takes many operations.
 
 Every write goes in a multi that first checks the version of `/controller_epoch`. So the writes of a deposed controller
-have no effect. When a connection breaks, the outcome of the requests under way is unknown. The controller then repeats
-its reads. It reads the znode of a write before it sends the write again (redesign, "use vanilla ZooKeeper client").
+have no effect. When a connection breaks, the outcome of the requests in flight is unknown. The controller then repeats
+its reads. To learn the outcome of a write, it first reads the znode, and sends the write again only if necessary
+(redesign, "use vanilla ZooKeeper client").
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _SESSION_IS_OVER: Final = frozenset({Code.SESSION_EXPIRED, Code.AUTH_FAILED, Cod
 
 
 class Access:
-    """Exists once, for the lifetime of the controller. After `end_session`, every further access of the running event
+    """A controller has one Access for its whole life. After `end_session`, every further access of the running event
     fails."""
 
     def __init__(self, zookeeper: ZooKeeper) -> None:
@@ -62,9 +63,9 @@ class Access:
         return results
 
     async def in_slices(self, work: Work[T]) -> T:
-        """Does long work of the running event, and lets the loop do other work in between. Raises SessionLostError if
-        the session has ended in the meantime. The work continues even then, so it must keep using the context and the
-        batch with which it began."""
+        """Does long work of the running event, and lets the loop do other work in between. If the session ends
+        meanwhile, the work still runs to its end, and then SessionLostError is raised. So the work must keep using the
+        context and the batch with which it began."""
         result = await finish(work)
         self._check_session()
         return result
@@ -74,8 +75,7 @@ class Access:
             raise SessionLostError
 
     async def read(self, operations: Sequence[Operation]) -> list[Result]:
-        """Returns the results of these reads. Repeats the reads whose connection broke, and returns all other errors to
-        the caller."""
+        """Returns the results of these reads, which may have error codes. Repeats the reads whose connection broke."""
         if not operations:
             return []
         results = await self.submit(operations)
@@ -86,8 +86,9 @@ class Access:
         return results
 
     async def write(self, writes: Sequence[Write], epoch_version: int) -> list[Result]:
-        """Makes the writes in order, as far as possible. Returns a result for each write: OK, or why the write failed.
-        Raises ControllerMovedError if `/controller_epoch` has another version; then no further write was made."""
+        """Makes the writes in order. Returns a result for each write: OK, or why the write failed. Raises
+        ControllerMovedError at the first write that finds another version of `/controller_epoch`; no later write is
+        made."""
         outcome: list[Result | None] = [None] * len(writes)
         pending = list(range(len(writes)))
         while pending:
@@ -109,8 +110,8 @@ class Access:
     async def _read_back(self, writes: Sequence[Write]) -> list[Result | None]:
         """Finds out which writes took effect. Returns None for a write that did not take effect and can be sent again.
 
-        The session has a new connection now, so the server refuses the first attempt if that arrives late. `sync`
-        brings the new server up to date with ZooKeeper's leader.
+        The session now has a new connection, so ZooKeeper refuses the first attempt if it arrives late. `sync` brings
+        the new server up to date with ZooKeeper's leader.
         """
         if not writes:
             return []
@@ -121,7 +122,7 @@ class Access:
 
 
 def _effect(write: Write, found: Result) -> Result | None:
-    """Returns the outcome of a write, as the znode shows it. None means that the write did not happen."""
+    """Returns the outcome of a write, judged from the znode that was read. None means that the write did not happen."""
     if found.code not in {Code.OK, Code.NO_NODE}:
         return Result(found.code)
     if isinstance(write, Delete):

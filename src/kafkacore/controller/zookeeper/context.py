@@ -94,7 +94,7 @@ class ControllerContext:
 
     @property
     def has_offline_directories(self) -> bool:
-        """Whether a log directory has failed. If none has, partitions with the same replicas have the same online
+        """Whether any log directory has failed. Otherwise partitions with the same replicas have the same online
         replicas."""
         return any(self.rows_on_offline_directories.values())
 
@@ -162,7 +162,7 @@ class ControllerContext:
 
     def is_deleted(self, row: int) -> bool:
         """Returns whether the partition's topic is being deleted. Returns False while the deletion waits for a
-        reassignment of the topic: without a leader, that reassignment would never end."""
+        reassignment of the topic. Such a partition still needs a leader, or the reassignment would never end."""
         return bool(self.topics_to_delete) and self.is_doomed(row) and not self.is_moved(self.name(row).topic)
 
     def is_doomed(self, row: int) -> bool:
@@ -204,7 +204,7 @@ class ControllerContext:
     # --- leadership ---
 
     def rows_with_offline_leader(self) -> list[int]:
-        """Returns the rows whose leader is not online, without those of topics that are being deleted."""
+        """Returns the rows of partitions whose leader is not online. Leaves out topics that are being deleted."""
         live = self.live_broker_ids()
         directories_failed = self.has_offline_directories
         return [
@@ -225,7 +225,8 @@ class ControllerContext:
     # --- transitions: every change of a partition's or replica's state uses these methods ---
 
     def may_move_partitions(self, rows: Iterable[int], target: PartitionState) -> list[int]:
-        """Returns the rows that can change to state `target`. Logs and counts the others."""
+        """Returns the rows whose partitions can change to state `target`. Logs and counts the others as illegal
+        transitions."""
         states = self.partition_states
         allowed = _sources(partition_states.TRANSITIONS, target)
         valid = []

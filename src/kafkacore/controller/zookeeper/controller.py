@@ -1,8 +1,9 @@
-"""The controller of one broker. Every broker runs one, and each runs its events one at a time. One of these controllers
-is the active controller.
+"""The controller of one broker. Every broker has one, and one of them is the active controller. A controller runs its
+events one at a time.
 
-Every coroutine that a handler calls fails with NOT_CONTROLLER if another broker is the active controller, or becomes
-the active controller while the request waits. AlterPartition returns the error in its response; the others raise it.
+The coroutines that request handlers call fail with NOT_CONTROLLER if another broker is the active controller, or
+becomes the active controller while the request waits. AlterPartition returns the error in its response; the other
+coroutines raise it.
 """
 
 from __future__ import annotations
@@ -53,9 +54,9 @@ IDLE: Final = "Idle"
 
 
 class ZooKeeperController:
-    """Belongs to one event loop. The controller shares the client `zookeeper` with the broker. The broker starts that
-    client, and restarts it after its session has ended. When a session is CLOSED, the controller drops all its
-    state."""
+    """Must be used on one event loop only. The controller shares the client `zookeeper` with the broker. The broker
+    starts that client, and restarts it after its session has ended. When a session is CLOSED, the controller drops all
+    its state."""
 
     def __init__(self, settings: ControllerSettings, zookeeper: ZooKeeper, surroundings: Surroundings) -> None:
         self.settings = settings
@@ -90,8 +91,8 @@ class ZooKeeperController:
         return self.context.epoch
 
     async def start(self) -> None:
-        """Watches `/controller` and takes part in elections. Call this after the broker has connected and registered
-        itself."""
+        """Watches `/controller` and, whenever it does not exist, tries to become the active controller. Call this after
+        the broker has connected and registered itself."""
         self.zookeeper.on_watch(self._watch_fired)
         self.zookeeper.on_state(self._state_changed)
         if self.zookeeper.state is SessionState.CONNECTED:
@@ -201,8 +202,8 @@ class ZooKeeperController:
         self._forget()
 
     def _drop(self, event: Event) -> None:
-        """Decides what becomes of a waiting event after a resignation. Keeps events about the identity of the
-        controller, and fails all others."""
+        """Handles one waiting event after a resignation. An event about the controller's identity (Priority.SESSION)
+        stays in the queue; every other event fails."""
         if event.priority is Startup.priority and not self._session_has_ended:
             self.put(event)
         else:
@@ -259,7 +260,7 @@ class ZooKeeperController:
         try:
             await work
         except (SessionLostError, ControllerMovedError):
-            pass  # another broker is the controller, or this broker takes part in an election in a new session
+            pass  # nothing to resign: the broker has already lost the role or its session
         except Exception:
             LOG.exception("the controller cannot resign in order")
 
@@ -271,8 +272,8 @@ class ZooKeeperController:
             self.put(event)
 
     def _state_changed(self, state: SessionState, session_id: int) -> None:
-        """Follows the state of the session. CONNECTING pauses the work and CONNECTED resumes it. CLOSED discards
-        everything immediately: the running event ends at its next access."""
+        """Handles a new state of the session. CONNECTING pauses the work and CONNECTED resumes it. CLOSED discards all
+        state immediately, and the running event ends at its next access to ZooKeeper."""
         if state is SessionState.CONNECTED:
             self._connected.set()
             if self._session_has_ended:

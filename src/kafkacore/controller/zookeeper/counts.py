@@ -51,8 +51,8 @@ def count(context: ControllerContext) -> Counts:
 
 
 def _is_preferred(assignment: Assignment, now: LeaderAndIsr) -> bool:
-    """Returns whether the preferred replica leads. During a reassignment, the first target replica is not expected to
-    lead until it is in sync."""
+    """Returns whether the preferred replica leads. During a reassignment, also returns True while the first target
+    replica is not yet in sync."""
     if not assignment.replicas:
         return True
     preferred = assignment.replicas[0]

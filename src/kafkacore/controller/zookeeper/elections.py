@@ -1,5 +1,5 @@
-"""Applies each leader selector to a partition of the context. Decides which replicas the selector can choose from, and
-which brokers learn of the new leader."""
+"""Applies the leader selectors to partitions of the context. For each kind of election, decides from which replicas the
+selector chooses, and which brokers are informed of the new leader."""
 
 from __future__ import annotations
 

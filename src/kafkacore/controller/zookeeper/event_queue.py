@@ -9,13 +9,13 @@ from typing import Final
 
 from kafkacore.controller.zookeeper.events import Event, Priority
 
-# After this many events in sequence have overtaken waiting events of a lower priority, one event of the lowest waiting
+# After this many events in sequence have run before waiting events of a lower priority, one event of the lowest waiting
 # priority runs. So a stream of ISR changes delays an operator's request but does not starve it.
 PATIENCE: Final = 64
 
 
 class EventQueue:
-    """Belongs to one event loop, where one consumer takes events."""
+    """Used on one event loop, by one consumer."""
 
     def __init__(self) -> None:
         self._waiting: tuple[deque[Event], ...] = tuple(deque() for _ in Priority)

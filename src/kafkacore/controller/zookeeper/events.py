@@ -1,8 +1,8 @@
 """Events of the controller.
 
-An event says what happened, but does not contain the new state. It reads the state when it runs. So if two events of
-the same kind are waiting, only one of them needs to run (KAFKA-5502). No event is merged into a running event, because
-the running event may already have read the state.
+An event says what has changed, but does not contain the new state, which it reads when it runs. So if two events of the
+same kind are waiting, only one of them needs to run (KAFKA-5502). No event is merged into a running event, because the
+running event may already have read the state.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ class Event:
 
 
 class Notification(Event):
-    """An event that a watch or a timer triggers. It has no content beyond its class, so one waiting event of each class
-    is enough."""
+    """An event that a watch or a timer triggers. It has no fields of its own, so one waiting event of each class is
+    enough."""
 
     def key(self) -> Hashable | None:
         return type(self).__name__

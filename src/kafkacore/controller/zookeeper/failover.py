@@ -29,7 +29,8 @@ async def take_over(controller: ZooKeeperController) -> None:
     await _load(controller)
     await _find_deletions(controller)
     controller.batch.update_metadata()
-    # Brokers must know the live brokers before a LeaderAndIsr names one of them as a leader.
+    # Send UpdateMetadata first: a broker must know the live brokers before a LeaderAndIsr request makes it follow one
+    # of them.
     controller.batch.flush()
     await _start_state_machines(controller)
     LOG.info("broker %d is the controller with epoch %d: %d brokers, %d topics, %d partitions",

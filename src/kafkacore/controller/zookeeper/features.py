@@ -110,8 +110,8 @@ def _result(feature: str, problems: Mapping[str, str], failed: bool) -> Any:
 
 
 async def set_up(controller: ZooKeeperController) -> None:
-    """Creates or enables `/feature` on a new controller. If `inter.broker.protocol.version` is below 2.7-IV0, disables
-    it instead (maybeSetupFeatureVersioning)."""
+    """Creates or enables the znode `/feature` when a controller takes over. If `inter.broker.protocol.version` is below
+    2.7-IV0, disables the znode instead (maybeSetupFeatureVersioning)."""
     enabled = controller.settings.inter_broker_protocol.has_feature_versions
     (found,) = await controller.access.read([GetData(paths.FEATURE)])
     known: Features | None = None

@@ -114,5 +114,5 @@ def _rank(text: str) -> int:
 
 
 LATEST: Final = InterBrokerProtocol(_NAMES[-1])
-# In older versions, the controller's requests do not contain the broker epoch (KIP-380).
+# The oldest version that is supported. Below it, the controller's requests do not contain the broker epoch (KIP-380).
 LEAST: Final = InterBrokerProtocol("2.2-IV0")

@@ -75,7 +75,7 @@ class AlterPartitions(Event):
             proposals[row].results.append(_accepted(proposals[row].number, now))
         for row in updated.conflicts:
             # Another node has written the state. The leader and this controller must both read the new state before the
-            # leader can ask again.
+            # leader sends another request.
             proposals[row].results.append(_refused(proposals[row].number, ErrorCode.INVALID_UPDATE_VERSION))
         for row, code in updated.failed.items():
             LOG.error("the ISR of %s stays: ZooKeeper answers %s", context.name(row), code.name)
@@ -97,7 +97,8 @@ class AlterPartitions(Event):
                 asked.answer.set_result(AlterPartitionResponse(error_code=error.code))
 
     def _judge(self, context: ControllerContext, asked: Asked, proposals: dict[int, _Proposal]) -> Any:
-        """Returns the response as far as it is known. Adds the changes that must be written to `proposals`."""
+        """Returns the response with the results that are already known. Adds the changes that must be written to
+        `proposals`, which complete the response."""
         request, version, _ = asked
         broker = context.brokers.get(request.broker_id)
         if broker is None or broker.epoch != request.broker_epoch:
@@ -136,7 +137,8 @@ class AlterPartitions(Event):
 def _verdict(
     context: ControllerContext, leader: int, was: LeaderAndIsr, asked: Any, version: int
 ) -> LeaderAndIsr | ErrorCode | None:
-    """Returns the state to write, an error, or None if the partition already has this state."""
+    """Decides about one proposed ISR. Returns the state to write, an error, or None if the partition already has this
+    state."""
     members = [(each.broker_id, each.broker_epoch) for each in asked.new_isr_with_epochs]
     if version < BROKER_EPOCHS_SINCE:
         members = [(each, ANY_EPOCH) for each in asked.new_isr]
@@ -158,8 +160,8 @@ def _verdict(
 
 
 def _is_wellformed(leader: int, was: LeaderAndIsr, isr: tuple[int, ...], recovery: int) -> bool:
-    """Returns whether the proposed state is valid. Apache Kafka 3.9 checks only the recovery state, and would write any
-    sender as the leader."""
+    """Returns whether the proposed state is valid and comes from the leader. Apache Kafka 3.9 checks only the recovery
+    state, and writes any sender as the leader."""
     if (
         leader != was.leader
         or leader not in isr

@@ -28,7 +28,7 @@ class LeaderAndIsr(NamedTuple):
     partition_epoch: int
     controller_epoch: int
 
-    # These methods do not use `_replace`, which takes several times as long: thousands of partitions change at once.
+    # Thousands of partitions change at once. So these methods avoid `_replace`, which takes several times as long.
 
     def led_by(self, leader: int, isr: Ids, controller_epoch: int) -> LeaderAndIsr:
         """Returns the leadership in the next leader epoch, with this leader and ISR."""
@@ -37,8 +37,8 @@ class LeaderAndIsr(NamedTuple):
         )
 
     def next_epoch(self, controller_epoch: int) -> LeaderAndIsr:
-        """Returns the leadership with the same leader in its next leader epoch. The new epoch fences requests of the
-        former one."""
+        """Returns the leadership with the same leader in its next leader epoch. The new epoch fences requests that
+        contain the former one."""
         return self.led_by(self.leader, self.isr, controller_epoch)
 
     def written_as(self, partition_epoch: int) -> LeaderAndIsr:

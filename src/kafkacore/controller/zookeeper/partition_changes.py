@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kafkacore.controller.zookeeper.controller import ZooKeeperController
 
 LOG: Final = logging.getLogger("kafkacore.state.change")
-# How many times the controller tries an update again because the leader changed the ISR at the same time.
+# How many times the controller retries an update that failed because the leader changed the ISR at the same time.
 MAX_CONFLICTS: Final = 16
 
 
@@ -162,8 +162,8 @@ def _choose(
 async def _topics_that_allow_unclean(
     controller: ZooKeeperController, rows: Collection[int], election: Election, *, unclean: bool
 ) -> Collection[str]:
-    """Returns the topics of those partitions that have no live member of the ISR, if the topics allow unclean
-    elections."""
+    """Considers only topics with a partition whose ISR has no live member. Returns those of them whose settings allow
+    unclean elections, or all of them if `unclean` is true."""
     if election is not elections.MAY_BE_UNCLEAN:
         return ()
     context = controller.context
@@ -182,8 +182,8 @@ async def _topics_that_allow_unclean(
 
 
 async def reload(controller: ZooKeeperController, rows: Collection[int], failed: dict[int, str]) -> list[int]:
-    """Rereads from ZooKeeper the states of partitions that another node has changed. Returns the rows of the partitions
-    whose change must be decided again, and adds the others to `failed`."""
+    """Rereads from ZooKeeper the states of partitions that another node has changed. Returns the rows for which the
+    caller must decide again. Adds the other rows to `failed`, with the reason."""
     if not rows:
         return []
     context = controller.context

@@ -1,6 +1,7 @@
 """AllocateProducerIds: blocks of producer ids from `/latest_producer_id_block` (KIP-730).
 
-Below 3.0 every broker changes the znode itself, so each write is conditional on the version of the znode.
+Below inter.broker.protocol.version 3.0 every broker changes the znode itself, so each write is conditional on the
+version of the znode.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ LOG: Final = logging.getLogger("kafkacore.controller")
 
 
 class Registrations:
-    """Reads registrations in bulk, and watches the znode of each broker that it reads."""
+    """Reads the registrations of many brokers at once, and watches their znodes."""
 
     def __init__(self, access: Access) -> None:
         self._access = access

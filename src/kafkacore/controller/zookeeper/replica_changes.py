@@ -1,8 +1,8 @@
 """The actions that follow a change of a replica's state (redesign, ReplicaStateMachine).
 
-The changes to NEW and ONLINE inform the broker of the replica. The change to OFFLINE removes the replica from the ISR;
-one operation does this for all partitions. The change to DELETION_STARTED tells the broker to delete the replica. The
-other changes only set the state.
+The changes to NEW and ONLINE inform the broker of the replica. The change to OFFLINE removes the replica from the ISR,
+with one bulk write for all partitions. The change to DELETION_STARTED tells the broker to delete the replica. The other
+changes only set the state.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ async def take_offline(controller: ZooKeeperController, replicas: Iterable[Repli
     known = [row for row in leaving if context.leaderships[row] is not None]
     shrunk, failed = await _leave_isrs(controller, known, leaving)
     await controller.access.in_slices(_inform(context, batch, leaving, shrunk))
-    # The other partitions keep their leader and ISR, but one of their replicas is offline now.
+    # The remaining partitions keep their leader and ISR. Brokers must still learn that a replica is offline.
     batch.update_metadata(row for row in leaving if row not in shrunk and row not in failed)
     for row, reason in failed.items():
         LOG.error("replicas %s of %s stay as they are: %s", sorted(leaving[row]), context.name(row), reason)
@@ -77,8 +77,8 @@ async def take_offline(controller: ZooKeeperController, replicas: Iterable[Repli
 def _stop(
     context: ControllerContext, batch: RequestBatch, replicas: Sequence[Replica], leaving: dict[int, set[int]]
 ) -> Work[list[Replica]]:
-    """Adds StopReplica requests for the replicas that may go offline. Returns these replicas, and adds their brokers to
-    `leaving`, by row."""
+    """Adds StopReplica requests for the replicas whose state can change to OFFLINE. Returns these replicas. Adds their
+    broker ids to `leaving`, keyed by row."""
     valid: list[Replica] = []
     for at in range(0, len(replicas), _AT_ONCE):
         valid += context.may_move_replicas(replicas[at : at + _AT_ONCE], ReplicaState.OFFLINE)
@@ -138,8 +138,8 @@ def _smaller(
 
 
 def _left_by(was: LeaderAndIsr, leaving: Collection[int], controller_epoch: int) -> LeaderAndIsr:
-    """Returns the leadership without the replicas in `leaving`, or `was` itself if nothing changes. The last member
-    remains in the ISR, because it has every committed record."""
+    """Returns the leadership without the replicas in `leaving`, or `was` itself if nothing changes. If all members
+    leave, the last one remains in the ISR, because it has every committed record."""
     isr = without(was.isr, leaving)
     if not isr:
         isr = (was.leader,) if was.leader in was.isr else was.isr[:1]

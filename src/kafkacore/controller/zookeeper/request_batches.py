@@ -1,8 +1,9 @@
 """The requests of one event: at most one LeaderAndIsr, UpdateMetadata and StopReplica for each broker.
 
-A protocol adds which brokers must learn of which partitions. When the event ends, the batch reads the content of the
-requests from the context. A request belongs to the generation of the broker that was live when a protocol added it. If
-the broker has restarted since then, it does not get the request (redesign, "broker-generation-aware").
+A protocol adds to the batch which brokers must be informed of which partitions. When the event ends, the batch reads
+the content of the requests from the context. A request is for the generation of a broker (the time from its
+registration to its next one) that was live when a protocol added the request. A broker that has restarted since then
+does not get the request (redesign, "broker-generation-aware").
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class RequestBatch:
         self._metadata_for_all: dict[int, None] = {}  # the keys are rows; used as an ordered set
         self._metadata_for: dict[Generation, dict[int, None]] = {}
         self._made: dict[int, Generation] = {}
-        self._tells_everybody = False  # whether all brokers learn the live brokers, even without a partition
+        self._tells_everybody = False  # whether all brokers get UpdateMetadata, even without a partition
 
     # --- filling ---
 
@@ -139,8 +140,8 @@ class RequestBatch:
         ]
 
     def _metadata(self) -> list[tuple[LiveBroker, tuple[int, ...]]]:
-        """Returns the live brokers that need an UpdateMetadata, with their partitions. Brokers that get the same
-        partitions share one tuple, which is encoded once."""
+        """Returns the live brokers that need an UpdateMetadata, with the rows of the partitions to send. Brokers that
+        get the same partitions share one tuple, so that it is encoded only once."""
         everybody = tuple(self._metadata_for_all)
         found = []
         for broker in self._context.brokers.values():

@@ -1,7 +1,7 @@
 """The bodies of LeaderAndIsr 0 to 7, UpdateMetadata 0 to 8 and StopReplica 0 to 4.
 
-LeaderAndIsr 0 and 1, UpdateMetadata 0 to 4 and StopReplica 0 have no broker epoch, so a broker cannot know whether such
-a request was meant for its former generation.
+LeaderAndIsr 0 and 1, UpdateMetadata 0 to 4 and StopReplica 0 have no broker epoch. So a broker that has restarted
+cannot detect that such a request was sent before its restart.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class Bodies:
-    """Makes the bodies of one event. A part that is the same for several brokers is made only once."""
+    """Makes the request bodies of one event. A part that is the same for several brokers is made only once."""
 
     def __init__(self, context: ControllerContext, settings: ControllerSettings) -> None:
         self._context = context
@@ -42,7 +42,7 @@ class Bodies:
     # --- LeaderAndIsr ---
 
     def leader_and_isr(self, version: int, broker: LiveBroker, rows: Mapping[int, bool]) -> Work[Any]:
-        """Returns a LeaderAndIsrRequest. `rows` maps a row to whether the replica is new."""
+        """Returns a LeaderAndIsrRequest. `rows` maps each partition's row to whether its replica is new."""
         context = self._context
         body = LeaderAndIsrRequest(
             controller_id=self._settings.broker_id, controller_epoch=context.epoch, broker_epoch=broker.epoch
@@ -135,7 +135,7 @@ class Bodies:
         ]
 
     def _partition_metadata(self, row: int) -> Any | None:
-        """Returns None if the partition has no leader yet, because then there is nothing to send."""
+        """Returns the partition's entry in UpdateMetadata, or None if the partition has no leader yet."""
         context = self._context
         now, replicas = context.leaderships[row], context.assignments[row].replicas
         if now is None:
@@ -163,7 +163,7 @@ class Bodies:
     # --- StopReplica ---
 
     def stop_replica(self, version: int, broker: LiveBroker, rows: Mapping[int, bool]) -> Any:
-        """Returns a StopReplicaRequest. `rows` maps a row to whether its replica is to be deleted."""
+        """Returns a StopReplicaRequest. `rows` maps each partition's row to whether its replica is to be deleted."""
         context = self._context
         body = StopReplicaRequest(
             controller_id=self._settings.broker_id, controller_epoch=context.epoch, broker_epoch=broker.epoch

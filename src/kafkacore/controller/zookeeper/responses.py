@@ -48,8 +48,8 @@ def event_of(context: ControllerContext, broker: LiveBroker, request: ControlReq
 
 
 def _matters(broker: LiveBroker, context: ControllerContext, errors: dict[TopicPartition, int]) -> bool:
-    """Returns whether a response needs an event. It does if it reports a failed directory, or if one had failed
-    before."""
+    """Returns whether a LeaderAndIsr response needs an event. It does if it reports a failed directory, or if a
+    directory of the broker had failed before and may work again."""
     if context.rows_on_offline_directories.get(broker.broker_id):
         return True
     return any(error == ErrorCode.KAFKA_STORAGE_ERROR for error in errors.values())

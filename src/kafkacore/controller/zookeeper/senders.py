@@ -1,5 +1,6 @@
-"""One sender for each generation of a broker. A sender repeats a request until the broker answers. When the generation
-ends, its sender stops, so no old request reaches the broker's next generation."""
+"""One sender for each generation of a broker: the time from its registration to its failure or restart. A sender
+repeats a request until the broker replies. When the generation ends, its sender stops, so no old request reaches the
+broker's next generation."""
 
 from __future__ import annotations
 
@@ -72,7 +73,8 @@ class Sender:
         self._task = None
 
     def _note(self, request: ControlRequest, response: Any) -> None:
-        """Passes a response on. An error of the handler must not block the requests that follow."""
+        """Passes a response to the handler. An exception of the handler is only logged, so that it does not block later
+        requests."""
         try:
             self._respond(self.broker, request, response)
         except Exception:
@@ -115,15 +117,15 @@ class Senders:
         self._senders[broker.broker_id] = Sender(broker, listener, self._surroundings, self._respond)
 
     def _listener_of(self, broker: LiveBroker) -> str:
-        """Returns the control plane's listener (KIP-291), if the broker advertises it. During the rolling restart that
-        enables that listener, a broker may not advertise it yet; then returns the inter-broker listener."""
+        """Returns `control.plane.listener.name` (KIP-291) if the broker advertises that listener, else the inter-broker
+        listener. A broker may not advertise it yet during the rolling restart that enables it."""
         wanted = self._settings.control_plane_listener
         if wanted is not None and any(each.listener == wanted for each in broker.registration.endpoints):
             return wanted
         return self._settings.inter_broker_listener
 
     def update(self, broker: LiveBroker) -> None:
-        """Changes the endpoints of the present generation."""
+        """Changes the endpoints of a broker's present generation."""
         sender = self._senders.get(broker.broker_id)
         if sender is not None:
             sender.broker, sender.listener = broker, self._listener_of(broker)

@@ -1,7 +1,7 @@
 """Reads, creates and updates the state znodes of partitions in bulk.
 
 `/brokers/topics/TOPIC/partitions/N/state` holds the leader, the leader epoch, the ISR and the controller epoch. The
-version of the znode is the partition epoch. Every update states the version that it replaces.
+version of the znode is the partition epoch. Every update is conditional on the version that it replaces.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kafkacore.zookeeper.operations import Code, Create, GetData, Operation, Res
 
 LOG: Final = logging.getLogger("kafkacore.controller")
 
-_AT_ONCE: Final = 100  # states that are encoded together
+_AT_ONCE: Final = 100  # how many states are encoded before the loop does other work
 Changes = Mapping[int, LeaderAndIsr]  # keyed by row
 
 
@@ -34,7 +34,7 @@ class Updated(NamedTuple):
 
 
 class StateStore:
-    """Reads and writes the states of rows of the current context."""
+    """Reads and writes the state znodes of the partitions in a context."""
 
     def __init__(self, access: Access, settings: ControllerSettings) -> None:
         self._access = access
@@ -58,7 +58,8 @@ class StateStore:
         for path, data in zip(paths_of_states, _encoded(states.values()), strict=True):
             writes += [self._node(paths.parent(path)), self._node(path, data)]
         results = await self._access.write(writes, context.epoch_version)
-        # A parent that already exists is not a failure. If a parent is missing, the creation of its child fails anyway.
+        # Skip the results of the parents. A parent may already exist; if a parent is missing, the creation of its child
+        # fails too.
         results = results[len(paths_of_topics) + 1 :: 2]
         created = {}
         for (row, state), result in zip(states.items(), results, strict=True):

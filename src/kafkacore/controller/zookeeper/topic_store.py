@@ -67,7 +67,7 @@ class TopicStore:
     async def give_ids(
         self, context: ControllerContext, found: dict[str, TopicAssignment], new_id: Callable[[], Uuid]
     ) -> None:
-        """Writes an id for each topic that has none (KIP-516), and puts the id into `found`."""
+        """Writes an id to the znode of each topic without one (KIP-516), and adds the id to `found`."""
         wanted = {name: topic._replace(topic_id=new_id()) for name, topic in found.items() if topic.topic_id is None}
         if not wanted:
             return
@@ -93,8 +93,8 @@ class TopicStore:
         return {name for name, result in zip(names, results, strict=True) if self._allows_unclean(name, result)}
 
     def _allows_unclean(self, name: str, result: Result) -> bool:
-        """Returns whether the topic allows unclean elections. Returns False if the topic's configuration cannot be
-        read, so that no record is lost."""
+        """Returns whether the topic allows unclean elections. If the topic's configuration cannot be read, returns
+        False, so that no record is lost."""
         if result.code is Code.NO_NODE:
             return self._settings.unclean_leader_election_enable
         if not result.is_ok:

@@ -1,4 +1,4 @@
-"""Turns a watch event of ZooKeeper into the controller's event, which reads the change."""
+"""Maps a watch event of ZooKeeper to the controller's event that reads the change."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ _NODES: Final[dict[str, type[Notification]]] = {
 
 
 def event_of(fired: WatchEvent) -> Event | None:
-    """Returns the controller's event, or None if the watch belongs to another component or if another watch covers the
-    change."""
+    """Returns the controller's event. Returns None if the watch belongs to another component, or if another watch also
+    reports the change."""
     path, kind = fired.path, fired.type
     if path == paths.CONTROLLER:
         return Reelect() if kind is EventType.DELETED else ControllerChange()
     if path in _CHILDREN:
-        # This also handles that the znode itself was created or deleted: the event reads its children and watches it
+        # Also if the znode itself was created or deleted, because the event reads its children and sets the watch
         # again.
         return _CHILDREN[path]()
     if path in _NODES:
-        # A deleted znode must be watched too, so the event sets the watch again.
+        # Also if the znode was deleted, because the event must set the watch again.
         return _NODES[path]()
     parent, name = paths.parent(path), paths.name(path)
     if parent == paths.BROKER_IDS and kind is EventType.DATA_CHANGED:

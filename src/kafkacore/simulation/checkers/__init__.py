@@ -1,2 +1,2 @@
-"""Checks the invariants of a cluster. The checkers see only plain observations, and share no code with the code under
-test."""
+"""Checks the invariants of a cluster. The only input of the checkers is `observations`, and they share no code with the
+code under test."""

@@ -1,4 +1,5 @@
-"""Checkers of elections: each epoch has one leader, votes are on disk, and epochs never go back (Raft 5.2, 5.4.1)."""
+"""Checkers of elections in a Raft quorum: each epoch has one leader, votes are on disk, and epochs never go back
+(sections 5.2 and 5.4.1 of the Raft paper)."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ NOBODY = -1
 
 
 class ElectionSafety(Checker):
-    """An epoch has at most one leader, and no two nodes name different leaders for it."""
+    """An epoch has at most one leader, and all nodes that know a leader of an epoch know the same one."""
 
     def __init__(self) -> None:
         self._leaders: dict[int, int] = {}
@@ -53,7 +54,8 @@ class OneActiveController(Checker):
 
 
 class EpochsGrow(Checker):
-    """A node never goes back to an earlier epoch, except by a restart to the epoch on its disk."""
+    """The epoch of a node never decreases while the node runs. After a restart, the node may be in the epoch on its
+    disk."""
 
     def __init__(self) -> None:
         self._epochs: dict[int, int] = {}
@@ -107,7 +109,7 @@ class VotesPersist(Checker):
 
     def _on_disk(self, node: int, epoch: int, candidate: int) -> None:
         on_disk = self._disks.get(node, (0, NOBODY))
-        # If the disk has a later epoch, the node also cannot give this vote again.
+        # A later epoch on the disk is also correct, because the node then cannot vote again in this epoch.
         if on_disk < (epoch, NOBODY) or (on_disk[0] == epoch and on_disk[1] != candidate):
             raise self.broken(
                 f"the vote of node {node} for {candidate} in epoch {epoch} is not on its disk, which has "
@@ -118,10 +120,12 @@ class VotesPersist(Checker):
 
 
 class VotesGoToCompleteLogs(Checker):
-    """A voter grants no vote to a candidate whose log ends before its own (the election restriction)."""
+    """A voter grants its vote only to a candidate whose log does not end before the voter's own log (the election
+    restriction)."""
 
     def granted(self, seen: VoteGranted) -> None:
-        # A voter that already has records of this epoch may repeat its vote, because this epoch already has a leader.
+        # A voter whose log already has records of this epoch may repeat its vote, because this epoch already has a
+        # leader.
         if seen.candidate_end < seen.voter_end and seen.voter_end[0] < seen.epoch:
             raise self.broken(
                 f"node {seen.node}, whose log ends at (epoch, offset) {seen.voter_end}, voted in epoch {seen.epoch} "
@@ -132,8 +136,8 @@ class VotesGoToCompleteLogs(Checker):
 
 
 class LeadersAreNew(Checker):
-    """After a restart, a node does not lead the epoch that it led before: it may have lost records that it sent in that
-    epoch (KIP-595)."""
+    """After a restart, a node does not lead again in the epoch in which it led before, because it may have lost records
+    that it sent in that epoch (KIP-595)."""
 
     def __init__(self) -> None:
         self._led: dict[int, int] = {}

@@ -1,5 +1,5 @@
-"""Checkers of partition leaders: when they acknowledge, how far their high watermarks may rise, and which broker owns a
-group."""
+"""Checkers of partition leaders: when they may acknowledge, how far their high watermarks may rise, and which broker
+coordinates a group."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kafkacore.simulation.checkers.violation import Checker
 
 
 class _Newest:
-    """Stores when the leader of each epoch of a log first acknowledged something."""
+    """Stores when and by which node the first acknowledgement in each leader epoch of a log was sent."""
 
     def __init__(self) -> None:
         # Maps each log and epoch to the time and the node of the first acknowledgement.
@@ -34,14 +34,15 @@ class _Newest:
         return None
 
     def acknowledged(self, log: str, epoch: int, node: int, answered_ns: int) -> int:
-        """Notes an acknowledgement. Returns the node that acknowledged first in this epoch."""
+        """Stores an acknowledgement. Returns the node that acknowledged first in this epoch."""
         return self._first.setdefault(log, {}).setdefault(epoch, (answered_ns, node))[1]
 
 
 class FencedLeadersAreSilent(Checker):
-    """Once a broker knows that it no longer leads a partition, it acknowledges no Produce that arrives later. A deposed
-    leader that does not know this yet must not acknowledge after a later leader has acknowledged something, because its
-    ISR can no longer be complete. However, it may acknowledge a batch that it already has."""
+    """Once a broker has learned that it no longer leads a partition, it acknowledges no Produce that arrives later. A
+    deposed leader that has not learned this yet must also stop acknowledging once a later leader has acknowledged
+    something, because its ISR can no longer be complete. However, it may acknowledge again a batch that it already
+    has."""
 
     def __init__(self) -> None:
         self._newest = _Newest()
@@ -71,9 +72,9 @@ class FencedLeadersAreSilent(Checker):
 
 
 class OneOwnerForEachGroup(Checker):
-    """A broker accepts commits of a group only while, by its own metadata, it leads the partition of __consumer_offsets
-    that holds the group. One broker owns the group in each leader epoch. After the owner has accepted a commit, no
-    broker of an earlier epoch accepts a later commit."""
+    """A broker accepts commits of a group only while it leads the group's partition of __consumer_offsets, according to
+    its own metadata. In each leader epoch only one broker accepts commits of the group. After this broker has accepted
+    a commit, no leader of an earlier epoch accepts one."""
 
     def __init__(self) -> None:
         self._newest = _Newest()
@@ -113,7 +114,7 @@ class LatestWaitsForTheEpoch(Checker):
         self._logs[seen.log, seen.node] = [each for each in kept if each.end <= seen.start] + list(seen.entries)
 
     def role(self, seen: RoleSeen) -> None:
-        """Notes a role. The watcher reports the leader's log before its role."""
+        """Stores where the leader's epoch starts. The watcher reports the leader's log before its role."""
         if seen.leads:
             earlier = (each.end for each in self._logs.get((seen.log, seen.node), ()) if each.epoch < seen.epoch)
             self._starts.setdefault((seen.log, seen.epoch), max(earlier, default=0))
@@ -179,11 +180,11 @@ class JoiningReplicasAreAwaited(_SameLeadership):
 
 
 class PositionsStay(_SameLeadership):
-    """A leader that knows where a follower's log ends still knows this after one change of the ISR."""
+    """A leader that knows the end of a follower's log still knows it after one change of the ISR."""
 
     def compare(self, old: LeaderSeen, new: LeaderSeen) -> None:
         if new.partition_epoch > old.partition_epoch + 1:
-            return  # the replica may have left and come back
+            return  # the replica may have been removed and added again
         before = {each.broker: each.end for each in old.followers}
         for each in new.followers:
             if each.end < 0 <= before.get(each.broker, -1):

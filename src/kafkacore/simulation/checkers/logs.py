@@ -1,4 +1,5 @@
-"""Checkers of a quorum's logs: they match, and committed entries are never lost (Raft 5.3, 5.4)."""
+"""Checkers of a quorum's logs: they match, and committed entries are never lost (sections 5.3 and 5.4 of the Raft
+paper). An entry is one batch."""
 
 from __future__ import annotations
 
@@ -21,8 +22,8 @@ from kafkacore.simulation.checkers.violation import Checker
 class LogMatching(Checker):
     """If two logs have an entry with the same end and epoch, they are equal up to that entry.
 
-    By induction it is enough to check two things: such an entry has the same bytes in both logs, and the entry before
-    it has the same epoch in both.
+    By induction it is enough to check two things. First, an entry with the same end and epoch has the same bytes in
+    both logs. Second, the entry before it has the same epoch in both logs.
     """
 
     def __init__(self) -> None:
@@ -74,8 +75,8 @@ class NodeLog:
 
     def replace_from(self, start: int, before: int | None, entries: tuple[Entry, ...]) -> None:
         keep = bisect_left(self.ends, start + 1)
-        # If no earlier entry ends at `start` in the epoch `before`, the log now starts at a snapshot, and the earlier
-        # entries are dropped.
+        # If no stored entry ends at `start` in the epoch `before`, the node has replaced the start of its log by a
+        # snapshot. So the stored entries are dropped.
         if keep and (self.ends[keep - 1] != start or before not in (None, self.entries[keep - 1].epoch)):
             keep = 0
         if keep == 0:
@@ -200,8 +201,8 @@ class CommittedStays(Checker):
 
 
 class DeliveredInOrder(Checker):
-    """A node passes every committed entry to its state machine, once and in order. A snapshot may replace the first
-    entries."""
+    """A node passes every committed entry to its state machine, once and in order. A snapshot may take the place of the
+    first entries."""
 
     def __init__(self) -> None:
         self._ends: dict[tuple[int, int, str], int] = {}

@@ -17,13 +17,12 @@ from kafkacore.simulation.checkers.observations import (
 )
 from kafkacore.simulation.checkers.violation import Checker
 
-AT_ONCE_MS: Final = 20  # a broker that gets an answer within this time has sent its request once
+AT_ONCE_MS: Final = 20  # a request that was answered within this time was forwarded only once
 
 
 class ImagesAreEqual(Checker):
-    """All images after the same offset are equal. This includes the images of the active controller and of the other
-    controllers, the image that a broker shares with a controller in its process, and an image replayed from the log or
-    a snapshot."""
+    """All metadata images after the same offset are equal, on controllers and brokers. An image that was replayed from
+    the log or loaded from a snapshot equals them too."""
 
     def __init__(self) -> None:
         self._images: dict[int, tuple[int, str, dict[str, object]]] = {}
@@ -79,9 +78,9 @@ class BrokersInImage(Checker):
 
 
 class StaleBrokersAreRefused(Checker):
-    """After a controller has accepted a heartbeat of a broker's registration, it accepts no heartbeat of an earlier
-    registration. It also accepts none if its committed metadata already contained a later registration when the
-    heartbeat arrived."""
+    """A controller refuses the heartbeat of an earlier registration of a broker in two cases: it has already accepted a
+    heartbeat of a later registration, or its committed metadata contained a later registration when the heartbeat
+    arrived."""
 
     def __init__(self) -> None:
         self._accepted: dict[tuple[int, int], int] = {}
@@ -101,8 +100,8 @@ class StaleBrokersAreRefused(Checker):
 
 
 class BrokersCatchUpFirst(Checker):
-    """A controller's answer tells a broker that it is unfenced only after the broker has read the record of its own
-    registration. The epoch of a registration is the offset of that record."""
+    """A heartbeat response says that the broker is unfenced only after the broker has read the record of its own
+    registration. The broker epoch is the offset of that record."""
 
     def heartbeat(self, seen: HeartbeatAnswered) -> None:
         if seen.accepted and not seen.fenced and seen.offset < seen.epoch:
@@ -115,8 +114,8 @@ class BrokersCatchUpFirst(Checker):
 
 
 class SilentBrokersAreFenced(Checker):
-    """A broker that has stopped or lost its connection is fenced within a time limit. The time counts only while a
-    majority of the controllers runs. It begins again when a heartbeat arrives that the network held back."""
+    """A broker that has stopped or lost its connection is fenced within a time limit. Time counts only while a majority
+    of the controllers runs. It is counted from zero again when a delayed heartbeat of the broker arrives."""
 
     def __init__(self, bound_ms: int) -> None:
         self._bound_ms = bound_ms
@@ -156,11 +155,12 @@ class SilentBrokersAreFenced(Checker):
 
 
 class AcknowledgedChangesStay(Checker):
-    """A metadata change that was acknowledged to a client still exists at the end of the run, unless the client has
-    changed the same resource again. A change without an answer may or may not have been made.
+    """A metadata change that was acknowledged to a client still exists at the end of the run, if it was the client's
+    last change of that resource. A change without an answer may or may not have been made.
 
-    A broker that forwards a change may send it twice, and the network may hold one of the two requests back. Then the
-    change may be made again after later changes. This is possible only for a change whose answer took some time."""
+    A broker that forwards a change may send the request twice, and the network may delay one of the two requests. Then
+    the change is made again, even after later changes. This is possible only if the answer took longer than
+    AT_ONCE_MS."""
 
     def __init__(self) -> None:
         # For each change: its order, its value, whether it was acknowledged, and whether a request may still arrive.

@@ -1,9 +1,9 @@
-"""Facts about a cluster as plain data. The cluster's watcher creates these observations, and checkers have no other
-input.
+"""Facts about a cluster as plain data. The watchers, the wire tap and the simulated clients create these observations,
+and checkers have no other input.
 
-Nodes are identified by their ids. Times are in milliseconds of the world's own clock. Offsets are record offsets. A
-`life` is the number of a node's incarnation, which lasts from one start to the next end. An `Entry` is one batch of a
-log, identified by the offset after its last record.
+Nodes are identified by their ids. Times are milliseconds of virtual time, unless a name ends in `_ns`. Offsets are
+record offsets. A `life` is the number of a node's incarnation, which lasts from a start of the node to its stop or
+death. An `Entry` is one batch of a log, identified by the offset after its last record.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Entry(NamedTuple):
 
 
 class Started(NamedTuple):
-    """A node started again and lost everything that was only in its memory. The log on its disk ends at `end`."""
+    """A node restarted, and so lost everything that was only in its memory. The log on its disk ends at `end`."""
 
     node: int
     life: int
@@ -48,8 +48,8 @@ class Leads(NamedTuple):
 
 
 class VoteGranted(NamedTuple):
-    """A node sent a response that grants a vote. Both ends are (epoch, offset). `candidate_end` is the end of the log
-    that the candidate named. `voter_end` is the end of the voter's log when the request arrived."""
+    """A node sent a response that grants a vote. Both ends are (epoch, offset). `candidate_end` is the end of the
+    candidate's log according to its request. `voter_end` is the end of the voter's log when the request arrived."""
 
     node: int
     epoch: int
@@ -78,15 +78,15 @@ class LogSeen(NamedTuple):
 
 
 class OnDisk(NamedTuple):
-    """After a power cut at this moment, a node's disk would have the records below `end`."""
+    """A node has synced its log up to `end`: the records below `end` would survive a power cut at this moment."""
 
     node: int
     end: int
 
 
 class VotersAre(NamedTuple):
-    """From now on, decisions need a majority of these nodes. The set is empty while the watcher cannot know the
-    voters."""
+    """From now on, elections and commits need a majority of these nodes. The set is empty while the watcher cannot know
+    the voters."""
 
     nodes: frozenset[int]
 
@@ -133,8 +133,8 @@ class ImageSeen(NamedTuple):
 
 class HeartbeatAnswered(NamedTuple):
     """A controller answered a heartbeat of a broker. `accepted` means that the answer has no error. `offset` is the
-    offset up to which the broker said that it has read the metadata. `fenced` comes from the answer. `registered` is
-    the broker epoch in this controller's committed metadata at the moment when the heartbeat arrived."""
+    metadata offset in the broker's heartbeat. `fenced` is the flag in the answer. `registered` is the broker's epoch in
+    this controller's committed metadata when the heartbeat arrived."""
 
     node: int
     broker: int
@@ -146,8 +146,8 @@ class HeartbeatAnswered(NamedTuple):
 
 
 class BrokerAlive(NamedTuple):
-    """Whether a broker runs, is not paused, and reaches the controllers. The simulation knows this without the broker's
-    messages."""
+    """Whether a broker runs, is not paused, and can reach the controllers. The simulator computes this from its faults,
+    not from messages."""
 
     broker: int
     alive: bool
@@ -155,7 +155,8 @@ class BrokerAlive(NamedTuple):
 
 
 class ControllersAlive(NamedTuple):
-    """Whether a majority of the controllers runs and is connected. The simulation knows this without their messages."""
+    """Whether a majority of the controllers runs and is connected. The simulator computes this from its faults, not
+    from messages."""
 
     alive: bool
     at_ms: int
@@ -217,8 +218,8 @@ class InSync(NamedTuple):
 
 
 class ReplicaSettled(NamedTuple):
-    """The state of a replica some time after the faults have ended and the clients have stopped. It contains the log
-    from offset `first`."""
+    """The state of a replica some time after the faults have ended and the clients have stopped. `first` is its log
+    start offset."""
 
     node: int
     log: str
@@ -229,8 +230,8 @@ class ReplicaSettled(NamedTuple):
 
 
 class ProduceAnswered(NamedTuple):
-    """A broker answered for one partition of a Produce request with acks=all. `led_then` tells whether, by its own
-    metadata, the broker was the leader in `epoch` when the request arrived. `leads_now` tells whether it is the leader
+    """A broker answered for one partition of a Produce request with acks=all. `led_then` is whether the broker was the
+    leader in `epoch` when the request arrived, according to its own metadata. `leads_now` is whether it is the leader
     now. `accepted` means that the answer has no error. A `repeatable` batch has a producer id, so a broker that already
     has the batch accepts it again."""
 
@@ -261,8 +262,8 @@ class CommitAnswered(NamedTuple):
 
 
 class FollowerKnown(NamedTuple):
-    """A leader's knowledge of a follower: the end of its log (-1 if unknown), whether the follower is in the ISR or
-    was proposed for the ISR, whether it is caught up, and whether its broker can join the ISR."""
+    """A leader's information about a follower: the end of the follower's log (-1 if unknown), whether the follower is
+    in the ISR or was proposed for the ISR, whether it is caught up, and whether its broker can join the ISR."""
 
     broker: int
     end: int
@@ -290,8 +291,8 @@ class LeaderSeen(NamedTuple):
 
 class MetadataAcknowledged(NamedTuple):
     """A client got a response that confirms its change. The resource now has this value, or does not exist if the value
-    is None. `order` numbers the changes of a resource, which one client makes one after another. The response took
-    `took_ms`."""
+    is None. `order` is the number of the change among the changes of this resource, all of which one client makes in
+    sequence. The response took `took_ms`."""
 
     resource: str
     value: object
@@ -370,8 +371,7 @@ class LatestListed(NamedTuple):
 
 
 class ProducerRefused(NamedTuple):
-    """A producer got an error from `node` after which it cannot continue. This producer sends each batch again until it
-    is acknowledged."""
+    """An idempotent producer got an error from `node` after which it cannot continue."""
 
     log: str
     error: str
@@ -379,7 +379,7 @@ class ProducerRefused(NamedTuple):
 
 
 class LogSurvived(NamedTuple):
-    """Everything in the log of a partition at the end of a run."""
+    """All records in the log of a partition at the end of a run."""
 
     log: str
     records: dict[int, bytes]
@@ -394,9 +394,9 @@ class CommitAcknowledged(NamedTuple):
 
 
 class CommitFetched(NamedTuple):
-    """A node answered with the committed offset of a group, or -1 if the group has no commit. `floor` is the highest
-    offset whose commit was acknowledged before the request was sent. `ceiling` is the highest offset for which a commit
-    was ever sent."""
+    """A client fetched the committed offset of a group from `node`; -1 means that the group has no commit. `floor` is
+    the highest offset whose commit was acknowledged before the request was sent. `ceiling` is the highest offset for
+    which a commit was ever sent."""
 
     group: str
     log: str
@@ -415,7 +415,7 @@ class Healed(NamedTuple):
 
 
 class Progressed(NamedTuple):
-    """Something happened that must happen after the faults end."""
+    """One of the things that must happen after the faults end has happened."""
 
     what: str
     at_ms: int

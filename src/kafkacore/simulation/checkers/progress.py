@@ -1,4 +1,4 @@
-"""Checkers of liveness: everything that must happen after the faults end happens within a limit of virtual time."""
+"""Checkers of liveness: after the faults end, the cluster makes progress within a limit of virtual time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class NodesGoOn(Checker):
 
 
 class Progress(Checker):
-    """`expected` lists the things that must happen after the faults end."""
+    """Everything in `expected` happens within the limit after the faults end."""
 
     def __init__(self, expected: Iterable[str], bound_ms: int) -> None:
         self._expected, self._bound_ms = tuple(expected), bound_ms

@@ -46,7 +46,7 @@ class OneRecordForEachOffset(Checker):
 
 class AcknowledgedRecordsStay(Checker):
     """A record still exists at the end of the run if it was acknowledged after a sync, or was read below the high
-    watermark of a log that syncs each record. The only exception is a record that a client deleted."""
+    watermark of a log that syncs each record. Records that a client deleted do not count."""
 
     def __init__(self) -> None:
         self._records: dict[str, dict[int, bytes]] = {}
@@ -95,9 +95,9 @@ class NoRecordTwice(Checker):
 
 
 class ProducersGoOn(Checker):
-    """A partition that has lost nothing knows the last batches of each producer, so it never refuses a producer's next
-    batch or a repeated batch. A deposed leader that does not know its successor may refuse, because it does not have
-    the last batches."""
+    """A leader stores the last batches of each producer, so it never refuses a producer's next batch or a repeated
+    batch. Two leaders may refuse: one that has lost records, and a deposed leader that does not know its successor and
+    lacks the last batches."""
 
     def __init__(self) -> None:
         self._newest = -1

@@ -1,5 +1,5 @@
-"""Checkers of replicated partitions: their leaders, their epochs, and the agreement of their logs on the committed
-records."""
+"""Checkers of replicated partitions: their leaders, their epochs, and the equality of committed records on all
+replicas."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NOBODY = -1
 
 
 class _Row:
-    """A partition in an image. Gives names to the values of `ImageSeen.contents["partitions"]`."""
+    """A partition in a metadata image. Gives names to the values of `ImageSeen.contents["partitions"]`."""
 
     def __init__(self, topic: str, partition: Any) -> None:
         self.topic = topic
@@ -49,7 +49,7 @@ def _rows(contents: dict[str, object]) -> Iterator[tuple[str, _Row]]:
 
 
 class OneLeaderForEachEpoch(Checker):
-    """Each leader epoch of a partition has only one leader, both in all images and among the brokers that act as
+    """Each leader epoch of a partition has only one leader, in all metadata images and among the brokers that act as
     leaders."""
 
     def __init__(self) -> None:
@@ -116,11 +116,14 @@ class PartitionEpochsGrow(Checker):
 
 
 class CleanElections(Checker):
-    """A new leader comes from the ISR or from the eligible leader replicas (KIP-966). At least one member of these two
-    sets stays a member of one of them. However, the change that ends a reassignment may add replicas to the ISR and
-    remove all other members. When all members have lost their power, both sets are empty. Then a former member may lead
-    again. The last known leader may also lead again, marked as recovering. If unclean elections are allowed, any other
-    replica may lead. It is then alone in the ISR, and is marked as recovering (KIP-704)."""
+    """A new leader comes from the ISR or from the eligible leader replicas, ELR (KIP-966). After each change, at least
+    one former member of the ISR or ELR is still in one of them. However, the change that ends a reassignment may
+    replace all members.
+
+    When all members have lost their power, ISR and ELR are empty. Then a former member may lead again. The last known
+    leader may also lead again, marked as recovering. If unclean elections are allowed, any other replica may lead. It
+    is then the only member of the ISR, and is marked as recovering (KIP-704).
+    """
 
     def __init__(self) -> None:
         self._newest = NOBODY
@@ -141,8 +144,8 @@ class CleanElections(Checker):
                 new.eligible = new.eligible or old.eligible
                 if new.leader == NOBODY and new.partition_epoch <= old.partition_epoch + 1:
                     new.last_leader = old.last_leader
-            # Only images that differ by one change are compared. If the checker has missed an image, it cannot know
-            # what happened between.
+            # Only images that differ by one change are compared. If the checker has missed an image, it does not know
+            # the changes in between.
             if old is None or new.partition_epoch != old.partition_epoch + 1:
                 continue
             # The last leader is unknown if the checker has missed the image in which it led.
@@ -168,9 +171,9 @@ class CleanElections(Checker):
 
 
 class CommittedRecordsAgree(Checker):
-    """Every replica holds the same entries below its high watermark. If an entry was ever below the high watermark of
-    any replica, every member of the ISR in the newest metadata has it. A log starts above offset 0 only if a client
-    deleted the records below its log start offset."""
+    """Any two replicas hold the same entries below their high watermarks. If an entry was ever below the high watermark
+    of any replica, every member of the ISR in the newest metadata has the entry. A log starts above offset 0 only if a
+    client deleted the records below its log start offset."""
 
     def __init__(self) -> None:
         self._logs: dict[tuple[str, int], list[Entry]] = {}
@@ -226,8 +229,8 @@ class CommittedRecordsAgree(Checker):
                 )
 
     def _agree(self, log: str, node: int, offset: int) -> int:
-        """Compares a replica's entries with the committed entries, and adds the replica's own committed entries to the
-        known ones. Returns the offset below which the replica agrees with all others."""
+        """Compares a replica's entries with the known committed entries, and adds the replica's entries below its high
+        watermark to them. Returns the offset below which the replica agrees with all others."""
         key = (log, node)
         first = self._first.get(key, 0)
         entries, agreed = self._logs.get(key, []), max(self._compared.get(key, 0), first)
@@ -242,8 +245,8 @@ class CommittedRecordsAgree(Checker):
                 raise self.broken(
                     f"replica {node} of {log} has committed {entry}, but another replica has committed {known}"
                 )
-            # At the start of a log, the batch that contains the first record may begin below this record. Retention may
-            # also keep whole batches below it.
+            # The batch that contains the record at the log start offset may begin below it. Retention may also keep
+            # whole batches below the log start offset.
             if agreed and entry.base > agreed:
                 raise self.broken(f"replica {node} of {log} has a hole from {agreed} to {entry.base}")
             agreed = self._compared[key] = entry.end
@@ -255,8 +258,8 @@ class CommittedRecordsAgree(Checker):
 class ReplicasConverge(Checker):
     """Some time after the last write, all replicas of a partition have the same high watermark, and any two replicas
     have equal records at every offset that both have. This also holds after an unclean election. A follower's log never
-    begins before its leader's log. It begins after the start of its leader's log only if a former leader did not finish
-    a deletion of records."""
+    begins before its leader's log. It may begin later than its leader's log if a former leader did not finish a
+    deletion of records."""
 
     def __init__(self) -> None:
         self._settled: dict[str, list[ReplicaSettled]] = {}

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 
 class Violation(Exception):
-    """An invariant is broken. `invariant` is the name of the checker. The message tells which node did what."""
+    """An invariant is broken. `invariant` is the name of the checker. The message says which node did what."""
 
     def __init__(self, invariant: str, message: str) -> None:
         super().__init__(f"{invariant}: {message}")

@@ -29,7 +29,8 @@ LOG: Final = logging.getLogger("kafkacore.controller")
 
 
 async def on_broker_failure(controller: ZooKeeperController, broker_ids: Collection[int]) -> None:
-    """Ends the generations of these brokers. From now on, the controller sends no requests to those generations."""
+    """Ends the generations of these brokers. (A generation is the time between two registrations of a broker.) From now
+    on, the controller sends these generations no requests."""
     context = controller.context
     LOG.info("brokers have failed: %s", sorted(broker_ids))
     failed = set(broker_ids)

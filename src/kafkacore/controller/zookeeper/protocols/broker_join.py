@@ -1,8 +1,8 @@
 """Broker join: a broker has registered itself in `/brokers/ids`.
 
-The controller updates the metadata of all brokers and tells the new broker which partitions it has. The controller
-continues reassignments to that broker, and elects leaders for partitions without a live leader. If a broker has
-restarted, the controller first handles its former generation as failed, and sends no more requests to that generation.
+The controller updates the metadata of all brokers and informs the new broker of its partitions. It continues
+reassignments to that broker, and elects leaders for partitions without a live leader. A broker that restarts begins a
+new generation. The controller then handles the former generation as failed first, and sends it no more requests.
 """
 
 from __future__ import annotations
@@ -65,13 +65,13 @@ async def on_broker_startup(controller: ZooKeeperController, joined: Collection[
     new_ids = {broker.broker_id for broker in compatible}
     if not new_ids:
         return
-    # The other brokers learn of the new brokers. The new brokers learn of everything.
+    # This informs the other brokers of the new brokers, and the new brokers of everything.
     controller.batch.update_metadata()
     controller.batch.update_metadata_of(
         new_ids, (row for row in context.rows() if context.leaderships[row] is not None)
     )
-    # UpdateMetadata must be sent before LeaderAndIsr, so it needs a batch of its own. A broker of Apache Kafka does not
-    # follow a leader that it does not know, and does not try again later.
+    # A batch sends LeaderAndIsr before UpdateMetadata. Here UpdateMetadata must come first, so it is sent on its own. A
+    # broker of Apache Kafka does not follow a leader that it does not know, and does not try again later.
     controller.batch.flush()
     replicas = [
         Replica(row, each) for row in context.rows() for each in context.assignments[row].replicas if each in new_ids

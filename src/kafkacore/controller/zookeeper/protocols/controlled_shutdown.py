@@ -1,8 +1,8 @@
 """Controlled shutdown: a broker asks to leave, and waits for the response.
 
-This is the only operation that a broker requests with a message instead of a znode (KAFKA-340, KAFKA-817, KAFKA-927).
-The controller moves all leaderships of the broker in one decision and one bulk write. The broker gets one StopReplica
-for all partitions that it follows.
+In the redesign this is the only operation that a broker requests with a message instead of a znode (KAFKA-340,
+KAFKA-817, KAFKA-927). The controller moves all leaderships of the broker in one decision and one bulk write. The broker
+gets one StopReplica for all partitions that it follows.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ class ControlledShutdown(Request):
 
 
 def _can_move(context: ControllerContext, row: int) -> bool:
-    """Returns whether the leadership must move. A partition with one replica keeps its leader, because no other broker
-    could lead it."""
+    """Returns whether the partition has another replica that can lead it. A partition with one replica keeps its
+    leader."""
     return (
         len(context.assignments[row].replicas) > 1
         and context.leaderships[row] is not None

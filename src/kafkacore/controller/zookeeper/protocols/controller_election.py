@@ -1,9 +1,9 @@
 """Controller leader election: the broker that owns the ephemeral znode `/controller` is the controller.
 
 An election is one multi. It creates `/controller`, and sets `/controller_epoch` if that znode still has the version
-that the broker has read. So ZooKeeper writes both znodes or neither. There are four causes of an election: an
-administrator deletes `/controller`; an administrator writes another broker id to it; the controller's broker fails; the
-controller shuts down. Each of them changes `/controller`.
+that the broker has read. So ZooKeeper writes both znodes or neither. Four events cause an election: an administrator
+deletes `/controller`; an administrator writes another broker id to it; the controller's broker fails; the controller
+shuts down. Each of these events changes `/controller`, so the watches of all brokers fire.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ RETRY_MS: Final = 1_000
 
 
 class Startup(Notification):
-    """The broker has registered itself, and takes part in elections from now on."""
+    """The broker has registered itself. From now on, it is a candidate in elections."""
 
     priority: ClassVar = Priority.SESSION
     state: ClassVar = "ControllerChange"
@@ -51,7 +51,7 @@ class Startup(Notification):
 
 
 class RegisterBrokerAndReelect(Notification):
-    """A new session has begun. The broker registers itself again, and then takes part in elections."""
+    """A new session has begun. The broker registers itself again, and then is a candidate in elections."""
 
     priority: ClassVar = Priority.SESSION
     state: ClassVar = "ControllerChange"
@@ -92,8 +92,8 @@ class _Owner(NamedTuple):
 async def resign_if_moved(controller: ZooKeeperController) -> None:
     """Reads the owner of `/controller`, watches it, and resigns when another broker owns it.
 
-    If an administrator writes another id to the znode, the znode still belongs to our session. No broker would then be
-    the controller. So this broker deletes the znode, which starts an election.
+    If an administrator writes another id to the znode, the znode still belongs to this broker's session, and no broker
+    is the controller. So this broker deletes the znode, which starts an election.
     """
     owner = await _owner(controller)
     ours = controller.zookeeper.session_id
@@ -105,8 +105,9 @@ async def resign_if_moved(controller: ZooKeeperController) -> None:
 
 
 async def fenced(controller: ZooKeeperController) -> None:
-    """Handles a write that found another controller epoch. This broker may still own `/controller`, if somebody else
-    has written to `/controller_epoch`. Then it deletes `/controller`, because all its writes would fail."""
+    """Handles a write that found another controller epoch. If this broker still owns `/controller`, somebody has
+    written to `/controller_epoch`, and all writes of this broker would fail. Then it deletes `/controller`, which
+    starts an election."""
     await resign_if_moved(controller)
     if controller.is_active:
         controller.resign()
@@ -131,7 +132,7 @@ async def _owner(controller: ZooKeeperController) -> _Owner:
 
 
 async def _elect(controller: ZooKeeperController) -> None:
-    """Takes part in an election. If ZooKeeper refuses a request, tries again later."""
+    """Tries to become the controller. If ZooKeeper refuses a request, tries again later."""
     try:
         await _stand(controller)
     except (SessionLostError, ControllerMovedError):
@@ -187,9 +188,9 @@ async def _create(controller: ZooKeeperController) -> tuple[int, int]:
 
 
 async def _read_back(controller: ZooKeeperController, epoch: int) -> tuple[int, int]:
-    """Finds out whether an election with an unknown outcome succeeded. It did if `/controller` belongs to this session
-    and the epoch is ours. An ephemeral znode from an earlier session of this broker does not count, because ZooKeeper
-    will delete it."""
+    """Finds out whether an election with an unknown outcome succeeded. It succeeded if `/controller` belongs to this
+    session and the znode of the epoch contains `epoch`. An ephemeral znode from an earlier session of this broker does
+    not count, because ZooKeeper will delete it."""
     await controller.access.read([Sync(paths.CONTROLLER)])
     owner = await _owner(controller)
     found, version = await _epoch(controller)
@@ -206,7 +207,7 @@ async def _epoch(controller: ZooKeeperController) -> tuple[int, int]:
     (found,) = await controller.access.read([GetData(path)])
     if found.code is Code.NO_NODE:
         create = Create(path, znodes.encode_controller_epoch(FIRST_EPOCH), acl=controller.settings.acl(path))
-        await controller.access.submit([create])  # if another broker was faster, it has written the same value
+        await controller.access.submit([create])  # may fail, if another broker has created it with the same value
         (found,) = await controller.access.read([GetData(path)])
     if not found.is_ok:
         raise ZooKeeperError(found.code, path)

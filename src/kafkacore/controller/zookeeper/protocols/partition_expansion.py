@@ -18,7 +18,7 @@ LOG: Final = logging.getLogger("kafkacore.controller")
 
 
 class PartitionModifications(Event):
-    """The data of topic znodes has changed, possibly by our own writes."""
+    """The data of topic znodes has changed. This controller's own writes also cause this event."""
 
     priority: ClassVar = Priority.TOPICS
     state: ClassVar = "TopicChange"

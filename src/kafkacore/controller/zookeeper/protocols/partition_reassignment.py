@@ -1,10 +1,11 @@
 """Partition reassignment: an administrator moves partitions to other brokers, with `/admin/reassign_partitions` or with
 AlterPartitionReassignments (KIP-455).
 
-First the controller expands the partition: in a new leader epoch it has both its old and its new replicas, and the new
-replicas start to follow. When all target replicas are in sync, the controller contracts the partition: a target replica
-leads, and the old replicas are stopped and deleted. A reassignment starts only if its topic is not being deleted and
-the replicas change. A new request replaces a reassignment in progress; a repeated request has no effect.
+First the controller expands the partition. In a new leader epoch the partition has both its old and its new replicas,
+and the new replicas start to follow. When all target replicas are in sync, the controller contracts the partition: it
+makes a target replica the leader, and stops and deletes the old replicas. A reassignment starts only if its topic is
+not being deleted and the replicas change. A new request replaces a reassignment in progress; a repeated request has no
+effect.
 """
 
 from __future__ import annotations
@@ -63,8 +64,8 @@ async def process_znode(controller: ZooKeeperController) -> set[int]:
 
 
 class IsrOfReassignment(Event):
-    """Leaders below 2.7-IV2 have written states of partitions. The controller watches the state of each partition that
-    is being reassigned."""
+    """A leader has written the state znode of a partition that is being reassigned. Below inter.broker.protocol.version
+    2.7-IV2 leaders write ISRs themselves, so the controller watches these znodes."""
 
     priority: ClassVar = Priority.LEADERSHIP
     state: ClassVar = "AlterPartitionReassignment"
@@ -156,7 +157,7 @@ async def resume(controller: ZooKeeperController, joined: Collection[int]) -> No
 
 
 async def complete_where_possible(controller: ZooKeeperController, rows: Iterable[int]) -> None:
-    """Completes those reassignments whose ISRs now allow it."""
+    """Completes the reassignments whose target replicas are all in sync."""
     context = controller.context
     complete = [row for row in rows if row in context.reassigned and _is_complete(context, row)]
     if complete:
@@ -164,7 +165,7 @@ async def complete_where_possible(controller: ZooKeeperController, rows: Iterabl
 
 
 async def reassign(controller: ZooKeeperController, wanted: Mapping[int, Assignment]) -> Errors:
-    """Moves each partition as far as it can go now (onPartitionReassignment). Returns the errors.
+    """Expands or contracts each partition, whichever its ISR allows now (onPartitionReassignment). Returns the errors.
 
     A reassignment in progress continues even if its topic is to be deleted, because the deletion waits for the
     reassignment.
@@ -215,7 +216,8 @@ async def watch_isrs(controller: ZooKeeperController, rows: Collection[int]) -> 
 
 
 async def _expand(controller: ZooKeeperController, rows: Collection[int]) -> None:
-    """Informs the old and the new replicas of each other, in a new leader epoch. The new replicas start to follow."""
+    """Starts a new leader epoch with the old and the new replicas, and informs all of them. The new replicas start to
+    follow."""
     context = controller.context
     for row in await next_leader_epochs(controller, rows):
         assignment = context.assignments[row]
@@ -227,7 +229,7 @@ async def _expand(controller: ZooKeeperController, rows: Collection[int]) -> Non
 
 
 async def _contract(controller: ZooKeeperController, rows: Collection[int], errors: Errors) -> None:
-    """Removes all replicas but the target replicas, which are now in sync."""
+    """Removes the old replicas. The target replicas are now in sync."""
     if not rows:
         return
     context = controller.context
@@ -240,7 +242,7 @@ async def _contract(controller: ZooKeeperController, rows: Collection[int], erro
     await _move_leaders(controller, rows)
     await _delete_replicas(controller, removed)
     # Brokers are asked to delete the data of the old replicas before these replicas are removed from ZooKeeper. If this
-    # controller fails in between, the next one sends the deletions again.
+    # controller fails in between, the next controller sends the deletions again.
     controller.batch.flush()
     failed = await controller.topics.write_assignments(context, _topics(context, rows))
     done = [row for row in rows if context.name(row).topic not in failed]
@@ -321,8 +323,8 @@ def _topics(context: ControllerContext, rows: Iterable[int]) -> list[str]:
 
 
 async def _read_znode(controller: ZooKeeperController) -> tuple[dict[TopicPartition, Collection[int] | None], int]:
-    """Returns the target replicas of each partition, and the version of the znode. Returns no targets if there is no
-    znode, or if the znode cannot be read."""
+    """Returns the target replicas of each partition, and the version of the znode. Returns no partitions if the znode
+    does not exist or cannot be read."""
     path = paths.REASSIGN_PARTITIONS
     reads: list[Operation] = [Exists(path, watch=True), GetData(path)]
     _, found = await controller.access.read(reads)
@@ -340,8 +342,8 @@ async def _read_znode(controller: ZooKeeperController) -> tuple[dict[TopicPartit
 
 
 async def _take_out(controller: ZooKeeperController, which: Callable[[TopicPartition, Collection[int]], bool]) -> None:
-    """Removes entries from the znode. If the last entry is removed, deletes the znode. If an administrator writes at
-    the same time, reads the new content again."""
+    """Removes the entries for which `which` returns True. If no entry remains, deletes the znode. If an administrator
+    writes at the same time, reads the new content and tries again."""
     for _ in range(partition_changes.MAX_CONFLICTS):
         targets, version = await _read_znode(controller)
         rest = {name: each for name, each in targets.items() if not which(name, each or ())}
@@ -395,8 +397,8 @@ def _shape_problem(replicas: Collection[int]) -> str | None:
 
 
 def _problem(context: ControllerContext, name: TopicPartition, replicas: Collection[int]) -> str | None:
-    """Returns the reason to refuse a target, or None. A request can add only live brokers; the znode can name brokers
-    that join later."""
+    """Returns the reason to refuse a target, or None. A request can add only live brokers. The znode can also contain
+    brokers that join later."""
     problem = _shape_problem(replicas)
     row = context.row(*name)
     if problem is not None or row is None:

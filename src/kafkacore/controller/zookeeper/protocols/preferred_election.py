@@ -1,8 +1,8 @@
 """Preferred replica leader election: the first replica of the assignment becomes the leader again.
 
 An administrator requests an election with `/admin/preferred_replica_election` or ElectLeaders (KIP-460). The controller
-holds one without a request if too many of the partitions that prefer a broker are led by other brokers. Partitions of
-topics that are being deleted are skipped.
+also holds elections on its own for imbalanced brokers. A broker is imbalanced if other brokers lead too many of the
+partitions whose preferred replica is on this broker. Partitions of topics that are being deleted are skipped.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class ElectLeaders(Request):
 
 
 class UncleanElectionsAllowed(Event):
-    """`unclean.leader.election.enable` became true for some topics. None stands for the default, and so for all
+    """`unclean.leader.election.enable` became true for some topics. None stands for the default, which affects all
     topics."""
 
     priority: ClassVar = Priority.TOPICS
@@ -143,8 +143,8 @@ class AutoPreferredElection(Notification):
 
 
 def imbalanced(context: ControllerContext, percentage: int) -> list[int]:
-    """Returns the partitions that can return to their preferred leader. Considers only brokers for which more than
-    `percentage` per cent of the partitions that prefer them are led by another broker."""
+    """Returns the partitions that can return to their preferred leader. Considers only imbalanced brokers: those for
+    which other brokers lead more than `percentage` per cent of the partitions that they should lead."""
     by_broker: dict[int, list[int]] = {}
     for row in context.rows():
         if context.assignments[row].replicas and not context.is_deleted(row):

@@ -1,7 +1,7 @@
 """Topic creation: a tool or a broker has added `/brokers/topics/TOPIC` with the replicas of each partition.
 
-A broker does this when it handles a CreateTopics or Metadata request. The controller treats both writers the same. It
-chooses leaders, informs the replicas and updates the metadata of all brokers.
+A broker adds the znode when it handles a CreateTopics or Metadata request. The controller then chooses leaders, informs
+the replicas and updates the metadata of all brokers.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ class StopReplicaResponses(Event):
         for broker, error, errors in self.responses:
             now = context.brokers.get(broker.broker_id)
             if now is None or now.epoch != broker.epoch:
-                continue  # a new generation of the broker, whose replicas have already been handled
+                continue  # the broker has restarted, and the restart was handled already
             for name, partition_error in errors.items():
                 row = context.row(*name)
                 if row is None or not context.is_deleted(row):
@@ -116,7 +116,8 @@ class RetryDeletions(Notification):
 
 
 async def fail(controller: ZooKeeperController, replicas: Iterable[Replica]) -> None:
-    """Makes topics ineligible whose replicas went down, or failed to delete their data, during the deletion."""
+    """Makes the topics of these replicas ineligible. During the deletion, the replicas went down or failed to delete
+    their data."""
     context = controller.context
     failed = [each for each in replicas if context.is_deleted(each.row)]
     await _make_ineligible(controller, failed)
@@ -134,7 +135,7 @@ def halt(controller: ZooKeeperController, topics: Iterable[str], reason: str) ->
 
 
 async def resume_topics(controller: ZooKeeperController, topics: Iterable[str]) -> None:
-    """Makes these topics eligible again, because the reason for their wait may no longer exist."""
+    """Makes these topics eligible again, because the cause of their ineligibility may be gone."""
     context = controller.context
     wanted = context.topics_to_delete.intersection(topics)
     if wanted:
@@ -148,9 +149,9 @@ async def resume(controller: ZooKeeperController) -> None:
     finished = [name for name in sorted(context.topics_to_delete) if _is_finished(context, name)]
     if finished:
         await _complete(controller, finished)
-    # A broker that joins makes its topics eligible again, even while a reassignment is in progress. If their replicas
-    # were deleted now, the reassigned partition would have no leader, and the deletion would wait for the reassignment
-    # for ever.
+    # A broker that joins makes its topics eligible again, even while a partition of the topic is being reassigned. If
+    # the topic's replicas were deleted now, that partition would have no leader, its reassignment would never end, and
+    # the deletion would wait for ever.
     startable = [
         name
         for name in sorted(context.topics_to_delete - context.ineligible_topics - set(finished))
@@ -199,8 +200,8 @@ def _dead(context: ControllerContext, topics: Iterable[str]) -> list[Replica]:
 
 
 async def _make_ineligible(controller: ZooKeeperController, replicas: Iterable[Replica]) -> None:
-    """Makes replicas DELETION_INELIGIBLE, by way of OFFLINE if the table of transitions requires that. A replica that
-    is already deleted keeps its state."""
+    """Makes replicas DELETION_INELIGIBLE. If their present state allows no direct transition, makes them OFFLINE first.
+    A replica that is already deleted keeps its state."""
     context = controller.context
     settled = (ReplicaState.DELETION_INELIGIBLE, ReplicaState.DELETION_SUCCESSFUL, ReplicaState.NON_EXISTENT)
     wanted = [each for each in replicas if context.replica_state(each) not in settled]
@@ -214,7 +215,7 @@ async def _complete(controller: ZooKeeperController, topics: list[str]) -> None:
     context = controller.context
     replicas = context.replicas_of(context.rows_of(topics))
     replica_changes.forget(controller, replicas)
-    controller.batch.flush()  # because `remove` frees the topics' rows
+    controller.batch.flush()  # before `remove` frees the rows that the requests refer to
     for name in await controller.topics.remove(context, topics):
         context.remove_topic(name)
         LOG.info("topic %s is deleted", name)

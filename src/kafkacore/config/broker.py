@@ -263,7 +263,7 @@ class BrokerConfig(BrokerKeys):
     # -- listeners
 
     def of_listener(self, listener: str, name: str) -> int:
-        """Returns the listener's own value (listener.name.X.KEY), or else the broker's value."""
+        """Returns the listener's own value (listener.name.X.KEY). If there is none, returns the broker's value."""
         own = _of_listener(listener, name)
         return self._int(own if self.is_set(own) else name)
 
@@ -327,8 +327,9 @@ class BrokerConfig(BrokerKeys):
     def advertised_controller_listeners(self) -> tuple[Endpoint, ...]:
         """The endpoints that the controller registers (KIP-853), in the order of controller.listener.names.
 
-        An endpoint comes from advertised.listeners, or else from controller.quorum.voters, or else from listeners.
-        controller.quorum.voters only applies to the first name, and only if `listeners` has the wildcard address.
+        The first of these sources that contains an endpoint decides: advertised.listeners, controller.quorum.voters,
+        listeners. controller.quorum.voters applies only to the first name, and only if `listeners` has the wildcard
+        address.
         """
         advertised = (
             {endpoint.listener: endpoint for endpoint in self._all_advertised}
@@ -415,8 +416,8 @@ class BrokerConfig(BrokerKeys):
             value=None if sensitive else render(self.value(name)),
             source=synonyms[0].source if synonyms else Source.DEFAULT_CONFIG,
             sensitive=sensitive,
-            # As in Kafka, only the exact name counts. A listener's own settings are shown as read-only, although a
-            # broker accepts changes of them.
+            # As in Kafka, a key with a listener's prefix is shown as read-only, although a broker accepts changes of
+            # such a key.
             read_only=name not in self.keys or not self.keys[name].dynamic,
             type_id=TYPE_IDS[key.type] if key is not None else 0,
             synonyms=tuple(synonyms),

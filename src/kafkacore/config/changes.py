@@ -15,7 +15,7 @@ NAMES: Final = {SET: "SET", DELETE: "DELETE", APPEND: "APPEND", SUBTRACT: "SUBTR
 def changed(current: str | None, operation: int, given: str | None, default: str | None) -> str | None:
     """Returns the new value, or None if the setting has no value afterwards.
 
-    If a list is not set yet, entries are added to its `default`, or removed from it.
+    If a list is not set yet, the operation adds entries to its `default`, or removes entries from the default.
     """
     if operation in (SET, DELETE):
         return given if operation == SET else None

@@ -92,6 +92,6 @@ def _check_pattern(pattern: str) -> None:
         )
     try:
         re.compile(parts[1].strip())
-    # The numbers are too large, or the parentheses are nested too deeply.
+    # OverflowError: a number is too large. RecursionError: the parentheses are nested too deeply.
     except (re.error, ValueError, OverflowError, RecursionError) as bad:
         raise MatchError(_MATCH, pattern, f"illegal client matching pattern: {bad}") from None

@@ -1,7 +1,7 @@
 """Changes the configuration of a running broker (KIP-226).
 
-A change in a request is checked. Stored settings come from the metadata, which may contain anything, so unusable
-settings are ignored.
+A broker checks a change in a request and may refuse it. Stored settings come from the metadata, which may contain
+anything. A broker cannot refuse them, so it ignores the settings that it cannot use.
 """
 
 from __future__ import annotations
@@ -146,8 +146,8 @@ def _problem(config: BrokerConfig, name: str, text: str, *, of_one: bool) -> str
 
 
 def _read_only(config: BrokerConfig, name: str) -> bool:
-    """Returns whether a running broker refuses changes of the key. Only the exact name counts. The same key of a single
-    listener can change."""
+    """Returns whether a running broker refuses changes of the key `name`. The same key with a listener's prefix
+    (listener.name.X.KEY) can change."""
     key = _known(config, name)
     return key is not None and not key.dynamic
 

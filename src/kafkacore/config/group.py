@@ -1,5 +1,5 @@
-"""The configuration of a group (KIP-848, KIP-932, KIP-1071). A setting that the group does not have comes from the
-broker."""
+"""The configuration of a group (KIP-848, KIP-932, KIP-1071). If a group does not set a key, the broker's value
+applies."""
 
 from __future__ import annotations
 
@@ -68,7 +68,8 @@ class GroupConfig:
         return iter(dict.fromkeys((*GROUP.names(), *self.overrides)))
 
     def _check_bounds(self, name: str) -> None:
-        """Checks the bounds that the broker's keys set. An interval that the group does not set is not checked."""
+        """Checks the value of a key against the bounds that the broker's keys set. Does not check an interval that the
+        group does not set."""
         if name.endswith(".assignment.interval.ms") and name not in self.overrides:
             return
         kind, _, rest = name.partition(".")

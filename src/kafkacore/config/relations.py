@@ -106,7 +106,7 @@ def _check_cordoned(config: BrokerConfig) -> None:
 
 
 def _check_replication(config: BrokerConfig) -> None:
-    # Apache Kafka accepts 0, and divides by 0 when the first replica moves.
+    # Apache Kafka accepts 0 here, and then divides by 0 when the first replica moves.
     if config.num_replica_alter_log_dirs_threads < 1:
         raise _refuse(config, "num.replica.alter.log.dirs.threads", "must be at least 1, or be left out")
     wait_ms = config.replica_fetch_wait_max_ms

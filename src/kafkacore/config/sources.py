@@ -61,8 +61,8 @@ class Described(NamedTuple):
 
 
 def described(keys: Keys, name: str, value: str | None, synonyms: Sequence[Synonym]) -> Described:
-    """Returns the entry of an entity that inherits settings. The first synonym is its source. The value of an unknown
-    key is hidden, as secrets are."""
+    """Returns the entry for a topic or a group, which inherits settings from the broker. The first synonym is the
+    source of the value. The value of an unknown key is hidden, as secrets are."""
     key = keys.get(name)
     return Described(
         name=name,

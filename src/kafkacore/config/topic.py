@@ -1,4 +1,4 @@
-"""The configuration of a topic. A setting that the topic does not have comes from the broker."""
+"""The configuration of a topic. If a topic does not set a key, the broker's value applies."""
 
 from __future__ import annotations
 

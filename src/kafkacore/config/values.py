@@ -91,9 +91,9 @@ def parse(key: Key, text: str) -> Value:
 
 
 def stored(key: Key, values: Mapping[str, str]) -> tuple[Value, ConfigError | None]:
-    """Returns the typed value of a stored setting and None, or else None and the error.
+    """Returns the typed value of a stored setting and None. If the value is not allowed, returns None and the error.
 
-    Releases allow different values, but a broker cannot refuse metadata.
+    Another release may have stored a value that this release does not allow, and a broker cannot refuse metadata.
     """
     try:
         return parse(key, values[key.name]), None

@@ -1,5 +1,5 @@
-"""Clocks for Python code. A clock belongs to an environment, and the node's native code reads the same clock. It is
-either a real clock, or a clock that a test moves."""
+"""Clocks for Python code. A clock belongs to the environment of a node, and the node's native code reads the same
+clock. A clock is either the machine's clock, or a clock that a test moves."""
 
 from __future__ import annotations
 

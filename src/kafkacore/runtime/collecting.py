@@ -1,7 +1,7 @@
 """Postpones full garbage collections until the process is idle.
 
-A full collection holds the GIL for milliseconds (five with ten thousand partitions), and stops every handler of both
-planes meanwhile. Collections of young objects continue as usual.
+A full collection holds the GIL for milliseconds (five with ten thousand partitions). Meanwhile no request handler runs,
+neither for clients nor for the controller. Collections of young objects continue as usual.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 LOOK_EVERY_MS: Final = 30_000
 # Even a process that is never idle must free its garbage eventually.
 BUSY_LOOKS: Final = 20
-_IDLE_SHARE: Final = 0.05  # the share of one core that an idle process uses at most, since the last call of `look`
+_IDLE_SHARE: Final = 0.05  # a process is idle if it has used less than this share of one core since the last `look`
 _NEVER: Final = 1 << 30
 
 

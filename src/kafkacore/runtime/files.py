@@ -50,7 +50,7 @@ class Files(Protocol):
     def unlink(self, path: str) -> None: ...
 
     def remove_directory(self, path: str) -> None:
-        """Creates an empty directory."""
+        """Removes an empty directory."""
 
     def sync_directory(self, path: str) -> None:
         """Makes the names in a directory durable."""
@@ -212,8 +212,9 @@ def _identity(status: os.stat_result) -> tuple[int, int]:
 
 
 def lock_holder(path: str) -> int | None:
-    """Returns the id of the process that has locked a file. 0 means that this process is unknown: it is on another
-    host, or uses another kind of lock. None means that no process has locked the file. Raises OSError."""
+    """Returns the id of the process that has locked a file. Returns 0 if the holder of the lock is unknown, because the
+    holder is on another host or uses another kind of lock. Returns None if no process has locked the file. Raises
+    OSError."""
     if _identity(os.stat(path)) in _held:
         return os.getpid()
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

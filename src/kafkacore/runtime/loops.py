@@ -1,4 +1,5 @@
-"""Event loops, each on its own thread. A process has one for each kind of plane."""
+"""Event loops, each on its own thread. A process has one loop for each kind of plane (a group of listeners, see
+network/plane.py)."""
 
 from __future__ import annotations
 
@@ -79,8 +80,7 @@ class LoopThread:
             self.loop.close()
 
     def hold(self) -> None:
-        """Suspends the thread at its current position. This is only for the end of the process, if the loop still runs
-        then."""
+        """Suspends the thread at its current position. Call this only at the end of the process."""
         if self._thread.is_alive():
             self._held = True
             held = threading.Event()
@@ -88,8 +88,8 @@ class LoopThread:
             held.wait(_HOLD_SECONDS)
 
     def _main(self) -> None:
-        # The data plane's loop is urgent too. If the kernel preempted it while it holds the GIL, the control plane's
-        # loop would have to wait.
+        # The data plane's loop is urgent too. If the kernel preempted this loop while it held the GIL, the control
+        # plane's loop would have to wait.
         enter_thread(self.name, urgent=True)
         asyncio.set_event_loop(self.loop)
         self.loop.run_forever()
@@ -100,9 +100,9 @@ _MADE: Final[weakref.WeakSet[LoopThread]] = weakref.WeakSet()
 
 @atexit.register
 def _hold_all() -> None:
-    """Suspends all loops at the end of the process. libuv calls the interpreter for every timer and socket, and would
-    crash after the interpreter's end. Stopping the loops would cancel their tasks, and the `finally` blocks of these
-    tasks could do anything."""
+    """Suspends all loops at the end of the process. A loop that ran on after the interpreter's end would crash, because
+    libuv calls the interpreter for every timer and socket. The loops are not stopped, because this would cancel their
+    tasks and run arbitrary `finally` blocks."""
     for each in tuple(_MADE):
         each.hold()
 

@@ -8,7 +8,8 @@ import resource
 from typing import Final
 
 LOG: Final = logging.getLogger("kafkacore.runtime")
-# For connections, libraries and files that are open only briefly, in addition to the files of logs.
+# Descriptors that a process needs in addition to the files of logs: for connections, libraries, and files that are open
+# only briefly.
 SPARE_FILES: Final = 1000
 ADVICE: Final = (
     "raise the limit of open files (ulimit -n, or LimitNOFILE= of a systemd unit): a partition keeps one file open "

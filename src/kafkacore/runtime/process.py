@@ -1,4 +1,5 @@
-"""The parts that all nodes in a process share: processors, acceptors, handler loops, and the budget for spinning.
+"""The threads that all nodes in a process share: processors, acceptors and handler loops. An idle processor may spin
+(poll without sleeping) for a short time, and the Runtime limits this spinning.
 
 A node takes a share of the Runtime with `Runtime.shared()`, and returns it with `release`. The last `release` ends the
 threads. Threads start when a plane of their kind first needs them.
@@ -80,7 +81,7 @@ class Runtime:
             return self._data_processors
 
     def release(self) -> None:
-        """Returns one share. The last one stops the threads."""
+        """Gives one share back. When the last share is given back, the threads stop."""
         with Runtime._lock:
             self._users -= 1
             if self._users > 0:
@@ -98,7 +99,7 @@ class Runtime:
             for number in range(len(made), count):
                 name = f"kc-{kind}-{number}"
                 made.append(NativeProcessor(name, self.environment, self.spin_budget, nice, urgent=kind != DATA))
-            # A plane keeps its processors, even if a later plane gets more of them.
+            # A plane keeps the processors with which it started, even if a later plane gets more processors.
             return list(made)
 
     def acceptor(self, kind: str) -> NativeAcceptor:

@@ -40,8 +40,8 @@ class Scheduled:
 
 
 class Scheduler:
-    """Runs scheduled work. A scheduler belongs to one thread: the thread of the loop whose `call_later` it gets, or the
-    thread that calls `run_due`.
+    """Runs scheduled work. A scheduler belongs to one thread. With `call_later`, this is the thread of that loop.
+    Otherwise it is the thread that calls `run_due`.
 
     If the work raises an error, the scheduler logs the error, and periodic work continues. Missed runs of periodic work
     are skipped.
@@ -123,8 +123,8 @@ class Scheduler:
 
     def _push(self, scheduled: Scheduled, due_ns: int) -> None:
         if len(self._queue) >= self._sweep_at:
-            # Most timeouts are cancelled long before they are due. Without this, their entries would stay in the queue
-            # until then.
+            # Most timeouts are cancelled long before they are due. This code removes cancelled entries, which would
+            # otherwise stay in the queue until they are due.
             self._queue = [each for each in self._queue if not each[2].cancelled]
             heapq.heapify(self._queue)
             self._sweep_at = max(2 * len(self._queue), _LEAST_SWEPT)

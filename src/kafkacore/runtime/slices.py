@@ -7,9 +7,9 @@ how many steps fill a slice.
 A step itself cannot be interrupted, so it must be short. A coroutine that loops over items of a client's request uses
 `Slice` instead.
 
-In each turn of a loop, only one piece of long work runs, for one slice. All pieces run one after another in this way.
-If every piece ran for a slice in every turn, a request from the controller would have to wait for one slice of each
-long client request.
+In each iteration of a loop, only one piece of long work runs, for one slice. The pieces take turns. If every piece ran
+for a slice in every iteration, a request from the controller would have to wait for one slice of each long client
+request.
 """
 
 from __future__ import annotations
@@ -77,7 +77,8 @@ def _run_slice(work: Work[T]) -> None:
 
 
 class _Turns:
-    """Lets one waiting piece of work continue in each turn of a loop, in the order in which they began to wait."""
+    """Lets one waiting piece of work continue in each iteration of a loop. The pieces continue in the order in which
+    they began to wait."""
 
     def __init__(self) -> None:
         self._waiting: deque[asyncio.Future[None]] = deque()

@@ -1,7 +1,7 @@
-"""A directory for files that are needed only while a node runs. A killed process cannot remove its own directory.
+"""A directory for files that are needed only while a node runs.
 
-Every process locks its directory. A later process that creates such a directory also removes those that no process has
-locked.
+A process removes its directory at its end, but a killed process cannot. So every process locks its directory. A process
+that creates such a directory also removes the directories that no process has locked.
 """
 
 from __future__ import annotations

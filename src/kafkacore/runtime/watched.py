@@ -1,4 +1,5 @@
-"""Watches tasks. If such a task failed unnoticed, the node would keep running but be useless."""
+"""Watches the asyncio tasks that a node needs. If such a task failed unnoticed, the node would keep running but be
+useless."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Threads for work that waits."""
+"""Threads for work that waits, for example for a disk."""
 
 from __future__ import annotations
 

@@ -28,9 +28,9 @@ T = TypeVar("T")
 
 
 class World:
-    """The real environment of a node. `environment` replaces the clock and the disk of native code. `files` replaces
-    the disk for Python's small files. A node with its own environment gets its own threads, because these threads read
-    the environment's clock.
+    """The real environment of a node. A test can pass `environment`, which replaces the clock and the disk of native
+    code, and `files`, which replaces the disk for Python's small files. A node with its own `environment` gets its own
+    threads, because threads read the clock of one environment.
 
     `make_plane` creates the planes of this world. It takes the arguments of `network.plane.Plane`, which is the
     default.
@@ -105,7 +105,7 @@ class World:
         return loop.run(work, limit_s)
 
     async def first(self, loop: LoopThread, work: Coroutine[Any, Any, None], end: Future[None], limit_s: float) -> bool:
-        """Awaits work that runs on a loop. Returns True when the work is done. If `end` comes first or the time limit
+        """Awaits work that runs on a loop. Returns True when the work is done. If `end` is done first or the time limit
         passes, cancels the work and returns False. Raises the errors of the work."""
         future = loop.submit(work)
         wait([future, end], min(limit_s, threading.TIMEOUT_MAX), FIRST_COMPLETED)

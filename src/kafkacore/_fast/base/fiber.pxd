@@ -1,5 +1,5 @@
-"""Fibers run functions of native threads in turn on one thread. In a simulated world, the native I/O threads (`Crew` in
-wait/io.pyx) are fibers.
+"""Fibers let one thread alternate between several functions that otherwise run on threads of their own. In a simulated
+world, which has only one thread, the native I/O threads (`Crew` in wait/io.pyx) are fibers.
 
 A fiber has its own stack. It runs until it pauses or ends, and `fiber_resume` continues it where it paused. A fiber
 must not touch a Python object, and it must not hold a lock when it pauses. The same thread creates, resumes and frees a

@@ -1,8 +1,8 @@
 """SipHash-1-3, the hash of every table whose keys a client may choose (Aumasson, Bernstein, "SipHash: a fast
 short-input PRF"). The hash key is secret, so clients cannot craft table keys that share a bucket.
 
-Each process draws a random hash key when this module is imported. The hash does not decide the order in which any table
-is iterated. So a simulated run replays exactly, whatever the hash key is.
+Each process draws a random hash key when this module is imported. No table is iterated in the order of the hash. So a
+simulated run replays exactly, whatever the hash key is.
 """
 
 from libc.stddef cimport size_t

@@ -1,8 +1,8 @@
 """Makes ids for topics that have none. Topics have had ids since inter.broker.protocol.version 2.8 (KIP-516).
 
 Metadata images and tables find topics by id. So for a topic without an id, a broker in ZooKeeper mode makes an id from
-the topic's name. Every broker makes the same id. The id is internal: no response, no file and no request to another
-broker contains it.
+the topic's name. Every broker makes the same id for the same name. The id is internal: no response, no file and no
+request to another broker contains it.
 """
 
 from __future__ import annotations

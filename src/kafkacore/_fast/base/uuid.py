@@ -67,8 +67,8 @@ class Uuid(bytes):
 
 class RandomUuids:
     """Makes version 4 UUIDs, as bytes. It generates many UUIDs at a time, so each costs a tenth of a call of
-    `Uuid.random`. The text of these UUIDs may begin with `-`. A RandomUuids must be used only by one thread, and only
-    in the process that created it."""
+    `Uuid.random`. The text of these UUIDs may begin with `-`. Only one thread of the process that created a RandomUuids
+    may use it."""
 
     def __init__(self, random_bytes: Callable[[int], bytes] = os.urandom) -> None:
         self._random_bytes = random_bytes

@@ -1,10 +1,11 @@
 """Inflates and deflates gzip, snappy, lz4 and zstd bodies of record batches, within limits and without the GIL.
 
-A CodecContext belongs to one thread at a time. It keeps the libraries' own contexts and one scratch block, so it
-allocates nothing once these exist. To inflate, call `inflate_begin`, then `inflate_next` until it returns 0 (the end)
-or a negative CodecStatus. A chunk lies in the scratch block and is valid until the next call on the same context. The
-source must not move until the last chunk has been read. The first use of a codec opens its library. If the library is
-missing, cramjam does the work under the GIL (see `codec_needs_gil`), so never call this while you hold a native lock.
+A CodecContext belongs to one thread at a time. It keeps the libraries' own contexts and one scratch block. Once these
+exist, it allocates nothing. To inflate a body, call `inflate_begin`, and then `inflate_next` until it returns 0 (the
+end) or a negative CodecStatus. Each chunk is in the scratch block, and is valid until the next call on the same
+context. The source must not move until the last chunk has been read. The first use of a codec opens its library. If the
+library is missing, cramjam does the work and takes the GIL (see `codec_needs_gil`). So never call these functions while
+you hold a native lock.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t

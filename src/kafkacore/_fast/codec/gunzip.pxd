@@ -2,9 +2,9 @@
 
 zlib or zlib-ng inflates the DEFLATE blocks of a member. This module reads the headers and trailers. It also computes
 the checksum itself, by folding, because zlib would spend up to a fifth of its time on the checksum. If bytes that are
-not a member follow a member, this module rejects the body; Java's GZIPInputStream ignores such bytes. libdeflate and
-ISA-L are as fast as zlib-ng, but they accept sets of Huffman codes that zlib rejects. Java uses zlib, and a node must
-not accept a batch that no consumer can read.
+not a member follow a member, this module rejects the body. Java's GZIPInputStream ignores such bytes. libdeflate and
+ISA-L are as fast as zlib-ng, but they accept sets of Huffman codes that zlib rejects. They are not used, because Java
+consumers use zlib, and a node must not accept a batch that no consumer can read.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t

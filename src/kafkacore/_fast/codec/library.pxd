@@ -2,8 +2,9 @@
 
 zlib-ng inflates gzip if zlib-ng is installed. Otherwise zlib does. zlib always deflates gzip.
 
-The build needs neither headers nor libraries, so it needs no -dev package. A node that never uses a codec never loads
-its library. The functions have had the same signatures since zlib 1.2, zlib-ng 2.0, LZ4 1.8, zstd 1.4 and snappy 1.1.
+The build needs neither headers nor libraries, so it needs no -dev package. A node loads the library of a codec when it
+first uses the codec. The functions have had the same signatures since zlib 1.2, zlib-ng 2.0, LZ4 1.8, zstd 1.4 and
+snappy 1.1.
 
 If KAFKACORE_CODEC_LIBS names a directory, this module searches for libraries only in that directory. Otherwise it
 searches the package's `_libs` directory, then the paths of the dynamic loader. For zlib-ng it first tries the extension

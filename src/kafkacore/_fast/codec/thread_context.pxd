@@ -1,5 +1,5 @@
-"""Gives each thread that validates batches one codec context. The first use in a thread creates its context. The
-context is freed when the thread ends."""
+"""Gives each thread that validates batches its own codec context. The first call in a thread creates the context. The
+end of the thread frees it."""
 
 from kafkacore._fast.codec.context cimport CodecContext, codec_context_free, codec_context_new
 

@@ -1,8 +1,8 @@
 """The aborted transactions in the response to a Fetch, by producer.
 
 A producer's records are aborted from the first offset of its aborted transaction up to the marker that ends this
-transaction (KIP-98). An Aborted serves the batches of one response, which must be checked in order. A look-up is a
-binary search, so a hostile response of n entries costs at most O(n log n).
+transaction (KIP-98). An Aborted belongs to one response, and its caller must check the batches of the response in
+order. A look-up is a binary search, so a hostile response of n entries costs at most O(n log n).
 """
 
 from libc.stdint cimport int64_t

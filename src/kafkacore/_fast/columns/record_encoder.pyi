@@ -49,9 +49,9 @@ class RecordEncoder:
 
         Args:
             topic: encodes only the rows with this name in the column `topic`.
-            partition: the partition of all rows. If it is None, the column `partition` decides. If that is null, the
-                key decides as in Kafka's default partitioner. Rows without a partition and a key go to the sticky
-                partition, until its batch is full.
+            partition: the partition of all rows. If it is None, the column `partition` decides. If that column is
+                missing or null in a row, the key decides as in Kafka's default partitioner. Rows with neither a
+                partition nor a key go to the sticky partition, until its batch is full.
             sticky: the first sticky partition.
             ignore_keys: whether keys do not decide about the partition.
 

@@ -5,7 +5,7 @@ from typing import Any
 class ArrowRows:
     """One Arrow record batch: a struct array. `pyarrow.record_batch(rows)` takes over the array without a copy.
 
-    It can be exported only once, as the Arrow PyCapsule interface allows.
+    The array can be exported only once. The Arrow PyCapsule interface allows this restriction.
     """
 
     num_rows: int

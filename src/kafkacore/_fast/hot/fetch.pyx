@@ -51,7 +51,7 @@ from kafkacore._fast.schema.wire cimport fetch_request_program
 cdef enum:
     # Enough for a session of 100,000 partitions; a request that needs more counts as malformed.
     CALL_ARENA_BYTES = 64 << 20
-    # The kernel reads ahead at least this far, so one probe for each range of this size is enough.
+    # The kernel reads ahead at least this far, so one check of the page cache for each range of this size is enough.
     PROBE_BYTES = 128 << 10
     ANY_REPLICA_VERSION = 11  # from this version on, clients send their rack and may fetch from a follower (KIP-392)
     MOST_REPLICAS = 32            # the most replicas of a partition among which the nearest is chosen
@@ -72,7 +72,8 @@ cdef int serve_fetch(void *state, Request *request, const Verdict *verdict) noex
         return outcome
     if verdict.action == GATE_ERROR:
         call.forced_error = verdict.error
-    # The nearest replica of a partition may have changed although the partition has not.
+    # If clients read from the nearest replica, this replica may have changed even for an unchanged partition. So the
+    # call must look at all partitions of the session.
     call.looks_at_all = call.forced_error != NONE or selects_replicas(call)
     request.state = call
     request.drop_state = drop_call
@@ -168,7 +169,7 @@ cdef bint is_in_rack(const FetchCall *call, int32_t node_id) noexcept nogil:
 
 cdef void select_replicas(FetchCall *call) noexcept nogil:
     """Chooses the nearest replica of each partition. This runs only at the first read, because the request's texts and
-    the table of endpoints are valid only in that turn."""
+    the table of endpoints are valid only in that turn (one pass of the processor's event loop)."""
     cdef int32_t broker_ids[MOST_REPLICAS]
     cdef Part *part
     cdef int32_t i, count, at
@@ -215,9 +216,9 @@ cdef bint hold_memory(FetchCall *call, bint must) noexcept nogil:
     last time. Also releases the call's frame, because the client may have padded the frame. Returns False if parked
     requests already hold as much memory as they may. In that case the caller must answer now.
 
-    If the budget has no room, a small call may wait without being counted, like the buffers of its connection. A
-    connection parks only one Fetch at a time. So a few clients with large Fetches cannot force all other consumers to
-    fetch again and again without waiting.
+    If the budget has no room, a small call is parked without being counted. Otherwise a few clients with large Fetches
+    could force all other consumers to fetch again and again without waiting. The uncounted memory is small, because a
+    connection parks only one Fetch at a time.
     """
     cdef int64_t size = sizeof(FetchCall) + <int64_t> call.arena.taken
     cdef int64_t more = size - call.held_bytes
@@ -245,9 +246,9 @@ cdef void release_memory(FetchCall *call) noexcept nogil:
 
 cdef bint enough(FetchCall *call) noexcept nogil:
     """Returns whether to answer now, by the rules of ReplicaManager.fetchMessages. An unknown partition does not end
-    the wait for the other partitions. If a known partition fails, the node answers at once, because the client must act
-    on the error. The node also answers a read of an older segment at once, because such a read never reaches the bytes
-    of the next segment (DelayedFetch, case F)."""
+    the wait for the other partitions. If a known partition has an error, the node answers at once, because the client
+    must act on the error. The node also answers a read of an older segment at once. Waiting would not enlarge such a read,
+    because new records go to a later segment (DelayedFetch, case F)."""
     cdef int64_t least_bytes = min(call.body.min_bytes, min(call.body.max_bytes, call.state.fetch_max_bytes))
     return (call.failed or call.sends_elsewhere or call.is_behind or call.known_count + call.settled_count == 0
             or call.is_overtaken or call.body.max_wait_ms <= 0 or call.bytes >= least_bytes)

@@ -56,7 +56,7 @@ ctypedef struct FetchCall:
     FetchRequest body             # the request; its texts and arrays are valid until the call is parked
     FetchResponse answer
     FetchSession *session         # holds a reference; NULL unless the fetch is incremental
-    bint looks_at_all  # reads the whole session, because the answer depends on more than the changes of its partitions
+    bint looks_at_all  # the call reads all partitions of its session, not only those that have changed
     bint is_overtaken             # another request of the session has arrived, so this one gets an error
     int32_t settled_count         # number of partitions of the session that have nothing new, and therefore no part
     bint starts_session           # a full fetch that asks for a new session
@@ -68,11 +68,11 @@ ctypedef struct FetchCall:
     PartitionData *answers
     int64_t bytes                 # number of bytes that the last read found
     bint sends_elsewhere          # a part refers the client to another replica: answer at once
-    bint is_behind                # a read lies in an older segment: answer at once
+    bint is_behind                # a read is from an older segment: answer at once
     bint failed                   # a known partition has an error or diverges: answer at once
     bint reading                  # a job on the I/O pool owns `parts` until the job has ended
     bint waits_no_more            # the deadline has passed while the job was reading
-    int16_t forced_error          # the error of the gate for every partition
+    int16_t forced_error          # the error that the gate sets for every partition; NONE if it sets no error
 
 # Fills `parts` with the request's partitions, or, if the request has a session, with the session's changed partitions.
 # Nothing in `parts` points into the frame. Returns 0, -1 if no memory is left, or the error code of the whole response.
@@ -80,7 +80,8 @@ cdef int call_partitions(FetchCall *call) noexcept nogil
 # Prepares another read of the partitions: adds the partitions of the session that have changed since the last read.
 # Call `release_reads` first. Returns False if no memory is left.
 cdef bint call_look_again(FetchCall *call) noexcept nogil
-# Gives the parts that no answer contains back to the session. Call this with the session's lock held.
+# Gives the partitions of all parts back to the session, for a call that ends without an answer. Call this with the
+# session's lock held.
 cdef void call_give_back(FetchCall *call) noexcept nogil
 # Updates the session and fills request.answer, which takes over the references to segments. Returns False if no memory
 # is left.

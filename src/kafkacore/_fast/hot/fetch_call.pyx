@@ -108,8 +108,8 @@ cdef void add_part(FetchCall *call, const FetchTopic *topic, const FetchPartitio
 
 cdef bint find_partition(FetchCall *call, Part *part, bint topic_was_known) noexcept nogil:
     """Finds the partition of a part. Returns whether the part's topic is known or was known before. If a topic of a
-    session has been deleted, the answer reports an unknown partition and not an unknown topic id, because Kafka keeps
-    the name of a topic id as long as the session exists."""
+    session has been deleted, the answer reports an unknown partition instead of an unknown topic id. Apache Kafka does
+    the same, because its session remembers the name of each topic id."""
     cdef PartitionTable *table = request_table(call.request)
     cdef bint known = topic_was_known
     part.view.high_watermark = -1
@@ -148,7 +148,7 @@ cdef int parts_of_session(FetchCall *call) noexcept nogil:
     size = session.order.count
     mutex_unlock(&session.lock)
     if not ok:
-        # The session needs more memory than an arena may have, and it would need more memory after each retry.
+        # The session needs more memory than an arena may have. A retry would not help, because it would need even more.
         sessions_remove(call.state.sessions, call.body.session_id)
         return -1
     if size == 0:  # the session is empty, and Kafka ends such a session
@@ -381,10 +381,10 @@ cdef bint has_news(SessionPartition *kept, const Part *part) noexcept nogil:
 
 
 cdef bint is_settled(const FetchCall *call, const Part *part) noexcept nogil:
-    """Returns whether the next Fetch can skip the partition unless the partition changes. It can if the partition has
-    no error, the client has everything that it may read, and the client is not a follower outside the ISR. A follower
-    outside the ISR can join at any of its Fetches, because its broker may have been unfenced, or a pending change of
-    the ISR may have ended."""
+    """Returns whether the next Fetch can skip the partition if it does not change until then. Three conditions must
+    hold: the partition has no error, the client has everything that it may read, and the client is not a follower
+    outside the ISR. Such a follower can join the ISR at any of its Fetches, because its broker may have been unfenced,
+    or a pending change of the ISR may have ended."""
     cdef int64_t bound = part.view.high_watermark
     if call.follower_id >= 0:
         bound = part.view.end_offset

@@ -35,10 +35,10 @@ ctypedef struct FetchSessions:
 # Initialises a cache. `seed` has three words: one for the session ids and two for the hash.
 cdef int sessions_init(FetchSessions *cache, int32_t slots, int64_t memory_bytes, const uint64_t *seed) noexcept nogil
 cdef void sessions_close(FetchSessions *cache) noexcept nogil
-# Finds the session of a request, advances its epoch, stores it in `out` with a reference for the caller, and returns 0.
-# Returns FETCH_SESSION_ID_NOT_FOUND if there is no such session, or if the session has outgrown the memory of the
-# cache, so that the client begins a new session. Returns INVALID_FETCH_SESSION_EPOCH for another epoch than the
-# expected one. Returns FETCH_SESSION_TOPIC_ID_ERROR if the client mixes topic names and topic ids (KIP-516).
+# Finds the session of a request, advances its epoch, stores the session in `out` with a reference for the caller, and
+# returns 0. Returns FETCH_SESSION_ID_NOT_FOUND if there is no such session. Returns the same error if the session has
+# outgrown the memory of the cache, so that the client begins a new session. Returns INVALID_FETCH_SESSION_EPOCH for an
+# unexpected epoch. Returns FETCH_SESSION_TOPIC_ID_ERROR if the client mixes topic names and topic ids (KIP-516).
 cdef int16_t sessions_take(FetchSessions *cache, int32_t session_id, int32_t epoch, bint uses_topic_ids, int64_t now_ms,
                            FetchSession **out) noexcept nogil
 # Returns a new session with a reference for the caller. The session is not in the cache yet.

@@ -8,8 +8,8 @@ def partition_hash(seed: int, key: bytes, index: int) -> int:
 
 class FetchSessionCache:
     """The fetch sessions of one node. `seed` is 192 random bits for the session ids and the hash of partitions.
-    `memory_bytes` limits the memory of all sessions together. A client whose session finds no room continues with full
-    fetches."""
+    `memory_bytes` limits the memory of all sessions together. If there is no room for a client's session, the client
+    continues with full fetches."""
 
     def __init__(self, slots: int = 1000, seed: int = 0, memory_bytes: int = ...) -> None: ...
     def __len__(self) -> int: ...
@@ -35,8 +35,8 @@ class FetchSessionCache:
     def remove(self, session_id: int) -> None: ...
 
 class WatchedPartition:
-    """A session that watches one partition, for tests of a race. Two threads call the two methods, each once. When the
-    session is about to stop watching the partition, the partition notifies its readers. `marked` is the number of
+    """A session that watches one partition, for tests of a race: the partition notifies its readers at the moment when
+    the session stops watching it. Each of two threads calls one of the two methods once. `marked` is the number of
     partitions that the next Fetch looks at."""
 
     def __init__(self, handle: PartitionHandle) -> None: ...

@@ -1,16 +1,16 @@
 """Answers Heartbeat and SyncGroup requests without the GIL. Keeps the members of stable groups, their assignments, and
 the time of each member's last heartbeat.
 
-A group's coordinator publishes a StableGroup when the group is stable. It withdraws the StableGroup before the members
-of the group change. While the group is published, a matching Heartbeat only means that a member is alive. The processor
-answers the Heartbeat and records its time. A matching SyncGroup asks for the assignment of a member. The processor
-sends the assignment and records that it was sent. Every other request goes to the handler unchanged. The coordinator
-reads the recorded times before it expires a member's session. It reads which assignments were sent before it removes a
-member that has not fetched its assignment.
+A group's coordinator publishes a StableGroup when the group is stable, and withdraws it before the members of the group
+change. While the group is published, a matching Heartbeat only means that a member is alive. The processor answers the
+Heartbeat and records its time. A matching SyncGroup requests the assignment of a member. The processor sends the
+assignment and records that it was sent. Every other request goes to the handler unchanged. Before the coordinator
+expires a member's session, it reads the recorded times. Before it removes a member that has not fetched its assignment,
+it reads which assignments were sent.
 
-`StableGroups.lock` guards the hash chains. It is a leaf lock. A thread holds it for one look-up and one copy of at most
-TOLD_BYTES. The members of a StableGroup never change. The times and deliveries are atomic words, which any processor
-writes and any thread reads.
+`StableGroups.lock` guards the hash chains. It is a leaf lock: its holder takes no other lock. A thread holds it for one
+look-up and one copy of at most TOLD_BYTES. The members of a StableGroup never change. The heartbeat times, and the
+flags of the assignments that were sent, are atomic words. Any processor writes them and any thread reads them.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t

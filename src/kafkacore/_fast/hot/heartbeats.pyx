@@ -30,7 +30,7 @@ cdef enum:
     MOST_TEXT_BYTES = 32767     # the most bytes of a protocol's type or name
     ANSWER_BYTES = 64           # enough bytes for headers and other fields
     SYNC_BYTES = ANSWER_BYTES + TOLD_BYTES + 2 * MOST_TEXT_BYTES
-    ARENA_BYTES = 1024          # the assignments that a group leader sends need more, and the handler reads them
+    ARENA_BYTES = 1024          # too small for a group leader's SyncGroup with assignments, which the handler reads
     NS_PER_MS = 1000000
 
 
@@ -43,7 +43,7 @@ cdef inline bint is_same(const Slice *one, const Slice *other) noexcept nogil:
 
 
 cdef inline bint differs(const Slice *asked, const Slice *agreed) noexcept nogil:
-    """Returns whether the request has another value than the group. Returns False if one of them has no value."""
+    """Returns whether the request and the group both have a value and the two values differ."""
     return asked.size >= 0 and agreed.size >= 0 and not is_same(asked, agreed)
 
 

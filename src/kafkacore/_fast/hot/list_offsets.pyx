@@ -50,7 +50,7 @@ ctypedef struct Asker:
     int16_t version
     int32_t replica_id
     bint committed
-    int forced_error      # the error of the gate for every partition
+    int forced_error      # the error that the gate sets for every partition; NONE if it sets no error
 
 
 cdef int serve_list_offsets(void *state, Request *request, const Verdict *verdict) noexcept nogil:

@@ -1,6 +1,6 @@
-"""Finds partitions that a request names twice. Kafka collects the partitions of a request in a map, so it serves such a
-partition only once, with the last values. If each mention were served, one request could repeat the same work thousands
-of times.
+"""Finds partitions that a request contains twice. Kafka collects the partitions of a request in a map, so it serves
+such a partition only once, with the last values. If a processor served each occurrence, one request could repeat the
+same work thousands of times.
 """
 
 from libc.stdint cimport int32_t, uint32_t

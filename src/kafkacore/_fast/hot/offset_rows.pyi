@@ -7,7 +7,7 @@ class TopicOffsets:
     commit timestamp, expire timestamp (-1 for none), topic id (zeros for none).
 
     Commits and deletions may arrive in another order than that of the log. `at` is the position of a commit or deletion
-    in the log. It changes nothing if its position is before that of the row's commit."""
+    in the log. A commit or deletion has no effect if the row already has a commit at a later position."""
 
     def __len__(self) -> int: ...
     def __contains__(self, partition: int) -> bool: ...
@@ -32,4 +32,4 @@ class TopicOffsets:
         IndexError."""
 
     def remove(self, partition: int, at: int) -> bool:
-        """Removes the offset of a partition. Returns whether it has removed one."""
+        """Removes the offset of a partition. Returns whether there was an offset to remove."""

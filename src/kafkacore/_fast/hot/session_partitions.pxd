@@ -1,14 +1,13 @@
 """A fetch session (KIP-227): its partitions, in the order of fetching, and which of these partitions have changed.
 
 A session's lock guards its partitions. A thread that holds this lock may take the lock of a log. An unanswered Fetch
-holds a reference to the session, and a reference to each partition of the session that it looks at. So they are not
-freed while the Fetch needs them. If a partition has been removed from the session in the meantime, its `is_dropped` is
-set.
+holds references to the session and to each partition of the session that it reads. So none of these is freed while the
+Fetch needs it. If a partition has been removed from the session in the meantime, its `is_dropped` is set.
 
 Clients choose the partitions of a session, so the hash table of the partitions uses a keyed hash (SipHash-1-3).
 
-A Fetch looks only at partitions that are marked as changed (log/readers.pxd). These are the partitions that the request
-named, those whose log or role has changed, and those with which the last Fetch was not finished (`is_settled` in
+A Fetch reads only partitions that are marked as changed (log/readers.pxd). These are the partitions in the request, the
+partitions whose log or role has changed, and the partitions that the last Fetch left unsettled (`is_settled` in
 fetch_call.pyx). A Fetch that ends without an answer gives its partitions back with `session_return`.
 """
 

@@ -8,7 +8,8 @@ from kafkacore._fast.hot.fetch_session cimport FetchSessionCache, FetchSessions
 from kafkacore._fast.log.replication_quota cimport Quota, ReplicationQuota
 
 # Counts requests that wait for partitions, for the metrics of DelayedOperationPurgatory. The counters are atomic.
-# Processors contend for these counters, but a parked request updates the plane's shared budget anyway.
+# Processors contend for these counters. This adds little, because they already contend for the plane's budget whenever
+# they park a request.
 ctypedef struct Purgatory:
     int64_t operations
     int64_t watched                      # the total number of partitions for which these operations wait

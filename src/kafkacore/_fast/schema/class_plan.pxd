@@ -1,7 +1,9 @@
-"""Plans. A `Plan` says how to create instances of one generated class, and where the slots of an instance are.
+"""A `Plan` describes how to create instances of one generated class, and where the slots of an instance are. schema.pxd
+explains Op, Shape and walk.
 
 The `offset` of a field's Op is the offset of its slot in the object. The callers of these functions must hold the GIL.
-The functions that the walk's callbacks call are declared nogil, because the callbacks are (see object_sink.pyx).
+Some of the functions are nevertheless declared nogil, because the callbacks of a walk, which call them, are declared
+nogil too (see object_sink.pyx).
 """
 
 from cpython.object cimport PyObject
@@ -14,8 +16,8 @@ cdef enum:
     MAX_VERSIONS = 64
 
 cdef class Plan:
-    """Says how to create instances of one class. `defaults` has the default of each field, or NULL if each instance
-    gets its own list or struct."""
+    """Describes how to create instances of one class. `defaults` has the default of each field, or NULL if each
+    instance gets its own list or struct."""
     cdef type cls
     cdef tuple names
     cdef int32_t count

@@ -1,4 +1,4 @@
 UNKNOWN: str
 
 class Plan:
-    """Says how to create instances of one generated class."""
+    """Describes how to create instances of one generated class. Only native code uses its content."""

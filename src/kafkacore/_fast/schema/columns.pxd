@@ -1,6 +1,6 @@
-"""The columns sink. One call reads many structs of one kind into arrays, or writes many structs from arrays.
+"""The columns sink. One call reads many structs of one kind (rows) into arrays, or writes many structs from arrays.
 
-row_write.pyx writes the rows. The walker (walk.pyx) reads them.
+row_write.pyx writes the rows. The walker (walk.pyx) reads the rows and passes their values to this sink (schema.pxd).
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t

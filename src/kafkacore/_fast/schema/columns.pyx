@@ -1,7 +1,7 @@
 """Converts rows to columns, and columns to rows. columns.pxd has the contract.
 
-A column is any object with the buffer protocol (array.array, numpy, memoryview), with integers of any width that holds
-the values. numpy itself is not needed. The type of a field decides the dimensions of its column:
+A column is any object with the buffer protocol (array.array, numpy, memoryview). Its integers may have any width that
+can hold the values. numpy itself is not needed. The type of a field decides the dimensions of its column:
 
 - numbers: one dimension. uuid: `(rows, 16)` bytes, or one dimension of bytes. string, bytes: a list.
 - arrays of numbers: `(rows, room)`, where a row ends before its first negative number; or a pair of such an array and a

@@ -20,8 +20,8 @@ cdef int learn_versions() except -1:
     cdef int key
     for key in range(API_KEYS):
         FLEXIBLE[key] = -1
-    # The row of the current release replaces that of the former release. An API that the current release dropped keeps
-    # the row of the former release.
+    # For each API, the line of the current release replaces the line of the former release. An API that the current
+    # release dropped keeps the line of the former release.
     for release in (tables.FORMER, tables.CURRENT):
         for api in tables.apis(release):
             if api.key >= API_KEYS:

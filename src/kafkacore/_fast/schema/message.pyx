@@ -131,8 +131,9 @@ cdef class Message(Struct):
 
     @classmethod
     def decode_parts(cls, data, int version, int64_t elements=1000, bint prefix=False):
-        """Decodes like `decode`, but in slices. Returns an iterator that yields None after every `elements` structs,
-        and finally the message. With `prefix`, bytes may follow the message."""
+        """Decodes like `decode`, but in slices, so that the caller can do other work in between. Returns an iterator
+        that yields None after every `elements` structs, and finally the message. With `prefix`, bytes may follow the
+        message."""
         return Decoding(cls, data, version, elements, prefix)
 
     def encode(self, int version, const uint8_t[::1] prefix=None):
@@ -261,7 +262,8 @@ cdef class Encoding:
             if outcome == WALK_FAILED:
                 self.done = True
                 raise_fault(&self.walk)
-            # Do not return the bytes of an unfinished tagged field, because the size in front of it is not written yet.
+            # The walk is inside a tagged field. Its bytes cannot be returned yet, because the size in front of them is
+            # written last.
             if not self.in_tag():
                 break
         self.done = outcome == WALK_DONE

@@ -1,7 +1,7 @@
 """Writes flat structs from columns.
 
-A loop in this module takes the place of the walker (walk.pxd). A row contains no structs, so the loop needs no frames.
-In a Metadata response with 10,000 partitions, each nanosecond per row counts.
+A loop in this module takes the place of the walker (walk.pxd). A row contains no nested structs, so the loop needs no
+frames. The loop is faster than the walker, which matters for example in a Metadata response with 10,000 partitions.
 """
 
 from libc.stddef cimport size_t

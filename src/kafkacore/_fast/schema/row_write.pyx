@@ -37,8 +37,8 @@ cdef inline uint8_t *room(Writer *w, uint8_t *at, size_t size) noexcept nogil:
 
 
 cdef inline int32_t list_count(const Column *column, int64_t row) noexcept nogil:
-    """Returns the number of elements in a row. Returns -1 for null, and a lower number if the count exceeds the room of
-    the row."""
+    """Returns the number of elements in a row. Returns -1 for null. Returns a number below -1 if the count exceeds the
+    room of the row."""
     cdef int64_t count
     cdef const uint8_t *at
     cdef int32_t i

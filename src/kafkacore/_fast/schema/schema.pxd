@@ -81,7 +81,7 @@ ctypedef struct Op:
     int32_t tag             # -1 if the field is not tagged
     int32_t field           # index among all fields that the struct has in any version
     int32_t offset          # where the sink keeps the field
-    int32_t least           # for an ARRAY, the fewest bytes that an element takes
+    int32_t least           # for an ARRAY, the fewest bytes that an element takes on the wire
     int64_t default_int     # for a FLOAT64, the bits of its default
     Slice default_data
     const Shape *child      # for a STRUCT or an ARRAY of structs, the shape of the struct
@@ -95,7 +95,7 @@ ctypedef struct Shape:
     int32_t op_count
     int32_t tagged_count
     int32_t absent_count
-    int32_t least           # the fewest bytes that the struct takes
+    int32_t least           # the fewest bytes that the struct takes on the wire
     bint flexible
     int32_t size            # size of the sink's C struct
     void *image             # a C struct of the sink with every field at its default
@@ -155,8 +155,8 @@ ctypedef struct Walk:
     Frame frames[MAX_DEPTH]
 
 cdef class Layout:
-    """Says where a sink keeps the fields of one struct. `offsets` maps field names to offsets. `size` and `owner` are
-    copied to the Shape."""
+    """Describes where a sink keeps the fields of one struct. `offsets` maps field names to offsets. `size` and `owner`
+    are copied to the Shape."""
     cdef readonly str struct
     cdef readonly int32_t size
     cdef readonly dict offsets

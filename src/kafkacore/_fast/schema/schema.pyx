@@ -25,8 +25,8 @@ cdef class Layout:
 
 
 cdef void *keep(size_t size) except NULL:
-    """Returns zeroed memory that is never freed. It need not be freed, because the number of Shapes is bounded by the
-    tables, and any thread may use a Shape."""
+    """Returns zeroed memory that is never freed, because any thread may use a Shape at any time. The number of Shapes
+    is bounded by the tables."""
     cdef void *block = calloc(1, size if size else 1)
     if block == NULL:
         raise MemoryError()
@@ -118,8 +118,8 @@ cdef class Compiler:
         op.kind = KINDS[field.kind]
         op.element = KINDS[field.element] if field.element else 0
         op.tag = field.tag if tagged else -1
-        # If this version lacks the field, the walk only compares the field's value with its default. So the value may
-        # be null.
+        # If this version lacks the field, the walk never writes the field's value, but only compares it with the
+        # default. So the value may be null.
         if not here or within(self.version, field.nullable):
             op.flags |= NULLABLE
         if self.flexible and not field.never_flexible:

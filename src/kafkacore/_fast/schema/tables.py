@@ -7,7 +7,7 @@ of Kafka 3.9 adds the versions that are older than those of 4.3, and the message
 use only the tables of 4.3. Kafka 3.9 has the same bytes under other version numbers: the version of a key in 3.9 is its
 `api_key` in 4.3.
 
-The file `apis.tsv` in the same directory has what a starting node needs to know about every API. `ci/stubs.py`
+The file `apis.tsv` in the same directory lists the facts about every API that a starting node needs. `ci/stubs.py`
 generates this file from the tables.
 
 Field names are converted to Python's style: `TopicData` becomes `topic_data`, and `Enable2Pc` becomes `enable_2pc`.

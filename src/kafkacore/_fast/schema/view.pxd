@@ -1,9 +1,10 @@
-"""The view sink: reads and writes messages as C structs. The strings, bytes and records of a view point into the frame.
+"""The view sink: reads and writes messages as C structs (views). The strings, bytes and records of a view point into
+the request's frame.
 
 The C type of a field follows from its type in the table: bool and int8 `int8_t`, int16 `int16_t`, uint16 `uint16_t`,
 int32 `int32_t`, int64 `int64_t`, float64 `double`, uuid `uint8_t[16]`, string/bytes/records `Slice` (size -1 is null),
 arrays `Array` (count -1 is null; elements are structs, Slices, or plain numbers of the host's byte order), structs by
-value. wire.pxd defines the C structs and says which versions of which messages can be viewed.
+value. wire.pxd defines the C structs and lists the versions of each message that can be viewed.
 
 A view owns no memory. It is valid as long as both its frame and its arena exist. Any thread may read and write views,
 but only one thread at a time may use an arena or a writer.

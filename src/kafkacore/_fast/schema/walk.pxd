@@ -1,9 +1,10 @@
-"""The walker: reads the bytes of a Shape and passes the values to a sink, or gets values from a sink and writes the
-bytes.
+"""The walker: reads or writes one message, whose format a Shape describes. It passes the values that it reads to a
+sink, or gets the values that it writes from a sink (schema.pxd).
 
 The caller begins a walk, and then calls `walk_read` or `walk_write`. The call returns when the walk is done, has
-failed, or has used up its budget of array elements. A paused walk continues where it stopped. The frames of a walk are
-the structs that have been entered but not completed. The sink's targets must outlive the walk.
+failed, or has used up its budget of array elements. In the last case the walk is paused, and the next call continues
+it. The frames of a walk are the structs that have been entered but not completed. The sink's targets must outlive the
+walk.
 """
 
 from kafkacore._fast.schema.schema cimport Shape, Sink, Walk

@@ -1,4 +1,4 @@
-"""Implements the walker, which reads and writes the bytes of a Shape for a sink. walk.pxd has the contract."""
+"""Implements the walker, which reads and writes messages for a sink. walk.pxd has the contract."""
 
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t
 from libc.string cimport memmove
@@ -126,8 +126,8 @@ cdef inline bint read_field(Walk *walk, Frame *frame, const Op *op) noexcept nog
     elif op.kind == ARRAY:
         return read_array(walk, frame, op)
     elif op.kind == STRUCT:
-        # A byte in front of a nullable struct says whether the struct is null (-1) or not (1). In a tagged field this
-        # mark is a varint, and 0 means null.
+        # The byte in front of a nullable struct is -1 if the struct is null, else 1. In a tagged field this marker is a
+        # varint, and 0 means null.
         if op.flags & NULLABLE and read_i8(r) < (1 if op.tag >= 0 else 0):
             walk.sink.put_null(walk, frame.target, op)
             return False
@@ -229,8 +229,8 @@ cdef bint read_tags(Walk *walk, Frame *frame) noexcept nogil:
         if r.bad or tag > remaining(r) // 2:
             walk.fault = FAULT_SHORT if r.bad else FAULT_TAG_ORDER
             return False
-        # Unknown fields count against `room`, because each is kept, and two bytes on the wire can take fifty times as
-        # much memory.
+        # Unknown fields count against `room`, because the sink may keep each of them. Two bytes on the wire can then
+        # take fifty times as much memory.
         walk.room -= tag
         if walk.room < 0:
             walk.fault = FAULT_ELEMENTS

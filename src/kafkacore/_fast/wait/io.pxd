@@ -4,21 +4,21 @@ Processors and event loops submit jobs. A pool thread runs a job, and a mail rep
 embedded in a larger object, and other code bounds the number of these objects. `io_submit` fails only if the directory
 is closed.
 
-A committer takes dirty files from a queue. A commit syncs a file once and then publishes the synced offset, so all
-requests that wait for an acknowledgement share one fdatasync (group commit). Producers whose responses were sent
-together usually send their next requests together. So before the next commit of a file begins, the committer waits
-until as many requests need it as needed the last commit. It waits at most for a quarter of the last commit's duration,
-counted from the end of that commit. The request of a single producer never waits for others.
+A committer takes dirty files (files with unsynced bytes) from a queue. A commit syncs a file once and then publishes
+the synced offset, so all requests that wait for an acknowledgement share one fdatasync (group commit). Producers whose
+responses were sent together usually send their next requests together. So before the next commit of a file begins, the
+committer waits until as many requests need this commit as needed the last one. It waits at most for a quarter of the
+last commit's duration, counted from the end of that commit. The request of a single producer never waits for others.
 
 Commits of different files may overlap. A journalling file system merges them, and so does the device's queue of
-flushes. Commits of one file never overlap, because if two syncs run on one file descriptor, the kernel reports a failed
+flushes. Commits of one file never overlap: if two syncs ran on one file descriptor, the kernel would report a failed
 write to only one of them. If a write or a sync fails, the directory goes offline (`io_fail`). A failed write or sync is
 never retried.
 
 The pool starts another thread when all threads are busy, up to a limit. A directory that was never used has no threads.
-In a simulated world, tasks of the world's `Agenda` take the place of the threads. The tasks take jobs and dirty files
-from the same queues, and end when the queue is empty. Simulated time passes while a task performs an operation of the
-simulated disk.
+A simulated world runs nodes on one thread, in simulated time. There, tasks of the world's `Agenda` (its queue of tasks)
+take the place of the threads. The tasks take jobs and dirty files from the same queues, and end when the queue is
+empty. Simulated time passes while a task performs an operation of the simulated disk.
 """
 
 from libc.stdint cimport int32_t, int64_t
@@ -49,8 +49,10 @@ ctypedef struct Dirty:
     int32_t state         # atomic: IDLE, QUEUED, RUNNING, or AGAIN (running, and another commit is requested)
     int32_t asked         # atomic: commits requested since the last commit began
     int32_t awaited       # atomic: the committer waits until `asked` reaches this number; 0 if it does not wait
-    int32_t company  # how many requests the next commit expects. Only the committer uses this field and the next two
-    int64_t ended_ns      # time when the last commit ended
+    # Only the committer uses these three fields: how many requests it expects for the next commit, the time at which
+    # the last commit ended, and the duration of that commit.
+    int32_t company
+    int64_t ended_ns
     int64_t took_ns
     Condition *arrival    # set while a committer waits for more requests; the pool's lock guards this field
     void *crew  # the Crew in whose queue the file was last put; the log may have moved to another directory since then

@@ -240,9 +240,9 @@ cdef void push_dirty(Crew *crew, Dirty *dirty) noexcept nogil:
 
 
 cdef int64_t company_wait_ns(int32_t asked, int32_t company, int64_t since_ns, int64_t took_ns) noexcept nogil:
-    """Returns how long a commit with `asked` requests may wait for more requests. The last commit ended `since_ns` ago
-    and took `took_ns`. The producers of the last commit usually send their next request at once, so a short wait is
-    enough for them. A longer wait for slower producers would gain nothing."""
+    """Returns how long a commit with `asked` requests may wait for more requests. The last commit had `company`
+    requests, ended `since_ns` ago and took `took_ns`. The producers of the last commit usually send their next request
+    at once, so a short wait is enough for them. A longer wait for slower producers would gain nothing."""
     if asked >= company:
         return 0
     return max(min(took_ns // COMPANY_SHARE, COMPANY_NS) - since_ns, 0)

@@ -4,8 +4,8 @@ the number of these objects. So posting a mail allocates nothing and cannot fail
 
 A receiver announces that it is about to sleep (`inbox_may_sleep`). Senders write to the eventfd only after this
 announcement. So no wake-up is lost, and sending to a busy receiver needs no system call. Any thread may post. `deliver`
-runs on the receiver's thread. In a simulated world, a bell (a wake-up signal of the world's `Agenda`) takes the place
-of the eventfd.
+runs on the receiver's thread. A simulated world runs nodes on one thread, in simulated time. There, a bell (a wake-up
+signal of the world's task queue, its `Agenda`) takes the place of the eventfd.
 """
 
 from libc.stdint cimport int32_t
@@ -31,7 +31,7 @@ cdef void inbox_close(Inbox *inbox) noexcept nogil
 # Returns False if this mail is already in the inbox. In that case one delivery serves both posts.
 cdef bint inbox_post(Inbox *inbox, Mail *mail) noexcept nogil
 cdef int inbox_deliver(Inbox *inbox) noexcept nogil  # delivers all waiting mail; returns how many
-# Announces sleep; if mail is waiting, returns False and announces nothing.
+# Announces that the receiver is about to sleep. If mail is waiting, returns False and announces nothing.
 cdef bint inbox_may_sleep(Inbox *inbox) noexcept nogil
 cdef void inbox_awake(Inbox *inbox) noexcept nogil  # withdraws the announcement
 # Drains the eventfd. The receiver must call this whenever the eventfd is readable.

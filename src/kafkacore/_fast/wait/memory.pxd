@@ -1,15 +1,15 @@
 """Frames (the buffers of requests), and the budget that bounds their memory (queued.max.request.bytes).
 
 When a connection knows the length of a frame, it reserves the frame's memory from the budget of its plane (the data
-plane or the control plane). If the budget has no room, the processor stops reading from the connection until it has.
-Waiting connections get memory in order. Memory for a large frame is reserved in steps, each as large as the bytes
-received so far. So a client cannot take memory from others just by announcing a large size. The buffer is allocated as
-a whole, but the kernel commits its pages only as bytes arrive. Each thread recycles frames by size class, so a Produce
-request of a megabyte usually gets pages that are already in use.
+plane or the control plane). If the budget has no room, the processor stops reading from the connection until the budget
+has room. Waiting connections get memory in order. Memory for a large frame is reserved in steps, each as large as the
+bytes received so far. So a client cannot take memory from others just by announcing a large size. The buffer is
+allocated as a whole, but the kernel commits its pages only as bytes arrive. Each thread recycles frames by size class,
+so a Produce request of a megabyte usually gets pages that the kernel has already committed.
 
 Frames that have begun get memory before new frames, because a frame releases its memory when it is complete and
-handled. One begun frame at a time may overdraw the budget, so that begun frames never wait for each other's bytes. This
-frame gets all the memory that it needs, at most socket.request.max.bytes beyond the limit.
+handled. One begun frame at a time may overdraw the budget. Otherwise several begun frames could wait for each other's
+bytes forever. This frame gets all the memory that it needs, at most socket.request.max.bytes beyond the limit.
 
 A parked request gives its frame back. `budget_park` counts the memory that the request keeps. Clients choose how long
 their requests stay parked, so parked requests may fill at most half of the budget. The other half is reserved for

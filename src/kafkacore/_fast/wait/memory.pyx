@@ -141,7 +141,7 @@ cdef bint take_or_wait(Budget *budget, Reservation *reservation) noexcept nogil:
     mutex_lock(&budget.lock)
     add32(&budget.waiting, 1)
     # `budget_release` gives bytes back before it reads `waiting`. A waiter increments `waiting` before it tries to take
-    # bytes. So at least one of the two threads sees what the other has done.
+    # bytes. So either the waiter finds the bytes, or the releasing thread finds the waiter.
     fence()
     granted = budget.under_way.oldest == NULL and (not is_new or budget.new.oldest == NULL)
     granted = granted and take_for(budget, reservation)

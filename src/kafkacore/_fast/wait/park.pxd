@@ -29,7 +29,7 @@ ctypedef struct Parked:
     void (*resume)(Parked *parked, int why) noexcept nogil  # runs on the owner's thread
     void (*destroy)(Parked *parked) noexcept nogil  # called on any thread when the last reference is released
 
-# An entry in a partition's list of waiters. `at` is the lowest offset that satisfies the waiter.
+# An entry in a partition's list of waiters. The waiter is satisfied when the awaited offset reaches `at`.
 ctypedef struct Waiter:
     Waiter *next
     Waiter **back         # NULL if in no list; the partition's lock guards `next` and `back`

@@ -1,8 +1,8 @@
 """A `Sleeper` lets a thread wait for a partition without a processor or an event loop. The thread has its own inbox and
 reads the inbox until the wake-up arrives.
 
-A simulated world has only one thread. Instead of sleeping, this thread runs the tasks of the sleeper's node until one
-of the tasks wakes the sleeper.
+A simulated world (mail.pxd) has only one thread. Instead of sleeping, this thread runs the tasks of the sleeper's node
+until one of the tasks wakes the sleeper.
 """
 
 from libc.stdint cimport int64_t

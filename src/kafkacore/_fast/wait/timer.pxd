@@ -1,4 +1,5 @@
-"""A hierarchical timing wheel of intrusive entries (Varghese and Lauck 1987; Kafka's purgatory uses one too).
+"""A hierarchical timing wheel (Varghese and Lauck 1987), as in Kafka's purgatory. A timer is a field of the object that
+needs it.
 
 Only the thread that advances a wheel may use the wheel. Adding and cancelling a timer take constant time. An empty
 wheel never wakes its thread.

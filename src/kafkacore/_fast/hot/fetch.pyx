@@ -247,8 +247,8 @@ cdef void release_memory(FetchCall *call) noexcept nogil:
 cdef bint enough(FetchCall *call) noexcept nogil:
     """Returns whether to answer now, by the rules of ReplicaManager.fetchMessages. An unknown partition does not end
     the wait for the other partitions. If a known partition has an error, the node answers at once, because the client
-    must act on the error. The node also answers a read of an older segment at once. Waiting would not enlarge such a read,
-    because new records go to a later segment (DelayedFetch, case F)."""
+    must act on the error. The node also answers a read of an older segment at once. Waiting would not enlarge this
+    read, because new records go to a later segment (DelayedFetch, case F)."""
     cdef int64_t least_bytes = min(call.body.min_bytes, min(call.body.max_bytes, call.state.fetch_max_bytes))
     return (call.failed or call.sends_elsewhere or call.is_behind or call.known_count + call.settled_count == 0
             or call.is_overtaken or call.body.max_wait_ms <= 0 or call.bytes >= least_bytes)

@@ -26,8 +26,8 @@ cdef void place(Wheel *wheel, Timer *timer) noexcept nogil:
     ahead = at - wheel.now_ms
     while level < WHEEL_LEVELS - 1 and ahead >= <int64_t> 1 << (WHEEL_BITS * (level + 1)):
         level += 1
-    # A deadline beyond the range of the coarsest wheel gets the last slot of that wheel. When the slot is due, the timer
-    # is placed again.
+    # A deadline beyond the range of the coarsest wheel gets the last slot of that wheel. When that slot is due, the
+    # timer is placed again.
     if ahead >= <int64_t> 1 << (WHEEL_BITS * WHEEL_LEVELS):
         at = wheel.now_ms + (<int64_t> 1 << (WHEEL_BITS * WHEEL_LEVELS)) - 1
     slot = &wheel.slots[level][(at >> (WHEEL_BITS * level)) & SLOT_MASK]

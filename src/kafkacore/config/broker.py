@@ -353,8 +353,8 @@ class BrokerConfig(BrokerKeys):
 
     @cached_property
     def inter_broker_listener_name(self) -> str:
-        """The value of inter.broker.listener.name, or that of security.inter.broker.protocol if the former is not
-        set."""
+        """The value of inter.broker.listener.name. If this key is not set, the value of
+        security.inter.broker.protocol."""
         if not self.is_set("inter.broker.listener.name"):
             return str(self.value("security.inter.broker.protocol"))
         name = str(self.value("inter.broker.listener.name")).upper()
@@ -425,8 +425,8 @@ class BrokerConfig(BrokerKeys):
         )
 
     def described_names(self) -> list[str]:
-        """Returns the names that DescribeConfigs of this broker shows: every key except internal ones, and every key
-        that is set."""
+        """Returns the names that DescribeConfigs of this broker shows: every key that is set, and every other key that
+        is not internal."""
         absent = "4.3" if self.zookeeper_mode else "3.9"
         shown = dict.fromkeys(
             key.name for key in self.keys if not (key.internal or key.dynamic_only or key.generation == absent)

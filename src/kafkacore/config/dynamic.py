@@ -81,8 +81,8 @@ def adopted(
 ) -> BrokerConfig:
     """Returns the configuration with the stored settings for all brokers and for this broker.
 
-    Never fails, because a broker cannot refuse metadata. Leaves out an unusable setting and logs it, unless `tell` is
-    false. Never logs secrets. If the settings contradict each other, returns the former configuration.
+    Never fails, because a broker cannot refuse metadata. Leaves out each unusable setting, and logs it if `tell` is
+    true. Never logs secrets. If the settings contradict each other, returns the former configuration.
     """
     usable_default = _usable(config, default, of_one=False, tell=tell)
     usable_broker = _usable(config, broker, of_one=True, tell=tell)
@@ -90,7 +90,7 @@ def adopted(
         return config
     try:
         made = config.with_dynamic(default=usable_default, broker=usable_broker)
-    except ValueError as error:  # any error of a parser, because the node must start nevertheless
+    except ValueError as error:  # any error of a parser; a node must start even with unusable settings
         if tell:
             LOG.warning(
                 "the dynamic configuration is not applied, and the node keeps the former configuration: %s", error
@@ -165,8 +165,8 @@ def _per_broker(config: BrokerConfig, name: str) -> bool:
 
 
 def _known(config: BrokerConfig, name: str) -> Key | None:
-    """Returns the key, or None for an unknown key and for a key of another release. Kafka stores keys that it does not
-    know."""
+    """Returns the key, or None for an unknown key and for a key of another release. As in Kafka, such keys can be
+    stored."""
     key = config.keys.get(name)
     absent = "4.3" if config.zookeeper_mode else "3.9"
     return None if key is None or key.generation == absent else key

@@ -8,7 +8,7 @@ default     our default, written as in a file; `null` for none, `!` if Kafka dem
 check       the rules for a value, see `kafkacore.config.values`
 importance  high, medium, low
 mode        read-only, per-broker or cluster-wide (for a broker's key): where a dynamic change applies
-generation  the release of Kafka that knows the key: 3.9, 4.3, both, or own for a key of kafkacore
+generation  the release of Kafka that has the key: 3.9, 4.3, both, or own for a key of kafkacore
 honoured    whether kafkacore acts on the key, or only validates it; *_without_effect.tsv has the reasons
 kind        internal (DescribeConfigs shows it only if it is set), dynamic-only (not for server.properties), or -
 3.9         the differences in 3.9, as `type=...;default=...;mode=...;check=...`

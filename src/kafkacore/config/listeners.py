@@ -33,8 +33,8 @@ def parse_endpoints(
 ) -> tuple[Endpoint, ...]:
     """Parses the endpoints of `listeners` or `advertised.listeners`. Raises ConfigError, which names `key`.
 
-    Names must be different. With `distinct_ports`, ports other than 0 must also be different, except that one IPv4 and
-    one IPv6 address may share a port.
+    Names must be different. With `distinct_ports`, ports other than 0 must also be different. As the only exception,
+    one IPv4 and one IPv6 address may share a port.
     """
     made = tuple(_parse_endpoint(key, entry, protocols) for entry in entries)
     text = ",".join(map(str, made))

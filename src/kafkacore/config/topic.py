@@ -98,8 +98,8 @@ class TopicConfig(TopicKeys):
         yield from notes(self.keys, self.overrides)
 
     def described_names(self) -> Iterator[str]:
-        """Yields the names that DescribeConfigs shows: every key except internal ones, and every key that the topic
-        sets."""
+        """Yields the names that DescribeConfigs shows: every key that the topic sets, and every other key that is not
+        internal."""
         shown = dict.fromkeys(key.name for key in self.keys if _known(key, self.broker) and not key.internal)
         return iter(shown | dict.fromkeys(self.overrides))
 

@@ -2,7 +2,7 @@
 request.
 
 A handler marks such a response as a `CachedAnswer`. The response stays cached until something on which it depends
-changes. The cache does not know the rights of clients, so a handler must not mark a response that depends on the
+changes. The cache does not check the rights of clients, so a handler must not mark a response that depends on the
 client.
 """
 

@@ -162,7 +162,8 @@ class NodeClient:
             self._connecting.add_done_callback(self._connect_ended)
         connecting = self._connecting
         try:
-            # This is shielded, because if one caller gives up, the others still wait for this connection.
+            # Several callers may wait for this connection. If one of them is cancelled, the shield keeps the connection
+            # for the others.
             return await asyncio.shield(connecting)
         except asyncio.CancelledError:
             task = asyncio.current_task()
@@ -243,8 +244,8 @@ class _Connection(asyncio.Protocol):
         self._patient = True
 
     async def learn_versions(self) -> None:
-        """Requests the node's API versions. Uses a lower version of ApiVersions if the node does not know the current
-        one (KIP-511)."""
+        """Requests the node's API versions. Uses a lower version of ApiVersions if the node does not support the
+        current version (KIP-511)."""
         known = apis.api(ApiKey.API_VERSIONS)
         limit_s = self._limits.request_timeout_ms / 1000
         request = apis.request_class(ApiKey.API_VERSIONS)(client_software_name="kafkacore", client_software_version="1")

@@ -1,4 +1,5 @@
-"""The measurements of a plane, under the names of Kafka's metrics. They are read on demand from native counters."""
+"""The metrics of a plane (a group of listeners, see plane.py), under Kafka's names. Each read of a metric reads native
+counters."""
 
 from __future__ import annotations
 

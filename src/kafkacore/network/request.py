@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 class RequestContext(NamedTuple):
     """The context of a request. `listener` is the listener's name. `client_host` is the peer's address without the
-    port. `received_ns` is a time of the node's clock. `forwarded` tells whether a broker has forwarded the request for
+    port. `received_ns` is a time of the node's clock. `forwarded` is true if a broker has forwarded the request for
     its client (KIP-590)."""
 
     api_key: int

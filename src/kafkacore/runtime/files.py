@@ -167,8 +167,8 @@ def names_in(paths: Sequence[str], files: Files) -> list[list[str]]:
 
 
 # POSIX locks belong to the process. They do not exclude another holder in the same process, and they end when the
-# process closes any descriptor of the file. So this table of locked files, by device and inode, finds a holder in this
-# process before the file is opened.
+# process closes any descriptor of the file. So this process records its locked files, by device and inode, in this
+# table, and looks there for another holder before it opens a file.
 _held: Final[set[tuple[int, int]]] = set()
 _held_mutex: Final = threading.Lock()
 _FLOCK: Final = struct.Struct("hhqqi")  # type, whence, start, length, process

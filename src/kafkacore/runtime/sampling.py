@@ -41,8 +41,8 @@ class Recent:
         return most if count else math.nan
 
     def rate(self, now_ms: int) -> float:
-        """Returns the sum of the values, divided by the number of seconds that they cover. This number is at least one
-        window."""
+        """Returns the sum of the values per second. The values count as if they covered at least one window
+        (WINDOW_MS)."""
         began_ms, _, total, _ = self._sums(now_ms)
         return total / (max(now_ms - began_ms, WINDOW_MS) / 1000)
 

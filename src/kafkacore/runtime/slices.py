@@ -52,7 +52,7 @@ async def finish(work: Work[T]) -> T:
 
 
 def finish_now(work: Work[T]) -> T:
-    """Does all of the work immediately. This is for callers that do not block an event loop."""
+    """Does all of the work immediately. Do not call this on the thread of an event loop."""
     while True:
         try:
             next(work)
@@ -61,8 +61,8 @@ def finish_now(work: Work[T]) -> T:
 
 
 def _clock() -> Callable[[], float]:
-    """Returns the clock that ends slices. This is the machine's clock, unless the running loop is a simulated one with
-    its own clock."""
+    """Returns the clock that ends slices: the clock of the running loop if the loop is simulated, else the machine's
+    clock."""
     return getattr(_get_running_loop(), "slice_clock", perf_counter)
 
 

@@ -21,7 +21,7 @@ _swept: set[tuple[str, str]] = set()
 
 class TemporaryDirectory:
     """A directory in `where`. Its name consists of `prefix` and random characters. `logs` is the directory for a
-    broker's logs. `close` removes everything, except in a child process after fork. Raises OSError."""
+    broker's logs. `close` removes everything. In a child process after fork, it removes nothing. Raises OSError."""
 
     def __init__(self, prefix: str, where: str | None = None) -> None:
         self._pid = os.getpid()
@@ -33,8 +33,8 @@ class TemporaryDirectory:
             self._path = tempfile.mkdtemp(prefix=prefix, dir=where)
             self._lock = _hold(os.path.join(self._path, _LOCK), os.O_CREAT)
             if self._lock >= 0:
-                # Another process considered this directory abandoned before this process had locked it, and now removes
-                # it.
+                # Without the lock, another process has considered this directory abandoned before this process locked
+                # it, and now removes it.
                 break
         self.logs = os.path.join(self._path, _LOGS)
         os.mkdir(self.logs)

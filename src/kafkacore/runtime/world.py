@@ -57,7 +57,7 @@ class World:
         return os.urandom(count)
 
     def host_name(self) -> str:
-        """Returns the name by which other machines know this machine."""
+        """Returns the name under which other machines can reach this machine."""
         return socket.getfqdn()
 
     # --- threads and loops ---
@@ -69,8 +69,8 @@ class World:
         return Runtime.shared(data_processors)
 
     def executor(self, threads: int, name: str) -> Executor:
-        """Returns threads that run as soon as they are woken. They are for work whose results a loop needs for its
-        decisions."""
+        """Returns threads that run as soon as they are woken. Use these threads for work on whose result a loop
+        waits."""
         return ThreadPoolExecutor(threads, name, enter_thread, (name, True))
 
     def workers(self, threads: int, name: str) -> Workers:

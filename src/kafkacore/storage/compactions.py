@@ -73,7 +73,8 @@ class Compactions:
         self._undisturbed.discard(key)
 
     def end(self, key: Key, handle: PartitionHandle, offset: int) -> None:
-        """Stores that the log is compacted up to `offset`, unless the round was cancelled or the log was replaced."""
+        """Stores that the log is compacted up to `offset`. Does nothing if the round was cancelled or the log was
+        replaced."""
         with self._mutex:
             directory = self._owner.holder(key)
             if directory is None or directory.partitions[key] is not handle or key not in self._undisturbed:

@@ -193,7 +193,7 @@ def _release(options: FormatOptions) -> MetadataVersion:
 
 def _kraft_level(config: BrokerConfig, asked: int | None) -> int:
     """Returns the level of kraft.version: 1 if the metadata log holds the voters, 0 if controller.quorum.voters lists
-    them. Raises FormatError if the user asked for another level."""
+    them. Raises FormatError if the user requested another level."""
     level = 0 if config.controller_quorum_voters else 1
     if asked not in (None, level):
         voters = "is set" if config.controller_quorum_voters else "is not set"

@@ -264,8 +264,8 @@ class LogManager:
         settings: LogSettings | None = None,
     ) -> list[PartitionHandle]:
         """Returns the partitions of a topic, and creates those that do not exist. A new partition has no files until
-        its first append. It belongs to `path`, or else to the uncordoned directory with the fewest logs. A new
-        partition in an offline directory is offline from the beginning."""
+        its first append. It belongs to `path`, or without `path` to the uncordoned directory with the fewest logs. In
+        an offline directory, a new partition is offline from the beginning."""
         if settings is None:
             settings = self._settings_of(topic)
         keys = [(topic, index) for index in indexes]
@@ -532,7 +532,8 @@ class LogManager:
     ) -> bool:
         """Writes one checkpoint file. Returns False if the write failed although the disk has not failed. A later
         attempt may then succeed."""
-        # The upkeep and the end of a move may write at the same time, but each checkpoint has only one temporary file.
+        # The upkeep thread and the end of a move may write a checkpoint at the same time. Each checkpoint has only one
+        # temporary file, so a lock separates the two writers.
         with directory.checkpointing:
             offsets = offsets_of(directory)
             if directory.written.get(name) == offsets:

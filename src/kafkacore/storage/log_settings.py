@@ -1,4 +1,5 @@
-"""Converts a topic's configuration into the settings of its logs. One table maps each native field to its keys."""
+"""Converts a topic's configuration into the settings of its logs. The table in this module maps each field of the
+native LogSettings to the topic keys that determine it."""
 
 from __future__ import annotations
 

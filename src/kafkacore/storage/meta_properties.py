@@ -69,7 +69,8 @@ def read(directory: str, files: Files = OS_FILES) -> MetaProperties | None:
 def _from_lines(path: str, lines: dict[str, str]) -> MetaProperties:
     if not lines:
         raise MalformedFileError(path, "is empty; restore its version, cluster.id, node.id and directory.id")
-    # As in Kafka, a file without a version belongs to ZooKeeper mode, unless it has lines that only KRaft mode writes.
+    # As in Kafka, a file without a version is of version 0 (ZooKeeper mode). But a file with node.id and without
+    # broker.id is from KRaft mode, and its version is missing.
     if "version" not in lines and "node.id" in lines and "broker.id" not in lines:
         raise MalformedFileError(path, "version is missing: add version=1, the version of files with node.id")
     version = _number(path, lines, "version") if "version" in lines else 0

@@ -1,7 +1,7 @@
 """Checks the order of native locks. lock_order.pxd has the contract.
 
-This extension records which locks each thread holds, for all extensions. If the functions were inline, each extension
-would have its own copy of the thread-local variable.
+For all extensions, this one records which locks each thread holds. The functions are not inline. If they were, each
+extension would have its own copy of the thread-local variable.
 """
 
 from libc.stdio cimport fprintf, stderr

@@ -101,8 +101,8 @@ cdef void put_text(Writer *out, const uint8_t *data, int32_t size, bint escaped)
     cdef uint64_t eight
     while p < end:
         stop = end if end - p < STEP_BYTES else p + STEP_BYTES
-        # This reserves the longest possible output for these bytes. The code below gives the unused part back. A
-        # character may reach beyond `stop`.
+        # Reserves the longest possible output for these bytes. The code below gives the unused part back. The last
+        # character may extend beyond `stop`.
         q = reserve(out, (stop - p) * ESCAPE_BYTES + 4)
         if q == NULL:
             return

@@ -89,8 +89,8 @@ class RandomUuids:
 ZERO: Final = Uuid()
 ONE: Final = Uuid(bytes(15) + b"\x01")
 METADATA_TOPIC_ID: Final = ONE
-# Three directory ids that do not name a directory (KIP-858). They mean, in this order: the broker is too old to report
-# directories; the broker has not reported the directory yet; the directory is lost for good.
+# Three reserved directory ids (KIP-858). Their meanings, in this order: the broker is too old to report directories;
+# the broker has not reported the directory yet; the directory is lost for good.
 MIGRATING_DIRECTORY: Final = ZERO
 UNASSIGNED_DIRECTORY: Final = ONE
 LOST_DIRECTORY: Final = Uuid(bytes(15) + b"\x02")

@@ -163,8 +163,8 @@ cdef object version_in_name(path):
 
 
 cdef object package_version(name):
-    # This import is not at the top of the module, because it imports the package `email`, which takes a tenth of the
-    # time of a start. The version of a package is rarely needed.
+    # importlib.metadata imports the package `email`, which takes a tenth of the time of a start. The version of a
+    # package is rarely needed, so the import is here and not at the top of the module.
     from importlib.metadata import PackageNotFoundError, version as version_of_package
 
     try:

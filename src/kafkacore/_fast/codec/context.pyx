@@ -201,7 +201,7 @@ cdef int deflate_fallback(int codec, int level, const uint8_t *source, size_t si
         packed = cramjam_codec.deflate(codec, level, PyMemoryView_FromMemory(<char *> source, size, PyBUF_READ))
     except MemoryError:
         return CODEC_NO_MEMORY
-    except Exception:  # a level that this cramjam does not know
+    except Exception:  # a level that the installed cramjam does not support
         return CODEC_UNKNOWN
     PyObject_GetBuffer(packed, &view, PyBUF_SIMPLE)
     status = append(out, view.buf, view.len)
@@ -224,8 +224,8 @@ cdef int begin_gzip(CodecContext *context) noexcept nogil:
 
 
 cdef inline bint kafka_reads_lz4(const uint8_t *source, size_t size) noexcept nogil:
-    """Returns whether Kafka's consumers can read this LZ4 frame. They need independent blocks and no dictionary, but
-    liblz4 accepts other frames too."""
+    """Returns whether Kafka's consumers can read this LZ4 frame. Consumers need independent blocks and no dictionary,
+    but liblz4 accepts other frames too."""
     return size >= LZ4_HEADER_BYTES and source[4] & LZ4_FLAGS_ASKED == LZ4_FLAGS_KAFKA
 
 

@@ -1,6 +1,6 @@
 """Opens zlib, zlib-ng, liblz4, libzstd and libsnappy at run time, and fills a table with the functions of each.
 
-zlib-ng inflates gzip if zlib-ng is installed. Otherwise zlib does. zlib always deflates gzip.
+zlib-ng, or zlib if zlib-ng is not installed, inflates gzip. zlib always deflates gzip.
 
 The build needs neither headers nor libraries, so it needs no -dev package. A node loads the library of a codec when it
 first uses the codec. The functions have had the same signatures since zlib 1.2, zlib-ng 2.0, LZ4 1.8, zstd 1.4 and

@@ -77,8 +77,8 @@ ctypedef struct Blob:
 cdef void blob_init(Blob *blob) noexcept nogil
 cdef void blob_free(Blob *blob) noexcept nogil
 cdef int blob_add_null(Blob *blob) noexcept nogil
-# Marks row `row` as null. Either all rows before it must have bits, or none of them. Returns 0, or -1 if no memory is
-# left.
+# Marks row `row` as null. Before the call, either every earlier row or no row must have a bit. Returns 0, or -1 if no
+# memory is left.
 cdef int mark_null(Writer *valid, int64_t row) noexcept nogil
 
 
@@ -120,8 +120,8 @@ cdef inline int blob_add(Blob *blob, const uint8_t *data, int32_t size) noexcept
     return blob_end_row(blob)
 
 
-# The following functions fill an array or a schema. Each of them takes over the memory that it is passed, even if it
-# returns -1 because no memory is left.
+# The following functions fill an array or a schema. Each function takes over the memory that its caller passes, even if
+# the function returns -1 because no memory is left.
 cdef int array_init(
     ArrowArray *array, int64_t length, int64_t nulls, int buffers, int children, Shared *shared
 ) noexcept nogil

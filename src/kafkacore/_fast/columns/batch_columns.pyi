@@ -19,9 +19,9 @@ class BatchColumns:
         """If `check_crcs` is false, the column crcOk is null."""
 
     def feed(self, data: Buffer, position: int) -> int:
-        """Adds the batches in `data`, which begins at byte `position` of the file. Returns the number of bytes that it
-        has used. It stops at a partial batch, at damage (see `damage`), and when `max_rows` rows are waiting for
-        `take`. Runs without the GIL."""
+        """Adds the batches in `data`, which begins at byte `position` of the file. Stops at a partial batch, at damage
+        (see `damage`), and when `max_rows` rows are waiting for `take`. Returns the number of bytes of the added
+        batches. Runs without the GIL."""
 
     def take(self) -> ArrowRows | None:
         """Returns the rows that have been added since the last call, or None if there are none."""

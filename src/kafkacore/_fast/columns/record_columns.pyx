@@ -233,7 +233,7 @@ cdef class RecordColumns:
         return DECODE_DRY
 
     cdef int open_batch(self, Fed fed, const uint8_t *data) noexcept nogil:
-        """Opens a batch: sets `body` and `left`, unless the batch has no records to read."""
+        """Opens a batch: sets `body` and `left` if the batch has records to read."""
         cdef int status
         cdef RecordView marker
         cdef int codec = batch_codec(&self.header)

@@ -25,8 +25,8 @@ cdef enum:
     LATEST = -1
     EARLIEST = -2
     OFFSETS_AT_ONCE = 64           # the most partitions in one ListOffsets request
-    # The longest wait of a Fetch, in ms, while logs are being opened, rolled or truncated. It is short, so that the
-    # partitions of these logs soon join the next Fetch.
+    # The longest wait of a Fetch, in ms, while logs are being opened, rolled or truncated. The wait is short, so that
+    # the partitions of these logs soon join the next Fetch.
     BUSY_WAIT_MS = 5
     OFFSETS_TIMEOUT_MS = 30000
 
@@ -128,8 +128,8 @@ cdef int32_t count_changed(Fetcher *f) noexcept nogil:
 
 
 cdef void draft_changes(Fetcher *f, Draft *draft) noexcept nogil:
-    """Adds the changes that the leader's session does not know yet. In a request that begins a session, `draft_all`
-    names the other partitions."""
+    """Adds the changes that the leader's session does not have yet. In a request that begins a session, `draft_all`
+    adds the other partitions."""
     cdef Followed *each
     while f.changed.next != &f.changed:
         each = of_changed(f.changed.next)

@@ -48,7 +48,7 @@ cdef void came_back(Mail *mail) noexcept nogil:
     f.jobs_out -= 1
     if each.state == FOLLOW_GONE:
         if each.in_all.next != NULL and followed_is_in_session(each):
-            followed_set(each, FOLLOW_GONE)  # the next request tells the leader
+            followed_set(each, FOLLOW_GONE)  # the next request removes it from the leader's session
         elif each.in_all.next != NULL:
             fetcher_forget(each)
     elif each.begins_again:

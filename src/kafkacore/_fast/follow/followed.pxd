@@ -30,9 +30,10 @@ cdef enum:
     FOLLOW_DELAYED = 1      # waits until `due_ms`, after an error or because its replication quota is used up
     FOLLOW_BLOCKED = 2      # waits while its log is being opened or rolled; then `kept` is appended
     FOLLOW_CUTS = 3         # a job is truncating its log
-    # The leader's log does not have its offset, so it asks for the leader's end offset by ListOffsets.
+    # The leader's log does not have the partition's offset, so the fetcher requests the leader's end offset by
+    # ListOffsets.
     FOLLOW_ASKS_END = 4
-    FOLLOW_ASKS_START = 5   # after FOLLOW_ASKS_END: asks for the leader's log start offset
+    FOLLOW_ASKS_START = 5   # after FOLLOW_ASKS_END: the fetcher requests the leader's log start offset
     FOLLOW_FAILED = 6       # fenced, or its log directory failed; fetching begins again with a new role
     FOLLOW_GONE = 7         # no longer followed; kept until neither the session nor a running job needs it
 
@@ -40,7 +41,7 @@ cdef enum:
 cdef enum:
     ASK_NOTHING = 0
     ASK_FETCH = 1
-    ASK_END = 2             # ListOffsets that asks for the leader's end offset
+    ASK_END = 2             # ListOffsets for the leader's end offset
     ASK_START = 3
 
 # The kinds of job that run on a log.
@@ -93,15 +94,15 @@ ctypedef struct Followed:
     Followed *named_chain
     Link in_all             # in `Fetcher.all`, in the order of fetching
     Link in_changed         # in the list of partitions that the next Fetch checks for changes
-    Link in_line            # in the list of delayed partitions, or of those that ask for offsets
+    Link in_line            # in the list of delayed partitions, or in the list of those in a FOLLOW_ASKS_ state
     int32_t state
     int64_t due_ms
     Position at             # the position from which it fetches
-    Position sent           # the position that the leader's session knows
-    int64_t sent_in         # the session that knows `sent`; see `Fetcher.session_number`
+    Position sent           # the position that the leader's session has
+    int64_t sent_in         # the session that has `sent`; see `Fetcher.session_number`
     int64_t lag             # -1 if not known yet; `followed_lags` sets it
     int64_t leader_end      # valid in FOLLOW_ASKS_START
-    bint is_asked           # the current ListOffsets asks for it in its present state
+    bint is_asked           # the current ListOffsets request contains the partition in its present state
     uint8_t *kept           # records that wait to be appended, or NULL
     size_t kept_size
     int64_t kept_high_watermark

@@ -61,7 +61,7 @@ class FetcherHandle:
 
     def stop_all(self) -> None: ...
     def state(self, partition: PartitionHandle) -> str | None:
-        """Returns the partition's state, one of STATES, or None if this fetcher does not know the partition."""
+        """Returns the partition's state, one of STATES, or None if this fetcher does not have the partition."""
 
     def lag(self, partition: PartitionHandle) -> int:
         """Returns how many records the partition is behind the leader's high watermark, or -1 if that is not known."""

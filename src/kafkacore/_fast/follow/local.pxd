@@ -33,5 +33,6 @@ cdef int local_note_leader(Partition *p, int32_t leader_epoch, int64_t high_wate
 # Returns the offset at which this log must end if the leader's log has `epoch` up to `end_offset`, but does not have
 # the last epoch of this log (KIP-279).
 cdef int64_t local_divergence(Partition *p, int32_t epoch, int64_t end_offset) noexcept nogil
-# Truncates the log as `what` (CUT_...) says. Call this on an I/O thread. Returns 0, LOG_BLOCKED or a Kafka error code.
+# Truncates the log in the way that `what` (CUT_...) selects. Call this on an I/O thread. Returns 0, LOG_BLOCKED or a
+# Kafka error code.
 cdef int local_cut(Partition *p, int what, int64_t offset, int32_t leader_epoch, Waiter *blocked) noexcept nogil

@@ -20,7 +20,7 @@ cdef enum:
 
 # One partition of the call. Parts are in the order in which the call reads their partitions.
 ctypedef struct Part:
-    Partition *partition          # holds a reference; NULL if the node does not know the partition
+    Partition *partition          # holds a reference; NULL for an unknown partition
     uint8_t topic_id[16]
     Slice topic                   # in the call's arena
     int32_t index
@@ -59,7 +59,7 @@ ctypedef struct FetchCall:
     bint looks_at_all  # the call reads all partitions of its session, not only those that have changed
     bint is_overtaken             # another request of the session has arrived, so this one gets an error
     int32_t settled_count         # number of partitions of the session that have nothing new, and therefore no part
-    bint starts_session           # a full fetch that asks for a new session
+    bint starts_session           # a full fetch that requests a new session
     Part *parts
     int32_t count
     int32_t capacity              # capacity of `parts`

@@ -40,7 +40,7 @@ from kafkacore._fast.schema.wire cimport (
 )
 
 cdef enum:
-    STORAGE_ERROR_VERSION = 6  # from this version on, clients know KAFKA_STORAGE_ERROR (KIP-112)
+    STORAGE_ERROR_VERSION = 6  # from this version on, clients understand KAFKA_STORAGE_ERROR (KIP-112)
     LEADERS_VERSION = 16       # from this version on, the answer contains leaders and their endpoints (KIP-951)
     NO_HIGH_WATERMARK = -1
 

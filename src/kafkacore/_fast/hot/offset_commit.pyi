@@ -35,13 +35,13 @@ class OffsetCommit(RecordSource):
         """The names of the topics. A name is empty if the request has a topic id that `find` has not resolved yet. Do
         not change the list."""
     error: int
-    """The error of every partition, except those that `find` and `refuse` have refused."""
+    """The error of every partition that `find` and `refuse` have not refused."""
 
     def message(self) -> Any:
         """Returns the request as an OffsetCommitRequest object, which is decoded again."""
 
     def topic_id(self, number: int) -> bytes:
-        """Returns the id of a topic. It is all zeros if neither the request nor `find` has given an id."""
+        """Returns the id of a topic. The id is all zeros if neither the request nor `find` has set it."""
 
     def find(self, number: int, name: str, topic_id: bytes, rows: Buffer, error: int) -> None:
         """Resolves a topic. `rows` has an int32 for each partition of the topic, which is below zero if the partition

@@ -20,8 +20,8 @@ ctypedef struct OffsetFields:
     Slice metadata              # not owned; null metadata is written as an empty text
     int32_t leader_epoch
 
-# Both functions write to `p`, where the caller must provide enough memory, and return the end. The names of the group
-# and the topic must have at most 32767 bytes.
+# Both functions write to `p` and return the position after the last written byte. The caller must provide enough
+# memory. The names of the group and the topic must have at most 32767 bytes.
 cdef uint8_t *put_offset_key(uint8_t *p, const Slice *group, const Slice *topic, int32_t partition) noexcept nogil
 # Writes version 1 if there is an expire timestamp, which only version 1 has; otherwise version 4.
 cdef uint8_t *put_offset_value(uint8_t *p, const OffsetFields *fields) noexcept nogil

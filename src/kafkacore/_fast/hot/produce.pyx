@@ -59,7 +59,7 @@ cdef enum:
 
 # One partition of the call.
 ctypedef struct Part:
-    Partition *partition          # holds a reference; NULL if the node does not know the partition
+    Partition *partition          # holds a reference; NULL for an unknown partition
     PartitionProduceData *data
     PartitionProduceResponse *answer
     Acknowledgement ack           # `at` is -1 if there is nothing to wait for
@@ -358,7 +358,7 @@ cdef void explain(ProduceCall *call, Part *part, const AppendInfo *info) noexcep
     errors = <BatchIndexAndErrorMessage *> arena_alloc(
         &call.arena, info.validated.error_count * sizeof(BatchIndexAndErrorMessage))
     if errors == NULL:
-        return  # the answer has the error code in any case
+        return  # the answer still has the error code, but no details
     part.answer.record_errors.items = errors
     part.answer.record_errors.count = info.validated.error_count
     for i in range(info.validated.error_count):

@@ -32,9 +32,9 @@ cdef class HotState:
         }
 
     def publish_endpoints(self, NativePlane plane not None, endpoints) -> None:
-        """Gives the plane's processors a new table of endpoints. It has a tuple (number of the listener, node id, host,
-        port, rack or None) for each broker and each of the plane's listeners. The plane frees the old table when no
-        processor can be reading it."""
+        """Gives the plane's processors a new table of endpoints. `endpoints` has a tuple (number of the listener, node
+        id, host, port, rack or None) for each broker and each of the plane's listeners. The plane frees the old table
+        when no processor can be reading it."""
         cdef EndpointTable table = EndpointTable(endpoints)
         plane.publish("endpoints", <void **> &self.state.endpoints, table.all, table)
 

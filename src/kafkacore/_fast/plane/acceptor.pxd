@@ -5,9 +5,9 @@ listener and its plane can have these limits (KIP-402, KIP-612). Meanwhile, new 
 backlog. If an address exceeds max.connections.per.ip, the acceptor closes further connections from it immediately.
 
 A share of the process's file descriptors, the reserve, is kept for logs and checkpoints. When an acceptor gets a
-descriptor from the reserve, it pauses the listener and logs one line. It accepts connections again when a lower
-descriptor is free. While logs hold most of the descriptors, connections may use all but the last part of the reserve,
-so that a node with many logs still serves clients.
+descriptor from the reserve, it pauses the listener and logs one line. It accepts connections again when a descriptor
+outside the reserve is free. While logs hold most of the descriptors, connections may use all but the last part of the
+reserve, so that a node with many logs still serves clients.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t

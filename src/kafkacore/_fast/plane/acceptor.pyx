@@ -86,7 +86,7 @@ cdef enum:
     ACCEPTS = 64              # the most connections that an acceptor accepts from one listener in a row
     RESERVED_SHARE = 8        # this fraction of the file descriptors (1 / N) is kept for logs and checkpoints
     MOST_RESERVED = 1024      # the most descriptors that are reserved
-    LAST_SHARE = 4            # this fraction of the reserve (1 / N) never goes to a connection
+    LAST_SHARE = 4            # connections never get this fraction of the reserve (1 / N)
     SHORT_LINE_NS = 60000000000   # the least time between two log lines about missing descriptors
 
 

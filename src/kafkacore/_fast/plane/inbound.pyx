@@ -59,7 +59,7 @@ def live() -> int:
 
 @cython.no_gc  # a memoryview that is released later returns its bytes to the plane's budget
 cdef class InboundRequest:
-    """One request for a handler. `memoryview(request)` is the request's frame, without a copy.
+    """One request for a handler. `memoryview(request)` gives access to the request's frame without a copy.
 
     A handler ends the request with exactly one call of `answer`, `answer_nothing` or `close`. If the object is freed
     without such a call, the connection closes.

@@ -1,9 +1,9 @@
 """Reads the bytes of a connection, cuts them into frames, and reads the header of a frame. These functions never close
 a connection. They set `conn.doomed` instead.
 
-Small frames are cut out of the reactor's scratch buffer. If a stalled connection leaves bytes in this buffer, they are
-copied to `rest`. So an idle connection owns no buffer. After a big frame, the connection first reads only the next size
-prefix, and then reads the body directly into its final place.
+Small frames are cut out of the reactor's scratch buffer, so an idle connection owns no buffer. If a stalled connection
+leaves bytes in the scratch buffer, they are copied to `rest`. After a big frame, the connection first reads only the
+next size prefix, and then reads the body directly into its final place.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t

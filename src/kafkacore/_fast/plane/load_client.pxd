@@ -2,7 +2,7 @@
 answers and measures their latency.
 
 The client must never be the bottleneck. So it makes the bytes of a request only once, and then changes only the
-correlation id. It can also let the kernel discard the answers.
+correlation id. The client can also let the kernel discard the answers.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t

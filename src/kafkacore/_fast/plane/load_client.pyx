@@ -112,7 +112,7 @@ cdef void send_some(Run *run, Channel *channel, bint more) noexcept nogil:
 cdef void end_answer(Run *run, Channel *channel) noexcept nogil:
     cdef int64_t started_ns = channel.started_ns[channel.answered_count % run.depth]
     if be32(channel.answer + 4) != <uint32_t> (channel.answered_count & 0x7FFFFFFF):
-        break_off(run, channel)  # the answers came in the wrong order
+        break_off(run, channel)  # the answers arrived in the wrong order
         return
     run.buckets[bucket_of(monotonic_ns() - started_ns)] += 1
     if run.error_at >= 0 and run.error_at + 6 <= channel.head_received:
@@ -248,7 +248,7 @@ class LoadResult:
         self.buckets = buckets
 
     def percentile_ns(self, share: float) -> int:
-        """Returns the latency that a share (0 to 1) of the answers did not exceed. It is accurate to 1.6 %."""
+        """Returns the latency that a share (0 to 1) of the answers did not exceed, accurate to 1.6 %."""
         rank = max(1, round(share * self.requests))
         for bucket in sorted(self.buckets):
             rank -= self.buckets[bucket]
@@ -268,8 +268,8 @@ cdef class Load:
     """Opens `connections` connections, with up to `depth` unanswered requests on each. Raises OSError if a connection
     fails.
 
-    With `spin`, the client never sleeps, so that a latency contains only the time of the server and the network. This
-    occupies a core. With `discard`, the kernel discards each answer after its first 512 bytes.
+    With `spin`, the client never sleeps and so occupies a core. A latency then contains only the time of the server and
+    the network. With `discard`, the kernel discards each answer after its first 512 bytes.
     """
 
     cdef Run run_state

@@ -150,8 +150,8 @@ cdef void read_again(Outbound *out) noexcept nogil:
 
 
 cdef void leave_unread(Outbound *out, uint32_t events) noexcept nogil:
-    """Stops watching the socket for input, because it has data that the user does not read now. Otherwise epoll would
-    report the socket in every turn."""
+    """Stops watching the socket for input while the socket has data that the user does not read now. Otherwise epoll
+    would report the socket in every turn."""
     cdef epoll_event event
     if events & (EPOLLERR | EPOLLHUP):
         out.is_doomed = True
@@ -216,7 +216,7 @@ cdef void receive(Outbound *out, int64_t most) noexcept nogil:
             if out.driven.handle < 0:
                 return
         if out.size >= 0 and (out.received > out.size or not out.awaits):
-            lose(out, LOST_MALFORMED)  # bytes that no request asked for
+            lose(out, LOST_MALFORMED)  # bytes have arrived although no request waits for an answer
             return
         if out.received == out.size:
             out.is_whole = True

@@ -73,7 +73,7 @@ cdef int spin_for_events(Processor *p, epoll_event *events, int64_t start_ns) no
     add64(&p.spin.spun_ns, now_ns - start_ns)
     cpu_ns = thread_cpu_ns() - cpu_ns
     if cpu_ns < (now_ns - start_ns) - 20000:
-        # Another thread needed this core, so do not spin for a while. This time doubles with each repetition.
+        # Another thread needed this core, so this thread does not spin for a while. Each repetition doubles this time.
         p.shy_ns = min(max(p.shy_ns * 2, SHY_LEAST_NS), SHY_MOST_NS)
         p.shy_until_ns = now_ns + p.shy_ns
     elif p.shy_ns:
@@ -142,7 +142,7 @@ cdef void turn(Processor *p, epoll_event *events, int count) noexcept nogil:
     # The wheel advances before the events, so that no event sets a timer at a time that the wheel has not reached.
     wheel_advance(&reactor.wheel, reactor.now_ns // 1000000)
     for i in range(count):
-        if events[i].data.ptr == NULL:  # the eventfd of the inbox, whose mail is delivered below in any case
+        if events[i].data.ptr == NULL:  # the eventfd of the inbox; the code below delivers the mail
             silence_bell(reactor.inbox.eventfd)
             continue
         driven = driven_of(events[i].data.ptr)
@@ -359,8 +359,8 @@ cdef class NativeProcessor:
 
 
 cdef void copy_metrics(Reactor *reactor, Plane *plane, ApiMetrics *copies, bint *seen) noexcept nogil:
-    """Copies the plane's metrics by API key. This takes the lock, because the processor frees the metrics together with
-    its link to the plane."""
+    """Copies the plane's metrics by API key. Holds the lock of the links, because the processor frees the metrics
+    together with its link to the plane."""
     cdef Link *link
     cdef int64_t *source
     cdef int64_t *target

@@ -13,7 +13,7 @@ cdef bint hand_over(Connection *conn, Request *request) noexcept nogil:
     if link.oldest == NULL:
         enqueue(conn, request, REQUEST_OUT)
         add32(&conn.plane.requests_out, 1)
-        # After the push, the handler owns the request, except for the fields `next` and `progress`.
+        # After the push, the handler owns the request. The processor keeps only the fields `next` and `progress`.
         if ring_push(conn.plane.ring, request, &link.waiter):
             return True
         add32(&conn.plane.requests_out, -1)

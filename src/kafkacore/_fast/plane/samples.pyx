@@ -15,8 +15,8 @@ cdef enum:
 
 
 cdef inline uint64_t next_random(Sampler *sampler) noexcept nogil:
-    """Returns the next number of xorshift64*. These numbers need not be secret, because predicting them gives nobody an
-    advantage."""
+    """Returns the next number of xorshift64*. A client that predicts these numbers gains nothing, so they need not be
+    secret."""
     cdef uint64_t x = sampler.random
     if x == 0:
         x = <uint64_t> sampler | 1

@@ -55,8 +55,8 @@ cdef class Struct:
 
     @property
     def unknown_tagged_fields(self):
-        """The tagged fields that the table does not know: a dict from tag to raw bytes. `decode` keeps these fields and
-        `encode` writes them back (KIP-482)."""
+        """The tagged fields that the table does not contain: a dict from tag to raw bytes. `decode` keeps these fields
+        and `encode` writes them back (KIP-482)."""
         cdef Plan plan = type(self)._plan
         cdef PyObject *kept = load(<PyObject *> self, plan.unknown)
         if kept == NULL:

@@ -3,9 +3,9 @@ and writes messages with them (walk.pxd).
 
 A Shape describes a struct at one version: its fields in wire order, its tagged fields by tag, and the fields that this
 version does not have. An Op describes one field. The walker handles lengths, nulls, tags and limits. The walker passes
-the values that it reads to a Sink, and gets the values that it writes from a Sink. `Op.offset` says where a sink keeps
-the field: the offset in a C struct (view.pxd), the offset of a slot in a Python object (class_plan.pxd), or the index
-of a column (columns.pyx).
+the values that it reads to a Sink, and gets the values that it writes from a Sink. `Op.offset` is the place where a
+sink keeps the field: an offset in a C struct (view.pxd), the offset of a slot in a Python object (class_plan.pxd), or
+the index of a column (columns.pyx).
 
 Shapes are never freed and never change, so any thread may use them. A Walk belongs to its caller, and only one thread
 at a time may run it. A Walk may pause between the elements of an array and continue later. The walker never takes the

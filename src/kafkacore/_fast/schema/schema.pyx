@@ -44,7 +44,7 @@ cdef const char *keep_text(str text) except NULL:
 
 
 cdef inline bint within(int version, object versions):
-    # `versions` is a named tuple. It is used here as the plain tuple that it extends.
+    # `versions` is a named tuple. This code uses it as a plain tuple.
     return <int> (<tuple> versions)[0] <= version <= <int> (<tuple> versions)[1]
 
 

@@ -1,6 +1,6 @@
 """Frames (the buffers of requests), and the budget that bounds their memory (queued.max.request.bytes).
 
-When a connection knows the length of a frame, it reserves the frame's memory from the budget of its plane (the data
+When a connection has read the length of a frame, it reserves the frame's memory from the budget of its plane (the data
 plane or the control plane). If the budget has no room, the processor stops reading from the connection until the budget
 has room. Waiting connections get memory in order. Memory for a large frame is reserved in steps, each as large as the
 bytes received so far. So a client cannot take memory from others just by announcing a large size. The buffer is
@@ -66,7 +66,7 @@ cdef bint budget_grow(Budget *budget, Reservation *reservation, int64_t size, in
 cdef bint budget_cancel(Budget *budget, Reservation *reservation) noexcept nogil
 cdef void budget_release(Budget *budget, int64_t size, bint overdraft) noexcept nogil
 # Counts the memory that a parked request keeps. If the memory would exceed the limit, counts nothing and returns False.
-# With `must`, counts the memory in any case.
+# With `must`, counts the memory even beyond the limit.
 cdef bint budget_park(Budget *budget, int64_t size, bint must) noexcept nogil
 cdef void budget_unpark(Budget *budget, int64_t size) noexcept nogil
 

@@ -29,7 +29,7 @@ cdef enum:
     KEPT_BYTES = 16 << 20         # the most bytes that a thread keeps
     KEPT_BLOCKS = 256             # the most blocks of one class that a thread keeps
 
-# The frames that a thread keeps for reuse. The newest comes first.
+# The frames that a thread keeps for reuse, the newest first.
 ctypedef struct Recycler:
     Frame *kept[CLASSES]          # linked through `data`
     int32_t counts[CLASSES]

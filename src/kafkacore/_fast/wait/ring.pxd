@@ -1,5 +1,5 @@
-"""A bounded ring (a queue) with many producers and one consumer. The ring holds exactly as many items as its capacity
-says (queued.max.requests; 20 on the control plane, KIP-291). An eventfd wakes the consumer.
+"""A bounded ring (a queue) with many producers and one consumer. Its capacity is exactly queued.max.requests (20 on the
+control plane, KIP-291), and need not be a power of two. An eventfd wakes the consumer.
 
 A push that fails registers the producer's mail. The pop that makes room posts this mail. So a producer always learns
 that the ring has room again.

@@ -78,8 +78,8 @@ class Client:
         Args:
             columns: names from COLUMNS.
             max_rows, max_bytes: the limits of a batch; a larger record is alone in its batch.
-            on_lost: if given, it is called with the error when records of a range are missing, and the rest is read.
-                Otherwise the error is raised.
+            on_lost: called with the error when records of a range are missing; the client then reads the remaining
+                records. Without `on_lost`, the error is raised.
 
         Raises:
             OffsetOutOfRange: records of a range were deleted, or are not written yet.

@@ -17,13 +17,14 @@ from kafkacore.protocol.messages import MetadataRequest
 
 _NO_ID: Final = Uuid()
 _BROKEN: Final = (Disconnected, TimeoutError)
-# Some brokers may not know a topic that was just created.
+# How often the client requests a missing topic, because some brokers may not know a topic that was just created.
 _LOOKS: Final = 4
 _RETRIED_OF_TOPICS: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE})
 
 
 class Backoff:
-    """Kafka's exponential backoff. It doubles with each failure, up to `most_ms`, and has a jitter of 20 %."""
+    """Kafka's exponential backoff. The wait doubles with each failure, up to `most_ms`, and has a random jitter of 20
+    %."""
 
     def __init__(self, base_ms: int, most_ms: int) -> None:
         self._base_ms, self._most_ms = base_ms, most_ms
@@ -77,8 +78,8 @@ class Cluster:
     # -- brokers
 
     def connection(self, node: int) -> Connection:
-        """Returns the connection to a broker. Raises Disconnected, also during the backoff after a broken
-        connection."""
+        """Returns the connection to a broker, and opens it if necessary. Raises Disconnected if this fails, or during
+        the backoff after a broken connection."""
         address = self._nodes.get(node)
         if address is None:
             raise Disconnected(f"the cluster has no broker {node}")
@@ -93,7 +94,7 @@ class Cluster:
         return self._failures.get(self._nodes.get(node, ("", 0)), (0, 0.0))[1]
 
     def broke(self, node: int, problem: Exception) -> None:
-        """Notes that the connection to a broker broke, so that the next connection waits for the backoff."""
+        """Handles a broken connection to a broker. The next connection waits for the backoff."""
         self.note(problem)
         address = self._nodes.get(node)
         if address is not None:
@@ -190,7 +191,7 @@ class Cluster:
         topic = self.topic(name, limit)
         found = topic.partitions.get(partition)
         if found is None:
-            topic = self.topics([name], limit)[name]  # requests the topic again, because partitions may have been added
+            topic = self.topics([name], limit)[name]  # partitions may have been added since the last request
             found = topic.partitions.get(partition)
         if found is None:
             raise PartitionMissing(name, partition, len(topic.partitions))

@@ -1,8 +1,8 @@
 """One connection to a broker: sends and receives frames, without a thread.
 
-The socket never blocks. A caller sends a request and gets its correlation id. `receive` returns responses as they
+The socket is non-blocking. `send` returns the correlation id of a request, and `receive` returns responses as they
 arrive, so several requests can be in flight. After a failure, the connection closes itself, and its owner opens another
-one.
+connection.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from kafkacore.protocol.errors import ErrorCode, ProtocolError, UnsupportedVersi
 _PREFIX_BYTES: Final = 4
 _LEAST_ANSWER_BYTES: Final = 4
 _MOST_ANSWER_BYTES: Final = 1 << 30
-_AT_ONCE: Final = 1 << 20  # the number of bytes that one call of recv may return
+_AT_ONCE: Final = 1 << 20  # the maximum number of bytes that one call of recv returns
 _WOULD_BLOCK: Final = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
@@ -44,8 +44,8 @@ class Connection:
     connection."""
 
     def __init__(self, host: str, port: int, options: Options) -> None:
-        """Connects, requests the broker's API versions, and authenticates. Also raises KafkaError (ServerNotTrusted)
-        and OptionError."""
+        """Connects, requests the broker's API versions, and authenticates. Also raises KafkaError, such as
+        ServerNotTrusted, and OptionError."""
         self.place = f"{host}:{port}"
         self.versions: dict[int, tuple[int, int]] = {}
         self._options = options
@@ -228,5 +228,5 @@ def _decode(api_key: int, version: int, frame: bytearray) -> Any:
         _, at = message_class("ResponseHeader").decode_prefix(frame, 1)
     response = apis.response_class(api_key)
     if api_key == ApiKey.API_VERSIONS and frame[4:6] == b"\0\x23":
-        return response.decode(memoryview(frame)[4:], 0)  # a refusal of the version has version 0
+        return response.decode(memoryview(frame)[4:], 0)  # the response that refuses a version has version 0
     return response.decode(memoryview(frame)[at:], version)

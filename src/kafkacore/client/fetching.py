@@ -27,8 +27,8 @@ class Asked(NamedTuple):
 
 
 class FetchSession:
-    """A fetch session with one broker. The broker remembers the partitions, so a request contains only the changed
-    ones."""
+    """A fetch session with one broker. The broker remembers the partitions, so a request contains only the partitions
+    that have changed."""
 
     def __init__(self) -> None:
         self._id = 0
@@ -54,7 +54,7 @@ class FetchSession:
         )
 
     def answered(self, session_id: int) -> None:
-        """Handles a response without an error. A broker that has no room for a session answers with id 0."""
+        """Handles a response without an error. Id 0 means that the broker has no room for a session."""
         self._id = session_id
         self._epoch = _FIRST if not session_id else 1 if self._epoch == 0x7FFFFFFF else self._epoch + 1
 

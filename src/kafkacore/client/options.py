@@ -79,7 +79,7 @@ HONOURED: Final[dict[str, Key]] = {
     "reconnect.backoff.max.ms": _number(1_000),
     "socket.connection.setup.timeout.ms": _number(10_000, 1),
     "send.buffer.bytes": _number(131_072, -1),
-    "receive.buffer.bytes": _number(1 << 20, -1),  # with Kafka's 64 KiB, a fast reader would wait
+    "receive.buffer.bytes": _number(1 << 20, -1),  # Kafka's 64 KiB would slow down a fast reader
     "metadata.max.age.ms": _number(300_000),
     # reading
     "fetch.min.bytes": _number(1),
@@ -114,8 +114,8 @@ HONOURED: Final[dict[str, Key]] = {
     "sasl.jaas.config": _words(),
 }
 
-# Keys that do not change which records are read or written. The client has no such feature, or works without the
-# setting.
+# Keys without influence on which records are read or written. The client lacks the feature that they configure, or
+# works without the setting.
 IGNORED: Final = frozenset(
     {
         "allow.auto.create.topics", "auto.commit.interval.ms", "auto.include.jmx.reporter", "buffer.memory",

@@ -2,7 +2,7 @@
 
 At most one request is in flight to each leader, and it contains at most one batch of each partition. This keeps the
 order within a partition. A retry repeats the same batch with the same sequence number (KIP-98). Batches stay in memory
-until they are acknowledged. If they exceed `MOST_QUEUED_BYTES`, `send` waits.
+until they are acknowledged. While they have more than `MOST_QUEUED_BYTES`, `send` waits.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from kafkacore.protocol.messages import ProduceRequest
 
 MOST_QUEUED_BYTES: Final = 32 << 20
 _BY_NAME: Final = 12  # the last version in which requests name topics
-_ADDED_BEFORE: Final = 11  # in later versions a broker adds partitions to transactions by itself (KIP-890)
+_ADDED_BEFORE: Final = 11  # the last version in which the client adds partitions to transactions (KIP-890)
 _ALL_ACKS: Final = -1
 _MOST_SEQUENCE: Final = 1 << 31
 _MOST_BATCH_BYTES: Final = 1 << 30
@@ -209,7 +209,7 @@ class Producer:
         self._error = None
         transactions.end(commit=False)
         self._lines.clear()
-        transactions.renew()  # the new epoch invalidates the sequence numbers of batches with an unknown outcome
+        transactions.renew()  # batches with an unknown outcome have used sequence numbers; a new epoch starts at 0
 
     def _transactional(self) -> Transactions:
         if self._transactions is None:
@@ -217,8 +217,8 @@ class Producer:
         return self._transactions
 
     def _await_answers(self) -> None:
-        """Waits for the requests in flight. If one of them arrived after the end of the transaction, it would start
-        another transaction."""
+        """Waits for the responses to all requests in flight. A Produce request that arrived after the end of the
+        transaction would start another transaction."""
         while self._under_way:
             for node in self._wait():
                 under_way = self._under_way[node]
@@ -331,8 +331,8 @@ class Producer:
             self._again(place)
 
     def _again(self, place: tuple[str, int]) -> None:
-        """Makes a later turn, after a backoff, send the first batch of the partition again to its leader at that
-        time."""
+        """Schedules a retry: after a backoff, `_turn` sends the first batch of the partition again, to its leader at
+        that time."""
         line = self._lines[place]
         line.failures += 1
         line.not_before = time.monotonic() + self._cluster.retry.seconds(line.failures)

@@ -1,7 +1,7 @@
-"""Reads ranges of partitions. While it decodes earlier responses, one Fetch to each leader is in flight.
+"""Reads ranges of partitions. While the reader decodes earlier responses, one Fetch to each leader is in flight.
 
 A reader needs memory for one response of each broker (fetch.max.bytes), and for the rows that do not fill an Arrow
-batch yet (at most 64 MiB or one batch). It sends no further Fetch while the caller requests no more batches.
+batch yet (at most 64 MiB or one batch). It sends the next Fetch only when the caller requests more batches.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class _Part:
         self.topic_id: Uuid | None = wanted.topic_id
         self.leader = -1
         self.leader_epoch = -1
-        self.replica = -1  # a closer replica that the leader named (KIP-392)
+        self.replica = -1  # the closer replica from which the leader said to read (KIP-392)
         self.failures = 0
         self.not_before = 0.0
         self.progress_at = time.monotonic()
@@ -133,7 +133,7 @@ class Reader:
                     yield from self._take(node)
         finally:
             for under_way in self._under_way.values():
-                under_way.connection.close()  # its response would arrive among those to later requests
+                under_way.connection.close()  # otherwise a later read would receive the response
             self._under_way.clear()
 
     def _begin(self, key: tuple[str, int]) -> None:
@@ -234,7 +234,7 @@ class Reader:
             return buffered
         times = [each.deadline for each in self._under_way.values()]
         for key, part in self._parts.items():
-            # If a broker has not answered yet, a new part for this broker goes into the next request.
+            # A part whose broker already has a request in flight waits for the next request.
             if part.node not in self._under_way and not any(key in each.parts for each in self._under_way.values()):
                 times.append(max(part.not_before, self._cluster.usable_at(part.node) if part.node >= 0 else 0.0))
         wait_s = max(min(times) - now, 0.0)
@@ -282,7 +282,7 @@ class Reader:
                     yield part
 
     def _judge(self, part: _Part, told: Any) -> bool:
-        """Returns whether the partition has advanced."""
+        """Handles one partition of a response. Returns whether its part got records or reached its end."""
         if told.error_code:
             self._failed(part, told)
             return part.done

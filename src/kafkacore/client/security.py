@@ -17,7 +17,7 @@ from kafkacore.protocol.apis import ApiKey
 from kafkacore.protocol.errors import ErrorCode, KafkaError, error_for
 from kafkacore.protocol.messages import SaslAuthenticateRequest, SaslHandshakeRequest
 
-_MOST_ITERATIONS: Final = 1 << 20  # a malicious server could keep the client busy; Kafka's default is 4096 iterations
+_MOST_ITERATIONS: Final = 1 << 20  # protects the CPU from a malicious server; Kafka's default is 4096 iterations
 _LEAST_ITERATIONS: Final = 4096
 _MODULES: Final = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
@@ -126,7 +126,7 @@ class Scram:
         return f"{unproved},p={base64.b64encode(proof).decode()}".encode()
 
     def finish(self, last: bytes) -> None:
-        """Checks the server's proof that the server also knows the password. Raises KafkaError."""
+        """Checks the server's last message, which proves that the server also knows the password. Raises KafkaError."""
         fields = self._fields(last)
         if "e" in fields:
             raise self._refused(fields["e"])

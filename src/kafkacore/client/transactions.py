@@ -1,4 +1,4 @@
-"""Producer ids and transactions. Uses a client's requests to the cluster (KIP-98, KIP-360)."""
+"""Requests for producer ids and transactions (KIP-98, KIP-360)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from kafkacore.protocol.messages import (
 
 _NO_ID: Final = -1
 _TRANSACTION: Final = 1  # the key type in FindCoordinator
-# The last versions for clients that add partitions to transactions themselves and keep their epoch (before KIP-890).
+# The last versions in which a client adds partitions to transactions itself and keeps its epoch after a transaction
+# (before KIP-890).
 _FIND: Final = 3
 _INIT: Final = 4
 _ADD: Final = 3
@@ -158,7 +159,8 @@ def _is_retriable(code: ErrorCode) -> bool:
 
 
 def _worst_of_partitions(answer: Any) -> int:
-    """Returns an error that ends the transaction, if there is one, and otherwise a retriable error."""
+    """Returns the error of the whole response. An error that ends the transaction has precedence over a retriable
+    error."""
     codes = [
         each.partition_error_code
         for topic in answer.results_by_topic_v3_and_below

@@ -11,16 +11,16 @@ EARLIEST: Final = -2
 
 
 class Partition(NamedTuple):
-    """A partition. `leader` is the leader's node id (-1 if there is no leader), and the epoch is -1 if the cluster does
-    not report it."""
+    """A partition. `leader` is the leader's node id, or -1 if there is no leader. The leader epoch is -1 if the cluster
+    does not report it."""
 
     leader: int
     leader_epoch: int
 
 
 class Topic(NamedTuple):
-    """A topic. `id` is None if the cluster is too old to have topic ids. `is_internal` tells whether the topic is
-    Kafka's own, such as __consumer_offsets."""
+    """A topic. `id` is None if the cluster is too old to have topic ids. `is_internal` is true for Kafka's own topics,
+    such as __consumer_offsets."""
 
     name: str
     id: Uuid | None

@@ -1,3 +1,3 @@
-"""The cluster's metadata: records, the columnar image built from these records, the deltas between images, and the
-publication of images and deltas.
+"""The cluster's metadata: its records, the image (the state after these records, stored in columns), the deltas between
+images, and the publication of images and deltas to subscribers.
 """

@@ -1,9 +1,10 @@
-"""The partitions in Metadata responses, encoded from the columns of the image. The encoded bytes are cached while the
-columns do not change.
+"""The partitions in Metadata responses, encoded from the columns of the metadata image. The encoded bytes are cached as
+long as the columns do not change.
 
-A chunk of columns never changes once it is in an image. A cached answer references the chunk from which it was made,
-and is valid while the image still has that chunk. If all brokers of a topic are alive and reachable, one native call
-encodes the topic's partitions. Otherwise the caller encodes them one by one.
+The columns are stored in chunks of rows, which never change once they are in an image. A cached answer references the
+chunks from which it was made, and is valid while the image still has these chunks. If all brokers of a topic are alive
+and reachable through the listener, one native call encodes the topic's partitions. Otherwise the caller encodes them
+one by one.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from kafkacore.metadata.partitions import CHUNK_ROWS, PartitionChunk
 from kafkacore.metadata.registrations import BrokerRegistration
 
 MAX_TOPICS: Final = 100_000  # when the cache has this many topics, it is emptied
-MAX_WHOLE_BYTES: Final = 64 << 20  # maximum size in bytes of the cached responses that list all topics
-# this version has no offline replicas, and no column says which replicas are offline
+MAX_WHOLE_BYTES: Final = 64 << 20  # maximum total size in bytes of the cached responses that list all topics
+# a response in this version omits offline replicas, but no column says which replicas are offline
 VERSION_WITHOUT_OFFLINE_BROKERS: Final = 0
 
 Brokers = object  # a mapping in an image, compared by identity
@@ -41,7 +42,7 @@ class _Health(NamedTuple):
 
 
 class _Run(NamedTuple):
-    """Consecutive rows in one chunk of columns."""
+    """Consecutive rows of one topic in one chunk."""
 
     number: int
     start: int
@@ -49,7 +50,8 @@ class _Run(NamedTuple):
 
 
 class PartitionAnswers:
-    """The encoded partitions for the Metadata responses of one listener, in one version. Belongs to one event loop."""
+    """The encoded partitions for the Metadata responses of one listener, in one version. Must be used on one event loop
+    only."""
 
     def __init__(self, listener: str, version: int) -> None:
         self._listener = listener
@@ -114,7 +116,7 @@ def _runs(rows: Sequence[int]) -> Iterator[_Run]:
 
 
 def _columns(image: MetadataImage, runs: Sequence[_Run], width: int) -> dict[str, object]:
-    """Returns a topic's part of the columns, in the order of its partitions."""
+    """Returns the columns of a topic's rows, in the order of its partitions."""
     index, leader, epoch, replicas, isr = array("i"), array("i"), array("i"), array("i"), array("i")
     for number, start, end in runs:
         chunk = image.partition_chunks[number]
@@ -161,8 +163,8 @@ class _Whole(NamedTuple):
 
 
 class WholeAnswers:
-    """Caches responses that list all topics. A key has all inputs of a response except the image, such as listener and
-    version.
+    """Caches responses that list all topics. A key contains all inputs of a response besides the image, such as
+    listener and version.
     """
 
     def __init__(self) -> None:

@@ -1,8 +1,8 @@
-"""Keeps the PartitionChangeRecords of many topics in columns, so that vector operations decide, encode, decode and
+"""Keeps the PartitionChangeRecords of many topics in numpy columns. So vector operations can make, encode, decode and
 replay them.
 
-The failure of a broker can change one partition in each of 100,000 topics. These records have no bytes in common, so a
-ChangeRun cannot represent them. This module, `row_kinds` and `move_kinds` import numpy, so they are imported only for
+The failure of a broker can change one partition in each of 100,000 topics. A ChangeRun (equal changes of one topic)
+cannot represent these records. This module, `row_kinds` and `move_kinds` import numpy, so they are imported only for
 large changes.
 """
 
@@ -42,7 +42,7 @@ _RARE: Final = ("removing", "adding", "elr", "last_known_elr")
 
 Ints = npt.NDArray[np.int32]
 Rows = slice | npt.NDArray[np.intp]  # selects rows of columns
-# indexes of rows in a chunk; consecutive indexes are a slice, which numpy reads at once
+# indexes of rows in a chunk; for consecutive indexes a slice, which numpy reads without a copy
 Indexes = slice | npt.NDArray[np.int64]
 
 
@@ -64,15 +64,16 @@ class ListColumn:
         return None if count < 0 else self.values[row, :count].tolist()
 
     def lists(self, told: Rows, wanted: npt.NDArray[np.bool_]) -> list[Ids | None]:
-        """For the rows that `wanted` selects, returns their lists in `told`."""
+        """Returns the lists of those of the rows `told` that `wanted` selects. None stands for a list that does not
+        change."""
         counts = self.counts[told][wanted].tolist()
         values = self.values[told][wanted].tolist()
         return [None if count < 0 else tuple(ids[:count]) for ids, count in zip(values, counts, strict=True)]
 
 
 class DirectoryColumn:
-    """A column of log directory ids, similar to ListColumn. `values[i, j]` has 16 bytes, which are zeros after the last
-    directory.
+    """A list of log directory ids in each row, similar to ListColumn. `values[i, j]` has 16 bytes, which are zeros
+    after the last directory.
     """
 
     __slots__ = ("counts", "values")
@@ -161,14 +162,15 @@ class ChangeColumns:
         try:
             _codec(version).decode(data, starts, ends, columns)
         except ProtocolError:
-            return None  # malformed, or wider than the columns; reading the records one by one shows which
+            return None  # malformed or too wide; the caller finds out by reading the records one by one
         for name, column in lists.items():
             setattr(made, name, column)
         return made
 
 
 def located(run: ColumnRun, row_of: Callable[[Uuid, int], int]) -> npt.NDArray[np.int64]:
-    """Finds the rows of a run's partitions in a newer image than the one on which the decision was based."""
+    """Finds the rows of a run's partitions in an image other than the one on which the decision was based. `row_of`
+    returns the row of a topic's partition."""
     partitions = run.columns.partition[run.first : run.first + run.count].tolist()
     ids = run.columns.topic_ids[run.first : run.first + run.count].tobytes()
     told = [Uuid(ids[at : at + UUID_BYTES]) for at in range(0, len(ids), UUID_BYTES)]
@@ -211,7 +213,7 @@ def _picked(indexes: Indexes, wanted: npt.NDArray[np.bool_]) -> Indexes:
 
 
 def change_rows(chunk: PartitionChunk, indexes: Indexes, columns: ChangeColumns, told: Rows) -> None:
-    """Applies the changes in the rows `told` of the columns to the rows `indexes` of a chunk. No index may occur twice.
+    """Applies the changes in the rows `told` of `columns` to the rows `indexes` of a chunk. No index may occur twice.
     Raises OverflowError if a partition already has the greatest epoch.
     """
     _move(chunk, indexes, columns, told)
@@ -263,8 +265,8 @@ def _numbers(indexes: Indexes) -> npt.NDArray[np.int64]:
 
 
 def _fill(target: npt.NDArray[Any], indexes: Indexes, values: npt.NDArray[Any], nothing: int) -> None:
-    """Overwrites rows of a column that has several values in each row. The new values can have fewer or more places
-    than the column. Additional places must be empty.
+    """Overwrites rows of a column that has several values in each row. The new values can be narrower or wider than the
+    column. If they are wider, the surplus places must be empty.
     """
     width = min(target.shape[1], values.shape[1])
     target[indexes, width:] = nothing
@@ -288,7 +290,7 @@ def _ints(values: array[int]) -> Ints:
 
 
 def _width(version: int, view: memoryview, starts: array[int], ends: array[int]) -> int:
-    """Returns how many ids a row has room for: as many as the first record has, and a few more."""
+    """Returns how many ids a row of the columns gets room for: as many as the first record has, and a few more."""
     first = PartitionChangeRecord.decode(view[starts[0] : ends[0]], version)
     return 2 + max(2, *[len(getattr(first, field) or ()) for field in (*LISTS.values(), "directories")])
 

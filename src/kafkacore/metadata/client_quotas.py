@@ -1,4 +1,4 @@
-"""Client quotas in an image (KIP-546): the combined effect of the image's ClientQuotaRecords."""
+"""The client quotas that result from the ClientQuotaRecords in an image (KIP-546)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The difference between two metadata images (roots). It consists of sets of rows, ids and keys, and not of copies."""
+"""The difference between two metadata images. It contains the rows, ids and keys of what has changed, without copies of
+the contents."""
 
 from __future__ import annotations
 
@@ -13,8 +14,8 @@ if TYPE_CHECKING:
 
 
 class MetadataDelta:
-    """The difference between two metadata images (roots). `partition_rows` contains the new and changed rows of the
-    newer image. A topic that was created and deleted within the delta is only in `topics_deleted`. A topic that was
+    """The difference between two metadata images. `partition_rows` contains the rows of new and changed partitions in
+    the newer image. A topic that was created and deleted within the delta is only in `topics_deleted`. A topic that was
     deleted and created again has a new id. `freed_rows` are rows that belonged to deleted topics. If a freed row is
     also in `partition_rows`, it belongs to another topic now.
     """
@@ -25,8 +26,8 @@ class MetadataDelta:
     )  # fmt: skip
 
     def __init__(self) -> None:
-        self.topics_created: dict[Uuid, int] = {}  # for each topic id, the row of the topic
-        self.topics_deleted: dict[Uuid, str] = {}  # for each topic id, the name of the topic
+        self.topics_created: dict[Uuid, int] = {}  # topic id: the topic's row
+        self.topics_deleted: dict[Uuid, str] = {}  # topic id: the topic's name
         self._rows: set[int] = set()
         # Rows that decisions about many partitions have changed. Building a set of these rows costs more than the
         # change itself, so the set is built when it is first read.
@@ -42,7 +43,7 @@ class MetadataDelta:
     @property
     def partition_rows(self) -> set[int]:
         if self._vectors:
-            # This creates a new set, because another thread may be reading the old one.
+            # Create a new set, because another thread may be reading the old one.
             self._rows, self._vectors = self._rows.union(*[rows.tolist() for rows in self._vectors]), []
         return self._rows
 
@@ -82,12 +83,11 @@ class MetadataDelta:
 
 
 def rows_of_older_topics(image: MetadataImage, delta: MetadataDelta) -> set[int]:
-    """Returns the changed rows of topics that existed before. The rows are numbers in the newer image. Empty if all
-    changed rows belong to new topics.
+    """Returns the changed partition rows, in the newer image, of topics that are also in the older image.
     """
     created = [image.topic_at(row).partition_rows for row in delta.topics_created.values()]
-    # Every row of a new topic is a change, and usually there are no other changes. If the two counts are equal, this is
-    # so, and no row has to be checked.
+    # Every row of a new topic is a changed row. If the two counts are equal, there are no other changed rows, so no row
+    # has to be checked.
     if sum(map(len, created)) == len(delta.partition_rows) and not any(-1 in rows for rows in created):
         return set()
     return delta.partition_rows.difference(*created)

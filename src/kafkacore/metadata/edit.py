@@ -1,9 +1,8 @@
-"""Replays records. Only this module changes metadata: on the active controller, on a standby controller, on a broker,
-and at a restart.
+"""Replays records. All changes of metadata are made here: on the active controller, on a standby controller, on a
+broker, and at a restart.
 
-An Edit starts from an image (a root) and replays records. `freeze` returns the next image, and `delta` is the
-difference between the two. An Edit copies only what it changes, so the cost of a batch does not depend on the size of
-the image.
+An Edit starts from an image and replays records. `freeze` returns the next image, and `delta` is the difference between
+the two images. An Edit copies only what it changes, so the cost of a batch does not depend on the size of the image.
 """
 
 from __future__ import annotations
@@ -33,26 +32,25 @@ UUID_BYTES: Final = 16
 class Edit:
     """Replays records on an image. Raises MetadataError for a record that does not fit the records before it.
 
-    `decided_here` says that this process made the records, from `base` or from an image on which `base` is based. The
+    `decided_here` says that this process made the records, from `base` or from an image from which `base` was made. The
     row numbers in the records are then valid in `base`.
     """
 
     def __init__(self, base: MetadataImage, *, decided_here: bool = False) -> None:
         self._decided_here = decided_here
-        self.aborted = False  # if True, `delta` is not complete
+        self.aborted = False  # if True, a transaction was aborted and `delta` is not complete
         self._load(base)
 
     def _load(self, base: MetadataImage) -> None:
         self.base = base
         self.delta = MetadataDelta()
-        # The brokers are copied at the first change. So a reader that finds the same object knows that the brokers have
-        # not changed.
+        # The brokers are copied at the first change. So two images with the same `brokers` object have equal brokers.
         self.features = base.features
         self.brokers = base.brokers
         self.controllers = base.controllers
         self.next_producer_id = base.next_producer_id
         self.transaction = base.transaction
-        # None until a record changes that is only stored, which is rare
+        # The edit of `kept`, the records that are only stored. None until one of them changes, which is rare.
         self._kept: ShardedEdit[tuple[Any, ...], Any] | None = None
         self._topic_chunks = list(base.topic_chunks)
         self._topic_ids = list(base.topic_ids)
@@ -69,9 +67,9 @@ class Edit:
         self._partition_count = base.partition_count
         self._free_partitions = base.free_partitions
         self._configs = base.configs.edit()
-        self._own_configs: dict[images.ConfigKey, dict[str, str | None]] = {}  # settings that no image contains yet
-        # Rows at the end that already have numbers, but no content: their columns, the first of these rows, and their
-        # topics.
+        self._own_configs: dict[images.ConfigKey, dict[str, str | None]] = {}  # changed settings, copied by this edit
+        # Rows at the end that are assigned but not filled yet: the columns with their content, the first of these rows,
+        # and their topics.
         self._unfilled: PartitionRecords | None = None
         self._unfilled_first = 0
         self._unfilled_topics = array("i")
@@ -204,8 +202,8 @@ class Edit:
         self.delta.topics_created.pop(topic.topic_id, None)
         self.delta.topics_deleted[topic.topic_id] = topic.name
 
-    # The following methods serve a broker in ZooKeeper mode, which has no records. Its controller deletes partitions
-    # one by one.
+    # The following methods are for a broker in ZooKeeper mode, which gets no records. There, the controller deletes
+    # partitions one by one.
 
     def has_topic(self, topic_id: Uuid) -> bool:
         return topic_id in self._topics_by_id
@@ -242,7 +240,7 @@ class Edit:
             self.remove_topic(RemoveTopicRecord(topic_id=topic_id), -1)
 
     def _own_rows_of(self, topic_row: int, topic: Topic) -> array[int]:
-        """Returns the topic's rows. Copies them before the first change."""
+        """Returns a list of the topic's partition rows that this edit may change. The first call copies the list."""
         rows = topic.partition_rows
         if topic.topic_id not in self._own_rows:
             self._own_rows.add(topic.topic_id)
@@ -464,12 +462,12 @@ class Edit:
         self.delta.configs.add(key)
 
     def set_feature(self, record: Any, offset: int) -> None:
-        """Stores any feature level. A later record may raise an unsupported level, so the active controller checks only
-        the final result.
+        """Stores any feature level without a check. A later record may replace an unsupported level by a supported one,
+        so only the final level is checked, by the active controller.
         """
         if record.name == KRAFT_VERSION:
-            # kraft.version is in a control record. Apache Kafka 3.9 also wrote it here, and it must not appear twice
-            # (KAFKA-18979).
+            # kraft.version is in a control record. Apache Kafka 3.9 also wrote a FeatureLevelRecord, which must be
+            # ignored so that snapshots do not repeat it (KAFKA-18979).
             return
         features = {**self.features, record.name: record.feature_level}
         if record.feature_level == 0:
@@ -485,8 +483,8 @@ class Edit:
         self.delta.producer_ids = True
 
     def keep(self, key: tuple[Any, ...], record: Any) -> None:
-        """Stores a record that has no other effect than to be replayed and written to snapshots. If the record is None,
-        removes it.
+        """Stores a record that has no effect here, but must be written to snapshots. If `record` is None, removes the
+        stored record.
         """
         if self._kept is None:
             self._kept = self.base.kept.edit()
@@ -505,7 +503,7 @@ class Edit:
             )
         before = self.freeze(offset - 1, self.base.epoch, self.base.timestamp_ms)
         delta = self.delta
-        # From now on, `before` uses the same structures as this edit, so the next change must copy them again.
+        # Now `before` and this edit share their structures, so the next change must copy them again.
         self._load(before)
         self.delta = delta
         self.transaction = Transaction(record.name, offset, before)
@@ -528,8 +526,8 @@ class Edit:
 def next_root(
     base: MetadataImage, records: Records, offsets: tuple[int, int], epoch: int, timestamp_ms: int
 ) -> tuple[MetadataImage, MetadataDelta | None]:
-    """Returns the image after a committed batch, and the delta to it. The delta is None if everything may have changed.
-    `offsets` are the first and the last offset of the batch.
+    """Returns the image after a committed batch, and the delta from `base` to that image. The delta is None if
+    everything may have changed. `offsets` are the first and the last offset of the batch.
 
     Raises MetadataError in the same cases as Edit.
     """

@@ -1,8 +1,9 @@
-"""The image: the metadata after all records up to an offset. An image (also called a root) never changes. So a reader
-sees a consistent state.
+"""The image: the metadata after all records up to an offset. An image never changes, so a reader sees a consistent
+state. In the controller, an image is also called a root.
 
-A row is a number that gives the place of a topic or a partition in the chunks. A row is valid in one image and in the
-images made from it. It has no meaning outside this process.
+Topics and partitions are stored in columns. A row is the number of a topic's or a partition's place in these columns.
+The columns are split into chunks of consecutive rows. A row number is valid in one image and in the images made from
+it, and has no meaning outside this process.
 """
 
 from __future__ import annotations
@@ -51,8 +52,8 @@ class Topic(NamedTuple):
 
 
 class FreeRow(NamedTuple):
-    """Unused rows as a linked list; the row that was freed last comes first. The list is immutable, so images can share
-    it.
+    """Unused rows as a linked list, in which the row that was freed last comes first. The list is immutable, so images
+    can share it.
     """
 
     row: int
@@ -68,8 +69,8 @@ class Transaction(NamedTuple):
 
 
 class MetadataImage(NamedTuple):
-    """A metadata image (root). `offset` and `epoch` are those of its last record, and `timestamp_ms` is that of the
-    last record's batch.
+    """A metadata image. `offset` and `epoch` are those of its last record, and `timestamp_ms` is that of the last
+    record's batch.
     """
 
     offset: int = -1
@@ -92,7 +93,7 @@ class MetadataImage(NamedTuple):
     free_partitions: FreeRow | None = None
     configs: ShardedMap[ConfigKey, Mapping[str, str | None]] = ShardedMap()
     next_producer_id: Any = None  # the last ProducerIdsRecord
-    kept: ShardedMap[tuple[Any, ...], Any] = ShardedMap()  # records that are stored without any other effect, by key
+    kept: ShardedMap[tuple[Any, ...], Any] = ShardedMap()  # records that are only written to snapshots, by key
     transaction: Transaction | None = None
 
     # --- features ---
@@ -138,7 +139,7 @@ class MetadataImage(NamedTuple):
         return None if row is None else self.topic_at(row)
 
     def topics(self) -> Iterator[Topic]:
-        """Yields all topics, in row order."""
+        """Yields all topics, in the order of their rows."""
         for chunk in self.topic_chunks:
             for topic in chunk:
                 if topic is not None:

@@ -1,9 +1,9 @@
-"""Decides reassignments of many partitions. Reassignments with the same pattern share one decision, and the changes are
-made in columns.
+"""Decides reassignments of many partitions with numpy. Reassignments with the same pattern share one decision.
+`row_kinds` explains patterns.
 
-The pattern of `row_kinds` is not enough here. A decision also depends on which of the wanted brokers (the future
-replicas) already have a replica, and on the places of these replicas in the replica list. A wanted broker without a
-replica cannot lead yet. So all such brokers are treated alike, except for their log directories.
+Here the pattern also contains which of the wanted brokers (the future replicas) already have a replica, and where these
+replicas are in the replica list. A wanted broker without a replica cannot lead yet. So all such brokers are treated
+alike, apart from their log directories.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ Wanted = Sequence[tuple[int, ...]]
 
 
 class Moved(NamedTuple):
-    """The result of decide_moves. `columns` has the changes, or is None if nothing changes. `odd` has the indexes of
-    the rows that must be decided one by one.
+    """The result of decide_moves. `columns` contains the changes, or is None if nothing changes. `odd` contains the
+    indexes (in `rows`) of the rows that must be decided one by one.
     """
 
     columns: ChangeColumns | None
@@ -54,8 +54,8 @@ def decide_moves(
     default_directory: Callable[[int], Uuid],
 ) -> Moved:
     """Decides reassignments. `wanted[i]` are the brokers that row `rows[i]` will have, without duplicates. `rows` must
-    be distinct and ascending. `decide` returns the record for an index. It returns None if nothing changes, or if that
-    index must be decided by itself.
+    be distinct and ascending. `decide` returns the record for an index of `rows`. It returns None if nothing changes,
+    or if the row must be decided by itself.
     """
     made = Gathered(image, np.array(rows, np.int64))
     target = _padded(wanted)
@@ -107,12 +107,12 @@ def _with_wanted(made: Gathered, target: Ints, pattern: npt.NDArray[np.uint64]) 
 
 
 def _numbered(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """Numbers the values from 0 on. Equal values get equal numbers."""
+    """Replaces the values by numbers from 0 on. Equal values get equal numbers."""
     return np.unique(values, return_inverse=True)[1].astype(np.uint64)
 
 
 def _sort_the_removed(columns: ChangeColumns) -> None:
-    """Puts the replicas that will be removed after the wanted replicas, ordered by id."""
+    """Orders each replica list: first the wanted replicas, then the replicas that will be removed, sorted by id."""
     values, counts, leaving = columns.replicas.values, columns.replicas.counts, columns.removing.counts
     for count, gone in {*zip(counts.tolist(), leaving.tolist(), strict=True)}:
         if gone > 1 and count >= gone:

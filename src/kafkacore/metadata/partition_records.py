@@ -1,9 +1,9 @@
-"""Keeps the records of many partitions in columns, for decisions, encoding, decoding and replay.
+"""Runs: objects that represent the records of many partitions in columns. The controller makes them, and one native
+call encodes, decodes or replays many records.
 
-A PartitionRun replaces consecutive PartitionRecords of one topic in a sequence of records. The runs of one request, or
-of one batch, share their columns, and one native call encodes these columns. A ChangeRun replaces consecutive, equal
-PartitionChangeRecords of one topic. When a broker leaves or returns, there is such a record for each partition whose
-leader changes. A ColumnRun replaces PartitionChangeRecords of many topics.
+A PartitionRun represents consecutive PartitionRecords of one topic. The runs of one request, or of one batch, share
+their columns. A ChangeRun represents PartitionChangeRecords that make the same change in partitions of one topic. Such
+records occur when a broker leaves or returns. A ColumnRun represents PartitionChangeRecords of many topics.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ class PartitionRecords(PartitionColumns):
         self.topic_ids = bytearray()
 
     def number(self, topic_id: Uuid, first: int, count: int) -> None:
-        """Assigns the next `count` rows to new partitions of a topic, whose first partition number is `first`. `place`
-        later fills the rows of many topics at once.
+        """Appends `count` rows for new partitions of a topic; the first partition has the number `first`. `place` later
+        fills the other columns.
         """
         self.topic_ids += topic_id * count
         self.partition += consecutive(first, count)
 
     def place(self, count: int, replicas: Ids, isr: Ids, leader: int, directories: Sequence[Uuid]) -> None:
-        """Fills the next `count` of the rows that `number` has assigned."""
+        """Fills the next `count` of the rows that `number` has appended."""
         self.widen(len(replicas))
         room = self.width - len(replicas)
         self.leader += array("i", [leader]) * count
@@ -219,7 +219,7 @@ class ChangeRun:
     """
 
     NAME, API_KEY = "PartitionChangeRecord", 5
-    PARTITION_BYTES = 4  # every record begins with its partition; the records of a run share the rest
+    PARTITION_BYTES = 4  # a record begins with its partition number; the rest is the same in all records of a run
     __slots__ = ("count", "partitions", "record")
 
     def __init__(self, record: Any, partitions: array[int]) -> None:

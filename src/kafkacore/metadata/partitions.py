@@ -1,5 +1,5 @@
-"""Partitions in columns. The columns are divided into chunks of some thousand rows; replicas and ISR have a fixed
-width.
+"""Partitions in columns, with one row for each partition. The columns are divided into chunks of some thousand rows.
+Within a chunk, all replica lists and ISRs have the same width.
 
 A chunk never changes once it is in an image, so a writer copies the chunks that it changes. Columns are arrays of the
 standard library, which numpy can read without a copy. Importing numpy takes longer than scanning a small cluster, so
@@ -23,7 +23,7 @@ VECTOR_ROWS: Final = 16 * CHUNK_ROWS  # scans of more rows than this import nump
 NO_LEADER: Final = -1
 NO_LEADER_CHANGE: Final = -2
 NO_RECOVERY_CHANGE: Final = -1
-GONE: Final = -1  # in an unused row, this value takes the place of the topic row
+GONE: Final = -1  # the topic row of an unused row
 RECOVERED: Final = 0
 RECOVERING: Final = 1
 
@@ -31,8 +31,8 @@ Ids = tuple[int, ...]
 
 
 class Partition(NamedTuple):
-    """The state of one partition. `directories[i]` is the directory of `replicas[i]`. `last_known_elr` may hold the
-    last known leader.
+    """The state of one partition. `directories[i]` is the directory of `replicas[i]`. `last_known_elr` contains the
+    last known leader, or is empty.
     """
 
     topic_row: int
@@ -175,8 +175,8 @@ class PartitionChunk(PartitionColumns):
         return Uuid(self.directories[start : start + 16])
 
     def alike(self, index: int, count: int) -> bool:
-        """Returns whether the `count` rows from `index` on have equal replicas, directories, leaders, ISRs
-        and epochs.
+        """Returns whether the `count` rows from `index` on all have the same replicas, directories, leader, ISR and
+        epochs.
         """
         if count == 1:
             return True
@@ -192,8 +192,8 @@ class PartitionChunk(PartitionColumns):
 
     def put(self, index: int, row: Partition) -> None:
         """Overwrites the existing row at `index`."""
-        # No controller writes an ISR with more members than there are replicas. But if a record has such an ISR, it
-        # must still not overwrite neighbouring rows.
+        # No controller writes an ISR that is longer than the replica list. But even such an ISR must not overwrite
+        # neighbouring rows.
         self.widen(max(len(row.replicas), len(row.isr), len(row.directories)))
         self.topic[index] = row.topic_row
         self.partition[index] = row.partition
@@ -236,8 +236,8 @@ class PartitionChunk(PartitionColumns):
             self.rare.pop(index, None)
 
     def change(self, index: int, count: int, record: Any) -> None:
-        """Applies a PartitionChangeRecord, in place, to the `count` rows from `index` on. If the record has a leader, a
-        new leader epoch starts, even if that leader already led.
+        """Applies a PartitionChangeRecord, in place, to the `count` rows from `index` on. If the record contains a
+        leader, a new leader epoch starts, even if the leader stays the same.
         """
         end = index + count
         if record.replicas is not None or record.directories is not None:
@@ -257,8 +257,8 @@ class PartitionChunk(PartitionColumns):
             self._change_rare(index, end, tuple([None if ids is None else tuple(ids) for ids in rare]))
 
     def change_rare(self, index: int, told: tuple[Ids | None, ...]) -> None:
-        """Changes the rarely used fields of a row. `told` has the fields of a Rare. A field that is None does not
-        change.
+        """Changes the rarely used fields of a row. `told` contains the new values of the fields of a Rare. A field
+        whose value is None does not change.
         """
         self._change_rare(index, index + 1, told)
 
@@ -296,8 +296,8 @@ class PartitionChunk(PartitionColumns):
 
 @lru_cache(maxsize=16)
 def consecutive(first: int, count: int) -> array[int]:
-    """Returns `count` numbers, starting with `first`. Callers share the array and must not change it. Most calls are
-    for the few partitions of new topics."""
+    """Returns the numbers from `first` to `first + count - 1`. The array may be cached and shared, so callers must not
+    change it."""
     return array("i", range(first, first + count))
 
 
@@ -354,8 +354,8 @@ def alike(chunks: Chunks, rows: Iterable[int]) -> Iterator[tuple[PartitionChunk,
         most = min(len(left) - at, CHUNK_ROWS - index)
         while left[at + most - 1] != row + most - 1:
             most = (most + 1) // 2
-        # In a cluster with one broker, all rows are equal; otherwise only a few are. Each comparison costs no more than
-        # the number of equal rows.
+        # In a cluster with one broker all rows are equal; otherwise only a few are. So each comparison is limited to a
+        # length in proportion to the equal rows found so far.
         count = most if at == begin and chunk.alike(index, most) else 1
         while count < most and chunk.alike(index, min(2 * count, most)):
             count = min(2 * count, most)

@@ -21,8 +21,8 @@ Subscriber = Callable[[MetadataImage, MetadataDelta | None], None]
 
 
 class MetadataPublisher:
-    """Publishes images. Belongs to one event loop. `image` is the newest published image, and any thread
-    can read it.
+    """Publishes images. Must be used on one event loop only. But any thread can read `image`, the newest published
+    image.
     """
 
     def __init__(self) -> None:
@@ -64,8 +64,8 @@ class MetadataPublisher:
         self.applied_offset = image.offset
 
     def adopt(self, head: MetadataImage, delta: MetadataDelta | None) -> None:
-        """Publishes the next image of a controller in this process, instead of replaying that controller's records. An
-        image never changes, so both can share it. `delta` is None if it is not complete.
+        """Publishes the next image of a controller in this process, so that the broker need not replay the records
+        again. An image never changes, so both can share it. `delta` is None if everything may have changed.
         """
         self._advance(head, delta)
 
@@ -75,8 +75,8 @@ class MetadataPublisher:
     def _advance(self, head: MetadataImage, delta: MetadataDelta | None) -> None:
         self._head = head
         if delta is None:
-            # The changes of an aborted transaction no longer exist, so subscribers must not look up the rows in its
-            # delta.
+            # The delta contains rows of an aborted transaction, which the image lacks. So subscribers get None instead
+            # of the delta.
             self._untold = True
         else:
             self._unpublished.add(delta)

@@ -29,10 +29,10 @@ Value = bytes | RecordRows  # the value of one record, or rows that represent se
 FRAME_VERSION: Final = 1
 _MAX_VARINT_BYTES: Final = 5
 _MAX_VERSION: Final = 0x7FFF
-_FRAME_BYTES: Final = 3  # the size of a frame whose three numbers are all below 128; so far, all frames are like this
+_FRAME_BYTES: Final = 3  # the size of a frame whose three numbers are all below 128; so far, in all frames
 _PARTITION: Final = bytes((FRAME_VERSION, PartitionRun.API_KEY))
 _CHANGE: Final = bytes((FRAME_VERSION, ChangeRun.API_KEY))
-COLUMN_RUN_ROWS: Final = 1024  # if a batch has fewer changes, reading them one by one is cheaper than importing numpy
+COLUMN_RUN_ROWS: Final = 1024  # for fewer changes in a batch, reading them one by one costs less than importing numpy
 COLUMN_RUN_SAMPLES: Final = 16
 
 # Every record type of 4.3, keyed by the number in the frame.
@@ -187,7 +187,7 @@ def _records_of(batch: Batch) -> list[Record]:
     view, starts, ends = batch.values()
     begin, end = min(starts, default=0), max(ends, default=0)
     if end - begin < len(view) // 2:
-        # The view covers all batches of one read of the log. The whole view must not be copied for each batch.
+        # The view covers all batches of one read of the log. Cut it first, so that only this batch is copied.
         view = view[begin:end]
         starts, ends = (array("q", [at - begin for at in each]) for each in (starts, ends))
     data = bytes(view)  # Slicing a view takes three times as long.
@@ -247,8 +247,8 @@ def _changes(version: int, data: bytes, starts: array[int], ends: array[int]) ->
 
 
 def _differ(data: bytes, starts: array[int], ends: array[int]) -> bool:
-    """Estimates from a few pairs of neighbouring records whether most neighbours differ. If so, runs of equal changes
-    would be short.
+    """Estimates from a few pairs of neighbouring records whether most neighbours differ. Then runs of equal changes
+    would be too short to be useful.
     """
     behind = _FRAME_BYTES + ChangeRun.PARTITION_BYTES
     step = len(starts) // COLUMN_RUN_SAMPLES
@@ -258,8 +258,8 @@ def _differ(data: bytes, starts: array[int], ends: array[int]) -> bool:
 
 
 def _change_runs(data: bytes, starts: array[int], ends: array[int]) -> Iterator[Record]:
-    """Reads PartitionChangeRecords that all have the same version. If consecutive records are equal after their
-    partition number, decodes them only once.
+    """Reads PartitionChangeRecords that all have the same version. Consecutive records that differ only in their
+    partition number are decoded once.
     """
     first, behind = _FRAME_BYTES, _FRAME_BYTES + ChangeRun.PARTITION_BYTES
     at = 0

@@ -24,7 +24,8 @@ class VersionRange(NamedTuple):
 
 
 class BrokerRegistration(NamedTuple):
-    """A broker according to its last RegisterBrokerRecord, at `record_offset`, and the changes since then."""
+    """The registration of a broker: its last RegisterBrokerRecord, at `record_offset`, with the later changes
+    applied."""
 
     broker_id: int
     epoch: int
@@ -49,7 +50,8 @@ class BrokerRegistration(NamedTuple):
 
     @property
     def default_directory(self) -> Uuid:
-        """The directory of a new replica on this broker, if the controller can know it (KIP-858)."""
+        """The directory that the controller assigns to a new replica on this broker. UNASSIGNED if the broker has
+        several directories, because then the broker chooses. MIGRATING if the broker has registered none (KIP-858)."""
         if not self.directories:
             return MIGRATING_DIRECTORY
         return self.directories[0] if len(self.directories) == 1 else UNASSIGNED_DIRECTORY

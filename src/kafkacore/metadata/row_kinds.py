@@ -1,12 +1,12 @@
-"""Decides changes of many partitions. Partitions with the same pattern share one decision, and the changes are made in
-columns.
+"""Decides changes of many partitions with numpy. Partitions with the same pattern share one decision, and the changes
+are made in columns.
 
-A pattern is everything about a partition on which a decision depends: which places of the replica list are in the ISR
-and in which order, which of them can lead, which have left, and which one leads. If three of nine brokers are lost,
-100,000 evenly distributed partitions have about fifty patterns. `decide` makes the record for one partition of each
-pattern. This module replaces the brokers in that record by their places in the replica list. For each other partition
-of the pattern, it replaces the places by the brokers of that partition. Partitions that this method does not cover are
-called odd.
+The pattern of a partition is everything on which a decision depends, expressed in places of the replica list instead of
+broker ids: which places are in the ISR and in which order, which can lead, which have left, and which leads. If three
+of nine brokers are lost, 100,000 evenly distributed partitions have about fifty patterns. `decide` makes the record for
+one partition of each pattern. This module replaces the broker ids in that record by places in the replica list. For
+each other partition with the pattern, it replaces the places by that partition's broker ids. Partitions that must be
+decided one by one, for example because they have too many replicas, are called odd.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ _MIX: Final = np.uint64(0x9E3779B97F4A7C15)
 
 
 class Decided(NamedTuple):
-    """The result of decide_by_kind. `columns` has the changes, or is None if nothing changes. `odd` has the rows that
-    must be decided one by one.
+    """The result of decide_by_kind. `columns` contains the changes, or is None if nothing changes. `odd` contains the
+    rows that must be decided one by one.
     """
 
     columns: ChangeColumns | None
@@ -60,9 +60,9 @@ def decide_by_kind(
     unclean: ByTopic,
     decide: Callable[[Partition], Any | None],
 ) -> Decided:
-    """Decides changes of partitions. The brokers in `leaders` can lead if the directory of their replica works. The
-    brokers in `gone` leave every ISR. `least_isr` has min.insync.replicas for each topic, and `unclean` says for each
-    topic whether unclean elections are allowed. `decide` returns a PartitionChangeRecord or None, and must depend only
+    """Decides changes of the partitions in `rows`. The brokers in `leaders` can lead if the directory of their replica
+    works. The brokers in `gone` leave every ISR. `least_isr` contains min.insync.replicas of each topic, and `unclean`
+    whether each topic allows unclean elections. `decide` returns a PartitionChangeRecord or None, and must depend only
     on the pattern of a partition. `rows` must be distinct and ascending.
     """
     made = Gathered(image, np.asarray(rows, np.int64))
@@ -81,7 +81,8 @@ def decide_by_kind(
 
 
 class Gathered:
-    """The selected rows as vectors. For each place of the replica list there is one vector of brokers."""
+    """The selected rows as vectors. `replicas[i]` is the vector of the broker ids at place i of the rows' replica
+    lists."""
 
     def __init__(self, image: MetadataImage, rows: Rows) -> None:
         chunks = image.partition_chunks
@@ -120,13 +121,13 @@ class Gathered:
             self.rare_values += [rare for rare in list(codes)[len(self.rare_values) :] if rare is not None]
 
     def places_of(self, brokers: Ints) -> Bits:
-        """Returns for each broker its place in the replica list of its row, counted from 1, or 0 if the broker is not a
-        replica.
+        """`brokers` has one broker id for each row. Returns the place of each in its row's replica list, counted from
+        1, or 0 if the broker is not a replica.
         """
         found = np.zeros(len(brokers), np.uint8)
         for place in range(self.width):
             found += (brokers == self.replicas[place]).view(np.uint8) * np.uint8(place + 1)
-        # The number -1 means no broker, and matches the -1 that fills up short rows. Its place has no meaning.
+        # The number -1 means no broker, but is also found in replica lists that -1 fills up.
         found[brokers < 0] = 0
         return found
 
@@ -236,7 +237,7 @@ def _may_lead(
         table = np.array([_halves(each[at] if at < len(each) else LOST_DIRECTORY) for each in own])
         first, last = table[:, 0].take(found), table[:, 1].take(found)
         online |= (directories[0] == first) & (directories[1] == last)
-    # The reserved directory ids have the same first half. Few other ids share that half.
+    # All reserved directory ids have the same first half, so a comparison of this half rules out almost all other ids.
     if (directories[0] == _halves(LOST_DIRECTORY)[0]).any():
         online |= _equal(directories, _halves(MIGRATING_DIRECTORY)) | _equal(directories, _halves(UNASSIGNED_DIRECTORY))
         online &= ~_equal(directories, _halves(LOST_DIRECTORY))
@@ -267,8 +268,8 @@ def _equal(directories: npt.NDArray[np.uint64], other: npt.NDArray[np.uint64]) -
 
 
 def kinds_of(pattern: npt.NDArray[np.uint64], wanted: npt.NDArray[np.bool_]) -> tuple[npt.NDArray[np.intp], Rows]:
-    """Returns the kind (the number of the pattern) of each row, and one example row of each kind. For a row that is not
-    wanted, the kind has no meaning.
+    """Returns the kind (the number of the pattern) of each row, and one example row of each kind. Rows that `wanted`
+    does not select get a meaningless kind.
     """
     at = np.flatnonzero(wanted)
     kinds = np.zeros(len(pattern), np.intp)
@@ -291,13 +292,13 @@ def kinds_of(pattern: npt.NDArray[np.uint64], wanted: npt.NDArray[np.bool_]) -> 
 
 
 class Plan:
-    """Stores the record of each kind. In these records, each broker is replaced by its place in a list of brokers. The
-    place `width` means no broker. The list begins with the replicas. If `lists` has more fields than the default, other
-    brokers follow the replicas.
+    """Stores the record of each kind, with each broker id replaced by its place in a list of brokers. The list begins
+    with the replicas. If `lists` has more fields than the default, other brokers follow the replicas. The place `width`
+    means no broker.
     """
 
     def __init__(self, kinds: int, width: int, lists: Iterable[str] = ("isr", "elr", "last_known_elr")) -> None:
-        kinds = max(kinds, 1)  # at least one kind, because rows that are decided one by one have kind 0 too
+        kinds = max(kinds, 1)  # at least one kind, because rows that are decided one by one also have kind 0
         self.width = width
         self.odd, self.changes = np.zeros(kinds, bool), np.zeros(kinds, bool)
         self.leader = np.full(kinds, NO_LEADER_CHANGE)
@@ -338,8 +339,8 @@ class Plan:
         kinds: npt.NDArray[np.intp],
         at: npt.NDArray[np.intp],
     ) -> ChangeColumns:
-        """Returns the changes of the rows `at`, which are indexes of the gathered rows. `brokers` has one row for each
-        place; its last row means no broker.
+        """Returns the changes of the rows `at`, which are indexes of the gathered rows. `brokers[i]` contains the
+        broker id at place i for each row; its last element means no broker.
         """
         kinds, count = kinds[at], len(made.rows)
         topic_ids = _topic_ids(image, made.topic[at])

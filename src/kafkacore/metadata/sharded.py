@@ -1,5 +1,5 @@
-"""A map that is copied in parts, called shards. Readers can keep a version of the map as long as they like. A writer
-copies only the shards that it changes.
+"""An immutable map that consists of parts, called shards. A writer makes a new version of the map, and copies only the
+shards that it changes. Readers can use an old version as long as they like.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Final, Generic, TypeVar
 K = TypeVar("K")
 V = TypeVar("V")
 
-SHARD_ENTRIES: Final = 256  # the average number of entries in a shard; a change copies one shard
+SHARD_ENTRIES: Final = 256  # the average number of entries in a shard
 
 
 class ShardedMap(Generic[K, V]):

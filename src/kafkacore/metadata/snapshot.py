@@ -18,7 +18,7 @@ from kafkacore.protocol.messages import (
     TopicRecord,
 )
 
-# As in Kafka, the records that are only stored come at three positions: after the features, after the configs, and at
+# As in Kafka, the records in `image.kept` are written at three positions: after the features, after the configs, and at
 # the end.
 _WITH_FEATURES: Final = ("ZkMigrationStateRecord",)
 _WITH_CONFIGS: Final = ("ClientQuotaRecord",)
@@ -36,7 +36,7 @@ def records_of(image: MetadataImage) -> Iterator[Message]:
         yield image.brokers[broker_id].to_record(registration_version)
     for controller_id in sorted(image.controllers):
         yield image.controllers[controller_id].to_record()
-    # While ELR is off, the ELRs are not updated. So a snapshot omits them, as in Kafka (KIP-966).
+    # While the ELR feature is off, the stored ELRs are not updated. So a snapshot omits them, as in Kafka (KIP-966).
     elr = version.elr_supported and image.elr_enabled
     for topic in image.topics():
         yield from topic_records(image, topic, elr)

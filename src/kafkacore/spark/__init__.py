@@ -1,5 +1,5 @@
 """PySpark with Kafka: the data source `kafkacore`, its helper functions and its pipelines (docs/spark.md).
 
-After `kafkacore[spark]` is installed, Spark finds the format by itself. `import kafkacore.spark` loads neither PySpark
-nor PyArrow.
+Once `kafkacore[spark]` is installed, Spark finds the format without further configuration. `import kafkacore.spark`
+loads neither PySpark nor PyArrow.
 """

@@ -1,4 +1,5 @@
-"""Batch reads. The driver resolves the bounds when Spark plans the query. Each range of offsets becomes a task."""
+"""Batch reads. When Spark plans the query, the driver looks up the first and last offset of each partition. Each range
+of offsets becomes a task."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -57,8 +58,8 @@ class FilteringReader(BatchReader):
     """The reader for queries with the option `pushFilters`. Comparisons of topic, partition and offset in the query
     limit the offsets that the reader fetches.
 
-    Spark passes filters only if `spark.sql.python.filterPushdown.enabled` is true. If it is false, Spark fails every
-    query whose reader accepts filters. So only queries with the option get this reader.
+    Spark passes filters to a reader only if `spark.sql.python.filterPushdown.enabled` is true. If this setting is
+    false, every query whose reader has the method `pushFilters` fails. So only queries with the option get this reader.
     """
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
@@ -81,7 +82,7 @@ class FilteringReader(BatchReader):
         return found
 
 
-# The topic and the partition are the same for a whole range. The offset grows in the order of the log.
+# The topic and the partition are the same for a whole range, so a filter on them keeps or drops the range.
 _SAME = {"topic", "partition"}
 
 
@@ -107,7 +108,7 @@ def understood(one: "datasource.Filter") -> tuple[str, str, Any] | None:
 
 
 def narrow(one: Range, name: str, comparison: str, value: Any) -> Range | None:
-    """Returns the part of `one` that satisfies the comparison, or None."""
+    """Returns the part of `one` that satisfies the comparison, or None if no part does."""
     if comparison == "IsNotNull":
         return one
     if name != "offset":

@@ -1,7 +1,7 @@
 """Decides whether each `kafka.*` option is passed to the client, ignored with a warning, or refused.
 
-`kafkacore.client.options` knows the client's keys. Besides them, sources and sinks know the keys that Spark sets for
-them, and the keys that only the other of the two understands. An ignored key cannot change which records are read or
+`kafkacore.client.options` lists the client's keys. This module adds two groups: keys that Spark itself sets for sources
+and sinks, and keys that apply only to sources or only to sinks. An ignored key cannot change which records are read or
 written.
 """
 

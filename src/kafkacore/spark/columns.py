@@ -1,5 +1,5 @@
-"""The columns of a Kafka record in Spark: the connector's output schema, the choice of columns in a query, and Arrow
-batches with the chosen columns."""
+"""The columns of a Kafka record in Spark: the schema, which is that of Spark's Kafka connector; the choice of columns
+in a query; and Arrow batches with the chosen columns."""
 
 from collections.abc import Collection
 from typing import Final
@@ -52,8 +52,8 @@ def chosen_columns(whole: StructType, columns: Collection[str], *, include_heade
 
 
 def check_choice(schema: StructType, whole: StructType, what: str) -> None:
-    """Checks that the schema that a user gave with `.schema(...)` consists of columns of `whole`. Messages call the
-    table `what`.
+    """Checks that the schema that a user gave with `.schema(...)` consists of columns of `whole`. Error messages use
+    `what` as the name of the table.
 
     Raises:
         SchemaError: a column does not exist, has another type, or occurs twice.

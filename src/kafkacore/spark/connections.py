@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol
 
 from kafkacore.client import Client, Producer
 
-MOST_KEPT: Final = 4  # in each process; a query uses one for each set of options
+MOST_KEPT: Final = 4  # the limit for each process; a query uses one for each set of options
 
 Key = tuple[int, str, frozenset[tuple[str, str]]]
 
@@ -33,14 +33,14 @@ class ProducerOfItsOwn:
 
 @contextlib.contextmanager
 def client(kafka: Mapping[str, str]) -> Iterator[Client]:
-    """Lends a client with these options, if possible the one of a previous task."""
+    """Lends a client with these options. Reuses the client of a previous task if possible."""
     with _reused("reads", kafka, new_client) as found:
         yield found
 
 
 @contextlib.contextmanager
 def producer(kafka: Mapping[str, str]) -> Iterator[Producer]:
-    """Lends an idempotent producer with these options, if possible the one of a previous task."""
+    """Lends an idempotent producer with these options. Reuses the producer of a previous task if possible."""
     with _reused("writes", kafka, ProducerOfItsOwn) as found:
         yield found.producer
 
@@ -52,9 +52,10 @@ def new_client(kafka: Mapping[str, str]) -> Client:
 
 @contextlib.contextmanager
 def _reused(what: str, kafka: Mapping[str, str], make: Callable[[Mapping[str, str]], Any]) -> Iterator[Any]:
-    """Lends connections and keeps them afterwards. Closes them instead after an error, or if the reader was abandoned
-    before its end."""
-    # A worker may be a fork of a process that has clients. Their sockets belong to the parent process.
+    """Lends a client or producer, and keeps it for the next task. After an error, or if Spark abandoned the reader
+    before its end, closes it instead."""
+    # The process id is in the key, because a worker may be a fork of a process whose clients and sockets it must not
+    # use.
     key = (os.getpid(), what, frozenset(kafka.items()))
     found = _kept.pop(key, None) or make(kafka)
     try:

@@ -1,4 +1,5 @@
-"""The Spark side of `kafkacore spark demo`: its queries, the proofs that no line is lost, and the parts of its page."""
+"""The Spark side of `kafkacore spark demo`: its queries, the checks that no line (record) is lost, and the parts of its
+HTML page."""
 
 import os
 import time
@@ -18,9 +19,11 @@ from kafkacore.spark.pipelines.commands import report_on, session
 from kafkacore.spark.pipelines.report import Report
 from kafkacore.spark.source import need_streams
 
-# Longer than a partition can be without a leader; a line that is later than this is not counted.
+# The watermark delay. Spark does not count a line that is later than this, so the delay is longer than a partition can
+# be without a leader.
 DELAY: Final = "30 seconds"
-# Short, so that batches close windows; a replay reads the same amount from each partition.
+# The watermark delay of a replay, which reads the same amount from each partition. Short, so that every batch closes
+# windows.
 REPLAY_DELAY: Final = "10 seconds"
 REPLAY_BATCHES: Final = 6
 MARKERS: Final = "__kafkacore_spark_markers"
@@ -68,7 +71,8 @@ def open_session() -> SparkSession:
     """Returns the running session, or a new local session that suits many small batches. Raises
     UnsupportedSparkError."""
     need_streams()
-    # The JVM's second compiler would cost the brokers on the same cores more time than it saves within two minutes.
+    # The JVM's second compiler (C2) saves less time within two minutes than it takes from the brokers on the same
+    # cores.
     java = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
     spark = session("demo", {"spark.driver.extraJavaOptions": java})
     # The demo stops brokers and makes queries fail on purpose, and reports the errors that matter itself.
@@ -198,8 +202,8 @@ def _batch(progress: Mapping[str, Any]) -> Batch:
 
 
 class ExactlyOnce:
-    """Computes the same counts with `exactlyOnce`: the query writes every closed window once. This needs
-    transactions."""
+    """Computes the same counts with the option `exactlyOnce`: the query writes every closed window exactly once. The
+    brokers must support transactions."""
 
     def __init__(
         self, spark: SparkSession, source: tuple[str, str], target: tuple[str, str], lines: int, directory: str
@@ -294,7 +298,7 @@ def prove_exactly_once(once: ExactlyOnce, counting: Counting) -> list[Proof]:
 
 
 def rows_written_again(counting: Counting) -> tuple[int, list[int]]:
-    """Returns the number of rows in the topic that are repetitions, and the ids of the batches that wrote them."""
+    """Returns how many rows are in the topic more than once, and the ids of the batches that wrote them."""
     again = windowed_counts.repeated(counting.in_topic())
     found = again.groupBy("batch").agg(F.sum(F.col("copies") - 1).alias("rows")).orderBy("batch").collect()
     return sum(row["rows"] for row in found), [row["batch"] for row in found]
@@ -316,7 +320,7 @@ class Event(NamedTuple):
 
 
 def show_counts(report: Report, counting: Counting, events: Sequence[Event]) -> None:
-    """Adds two plots over the same time: the lines in each window, and how far the query was behind."""
+    """Adds two plots with the same time axis: the lines in each window, and the lag of the query."""
     begin = min((batch.at - batch.seconds for batch in counting.batches), default=0.0)
     windows = counting.in_table().groupBy("start").agg(F.sum("lines").alias("lines")).orderBy("start").collect()
     width = float(windowed_counts.WINDOW.split()[0])

@@ -1,12 +1,13 @@
 """A streaming sink that writes each batch exactly once, in one transaction.
 
-Tasks only stage the rows: they encode them into record batches and write these to a directory that all tasks and the
-driver share. Then the driver commits. A batch becomes visible at a single point:
+Tasks only stage the rows: they encode the rows into record batches, and write these to files in a directory that all
+tasks and the driver share. Then the driver makes the batch visible in one transaction:
 
 1. It initializes the producer whose transactional id is the query's. From then on brokers refuse requests from
-   earlier drivers of the query. They also abort an open transaction of such a driver.
+   earlier drivers of the query. The brokers also abort an open transaction of an earlier driver.
 2. It reads the query's marker, the id of the last batch that was committed. If this is the current batch, the batch
-   is complete. 3. In one transaction it sends the staged batches and a new marker, and commits.
+   is complete.
+3. In one transaction it sends the staged batches and a new marker, and commits.
 
 If a driver dies between these steps, either none of the batch is visible or all of it is. Spark then runs the batch
 again, perhaps with other tasks. Step 2 must follow step 1: after step 1 no other driver can commit.
@@ -123,7 +124,7 @@ class ExactlyOnceWriter(DataSourceStreamArrowWriter):
                 )
             with path.open("rb") as file:
                 while file.tell() < message.size_bytes:
-                    yield pickle.load(file)  # noqa: S301  our own tasks wrote it, as they wrote the pickled message
+                    yield pickle.load(file)  # noqa: S301 trusted: our own tasks wrote it
         except OSError as error:
             raise ExactlyOnceError(
                 f"the driver cannot read the staged file {path} ({error}): stagingLocation must be a directory that the"

@@ -14,8 +14,8 @@ import pyarrow as pa
 from kafkacore.client import EARLIEST, LATEST, Client, Range
 from kafkacore.spark.errors import ExactlyOnceError
 
-# Open transactions of other queries can hide a marker. The broker aborts a transaction that takes longer than its
-# timeout.
+# How long the sink waits for open transactions of other queries, which can hide a marker. The broker aborts a
+# transaction that takes longer than its timeout.
 STABLE_TIMEOUT_S: Final = 120.0
 _STEP: Final = 2000
 _POLL_S: Final = 0.02

@@ -1,9 +1,9 @@
-"""Options of the data source `kafkacore`. They are those of Spark's Kafka connector, and are checked before any
-connection is made.
+"""Options of the data source `kafkacore`. They are the same as those of Spark's Kafka connector. They are checked
+before any connection is made.
 
 Names are not case-sensitive, because Spark does not preserve their case. An invalid value raises an error that names
-the option and the allowed values. An unknown option causes only a warning with the most similar known name, because the
-connector also accepts unknown options.
+the option and the allowed values. Because the connector accepts unknown options, an unknown option causes only a
+warning, which suggests the most similar known name.
 """
 
 import difflib
@@ -105,7 +105,7 @@ class _Strategy(TypedDict, total=False):
 
 
 class Given:
-    """The options of one query. This object remembers which names the parser has looked up."""
+    """The options of one query. Stores which names were read, so that the rest can be reported as unknown."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self.values = {name.lower(): (name, str(value)) for name, value in options.items()}
@@ -223,7 +223,7 @@ def _or(value: int | None, default: int) -> int:
 
 
 def _warn(text: str) -> None:
-    # Spark writes the stderr of a Python worker to its log.
+    # A warning goes to stderr, which Spark copies into its log.
     warnings.warn(f"kafkacore: {text}", RuntimeWarning, stacklevel=4)
 
 

@@ -1,5 +1,5 @@
-"""Requests that the driver sends to a cluster, to find out which partitions a query reads and at which offsets it
-starts and ends."""
+"""Requests that Spark's driver sends to a Kafka cluster, to find out which partitions a query reads and at which
+offsets it starts and ends."""
 
 import time
 from collections.abc import Collection, Iterable, Mapping
@@ -70,8 +70,8 @@ class Cluster:
         return {which: answer.offset for which, answer in self._ask(dict.fromkeys(partitions, where)).items()}
 
     def latest(self, partitions: Collection[TopicPartition], known: Mapping[TopicPartition, int]) -> Positions:
-        """Returns the latest offsets. A new leader may return a lower offset than one that the query has already read.
-        Then asks the broker again, as `fetchOffset.numRetries` and `fetchOffset.retryIntervalMs` allow."""
+        """Returns the latest offsets. If a new leader returns a lower offset than the query has already read, repeats
+        the request, as `fetchOffset.numRetries` and `fetchOffset.retryIntervalMs` allow."""
         found = self.at(partitions, LATEST)
         for _ in range(self.options.offset_retries):
             if all(offset >= known.get(which, 0) for which, offset in found.items()):

@@ -1,8 +1,8 @@
 """Offsets of topic partitions, and the JSON forms in which Spark's Kafka connector writes and reads them.
 
-A stream's offset is `{"topic": {"0": 23}}`, as in the connector. kafkacore's form may also contain the topics' ids,
-under a key that is not a valid topic name. The ids let a restarted query recognise a topic that was deleted and created
-again.
+A stream's offset is `{"topic": {"0": 23}}`, as in the connector. In kafkacore, the object may also contain the topics'
+ids, under a key that is not a valid topic name. The ids let a restarted query recognise a topic that was deleted and
+created again.
 """
 
 import json
@@ -66,8 +66,8 @@ def parse_assignment(option: str, text: str) -> frozenset[TopicPartition]:
 
 
 def parse_positions(option: str, text: str, *, least: int, what: str) -> Positions:
-    """Returns the positions in `{"topic": {"0": 23}}`. Each must be at least `least`. Error messages call such a number
-    `what`."""
+    """Returns the positions in `{"topic": {"0": 23}}`. Each position must be at least `least`. Error messages use
+    `what` as the name of such a number."""
     given = parse_json(option, text)
     form = f'option {option} must be JSON of the form {{"topic": {{"0": 23}}}}'
     if not isinstance(given, dict):

@@ -1,4 +1,4 @@
-"""Arithmetic of offset ranges: which part of each partition a batch takes, and how tasks share it.
+"""Arithmetic of offset ranges: which offsets of each partition a batch reads, and how its tasks share them.
 
 This module follows the documented and the observed behaviour of Spark's connector. It uses no broker, no clock and no
 Spark.
@@ -21,8 +21,8 @@ def size(one: Range) -> int:
 def split_ranges(
     ranges: Iterable[Range], min_partitions: int | None = None, max_records: int | None = None
 ) -> list[Range]:
-    """Splits ranges so that each has at most `max_records` offsets and there are about `min_partitions` ranges. Leaves
-    out empty ranges, and never joins ranges."""
+    """Splits ranges so that each has at most `max_records` offsets and there are about `min_partitions` ranges. Drops
+    empty ranges. Never joins two ranges."""
     found = [one for one in ranges if size(one) > 0]
     if max_records is not None:
         found = [part for one in found for part in divide(one, -(-size(one) // max_records))]

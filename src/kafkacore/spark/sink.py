@@ -38,7 +38,8 @@ class Written(WriterCommitMessage):
 
 @dataclass(frozen=True)
 class RowWriting:
-    """Writes the rows of a DataFrame to a producer, according to the columns and the topic option."""
+    """Writes the rows of a DataFrame with a producer. The columns, or the option `topic`, give the topic, the
+    partition, the key and the value."""
 
     options: SinkOptions
     columns: tuple[str, ...]

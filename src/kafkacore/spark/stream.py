@@ -1,8 +1,9 @@
 """Streaming reads. The driver plans offsets, with admission control and Trigger.AvailableNow.
 
-Spark writes the end of each batch into its checkpoint, but not the start of the first batch. After a restart it calls
-`initialOffset` again. So the first batch of a query that starts at the end of the logs is empty. The end of this batch
-is the set of positions that the query saw first, so that the checkpoint contains these.
+Spark writes the end of each batch into its checkpoint, but not the start of the first batch. After a restart without a
+completed batch, it calls `initialOffset` again, and at the end of the logs the result may then be later. So if a query
+starts at the end of the logs, its first batch is empty. The end of this batch is the query's start, and Spark
+writes it into the checkpoint.
 """
 
 import time
@@ -103,7 +104,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         earliest = self.cluster().at(new, EARLIEST)
         self.report_late_starts({which: at for which, at in earliest.items() if at > 0 and which not in first})
         begin = {**kept, **earliest}
-        # After a restart before the first commit, `initialOffset` may return a greater offset than the end in the
+        # If Spark restarts before the first commit, `initialOffset` may return greater offsets than the end in the
         # checkpoint.
         if start != self.initial:
             self.report_steps_back(begin, last)

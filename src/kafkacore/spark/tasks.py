@@ -18,7 +18,7 @@ CONTINUE = "; set failOnDataLoss=false to continue without them"
 
 
 def tasks(ranges: Sequence[Range]) -> list[InputPartition]:
-    """Returns a task for each range. The largest ranges come first, so that the tasks that end last are small."""
+    """Returns a task for each range. The largest ranges come first, so that no large task is left at the end."""
     return [InputPartition(one) for one in sorted(ranges, key=size, reverse=True)]
 
 

@@ -32,8 +32,9 @@ ConnectTo = Callable[[Callable[[], asyncio.Protocol], str, int], Awaitable[objec
 
 
 class ZooKeeperClient:
-    """A client, which belongs to one loop. When its session is CLOSED, `start` opens another one. The client does not
-    do this by itself, because its owner must first discard the state that belongs to the former session."""
+    """A client, which must be used on one loop only. When its session is CLOSED, the owner calls `start` to open
+    another session. The client does not do this by itself, because the owner must first discard the state that belongs
+    to the former session."""
 
     def __init__(
         self,
@@ -138,10 +139,10 @@ class ZooKeeperClient:
         many bytes are outstanding, and while the client is CONNECTING.
 
         Never raises for an error code of the server. The code of a result is CONNECTION_LOSS if the connection broke
-        after any operation of this call was sent. The outcome is then unknown, and the caller must read it back. The
-        code is SESSION_EXPIRED or AUTH_FAILED if the session has ended. An operation that no server would accept is not
-        sent. Its code is MARSHALLING_ERROR if it is too large, and BAD_ARGUMENTS if its path is relative. Cancelling
-        the caller does not cancel operations.
+        after any operation of this call was sent. The outcome is then unknown, and the caller must read the znode to
+        find out. The code is SESSION_EXPIRED or AUTH_FAILED if the session has ended. The client does not send an
+        operation that no server would accept. Its code is MARSHALLING_ERROR if it is too large, and BAD_ARGUMENTS if
+        its path is relative. Cancelling the caller does not cancel operations.
         """
         session = self._session
         if session is None:
@@ -152,8 +153,7 @@ class ZooKeeperClient:
         return await done
 
     async def read(self, operations: Sequence[Operation]) -> list[Result]:
-        """Submits operations that change nothing, like `submit`. If the connection breaks, sends its operations
-        again."""
+        """Submits operations that only read, like `submit`. If the connection breaks, sends the operations again."""
         results = await self.submit(operations)
         while lost := [place for place, result in enumerate(results) if result.code is Code.CONNECTION_LOSS]:
             again = await self.submit([operations[place] for place in lost])
@@ -162,14 +162,14 @@ class ZooKeeperClient:
         return results
 
     def on_watch(self, callback: Callable[[WatchEvent], None]) -> None:
-        """Registers a callback for watches. The client calls it for each watch that fires, before it delivers any
-        result that shows the change or a later one."""
+        """Registers a callback for watches. The client calls it for each watch that fires. The call comes before any
+        result that contains this change or a later change."""
         self._watch_callbacks.append(callback)
 
     def on_state(self, callback: Callable[[SessionState, SessionId], None]) -> None:
-        """Registers a callback for changes of the state. The client calls it before it delivers the results that the
-        change determines. If CONNECTED with the same session id follows CONNECTING, every watch is still set or fires
-        soon."""
+        """Registers a callback for changes of the state. The call comes before the results that the change of state
+        causes, such as CONNECTION_LOSS. If CONNECTED with the same session id follows CONNECTING, every watch is still
+        set or fires soon."""
         self._state_callbacks.append(callback)
 
     # --- effects ---
@@ -178,8 +178,8 @@ class ZooKeeperClient:
         return self._loop.time() * 1000
 
     def _drain(self) -> None:
-        """Executes the session's effects. A callback may call `submit`. The loop below then also executes the effects
-        of that call."""
+        """Executes the session's effects (sends, connects, results, callbacks). If a callback calls `submit`, the loop
+        below also executes the effects of that call."""
         session = self._session
         assert session is not None
         if self._is_draining:
@@ -237,13 +237,13 @@ class ZooKeeperClient:
             self._drain_of(session)
 
     def _drain_of(self, session: Session) -> None:
-        """Executes the effects after an event for a session, which may be a former session."""
+        """Executes the effects that an event has caused in a session, which may be a former session."""
         if session is self._session:
             self._drain()
 
     def _set_timer(self, deadline: float | None) -> None:
-        """Sets the timer. A timer that fires too early sets itself again, so that busy sessions need not set a new
-        timer each time."""
+        """Sets the timer. A deadline that moves later does not reset the timer. Instead, a timer that fires too early
+        sets itself again."""
         if deadline is None:
             if self._timer is not None:
                 self._timer.cancel()
@@ -267,8 +267,8 @@ class ZooKeeperClient:
 
 
 def _call_back(callback: Callable[..., None], *arguments: object) -> None:
-    """Calls a callback and logs its error, because an error in one callback must not prevent others from getting their
-    results."""
+    """Calls a callback and logs its exception, so that an exception in one callback does not keep other callers from
+    their results."""
     try:
         callback(*arguments)
     except Exception:

@@ -1,4 +1,5 @@
-"""Writes that both brokers and controllers make. If the connection breaks, the writer reads the outcome back."""
+"""Writes that both brokers and controllers make. If the connection breaks, these functions read the znode to learn the
+outcome."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ async def ensure_paths(client: ZooKeeperClient, wanted: Sequence[str], acl: Sequ
         for write, result in zip(left, results, strict=True):
             if result.code not in {Code.OK, Code.NODE_EXISTS, Code.CONNECTION_LOSS, Code.NO_NODE}:
                 raise ZooKeeperError(result.code, write.path)
-        # A znode whose parent has an unknown outcome is tried again together with the parent.
+        # If the outcome of a parent is unknown, the child is created again together with the parent.
         lost = [write for write, result in zip(left, results, strict=True) if result.code is Code.CONNECTION_LOSS]
         missing = [write for write, result in zip(left, results, strict=True) if result.code is Code.NO_NODE]
         if missing and not lost:
@@ -50,8 +51,8 @@ async def create_ephemeral(client: ZooKeeperClient, path: str, data: bytes, acl:
 
     The znode may already exist for two reasons. This session may have created it, and the connection broke before the
     answer arrived. Or an earlier session of this client created it, and the server has not expired that session yet
-    (KAFKA-7165). The owner of the znode shows which case it is. A znode of an earlier session is replaced. Raises
-    ZooKeeperError, with NODE_EXISTS if another client owns the znode.
+    (KAFKA-7165). The znode's `ephemeral_owner` distinguishes the two cases. A znode of an earlier session is replaced.
+    Raises ZooKeeperError, with NODE_EXISTS if another client owns the znode.
     """
     create = Create(path, data, CreateMode.EPHEMERAL, acl)
     while True:

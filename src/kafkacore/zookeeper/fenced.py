@@ -1,8 +1,8 @@
 """Writes of a controller that take effect only while it is the active controller. Each multi first checks the version
 of /controller_epoch (KAFKA-6082; the redesign calls this multi-check-and-set).
 
-Each multi is as large as the limits on operations and bytes allow, because larger multis are faster, as Appendix A of
-the redesign shows. A multi above jute.maxbuffer would break the connection.
+Each multi is as large as the limits on operations and bytes allow, because large multis are faster (Appendix A of the
+redesign document). A multi above jute.maxbuffer would break the connection.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ Write = Create | Delete | SetData
 
 MAX_MULTI_OPERATIONS: Final = 2_000
 MAX_MULTI_BYTES: Final = 400_000  # well below jute.maxbuffer, which also bounds the server's own transactions
-MAX_ROUNDS: Final = 8  # rounds with conflicts; after these, each remaining write gets its own multi
+MAX_ROUNDS: Final = 8  # how many rounds with conflicts; afterwards, each remaining write gets its own multi
 _WRITE_BYTES: Final = 64  # the size of a write in a request, without its path, its data and the identities in its ACL
 
 
 class ControllerMovedError(Exception):
-    """Another broker has become the controller, so /controller_epoch has another version. `results` contains the
-    results of the writes that this controller still made or tried. Writes whose result is None had no effect."""
+    """Another broker has become the controller, so /controller_epoch has another version. `results` contains the result
+    of each write that was made or tried before. A write whose result is None had no effect."""
 
     def __init__(self, epoch_version: int, results: list[Result | None]) -> None:
         super().__init__(f"{paths.CONTROLLER_EPOCH} no longer has version {epoch_version}: the controller has moved")
@@ -43,9 +43,8 @@ async def write_fenced(
 
     If one write fails, for example with BAD_VERSION, only its own result has the error, and the other writes are made
     without it. The code CONNECTION_LOSS means that the outcome of the write is unknown. The writes of a multi are
-    atomic, but callers must not rely on how the writes are divided into multis. Two writes may not change the same
-    znode without a version, because a conflict in another write can delay the first of them. Raises
-    ControllerMovedError.
+    atomic, but callers must not rely on how the writes are divided into multis. Two writes must not change the same
+    znode without a version, because a conflict in another write can change their order. Raises ControllerMovedError.
     """
     check = Check(paths.CONTROLLER_EPOCH, epoch_version)
     results: list[Result | None] = [None] * len(writes)
@@ -63,7 +62,8 @@ async def write_fenced(
             elif failed == 0:
                 is_deposed = True
             elif has_conflict and not is_alone:
-                # This write may have failed only because an earlier multi failed, such as a child without its parent.
+                # This write may have failed only because an earlier multi failed: for example, a child before its
+                # parent. Try it again.
                 again.append(run)
             else:
                 has_conflict = True

@@ -129,7 +129,8 @@ def encode(xid: int, operation: Operation, chroot: bytes) -> bytes:
 def _create(operation: Create, chroot: bytes) -> bytes:
     path = path_bytes(operation.path, chroot)
     if chroot and operation.path == "/" and operation.mode.is_sequential:
-        # The number becomes the name of a child of the chroot; without the slash, it would belong to a sibling's name.
+        # The server appends the sequence number to the path. With the slash, the number becomes the name of a child of
+        # the chroot.
         path += b"/"
     data = NULL if operation.data is None else blob(operation.data)
     return blob(path) + data + acl_bytes(operation.acl) + LENGTH.pack(operation.mode)
@@ -158,8 +159,8 @@ def _set_acl(operation: SetAcl, chroot: bytes) -> bytes:
 
 
 def _multi(operation: Multi, chroot: bytes) -> bytes:
-    """Encodes a multi. Multis with many SetData are the controller's most frequent requests, so these are encoded
-    without function calls in between."""
+    """Encodes a multi. The controller's most frequent requests are multis with many SetData, so SetData is encoded
+    inline, without a function call."""
     pack = LENGTH.pack
     pieces: list[bytes] = []
     for each in operation.operations:
@@ -196,8 +197,8 @@ def encode_close(xid: int) -> bytes:
 
 
 def encode_connect(last_zxid: int, timeout_ms: int, session_id: int, password: bytes) -> bytes:
-    """Encodes the first frame of a connection. A session id of 0 requests a new session. The last flag means that the
-    client does not accept read-only servers."""
+    """Encodes the first frame of a connection. A session id of 0 requests a new session. The last byte of the frame
+    says that the client does not accept read-only servers."""
     body = _CONNECT.pack(0, last_zxid, timeout_ms, session_id, PASSWORD_BYTES, password, False)
     return LENGTH.pack(len(body)) + body
 
@@ -357,8 +358,8 @@ def _synced(reader: Reader, chroot: str) -> Result:
 
 
 def _results(reader: Reader, chroot: str) -> Result:
-    """Decodes the result of a multi. Its code is that of the operation that caused the failure. Most of the
-    controller's requests are multis with many SetData, so these results are read without function calls in between."""
+    """Decodes the result of a multi. Its code is that of the operation that caused the failure. The controller's most
+    frequent requests are multis with many SetData, so these results are decoded inline, without a function call."""
     results: list[Result] = []
     frame, code, new = reader.frame, Code.OK, tuple.__new__
     while True:

@@ -105,7 +105,7 @@ class CreateMode(IntEnum):
 
 class Create(NamedTuple):
     """Creates a znode. Result: `Created`. The server appends ten digits to the path of a sequential znode. This client
-    reads null data as empty, although Apache Kafka distinguishes the two."""
+    treats null data as empty data, although Apache Kafka distinguishes the two."""
 
     path: str
     data: bytes | None = b""
@@ -178,8 +178,8 @@ class SetAcl(NamedTuple):
 
 
 class Sync(NamedTuple):
-    """Lets the server catch up with its leader, so that later reads by this client see everything that was committed
-    before. Result: the path."""
+    """Lets the server catch up with ZooKeeper's leader. Later reads on this connection then return everything that was
+    committed before. Result: the path."""
 
     path: str
 
@@ -188,8 +188,8 @@ class Multi(NamedTuple):
     """Executes several operations atomically. Result: a list with a `Result` for each operation.
 
     The code of a failed multi is that of its first failed operation. The list then contains OK for the operations
-    before this one, and RUNTIME_INCONSISTENCY for those after it. It is None if the server did not process the
-    operations.
+    before the failed operation, and RUNTIME_INCONSISTENCY for those after it. Instead of the list, the value is None if
+    the server did not process the operations.
     """
 
     operations: Sequence[Create | Delete | SetData | Check]
@@ -199,8 +199,8 @@ Operation = Create | Delete | SetData | Exists | GetData | GetChildren | GetAcl 
 
 
 class Result(NamedTuple):
-    """The outcome of one operation. The docstring of the operation's class names the type of `value`. After a failure
-    `value` is None, except for a Multi."""
+    """The outcome of one operation. The docstring of the operation's class gives the type of `value`. After a failure
+    `value` is None; only a failed Multi has a list."""
 
     code: Code
     value: Any = None
@@ -218,7 +218,7 @@ class EventType(IntEnum):
 
 
 class WatchEvent(NamedTuple):
-    """An event: a watch has fired, which it does only once. The path is the client's path, without the chroot."""
+    """An event: a watch has fired, and is no longer set. `path` is the client's path, without the chroot."""
 
     type: EventType
     path: str

@@ -1,8 +1,9 @@
 """One session with ZooKeeper, without sockets and clocks.
 
-The driver of a session reports events to it (`link_made`, `received`, `link_lost`, `time_passed`), and carries out the
-session's effects in order. Times are in milliseconds of any monotonic clock. The states and their transitions are those
-of the controller redesign ("use vanilla ZooKeeper client for better client state management").
+The client (the driver of the session) reports events (`link_made`, `received`, `link_lost`, `time_passed`) to the
+session, and executes the effects that the session returns, in order. A link is one connection to one server. Times are
+in milliseconds of any monotonic clock. The states and their transitions are those of the controller redesign ("use
+vanilla ZooKeeper client for better client state management").
 """
 
 from __future__ import annotations
@@ -158,8 +159,8 @@ class Session:
         self._send_waiting(now)
 
     def close(self, now: float) -> None:
-        """Asks the server to end the session after the requests that were sent. Without a connection, the session ends
-        immediately on this side, and the server will expire it."""
+        """Requests that the server end the session after all requests that were sent. Without a connection, the session
+        ends immediately on this side, and the server expires it later."""
         if self.is_over or self._closing:
             return
         self._closing = True
@@ -186,7 +187,7 @@ class Session:
     # --- events ---
 
     def link_made(self, now: float) -> None:
-        """Notes that the connection for the effect `Connect` is open."""
+        """Handles that the connection which the effect `Connect` requested is open."""
         if self.is_over:
             return
         self._linked = True
@@ -197,7 +198,7 @@ class Session:
         self._send(hello, now)
 
     def link_lost(self, now: float, why: object = None) -> None:
-        """Notes that the connection broke, or could not be made."""
+        """Handles that the connection broke, or could not be opened."""
         if self.is_over:
             return
         if self._greeted:
@@ -214,7 +215,7 @@ class Session:
         self._connect_later(now)
 
     def time_passed(self, now: float) -> None:
-        """Handles the passing of time. Call this at `deadline`, or later."""
+        """Checks the time limits. Call this at `deadline`, or later."""
         if self.is_over:
             return
         if self._close_at is not None and now >= self._close_at:
@@ -257,7 +258,7 @@ class Session:
     # --- connections ---
 
     def _silent_until(self) -> float:
-        """Returns the time at which the session gives a silent server up. This is after two thirds of the session
+        """Returns the time at which the session gives up a server that sends nothing: after two thirds of the session
         timeout, so that a third remains for another server."""
         if self._greeted:
             return self._heard_at + self.timeout_ms * 2 / 3
@@ -275,8 +276,9 @@ class Session:
         self.effects.append(Connect(host, port))
 
     def _connect_later(self, now: float) -> None:
-        """Tries the next server immediately, but pauses after a round over all servers. Also pauses if a server
-        accepted the session and immediately dropped it, because this may happen again."""
+        """Schedules the next connection attempt. The next server is tried immediately, but after a round over all
+        servers there is a pause. There is also a pause if a server accepted the session and dropped it at once, because
+        this may happen again."""
         lasted = self._tried == 0 and now - self._greeted_at > MAX_RETRY_MS / 10
         if lasted or self._tried % len(self._servers):
             self._connect(now)
@@ -336,7 +338,8 @@ class Session:
             self._end(SessionState.CLOSED, Code.SESSION_EXPIRED)
             return
         if answer.is_read_only:
-            # Such a server has lost its ensemble, so its data may be old and it accepts no writes.
+            # A read-only server has lost contact with the other servers. So its data may be old, and it accepts no
+            # writes.
             self._drop(now, "the server is read-only")
             return
         self.session_id, self._password = answer.session_id, answer.password
@@ -345,7 +348,8 @@ class Session:
         self._tried = 0
         if self._settings.digest is not None:
             self._send(jute.encode_auth("digest", ":".join(self._settings.digest).encode()), now)
-        # The requests that set the watches come first, because a new request's own watch must be set after them.
+        # The requests that set the old watches again come first. New requests, which may set watches of their own,
+        # follow.
         for request in self.watches.requests(self.last_zxid, self._chroot_bytes):
             self._send(request, now)
         self._become(SessionState.CONNECTED)
@@ -396,8 +400,8 @@ class Session:
             self._send(b"".join(frames), now)
 
     def _encoded(self, call: Call, position: int, operation: Operation) -> bytes:
-        """Encodes the request, and notes that it will be answered. Returns b"" for a request that the session itself
-        refuses, because the server would drop the connection because of this request."""
+        """Encodes the request, and stores that its response is expected. Returns b"" for a request that the session
+        itself refuses, because it would make the server drop the connection."""
         self._xid = xid = self._xid % jute.LAST_XID + 1
         try:
             frame = jute.encode(xid, operation, self._chroot_bytes)
@@ -423,7 +427,7 @@ class Session:
         self.effects.append(Finished(call))
 
     def _cut_off(self) -> None:
-        """Ends every call that was at least partly sent, because its outcome is unknown. Other calls continue to
+        """Ends every call of which at least one operation was sent, with CONNECTION_LOSS. Other calls continue to
         wait."""
         begun = {id(each.call): each.call for each in self._sent if each.call is not None}
         begun.update((id(call), call) for call in self._waiting if call.sent)
@@ -441,7 +445,8 @@ class Session:
         self.effects.append(StateChanged(state, self.session_id))
 
     def _end(self, state: SessionState, code: Code) -> None:
-        """Ends the session. Requests that were sent have an unknown outcome. The others get the code."""
+        """Ends the session. Requests that were sent get CONNECTION_LOSS, because their outcome is unknown. The other
+        requests get `code`."""
         if self._linked:
             self.effects.append(Disconnect())
         self._linked = self._greeted = False

@@ -36,6 +36,6 @@ class Watches:
             self.children.pop(event.path, None)
 
     def requests(self, last_zxid: int, chroot: bytes) -> list[bytes]:
-        """Returns the requests that set all watches again. The server fires those whose znode changed after
-        `last_zxid`."""
+        """Returns the requests that set all watches again. The server immediately fires the watches whose znode changed
+        after `last_zxid`."""
         return jute.encode_set_watches(last_zxid, self.data, self.creation, self.children, chroot)

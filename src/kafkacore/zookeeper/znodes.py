@@ -1,8 +1,8 @@
 """The contents of the znodes of Apache Kafka 3.9, as JSON in bytes. `encode_x` makes a znode's content, and `decode_x`
 reads it.
 
-A decoder raises `MalformedZnodeError` for content that Kafka would not have written: text that is not JSON, a missing
-field or a field of another type, or an unknown version. An administrator may have edited the znode.
+A decoder raises `MalformedZnodeError` for content that Kafka does not write: text that is not JSON, a missing field, a
+field of another type, or an unknown version. This can happen if an administrator has edited the znode.
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ def _connection_string(endpoint: Endpoint) -> str:
 
 
 def decode_broker(broker_id: int, data: bytes | None) -> BrokerRegistration:
-    """Decodes versions 1 to 5. Ignores fields that later versions might add, as Kafka does."""
+    """Decodes a registration of version 1 to 5. Ignores unknown fields, as Kafka does."""
     found = _parsed(data)
     version = _int(found, "version")
     if version < 1:

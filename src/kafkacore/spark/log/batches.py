@@ -18,7 +18,8 @@ _BAD_CRC: Final = "the checksum is wrong"
 
 
 def header_batches(split: Split, schema: pa.Schema, *, corrupt_rows: bool) -> Iterator[pa.RecordBatch]:
-    """Returns one row for each batch of a split. Damage becomes a row with a problem, or raises CorruptBatchError."""
+    """Returns one row for each batch of a split. With `corrupt_rows`, damage becomes a row with a `problem`; otherwise
+    damage raises CorruptBatchError."""
     replica = split.segment.replica
     shown = shown_path(split)
     place = {
@@ -42,7 +43,8 @@ def header_batches(split: Split, schema: pa.Schema, *, corrupt_rows: bool) -> It
 
 
 def _scan(split: Split, shown: str) -> Iterator[pa.RecordBatch | Damage]:
-    """Returns the headers of a split, and the damage after which no more batches can be found."""
+    """Yields the headers of a split's batches. After damage that makes later batches impossible to find, yields the
+    damage and ends."""
     path = found(split)
     if path is None:
         return

@@ -19,8 +19,8 @@ _OFFSET_COMMITS = ("0", "1")  # the types of the keys that commit offsets
 
 
 def decoded_batches(split: Split, table: str, schema: pa.Schema, *, corrupt_rows: bool) -> Iterator[pa.RecordBatch]:
-    """Returns the rows of a split of one of Kafka's own topics. Damage becomes a row with a problem, or raises an
-    error."""
+    """Returns the rows of a split of one of Kafka's own topics. With `corrupt_rows`, damage becomes a row with a
+    `problem`; otherwise damage raises an error."""
     make = {"groups": _group_rows, "transactions": _transaction_rows, "metadata": _metadata_rows}[table]
     yield from batches_of(_rows(split, make, corrupt_rows=corrupt_rows), schema)
 

@@ -1,7 +1,8 @@
 """The files of log directories: the broker, the partition and the segment to which each file belongs.
 
-The directory of a running broker changes while it is read. The cleaner writes `.cleaned` files and renames them to
-`.swap`. It renames the segments that these files replace to `.deleted`. Retention also renames segments to `.deleted`.
+The directory of a running broker changes while this module reads it. The cleaner writes `.cleaned` files and renames
+them to `.swap`. It renames the segments that these files replace to `.deleted`. Retention also renames segments to
+`.deleted`.
 """
 
 import glob
@@ -50,8 +51,8 @@ class Segment(NamedTuple):
 
 
 def log_directories(paths: Sequence[str]) -> list[tuple[LogDirectory, str | None]]:
-    """Returns the log directories that `paths` name. If a path names the directory of one replica, the second value is
-    this directory, and otherwise None.
+    """Returns the log directories to which `paths` lead, each with a second value. If a path is the directory of one
+    replica, the second value is this directory, otherwise None.
 
     A path is a log directory, the directory of one replica, or a pattern that matches such directories.
 
@@ -91,8 +92,8 @@ def _broker(log_dir: str) -> int:
 
 
 def replicas(log_dir: LogDirectory, only: str | None, kinds: Iterable[names.Kind]) -> Iterator[Replica]:
-    """Returns the replicas in a log directory whose directories are of one of `kinds`. If `only` is given, returns just
-    the replica in that directory."""
+    """Returns the replicas in a log directory whose directory names are of one of `kinds`, such as deleted or stray. If
+    `only` is given, returns just the replica in that directory."""
     wanted = set(kinds)
     for name in sorted(os.listdir(log_dir.path) if only is None else [os.path.basename(only)]):
         parsed = names.parse_partition_directory(name)
@@ -154,8 +155,8 @@ def _end_offset(path: str) -> int:
 
 
 def present(path: str) -> str | None:
-    """Returns the current path of a listed segment: its original path, or the path that a deletion gave it. Returns
-    None if the file is gone. When the cleaner finishes, it renames a `.swap` file to a plain segment."""
+    """Returns the current path of a segment that `segments` listed, or None if the file is gone. A deletion may have
+    renamed the file to `.deleted`, or the cleaner may have renamed a `.swap` file to a plain segment."""
     for candidate in (path, path.removesuffix(names.SWAP), path + names.DELETED):
         if os.path.exists(candidate):
             return candidate

@@ -34,7 +34,7 @@ class LogOptions(NamedTuple):
     split_bytes: int
 
     def wants(self, topic: str) -> bool:
-        """Returns whether the query wants rows of this topic."""
+        """Returns whether the options select rows of this topic."""
         if self.topics is not None and topic not in self.topics:
             return False
         return self.pattern is None or re.fullmatch(self.pattern, topic) is not None
@@ -44,7 +44,7 @@ def log_options(given: Mapping[str, str]) -> LogOptions:
     """Reads the options. Their names are not case-sensitive.
 
     Raises:
-        OptionError: an option is unknown, missing or invalid; the text tells what is allowed.
+        OptionError: an option is unknown, missing or invalid; the text says what is allowed.
     """
     options = {name.lower(): value for name, value in given.items()}
     unknown = sorted(name for name in given if name.lower() not in _KNOWN)

@@ -41,7 +41,8 @@ class DirectoryTask(InputPartition):
 
 
 class LogReader(DataSourceReader):
-    """Lists files on the driver and reads them in tasks, so the driver and all tasks must see the same directories."""
+    """Lists files on the driver and reads them in tasks. So the driver and all tasks must have access to the same
+    directories."""
 
     def __init__(self, options: LogOptions, schema: StructType) -> None:
         check_choice(schema, SCHEMAS[options.table], f"table {options.table}")

@@ -1,4 +1,4 @@
-"""The table `records`: the records of segments, decoded into Arrow without a Python object for each."""
+"""The table `records`: the records of segments, decoded into Arrow without a Python object for each record."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -15,7 +15,8 @@ _NATIVE: Final = frozenset(COLUMNS)
 
 
 def record_batches(split: Split, schema: pa.Schema, *, corrupt_rows: bool) -> Iterator[pa.RecordBatch]:
-    """Returns the records of a split. Damage becomes a row with a problem, or raises CorruptBatchError."""
+    """Returns the records of a split. With `corrupt_rows`, damage becomes a row with a `problem`; otherwise damage
+    raises CorruptBatchError."""
     replica = split.segment.replica
     wanted = {field.name for field in schema} & _NATIVE
     columns = RecordColumns(wanted or {"offset"}, replica.topic, replica.partition, check_crcs=False)

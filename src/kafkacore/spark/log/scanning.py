@@ -1,4 +1,5 @@
-"""Iterates over the intact and the damaged batches of a split. The broker may rename or delete the file meanwhile."""
+"""Iterates over the intact and the damaged batches of a split (a part of a segment). The broker may rename or delete
+the file meanwhile."""
 
 import os
 from collections.abc import Iterator

@@ -1,4 +1,5 @@
-"""The tables `segments`, `indexes` and `checkpoints`: the list of segments, and the small files beside them."""
+"""The tables `segments`, `indexes` and `checkpoints`: the list of segments, and the contents of the small files beside
+them."""
 
 import os
 from collections.abc import Iterator

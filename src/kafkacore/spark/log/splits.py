@@ -1,5 +1,5 @@
-"""Splits a read into tasks, one for each segment. A large segment is split into several tasks, at offsets for which its
-index has an entry."""
+"""Splits a read into tasks. Each segment becomes one task; a large segment becomes several tasks, split at offsets in
+its index."""
 
 import os
 from collections.abc import Iterator, Sequence

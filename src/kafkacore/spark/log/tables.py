@@ -28,8 +28,8 @@ def _table(**columns: DataType) -> StructType:
     return StructType([StructField(name, kind) for name, kind in columns.items()])
 
 
-# `broker` is the node id in the log directory's meta.properties. Only rows that describe damage have a `problem`. In
-# such a row, the only other columns with values are those that locate the damage.
+# `broker` is the node id in the log directory's meta.properties. `problem` is null in rows without damage. In a row
+# that describes damage, all columns besides `problem` are null, apart from those that locate the damage.
 SCHEMAS: Final = {
     "records": StructType([
         StructField("broker", _INT),

@@ -28,8 +28,8 @@ _CONNECT_S: Final = 120
 
 
 def session(name: str, settings: Mapping[str, str] = MappingProxyType({})) -> SparkSession:
-    """Returns the running session, or starts a local session on all cores. SPARK_REMOTE and spark-submit choose another
-    session."""
+    """Returns the running session, or starts a local session on all cores. With SPARK_REMOTE or under spark-submit, the
+    session is theirs."""
     builder = SparkSession.builder.appName(f"kafkacore {name}").config("spark.sql.session.timeZone", "UTC")
     for key, value in settings.items():
         builder = builder.config(key, value)
@@ -69,7 +69,8 @@ def _table(spark: SparkSession, paths: list[str], name: str) -> DataFrame:
 
 
 def _keep(arguments: Namespace, tables: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
-    """Writes the tables as Parquet files. Returns tables that read these files, so that nothing is computed twice."""
+    """Writes the tables as Parquet files. Returns tables that read these files, so that Spark computes each table only
+    once."""
     kept = {}
     for name, rows in tables.items():
         path = os.path.join(arguments.output, name)
@@ -174,7 +175,7 @@ def _bars(axes: Any, rows: Sequence[tuple[Any, ...]]) -> None:
         axes.bar([at + shift for at in range(len(rows))], [row[column] for row in rows], width=0.4, label=label)
     axes.set_xticks(range(len(rows)), [f"broker {row[0]}" for row in rows])
     axes.set_ylabel("bytes")
-    # Inside the plot, the bars would hide the legend.
+    # Place the legend outside the plot, where the bars do not hide it.
     axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
 
 

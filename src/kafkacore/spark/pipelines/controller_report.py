@@ -1,7 +1,7 @@
 """Controller report: the history of a cluster according to its metadata log.
 
-The input is the table `metadata` of `kafkacore-log`, from one or more controllers. A record that several copies of the
-log contain counts once. Timelines leave out snapshots, because snapshots do not contain the times of changes. A
+The input is the table `metadata` of `kafkacore-log`, from one or more controllers. A record that is in the logs of
+several controllers counts once. Timelines leave out snapshots, because snapshots do not contain the times of changes. A
 timeline begins at the first record that is still in the log.
 """
 
@@ -54,7 +54,8 @@ def partition_changes(metadata: DataFrame) -> DataFrame:
     """Returns the states of each partition in order: topicId, partition, offset, timestamp, leader, isr, replicas,
     adding, removing, `formerLeader` and `formerIsr`. The last two are null in the first state that the log holds.
 
-    A record holds only what changed. The columns here are complete, as far as the log reaches back.
+    A record contains only the changed fields. Here the other columns are filled from earlier records, if the log still
+    contains these.
     """
     changes = records_once(metadata).where(F.col("type").isin("PARTITION_RECORD", "PARTITION_CHANGE_RECORD"))
     value = F.from_json("value", _VALUE)

@@ -1,8 +1,8 @@
 """Lag history: how far each group was behind, in records and in seconds, at each of its commits.
 
 `__consumer_offsets` is compacted: the cleaned part of the log contains only the last commit for each group and
-partition. So the history is complete only after the time that `complete_since` returns. Before that time it has only
-single points. `follow` appends each new commit to a separate table, from which compaction does not remove it.
+partition. So the history is complete only after the time that `complete_since` returns. To keep all commits from now
+on, `follow` appends each new commit to a separate table, which is not compacted.
 """
 
 from typing import Any, Final, NamedTuple
@@ -35,8 +35,8 @@ def lag(committed: DataFrame, batches: DataFrame) -> DataFrame:
     seconds.
 
     `endOffset` is the log's end at the time of the commit, according to the timestamps of the batches. `seconds` is the
-    age that the oldest unconsumed record had at that time, or 0 if every record was consumed. Batches that retention
-    has deleted are unknown, so both values are null for a commit before the first remaining batch.
+    age that the oldest unconsumed record had at that time, or 0 if every record was consumed. Both values are null for
+    a commit that is older than the first remaining batch, because retention has deleted the batches before it.
 
     The cost is two shuffles by partition, each with a window over its commits and batches.
 
@@ -59,7 +59,8 @@ def _with_end(committed: DataFrame, log: DataFrame) -> DataFrame:
     ends = log.select(*_PARTITION, F.col("maxTimestamp").alias("at"), (F.col("lastOffset") + 1).alias("end"))
     marked = committed.withColumn("at", F.col("commitTimestamp")).withColumn("end", F.lit(None).cast("long"))
     both = marked.unionByName(ends, allowMissingColumns=True)
-    # If timestamps are equal, the batch sorts first, because its record may already have been consumed.
+    # If a batch and a commit have the same timestamp, the batch sorts first, because its records may already have been
+    # consumed.
     order = Window.partitionBy(*_PARTITION).orderBy("at", F.col("end").isNull())
     so_far = order.rowsBetween(Window.unboundedPreceding, 0)
     known = both.withColumn("endOffset", F.max("end").over(so_far)).where(F.col("group").isNotNull())
@@ -73,9 +74,10 @@ def _with_age(committed: DataFrame, log: DataFrame) -> DataFrame:
     )
     marked = committed.withColumn("at", F.col("committedOffset"))
     both = marked.unionByName(starts, allowMissingColumns=True)
-    # The batch whose last offset is the committed offset contains the record at that offset, so it sorts after the
-    # commit. The order is descending, because Spark computes a frame that extends to the end separately for each row,
-    # but computes a frame that starts at the beginning in one pass.
+    # For each commit, the window needs the next batch that ends at or after the committed offset. The order is
+    # descending, so that the window frame starts at the beginning: Spark computes such a frame in one pass, but
+    # computes a frame that extends to the end separately for each row. A batch whose last offset equals the committed
+    # offset contains the record at that offset, so it sorts before the commit.
     order = Window.partitionBy(*_PARTITION).orderBy(F.desc("at"), F.col("isBatch").isNotNull().desc())
     onwards = order.rowsBetween(Window.unboundedPreceding, 0)
     known = both.withColumn("oldest", F.last("written", ignorenulls=True).over(onwards)).where(
@@ -88,8 +90,8 @@ def _with_age(committed: DataFrame, log: DataFrame) -> DataFrame:
 
 
 def complete_since(groups: DataFrame, checkpoints: DataFrame) -> DataFrame:
-    """Returns for each partition of __consumer_offsets the time since which the brokers that were read have kept every
-    commit. This is the time of the first record after the part that a cleaner has cleaned."""
+    """Returns, for each partition of __consumer_offsets, the time since which the brokers whose files were read still
+    have every commit: the time of the first record after the cleaned part of the log."""
     cleaned = checkpoints.where((F.col("type") == _CLEANED) & (F.col("topic") == names.OFFSETS_TOPIC))
     kept = groups.join(
         cleaned.select("broker", "partition", F.col("offset").alias("cleanedTo")), ["broker", "partition"], "left"
@@ -127,7 +129,8 @@ def decode_commits(records: DataFrame) -> DataFrame:
 
     A plain Python function decodes the records, because Spark's functions on Arrow batches need pandas.
     """
-    # Spark would call a deterministic function twice: once for the filter and once for the rows.
+    # Spark calls a deterministic function twice, once for the filter and once for the rows. So declare the function as
+    # nondeterministic.
     decode = F.udf(_commit, _DECODED, useArrow=False).asNondeterministic()
     decoded = records.select(decode("key", "value", "offset").alias("commit")).where(F.col("commit").isNotNull())
     return decoded.select("commit.*").withColumn("commitTimestamp", F.timestamp_millis("commitTimestamp"))

@@ -1,5 +1,5 @@
-"""Chooses moves of replicas that balance the load of brokers. Pure Python: this module runs on the driver, on one row
-for each partition.
+"""Chooses moves of replicas that balance the load of brokers. This module is plain Python and runs on the driver. Its
+input is one row for each partition.
 
 The plan makes few moves. It first takes replicas from the fullest brokers until no move lowers the maximum. Then it
 changes the order of replicas to balance the preferred leaders, which moves no bytes. A move never leaves a partition on
@@ -53,7 +53,7 @@ def plan(
     work.drain()
     work.even_out_bytes()
     work.even_out_leaders()
-    work.even_out_bytes(followers_only=True)  # because moved leaders have taken their bytes along
+    work.even_out_bytes(followers_only=True)  # moved leader replicas have changed the bytes of the brokers
     return work.changed()
 
 
@@ -72,7 +72,8 @@ def reassignment_json(changed: Sequence[Partition]) -> dict[str, Any]:
 
 
 def load(before: Sequence[Partition], after: Sequence[Partition], brokers: Collection[int]) -> Load:
-    """Returns the load of a cluster in which the partitions in `after` have replaced those with the same names."""
+    """Returns the load of the cluster after the partitions in `after` have replaced those of the same name in
+    `before`."""
     replaced = {(one.topic, one.number): one for one in after}
     held = dict.fromkeys(brokers, 0)
     leaders = dict.fromkeys(brokers, 0)
@@ -136,7 +137,7 @@ class _Plan:
 
     def drain(self) -> None:
         for broker in sorted(self.drained & set(self.racks)):
-            # The largest replicas move first, while there are the most brokers to choose from.
+            # The largest replicas move first, because they then have the most brokers to choose from.
             for index in sorted(self.on[broker], key=lambda index: (-self.before[index].size, index)):
                 allowed = [target for target in self.targets if self.may_move(index, broker, target)]
                 if not allowed:
@@ -186,8 +187,10 @@ class _Plan:
     # --- leaders ---
 
     def even_out_leaders(self) -> None:
-        """Passes leaderships along chains of brokers, from a broker with too many to a broker with too few. A broker
-        that no chain reaches holds too few replicas to lead its share, so the smallest leader replicas move there."""
+        """Evens out preferred leaders. A broker with too many hands a leadership to a broker that has a replica of the
+        partition. That broker may hand another leadership on, along a chain that ends at a broker with too few. If no
+        chain reaches a broker, it holds too few replicas to lead its share, so the smallest leader replicas move
+        there."""
         led: dict[int, set[int]] = {broker: set() for broker in self.racks}
         for index, replicas in enumerate(self.replicas):
             led[replicas[0]].add(index)

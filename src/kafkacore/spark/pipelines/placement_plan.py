@@ -39,13 +39,13 @@ def rates(batches: DataFrame) -> DataFrame:
 
 
 def assignments(metadata: DataFrame) -> DataFrame:
-    """Returns topic, partition, replicas and leader at the end of the metadata log. If the log no longer contains a
-    partition, its state comes from a snapshot. Deleted topics are left out."""
+    """Returns topic, partition, replicas and leader at the end of the metadata log. The state of a partition without a
+    record in the log comes from a snapshot. Deleted topics are left out."""
     gone = metadata.where(F.col("type") == "REMOVE_TOPIC_RECORD").select("topicId").distinct()
     from_log = partition_changes(metadata).select("topicId", "partition", "offset", "replicas", "leader")
     snapshots = metadata.where(F.col("snapshot") & (F.col("type") == "PARTITION_RECORD"))
-    # The offsets of records in a snapshot have no meaning. If the log contains the partition, that state is newer than
-    # the one in the snapshot.
+    # The offsets of records in a snapshot have no meaning, so they are set to -1. A state in the log is newer than one
+    # in a snapshot.
     older = snapshots.select("topicId", "partition", F.lit(-1).cast("long").alias("offset"), "replicas", "leader")
     newest = Window.partitionBy("topicId", "partition").orderBy(F.desc("offset"))
     whole = from_log.where(F.col("replicas").isNotNull()).unionByName(older)

@@ -1,8 +1,9 @@
-"""Plane report: the times of requests by plane, API and minute, from request logs.
+"""Plane report: the times of requests by plane, API and minute, from request logs. A plane is a set of listeners with
+its own threads and request queue: `data` for clients, `controller` for the quorum (KIP-291).
 
 The report reads the sampled request log of kafkacore and Apache Kafka's `kafka-request.log`. The lines of both end with
 the same JSON (KAFKA-9797, `RequestConvertToJson`), so the report can compare both kinds of broker. Lines of kafkacore
-name the plane. For lines of Apache Kafka, the listener that received the request counts as the plane.
+contain the plane. For lines of Apache Kafka, the listener that received the request counts as the plane.
 """
 
 from typing import Final
@@ -25,7 +26,7 @@ _LINE: Final = r"^\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d),(\d{3})\].*?(\{.*\})"
 # The suffix of a rotated file: `kafka-request.log.1` in kafkacore, `kafka-request.log.2026-11-23-04` in Apache Kafka.
 _ROTATION: Final = r"\.\d[\d-]*$"
 # The APIs of controllers and of their quorum, which KIP-291 separates from those of clients. The report recognises
-# control work by its API, so it also works for a broker that serves all requests on one listener.
+# control requests by their API, so it also works for a broker that serves all requests on one listener.
 CONTROL_APIS: Final = (
     "LEADER_AND_ISR", "STOP_REPLICA", "UPDATE_METADATA", "CONTROLLED_SHUTDOWN", "VOTE", "BEGIN_QUORUM_EPOCH",
     "END_QUORUM_EPOCH", "FETCH_SNAPSHOT", "ALTER_PARTITION", "ALTER_PARTITION_REASSIGNMENTS", "BROKER_REGISTRATION",
@@ -46,7 +47,7 @@ def read_logs(spark: SparkSession, paths: list[str]) -> DataFrame:
     lines = spark.read.text(paths).select("value", log.alias("log"))
     parts = lines.select("log", *(F.regexp_extract("value", _LINE, group).alias(f"part{group}") for group in (1, 2, 3)))
     entry = F.from_json("part3", _ENTRY)
-    # Spark may parse a line's time before it filters the line out, so an invalid time must not raise an error.
+    # Spark may parse the time of a line that it then filters out. So an invalid time must not raise an error.
     at = F.try_to_timestamp(F.concat_ws(".", "part1", "part2"), F.lit("yyyy-MM-dd HH:mm:ss.SSS"))
     parsed = parts.where(F.col("part3") != "").select(
         "log",
@@ -109,13 +110,13 @@ def _waits(limit_ms: float) -> list[Column]:
 
 
 def separation(entries: DataFrame, *, per: str = "1 second", limit_ms: float = 10.0) -> DataFrame:
-    """Shows the effect of KIP-291: does control work wait while clients fill their queue?
+    """Shows the effect of KIP-291: whether control requests wait while clients fill their own queue.
 
     A period is busy if client requests waited longer than `limit_ms` on average. Returns log, plane, `work` (`control`
     or `data`), `busy` (whether the period was busy), requests, waited and late as in `saturation`, and `queue`, an
-    array of the time in the request queue at QUANTILES. If control work has its own plane, it waits no longer in busy
-    periods than in other periods. The cost is one more aggregation over the entries, and a join with one row for each
-    log and period.
+    array of the time in the request queue at QUANTILES. If control requests have their own plane, they wait no longer
+    in busy periods than in other periods. The cost is one more aggregation over the entries, and a join with one row
+    for each log and period.
     """
     of_control = F.col("api").isin(*CONTROL_APIS) | F.col("plane").isin(*_CONTROL_PLANES)
     marked = entries.withColumn("work", F.when(of_control, "control").otherwise("data")).withColumn(

@@ -1,4 +1,5 @@
-"""Replica audit: do the replicas of each partition agree below the high watermark, and where do they differ first?
+"""Replica audit: checks that the replicas of each partition are equal below the high watermark, and finds the first
+difference.
 
 A healthy follower stores the leader's batches unchanged. So the replicas of a partition that is not compacted hold the
 same batches at the same offsets, without gaps. The audit compares:
@@ -7,8 +8,8 @@ same batches at the same offsets, without gaps. The audit compares:
   by itself.
 - Only offsets below the committed end, which is the greatest high watermark that a replica has checkpointed. Later
   records may differ.
-- A replica that ends below its own checkpointed high watermark has lost records, and so has a replica in the ISR that
-  ends below the committed end.
+- The end of each replica. A replica that ends below its own checkpointed high watermark has lost records. So has a
+  replica in the ISR that ends below the committed end.
 - Compacted partitions: the newest record of each key, because brokers clean at different times. A key whose newest
   record is a tombstone may be gone on another replica.
 
@@ -47,7 +48,7 @@ def audit_directories(
 
     Args:
         paths: log directories of at least two brokers.
-        compacted: compacted topics; those that a cleaner has already cleaned need not be named.
+        compacted: compacted topics; topics that a cleaner has already cleaned can be left out.
         isr: topic, partition and broker of each member of an ISR, as `controller_report.last_isr` finds them.
 
     Returns what `findings` returns.
@@ -200,8 +201,8 @@ def _duplicates(batches: DataFrame) -> DataFrame:
 
 
 def _differences(batches: DataFrame, bounds: DataFrame) -> DataFrame:
-    """Returns the first batch of each partition that differs between the replicas that reach its offset. Names the
-    replicas with the rarer content, or all of them if no content is rarer."""
+    """Returns the first batch of each partition that differs between the replicas that reach its offset. Each
+    row is a replica with the rarer content. If no content is rarer, every replica gets a row."""
     reach = bounds.select(*_REPLICA, "start", "end", "committed")
     seen = batches.join(reach, list(_REPLICA)).where(F.col("baseOffset") < F.col("committed"))
     content = F.struct("lastOffset", "crc", "leaderEpoch")

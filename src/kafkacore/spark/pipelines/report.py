@@ -54,7 +54,7 @@ class Report:
 
     def plot(self, title: str, draw: Callable[[Any], None], *, size: tuple[float, float] = (9.0, 3.2)) -> None:
         """Adds a plot. `draw` receives Matplotlib's axes and draws on them."""
-        from matplotlib.figure import Figure  # noqa: PLC0415 - a slow import, which pipelines without plots do without
+        from matplotlib.figure import Figure  # noqa: PLC0415 - a slow import, not needed without plots
 
         figure = Figure(figsize=size, layout="constrained")
         axes = figure.subplots()

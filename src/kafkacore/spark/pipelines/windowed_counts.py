@@ -1,10 +1,10 @@
 """Windowed counts: how many lines in each time window begin with each Python keyword. The query reads a topic, and
 writes to Parquet and to another topic.
 
-This pipeline shows how a query writes to two places when neither shares a transaction with Spark's checkpoint. The
-query first writes each batch to the topic, at least once. Then it writes the batch to Parquet, into a separate
-directory that a second attempt overwrites. Every row contains its window and the id of its batch. So the last row of a
-key is its count, however often a batch ran. `differences` proves that topic and Parquet agree.
+This pipeline shows how a query writes to two places that share no transaction with Spark's checkpoint. The query first
+writes each batch to the topic, at least once. Then it writes the batch to Parquet, into a separate directory that a
+second attempt overwrites. Every row contains its window and the id of its batch. So the last row of a key is its count,
+no matter how often a batch ran. `differences` checks that topic and Parquet are equal.
 """
 
 import keyword
@@ -25,7 +25,7 @@ def counts(records: DataFrame, *, window: str = WINDOW, delay: str | None = None
     """Counts the lines that begin with each keyword, in each window of the records' timestamps. Returns start, keyword,
     lines and bytes.
 
-    A record without a value only advances the watermark.
+    A record without a value is not counted, and only advances the watermark.
 
     Args:
         records: value and timestamp, as the format `kafkacore` returns them.

@@ -46,9 +46,9 @@ _SYNONYMS: Final = (
 class BrokerConfig(BrokerKeys):
     """The configuration of a node. Every key is an attribute, which is parsed at its first access. Immutable.
 
-    The attributes of some keys differ from the parsed text. For example, `listeners` is a tuple of endpoints,
-    `log_retention_ms` also uses the keys for minutes and hours, and `metadata_log_dir` is the first log directory if
-    the key is not set. `value(name)` returns the plain value of a key, and `get(name)` its text.
+    The attributes of some keys are computed from several keys. For example, `log_retention_ms` also uses the keys for
+    minutes and hours. `listeners` is a tuple of endpoints. If metadata.log.dir is not set, `metadata_log_dir` is the
+    first log directory. `value(name)` returns the plain value of a key, and `get(name)` its text.
 
     A node without `process.roles` but with `zookeeper.connect` is in ZooKeeper mode and has the defaults of Kafka 3.9.
     """

@@ -1,5 +1,5 @@
-"""A plane consists of the listeners of one kind, their acceptor and processor threads, the loop of the handlers, and
-the ring (a queue) that passes requests to this loop.
+"""A plane serves the listeners of one kind. It consists of these listeners, their acceptor and processor threads, an
+event loop that runs the request handlers, and the ring (a queue) that passes requests to this loop.
 
 One class serves the data plane, the controller's plane and the control plane of KIP-291. They differ in the capacity of
 their ring, and in the threads that the Runtime gives them. Each kind of plane has its own acceptor, processors and

@@ -36,8 +36,9 @@ class Runtime:
     """The threads of a process that serve planes. A child process after fork has none of these threads, so any use of
     the Runtime there raises ForkedNodeError.
 
-    `data_processors` threads serve the data planes; None means one thread for every two cores, at least 1 and at most
-    8. An idle processor spins for `spin_us` before it sleeps (0: it never spins); only one processor at a time spins.
+    `data_processors` threads serve the data planes. None means one thread for every two cores, at least 1 and at most
+    8. An idle processor spins for `spin_us` before it sleeps. If `spin_us` is 0, it never spins. Only one processor at
+    a time spins.
     """
 
     _lock: ClassVar[threading.Lock] = threading.Lock()

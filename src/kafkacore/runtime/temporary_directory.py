@@ -32,9 +32,9 @@ class TemporaryDirectory:
         while True:
             self._path = tempfile.mkdtemp(prefix=prefix, dir=where)
             self._lock = _hold(os.path.join(self._path, _LOCK), os.O_CREAT)
+            # If the lock fails, another process considered this directory abandoned before this process could lock it,
+            # and now removes it. The loop then creates another directory.
             if self._lock >= 0:
-                # Without the lock, another process has considered this directory abandoned before this process locked
-                # it, and now removes it.
                 break
         self.logs = os.path.join(self._path, _LOGS)
         os.mkdir(self.logs)

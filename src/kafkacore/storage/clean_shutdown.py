@@ -50,7 +50,7 @@ def read_epoch(directory: str, files: Files = OS_FILES) -> int:
 
 
 def common_epoch(directories: Iterable[str], files: Files = OS_FILES) -> int:
-    """Returns the previous epoch that a broker sends when it registers: the epoch in all its directories, or NO_EPOCH
-    if one of the directories was not shut down cleanly."""
+    """Returns the previous broker epoch that a broker sends when it registers. This is the epoch that all directories
+    contain, or NO_EPOCH if one of the directories was not shut down cleanly."""
     epochs = {read_epoch(directory, files) for directory in directories}
     return epochs.pop() if len(epochs) == 1 else NO_EPOCH

@@ -32,7 +32,7 @@ from kafkacore.storage.managed_directory import Key
 LOG: Final = logging.getLogger("kafkacore.storage")
 
 STEP_BYTES: Final = 4 << 20  # bytes to compact between two checks of the rate limit and of a request to stop
-# The nice value of a cleaner thread; its priority is lower than that of the data plane's threads.
+# The nice value of a cleaner thread. It gives the thread a lower priority than the threads of the data plane.
 CLEANER_NICE: Final = 10
 MOST_MAP_BYTES: Final = (1 << 31) - 1  # Kafka's limit for the offset map of one thread
 LEAST_BACKOFF_MS: Final = 50
@@ -299,8 +299,8 @@ class LogCleaner:
         """Prepares a round. Raises CompactionCancelled, OSError."""
         if not self._manager.compactions.begin(key, handle):
             raise CompactionCancelled("the log is moving to another directory, or was deleted")
-        # A compacted log has gaps. If the topic's cleanup.policy changes later, a start after a crash would regard the
-        # gaps as damage, unless the recovery point shows that this part of the log was synced.
+        # A compacted log has gaps. The topic's cleanup.policy may change later, and a start after a crash would then
+        # regard gaps above the recovery point as damage. So this code first raises the recovery point.
         if handle.recovery_point < upper_bound:
             handle.flush()
         self._manager.checkpoint_recovery_point(key, upper_bound)

@@ -22,8 +22,8 @@ from kafkacore.storage.managed_directory import ManagedDirectory
 
 LOG: Final = logging.getLogger("kafkacore.storage")
 PROGRESS_S: Final = 5.0
-# Logs that need no recovery are loaded without the GIL, in groups of this size, because releasing and taking the GIL
-# takes longer than loading one such log.
+# The number of logs in a group. A group of logs that need no recovery is loaded without the GIL. Releasing and taking
+# the GIL takes longer than loading one such log.
 CLEAN_BATCH: Final = 32
 
 Found = tuple[str, names.PartitionDirectory]

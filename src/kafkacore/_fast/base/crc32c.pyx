@@ -1,8 +1,8 @@
 """Computes CRC-32C, and the CRC-32 of gzip and of old message formats, with the fastest implementation for this
 processor.
 
-The build contains all implementations (it passes no -march). When this module is imported, it chooses the best one that
-the processor supports:
+The build contains all implementations (it passes no -march). When this module is imported, it chooses the first of
+these implementations that the processor supports:
 - `avx512`: four 512-bit accumulators folded by carry-less multiplication (Gopal et al., "Fast CRC Computation for
   Generic Polynomials Using PCLMULQDQ", Intel 2009). The bytes that remain after the folding are computed as in `sse42`
   or `pclmul`;

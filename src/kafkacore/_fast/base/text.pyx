@@ -8,7 +8,7 @@ from kafkacore._fast.base.cursor cimport Writer, reserve, write_raw, writer_free
 
 cdef enum:
     NUMBER_BYTES = 20
-    LEAST_LEAD = 0xC2        # the lowest first byte of a two-byte character; a lower first byte would encode ASCII
+    LEAST_LEAD = 0xC2        # the lowest first byte of a two-byte character; C0 and C1 would encode ASCII
     LAST_LEAD = 0xF4
     MAX_BYTES = 0x7FFFFFFF
     ESCAPE_BYTES = 6         # the longest output for one byte: a control character in JSON

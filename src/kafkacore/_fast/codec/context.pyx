@@ -1,9 +1,12 @@
 """Implements Kafka's four codecs with the C libraries: the framings, the limits, and one scratch block for each
 context. `compression.pyx` is the Python interface.
 
-Kafka's framings are: gzip members (RFC 1952); snappy-java's stream (a magic number, two versions, then blocks with a
-big-endian length before each) or one raw snappy block; one LZ4 frame of independent blocks with a correct header
-checksum (KIP-57); zstd frames (RFC 8878, KIP-110).
+Kafka's framings are:
+- gzip: members (RFC 1952);
+- snappy: snappy-java's stream (a magic number, two versions, then blocks with a big-endian length before each), or one
+  raw snappy block;
+- lz4: one LZ4 frame of independent blocks with a correct header checksum (KIP-57);
+- zstd: frames (RFC 8878, KIP-110).
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Opens zlib, zlib-ng, liblz4, libzstd and libsnappy at run time, and fills a table with the functions of each.
+"""Opens zlib, zlib-ng, liblz4, libzstd and libsnappy at run time. Fills one table of functions for each codec.
 
 zlib-ng, or zlib if zlib-ng is not installed, inflates gzip. zlib always deflates gzip.
 

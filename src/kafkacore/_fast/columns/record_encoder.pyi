@@ -44,8 +44,8 @@ class RecordEncoder:
         sticky: int = 0,
         ignore_keys: bool = False,
     ) -> tuple[list[tuple[int, bytes, int]], int]:
-        """Returns the batches in the order in which they must be sent, each as (partition, bytes, number of records),
-        and the next sticky partition.
+        """Returns a pair: the batches in the order in which they must be sent, each as (partition, bytes, number of
+        records), and the next sticky partition.
 
         Args:
             topic: encodes only the rows with this name in the column `topic`.
@@ -53,7 +53,7 @@ class RecordEncoder:
                 missing or null in a row, the key decides as in Kafka's default partitioner. Rows with neither a
                 partition nor a key go to the sticky partition, until its batch is full.
             sticky: the first sticky partition.
-            ignore_keys: whether keys do not decide about the partition.
+            ignore_keys: if true, rows with a key go to the sticky partition too.
 
         Raises:
             InvalidRecordError: a partition is out of range, a header has no key, or a timestamp is before 1970 or

@@ -1,6 +1,6 @@
 """The fetcher of the partitions that one other broker leads, and the state of each of these partitions. A fetcher
-decides what its next request is, and applies the answers. (In Kafka: AbstractFetcherThread, FetchSessionHandler;
-KIP-227, KIP-320, KIP-595, KIP-903.)
+decides what its next request is, and applies the answers (KIP-227, KIP-320, KIP-595, KIP-903). In Kafka, the classes
+AbstractFetcherThread and FetchSessionHandler do this.
 
 A fetcher has no socket, clock or thread. Its driver gets a request from it, sends the request, and passes back the
 answer or the failure of the request. At any time, at most one request has no answer. One thread owns a fetcher and

@@ -30,8 +30,8 @@ cdef bint local_begins_within(Partition *p, const uint8_t *data, size_t size, in
 # Sets `start_is_behind` if this log has records below the leader's log start offset.
 cdef int local_note_leader(Partition *p, int32_t leader_epoch, int64_t high_watermark, int64_t log_start_offset,
                            bint *start_is_behind) noexcept nogil
-# Returns the offset at which this log must end if the leader's log has `epoch` up to `end_offset`, but does not have
-# the last epoch of this log (KIP-279).
+# Returns the offset to which this log must be truncated (KIP-279). The leader has answered that its log diverges: the
+# leader's largest epoch up to the last epoch of this log is `epoch`, which ends at `end_offset`.
 cdef int64_t local_divergence(Partition *p, int32_t epoch, int64_t end_offset) noexcept nogil
 # Truncates the log in the way that `what` (CUT_...) selects. Call this on an I/O thread. Returns 0, LOG_BLOCKED or a
 # Kafka error code.

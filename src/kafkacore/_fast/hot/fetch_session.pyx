@@ -25,7 +25,7 @@ from kafkacore._fast.hot.session_partitions cimport (
 
 cdef enum:
     MEMORY_BYTES = 256 << 20
-    MAX_TOPIC = 249  # Kafka's longest topic name; no existing partition has a longer key, and listings cut longer keys
+    MAX_TOPIC = 249  # the length of Kafka's longest topic name; listings cut longer keys
 
 
 cdef int sessions_init(FetchSessions *cache, int32_t slots, int64_t memory_bytes, const uint64_t *seed) noexcept nogil:
@@ -144,9 +144,9 @@ cdef bint make_room(FetchSessions *cache, FetchSession *candidate, int64_t now_m
 
 
 cdef bint evict(FetchSessions *cache, FetchSession *candidate, int64_t now_ms) noexcept nogil:
-    """Evicts the session that has been unused for the longest time, if this time is long enough. Otherwise, if no slot
-    is free, looks for the least valuable session that the candidate may replace, and evicts this session if it is less
-    valuable than the candidate. A follower's session is more valuable than any client's."""
+    """Evicts the session that has been unused for the longest time, if this time exceeds SESSION_EVICTION_MS.
+    Otherwise, if no slot is free, considers the least valuable session that the candidate may replace. Evicts this
+    session if it is less valuable than the candidate. A follower's session is more valuable than any client's."""
     cdef FetchSession **stalest = NULL
     cdef FetchSession **least = NULL
     cdef FetchSession **place
@@ -173,8 +173,8 @@ cdef bint evict(FetchSessions *cache, FetchSession *candidate, int64_t now_ms) n
 
 
 cdef bint may_replace(const FetchSession *candidate, const FetchSession *session, int64_t now_ms) noexcept nogil:
-    """Returns whether the candidate may replace the session. Any candidate may replace a session that is old enough.
-    Only a follower's session may replace a younger one."""
+    """Returns whether the candidate may replace the session. Any candidate may replace a session that was created more
+    than SESSION_EVICTION_MS ago. A younger session can only be replaced if it is a client's, by a follower's."""
     if now_ms - session.created_ms > SESSION_EVICTION_MS:
         return True
     return candidate.privileged and not session.privileged

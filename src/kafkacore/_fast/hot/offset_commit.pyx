@@ -31,7 +31,8 @@ cdef enum:
     MAX_ARENA = 96 << 20        # enough for MAX_ELEMENTS elements
     MAX_RESPONSE = 0x7FFFFFFF
     BIG = 32768                 # larger requests are read and written without the GIL
-    ANSWER_BYTES = 16  # the most bytes of an answer's head; below: of a topic without its name, and of a partition
+    # The most bytes in an answer: of its head, of a topic without its name, and of a partition.
+    ANSWER_BYTES = 16
     TOPIC_ANSWER_BYTES = 32
     PARTITION_ANSWER_BYTES = 8
 

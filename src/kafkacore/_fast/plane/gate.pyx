@@ -61,9 +61,9 @@ cdef void gate_judge(Gate *gate, int16_t api_key, const uint8_t *client_id, int3
 cdef class GatePolicy:
     """An immutable gate, which planes can publish.
 
-    `otherwise` is "serve" or "punt". A rule is a dict with these keys: action ("serve", "punt", "error" or "close"),
-    api_key (-1 for any hot API), client_id (None for any client), error (a Kafka error code), mute_ms, delay_ms, times
-    (-1 for always).
+    `otherwise` is the verdict if no rule matches: "serve" or "punt". A rule is a dict with these keys: action ("serve",
+    "punt", "error" or "close"), api_key (-1 for any hot API), client_id (None for any client), error (a Kafka error
+    code), mute_ms, delay_ms, times (how often the rule applies; -1 for always).
     """
 
     def __cinit__(self, otherwise: str = "serve", rules=()):

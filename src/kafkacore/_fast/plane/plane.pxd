@@ -83,8 +83,8 @@ cdef enum:
 
 cdef enum:
     SERVED = 0            # the answer is complete
-    SERVED_PARKED = 1  # the request has had its effect, and the answer comes later; a following Produce may be served
-    SERVED_BLOCKED = 2    # it has had no effect or only a part; no other request of its connection is served before it
+    SERVED_PARKED = 1     # the request has had its effect, and will be answered later; the next Produce may be served
+    SERVED_BLOCKED = 2    # it has had no effect or only a part; later requests of its connection must wait for it
     SERVED_PUNT = 3       # nothing was done; the request goes onto the ring
     SERVED_CLOSE = 4      # the request is malformed: log one line and close the connection
 

@@ -179,8 +179,8 @@ cdef class Published:
 cdef class NativePlane:
     """The native plane of one listener group.
 
-    `limits` can have any of the keys in LIMITS. The values are bytes, ms or counts; plane.pxd names the key of
-    server.properties for each.
+    `limits` can have any of the keys in LIMITS. The values are bytes, ms or counts. plane.pxd lists the corresponding
+    keys of server.properties.
     """
 
     def __cinit__(self, name: str, Environment environment not None, *, int32_t ring_capacity,
@@ -236,7 +236,8 @@ cdef class NativePlane:
         self.check()
         old = self.published.get(field)
         store_ptr(place, what)
-        fence()  # stores the value before it reads the turn counts; a processor counts its turn before it reads values
+        # Stores the value before reading the turn counts. A processor counts its turn before it reads published values.
+        fence()
         self.published[field] = owner
         if old is not None:
             self.retired.append((old, [load64(self.turns[i]) for i in range(self.turn_count)]))
@@ -402,8 +403,8 @@ cdef class NativePlane:
     def take_samples(self, int64_t most) -> list[tuple]:
         """Removes and returns at most `most` samples of requests. The samples of each processor are in order. A sample
         is a tuple: the time since the answer was sent, API key, version, correlation id, client id, number of the
-        listener, the rate N (one of N requests was sampled), the number of samples dropped since the previous sample,
-        the total time, and the times of the six stages. Times are in ns."""
+        listener, the sampling rate N (on average, one of N requests is sampled), the number of samples dropped since
+        the previous sample, the total time, and the times of the six stages. Times are in ns."""
         self.check()
         cdef int64_t now_ns = self.plane.env.clock.monotonic_ns(self.plane.env.clock.self)
         return samples_taken(<SampleRing *> load_ptr(<void **> &self.plane.samples), now_ns, most)

@@ -21,9 +21,9 @@ ctypedef struct Selection:
     Py_ssize_t stride
     int64_t count
 
-# Writes the selected rows. Returns 0 or a fault. After a fault, `failed` has the row and `at` has the field; `at` is
-# NULL if the row number itself is wrong. `rows` is the number of rows in the columns. `ends` may be NULL. The caller
-# must hold the GIL if a column is a list.
+# Writes the selected rows. Returns 0 or a fault. After a fault, `failed` has the row and `at` has the field, or NULL if
+# the row number itself is wrong. `rows` is the number of rows in the columns. `ends` may be NULL. The caller must hold
+# the GIL if a column is a list.
 cdef int put_rows(Writer *w, const Shape *shape, const Column *columns, const Selection *selection, int64_t rows,
                   const uint8_t *prefix, size_t prefix_size, int64_t *ends, int64_t *failed,
                   const Op **at) noexcept nogil

@@ -17,7 +17,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from kafkacore._fast.base.cursor cimport Reader, Writer
 
 cdef enum:
-    MAX_DEPTH = 8           # how deep structs may be nested; the tables need 5, and a deeper struct cannot be compiled
+    MAX_DEPTH = 8           # how deep structs may be nested, checked by the compiler; the tables need 5
     MAX_STRING = 0x7FFF     # Kafka's limit for the bytes of a string, compact or not
 
 cdef enum Kind:
@@ -132,7 +132,7 @@ ctypedef struct Frame:
     const Shape *shape
     void *target
     const Op *op            # the current field
-    void *items             # the current array of structs; the elements from index to count are not done yet
+    void *items             # the current array of structs; the walk must still process elements `index` to `count`
     int32_t index
     int32_t count
     int32_t next            # index in shape.ops of the next field

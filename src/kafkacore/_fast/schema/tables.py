@@ -72,8 +72,8 @@ class Field(NamedTuple):
 
 
 class ApiRow(NamedTuple):
-    """One API of one release. `lowest` to `highest` are its stable versions; if `highest < lowest`, it has no stable
-    version."""
+    """One API of one release. Its stable versions are `lowest` to `highest`. If `highest < lowest`, the API has no
+    stable version."""
 
     key: int
     message: str  # without its suffix, for example CreateTopics for CreateTopicsRequest and CreateTopicsResponse
@@ -341,8 +341,8 @@ def _field(source: dict[str, Any]) -> Field:
 
 
 def _default(kind: str, default: Any) -> Any:
-    # The tables write a default as a JSON value or as a string, which can be hexadecimal. A JSON null means no default,
-    # as in Kafka's generator; only the string "null" makes null the default.
+    # The tables write a default as a JSON value or as a string, which can be hexadecimal. As in Kafka's generator, a
+    # JSON null means no default, and the string "null" makes null the default.
     if default == "null" and kind in _NULLABLE_KINDS:
         return None
     if default is None or default == "":

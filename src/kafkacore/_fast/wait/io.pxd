@@ -75,7 +75,8 @@ ctypedef struct LogDir:
     void *pool            # threads, queue and lock; private to io.pyx
     int64_t syncs         # atomic counters for metrics
     int64_t sync_ns
-    # Atomic: receives the truncations that wait for a checkpoint of recovery points; NULL if nobody writes checkpoints.
+    # Atomic: the inbox for the truncations that wait for a checkpoint of recovery points. NULL if no thread writes
+    # these checkpoints.
     Inbox *cuts
     void *first_cut       # list of delivered truncations; only the thread that delivers `cuts` uses it
     Mail *on_offline      # posted once, to `on_offline_inbox`
@@ -89,7 +90,7 @@ cdef void io_release(LogDir *dir) noexcept nogil
 # Never call it on a pool thread.
 cdef void io_close(LogDir *dir) noexcept nogil
 cdef int io_submit(LogDir *dir, Job *job) noexcept nogil  # returns 0 or -errno (-ESHUTDOWN if closed)
-# Requests a commit of the file. Any thread may call this function. Returns True if it has queued the file; then
+# Requests a commit of the file. Any thread may call this function. Returns True if it has queued the file. In that case
 # `dirty.idle` later releases the caller's reference. Returns False if it has merged the request with a commit that has
 # not begun, or if the directory is closed. In that case the caller keeps its reference.
 cdef bint io_dirty(LogDir *dir, Dirty *dirty) noexcept nogil

@@ -13,7 +13,8 @@ from kafkacore._fast.wait.park cimport Parked, Waiter
 from kafkacore._fast.world.agenda cimport Agenda
 
 ctypedef struct Sleeper:
-    Parked parked  # must be the first field, so that its address is that of the Sleeper; `park_release` frees both
+    # Must be the first field, so that its address is that of the Sleeper. `park_release` frees the Sleeper.
+    Parked parked
     Inbox inbox
     Waiter waiter         # the Sleeper's only waiter
     int woken

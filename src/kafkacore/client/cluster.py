@@ -1,4 +1,4 @@
-"""The cluster as a client knows it: brokers, topics with their leaders, and connections."""
+"""A client's view of the cluster: brokers, topics with their leaders, and connections."""
 
 from __future__ import annotations
 

@@ -181,7 +181,7 @@ class Producer:
             raise self._error
 
     def close(self) -> None:
-        """Closes the producer. Flushes first, unless an error was raised."""
+        """Closes the producer. If no error was raised before, flushes first."""
         if self._error is None and (self._transactions is None or not self._transactions.is_open):
             self.flush()
         self._drop()

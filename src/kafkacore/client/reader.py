@@ -315,7 +315,7 @@ class Reader:
         part.seen = code.message
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
             if part.replica >= 0:
-                part.replica = -1  # a follower may lag behind the leader, so ask the leader
+                part.replica = -1  # a follower may lag behind the leader, so read from the leader
                 return
             self._out_of_range(part)
         elif code in _LOOK_AGAIN:

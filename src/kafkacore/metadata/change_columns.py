@@ -2,8 +2,8 @@
 replay them.
 
 The failure of a broker can change one partition in each of 100,000 topics. A ChangeRun (equal changes of one topic)
-cannot represent these records. This module, `row_kinds` and `move_kinds` import numpy, so they are imported only for
-large changes.
+cannot represent these records. This module, `row_kinds` and `move_kinds` import numpy, so the other modules import them
+only for large changes.
 """
 
 from __future__ import annotations
@@ -126,8 +126,8 @@ class ChangeColumns:
         )
 
     def encode(self, version: int, prefix: bytes) -> tuple[bytes, array[int]]:
-        """Encodes each row as a record that follows `prefix`. Also returns the end of each record. Batches with the
-        same columns share one native call.
+        """Encodes each row as a record that follows `prefix`. Also returns the end of each record. The result is
+        cached, so runs that share these columns share one native call.
         """
         if self._encoded is None or self._encoded[0] != version:
             columns: dict[str, Any] = {

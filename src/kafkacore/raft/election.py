@@ -163,8 +163,8 @@ class Elections:
             self._lose()
 
     def _lose(self) -> None:
-        """Ends a lost election. The replica then waits for a random time, or follows the leader again if it still knows
-        one.
+        """Ends a lost election. If this replica still knows a leader of its epoch, it follows that leader again.
+        Otherwise it waits for a random time.
         """
         replica = self._replica
         if isinstance(replica.role, Prospective) and replica.leader_id not in (NOBODY, replica.me.replica_id):

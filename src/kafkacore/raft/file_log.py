@@ -260,7 +260,7 @@ class FileLog(LogEpochs):
         self.epochs.clear()
 
     def close(self) -> None:
-        """Syncs everything, unless the directory has failed. Blocking."""
+        """Syncs the log and closes it. If the directory has failed, only closes it. Blocks."""
         try:
             self._handle.shut()
         except OSError as error:

@@ -1,8 +1,8 @@
 """The interface of the log that the Raft core uses (append, read, truncate, ends of epochs, snapshots), and a log in
 memory.
 
-A log starts no syncs by itself. Appended records can be read immediately, but a power loss removes them unless the
-driver has synced them. The driver reports each sync to the core.
+A log starts no syncs by itself: the driver syncs the log, and reports each sync to the core. Appended records can be
+read immediately, but a power loss removes the records that are not synced.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class RaftLog(Protocol):
         """Waits for the segment that a refused `append` needs. Blocks."""
 
     def read(self, offset: int, max_bytes: int) -> bytes:
-        """Returns whole batches, starting with the batch that contains `offset`. Returns at least one batch, unless
-        `offset` is the end of the log."""
+        """Returns whole batches, starting with the batch that contains `offset`. Returns at least one batch. If
+        `offset` is the end of the log, returns b""."""
 
     def read_recent(self, offset: int, max_bytes: int) -> bytes | None:
         """Reads the same as `read`, but never waits for a disk. Returns None if it would have to wait."""

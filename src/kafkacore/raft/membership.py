@@ -56,8 +56,8 @@ class Membership:
     # --- leader ---
 
     def on_add_voter(self, token: Any, request: Any) -> None:
-        """Handles AddRaftVoter: asks the new voter which kraft.version it supports. `on_api_versions_response`
-        continues with the response."""
+        """Handles AddRaftVoter: sends ApiVersions to the new voter, to find out which kraft.version it supports.
+        `on_api_versions_response` continues with the response."""
         replica = self._replica
         key = ReplicaKey(request.voter_id, request.voter_directory_id)
         endpoints = _endpoints(request)
@@ -339,8 +339,8 @@ class Membership:
     # --- voter ---
 
     def change_myself(self, role: Follower) -> bool:
-        """If this replica's own membership must change, asks the leader for that change. Sends at most one such request
-        in each fetch timeout. Returns True if it has sent the request in place of a Fetch.
+        """If this replica's own membership must change, sends a request for that change to the leader, at most once in
+        each fetch timeout. Returns True if it has sent the request in place of a Fetch.
         """
         replica = self._replica
         if (

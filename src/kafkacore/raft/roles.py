@@ -21,7 +21,7 @@ class Destination(NamedTuple):
 
 
 class Unattached:
-    """The replica knows an epoch, and possibly the leader of that epoch, but does not follow the leader."""
+    """The replica is in an epoch, but does not follow a leader, even if it knows the leader of the epoch."""
 
     __slots__ = ("election_deadline_ms",)
 

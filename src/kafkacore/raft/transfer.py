@@ -1,4 +1,5 @@
-"""FetchSnapshot: a follower that is too far behind downloads the leader's snapshot (KIP-630)."""
+"""FetchSnapshot: a follower that needs records which the leader has already deleted downloads the leader's snapshot
+(KIP-630)."""
 
 from __future__ import annotations
 

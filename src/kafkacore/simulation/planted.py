@@ -1,6 +1,7 @@
 """Bugs that tests plant on purpose, to prove that the simulator finds such bugs.
 
-A planted bug replaces an attribute of a Python class or module. Faults, clients and checkers do not know about the bug.
+A planted bug replaces an attribute of a Python class or module. Faults, clients and checkers are the same as without
+the bug.
 """
 
 from __future__ import annotations

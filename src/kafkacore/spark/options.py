@@ -145,9 +145,9 @@ class Given:
 
 
 def source_options(options: Mapping[str, str], *, streaming: bool) -> SourceOptions:
-    """Checks the options of a read.
+    """Parses and checks the options of a read.
 
-    :raises OptionError: an option is wrong; the text names the option and tells what is allowed
+    :raises OptionError: an option is wrong; the text names the option and says what is allowed
     """
     given = Given(options)
     kafka = _kafka_keys(given, writes=False)
@@ -190,9 +190,9 @@ def source_options(options: Mapping[str, str], *, streaming: bool) -> SourceOpti
 
 
 def sink_options(options: Mapping[str, str], *, streaming: bool) -> SinkOptions:
-    """Checks the options of a write.
+    """Parses and checks the options of a write.
 
-    :raises OptionError: an option is wrong; the text names the option and tells what is allowed
+    :raises OptionError: an option is wrong; the text names the option and says what is allowed
     """
     given = Given(options)
     kafka = _kafka_keys(given, writes=True)

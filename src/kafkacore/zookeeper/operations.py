@@ -136,7 +136,8 @@ class SetData(NamedTuple):
 
 
 class Check(NamedTuple):
-    """Fails with BAD_VERSION unless the znode has this version. Only allowed in a Multi. Result: None."""
+    """Checks that the znode has this version, and fails with BAD_VERSION otherwise. Only allowed in a Multi. Result:
+    None."""
 
     path: str
     version: int

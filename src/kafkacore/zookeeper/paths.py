@@ -54,7 +54,8 @@ PERSISTENT: Final = (
     *(f"{CONFIG}/{entity_type}" for entity_type in CONFIG_TYPES),
 )
 
-# With `zookeeper.set.acl`, everybody may read Kafka's znodes, except for these, which contain secrets.
+# With `zookeeper.set.acl`, everybody may read Kafka's znodes. These znodes contain secrets, so only Kafka may read
+# them.
 SENSITIVE: Final = (f"{CONFIG}/users", f"{CONFIG}/brokers", DELEGATION_TOKENS)
 
 _SEQUENCE_DIGITS: Final = 10

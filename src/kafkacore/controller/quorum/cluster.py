@@ -295,8 +295,9 @@ def fence(image: MetadataImage, settings: Settings, *brokers: BrokerRegistration
 
 
 def _unfence(image: MetadataImage, settings: Settings, broker: BrokerRegistration) -> list[Record]:
-    """Returns the records that unfence the broker and make it the leader of partitions without a leader. A broker in
-    controlled shutdown needs a new registration record, because a change record cannot end the shutdown."""
+    """Returns the records that unfence the broker, and that make it the leader of those partitions without a leader
+    that it can lead. A broker in controlled shutdown needs a new registration record, because a change record cannot
+    end the shutdown."""
     change: Record = BrokerRegistrationChangeRecord(
         broker_id=broker.broker_id, broker_epoch=broker.epoch, fenced=UNFENCE
     )

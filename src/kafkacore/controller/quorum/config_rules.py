@@ -45,7 +45,7 @@ def _check_topic(
     problem = topic_name_problem(name)
     if problem:
         raise error_for(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
-    # An older release may have stored an unknown key. That key must not prevent changes of other settings.
+    # An older release may have stored a key that is unknown now. That key must not prevent changes of other settings.
     known = {each: value for each, value in values.items() if each in changed or each in TOPIC_KEYS}
     try:
         TopicConfig.validate(settings.config, known)

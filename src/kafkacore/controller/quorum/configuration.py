@@ -35,7 +35,7 @@ KEYS: Final[Mapping[int, Keys]] = {
     CLIENT_METRICS: CLIENT_METRICS_KEYS,
     GROUP: GROUP_KEYS,
 }
-_TYPED: Final = (TOPIC, BROKER)  # the resources for which Apache Kafka's controller knows which keys are lists
+_TYPED: Final = (TOPIC, BROKER)  # resources whose list keys Apache Kafka's controller recognises
 
 
 class Change(NamedTuple):
@@ -179,8 +179,8 @@ class ConfigAlteration:
             raise error_for(ErrorCode.INVALID_CONFIG, problem)
 
     def _cordoning_problem(self, value: str | None, current: str | None) -> str | None:
-        """Returns the reason why the cordoned directories cannot change, or None if they can. A controller does not
-        know the directories of brokers, so a request that is sent directly to a controller can only remove cordons
+        """Returns the reason why the cordoned directories cannot change, or None if they can. A controller cannot check
+        the directories of brokers. So a request that a client sends directly to a controller can only remove cordons
         (KIP-1066)."""
         if not self._image.metadata_version.cordoned_log_dirs_supported:
             return f"The {CORDONED} configuration value cannot be set because it requires metadata.version >= 4.3-IV0"

@@ -567,7 +567,7 @@ class QuorumController:
         return self._writer
 
     def _leads(self) -> bool:
-        # The replica may have lost the leadership one turn of the event loop before `on_following` is called.
+        # The replica may already have lost the leadership: `on_following` is called one turn of the event loop later.
         return self.active and self._quorum.leads(self._active_epoch)
 
     def _require_active(self) -> None:

@@ -40,8 +40,8 @@ class Turns:
             if mine.done() and not mine.cancelled():
                 self._called -= 1
                 if not self._called and not self.taken:
-                    # This was the last woken waiter. It may have been cancelled and then makes no decision. So wake the
-                    # remaining waiters in the loop's next turn.
+                    # This was the last woken waiter. If it was cancelled, it makes no decision and never wakes the
+                    # remaining waiters. So wake them in the loop's next turn.
                     asyncio.get_running_loop().call_soon(self._call)
 
     def _call(self) -> None:

@@ -53,7 +53,7 @@ class Access:
         self._session += 1
 
     async def submit(self, operations: Sequence[Operation]) -> list[Result]:
-        """Sends the operations and returns their results, which may have the code CONNECTION_LOSS. Raises
+        """Sends the operations once and returns their results, which may have the code CONNECTION_LOSS. Raises
         SessionLostError if the session has ended."""
         self._check_session()
         results = await self._zookeeper.submit(operations)
@@ -108,7 +108,8 @@ class Access:
         return [result for result in outcome if result is not None]
 
     async def _read_back(self, writes: Sequence[Write]) -> list[Result | None]:
-        """Finds out which writes took effect. Returns None for a write that did not take effect and can be sent again.
+        """Finds out which of these writes took effect, after a connection broke. Returns a result for each write, or
+        None for a write that did not take effect and can be sent again.
 
         The session now has a new connection, so ZooKeeper refuses the first attempt if it arrives late. `sync` brings
         the new server up to date with ZooKeeper's leader.

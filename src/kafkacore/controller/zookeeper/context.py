@@ -1,5 +1,5 @@
-"""The state of the cluster as the controller knows it, in columns. Each partition has a row, and each fact about
-partitions has a column.
+"""The controller's copy of the cluster's state, in columns. Each partition has a row (an index into the columns), and
+each fact about partitions has a column.
 
 Only the running event reads or changes this state. A row belongs to one partition as long as its topic exists. Events
 in the queue identify a partition by topic and number, because its row may have been reused when the event runs.
@@ -45,7 +45,8 @@ class Replica(NamedTuple):
 
 
 class ControllerContext:
-    """The state that the controller drops when it resigns. The next time it is elected, it creates a new context."""
+    """The controller's copy of the cluster's state. The controller drops the context when it resigns, and creates a new
+    one when it is elected again."""
 
     def __init__(self, epoch: int = 0, epoch_version: int = 0) -> None:
         self.epoch = epoch  # the epoch of this controller, which every request to a broker contains
@@ -53,12 +54,12 @@ class ControllerContext:
 
         self.brokers: dict[int, LiveBroker] = {}  # the brokers that are live or shutting down
         self.shutting_down: set[int] = set()
-        self.rows_on_offline_directories: dict[int, set[int]] = {}  # broker id: rows that have lost its replica
+        self.rows_on_offline_directories: dict[int, set[int]] = {}  # broker id: rows of its offline replicas
 
         self.topics: dict[str, Topic] = {}
         self.topic_names: dict[Uuid, str] = {}
 
-        # One entry for each row. The name of a free row is None.
+        # The columns, with one entry for each row. The name of an unused row is None.
         self.names: list[TopicPartition | None] = []
         self.assignments: list[Assignment] = []
         self.leaderships: list[LeaderAndIsr | None] = []
@@ -70,7 +71,7 @@ class ControllerContext:
         self.reassigned: set[int] = set()  # rows that are being reassigned; changed by `begin_moves` and `end_moves`
         self._moves: Counter[str] = Counter()  # topic: its number of rows in `reassigned`
         self.topics_to_delete: set[str] = set()
-        self.topics_in_deletion: set[str] = set()  # topics whose first phase of deletion has begun
+        self.topics_in_deletion: set[str] = set()  # topics whose deletion has begun (see `topic_deletion`)
         self.ineligible_topics: set[str] = set()  # topics whose deletion waits
 
         self.finalized_features: dict[str, int] = {}

@@ -247,8 +247,9 @@ class ZooKeeperController:
             self.state = IDLE
 
     async def _send_or_give_up(self) -> None:
-        """Sends the requests of the event. If a batch cannot be built, brokers do not learn of changes that are in
-        ZooKeeper. So the controller resigns, and the next controller sends everything (handleIllegalState)."""
+        """Sends the requests of the event. If a batch cannot be built, brokers get no requests about changes that are
+        already in ZooKeeper. So the controller resigns, and the next controller sends its whole state
+        (handleIllegalState)."""
         try:
             self.batch.flush()
         except Exception:

@@ -58,5 +58,5 @@ def controlled_shutdown(context: ControllerContext, row: int, isr: Ids, unclean_
     return Choice(leader_selectors.controlled_shutdown_leader(replicas, isr, present, context.shutting_down), present)
 
 
-# Only this election may be unclean.
+# The only election that may choose a leader from outside the ISR.
 MAY_BE_UNCLEAN: Final = offline_partition

@@ -49,8 +49,8 @@ class EventQueue:
             drop(event)
 
     async def take(self) -> Event:
-        """Waits for the next event, removes it from the queue and returns it. Later events are no longer merged into
-        it."""
+        """Waits for the next event, removes it from the queue and returns it. From then on, no later event is merged
+        into it."""
         while not len(self):
             self._taker = asyncio.get_running_loop().create_future()
             try:

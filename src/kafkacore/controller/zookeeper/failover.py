@@ -1,5 +1,5 @@
-"""Loads the state of the cluster from ZooKeeper into a new controller, in few round trips, and lets it take over
-(onControllerFailover)."""
+"""Controller failover: loads the state of the cluster from ZooKeeper into a newly elected controller, in few round
+trips. The controller then takes over (onControllerFailover)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ async def take_over(controller: ZooKeeperController) -> None:
 
 
 async def _drop_notifications(controller: ZooKeeperController) -> None:
-    """Deletes old notification znodes, because the states of partitions are read again anyway."""
+    """Deletes old notification znodes. They are not needed, because the new controller reads all states of
+    partitions."""
     for path in (paths.LOG_DIR_EVENTS, paths.ISR_CHANGES):
         names = await controller.topics.children(path)
         await controller.topics.delete(controller.context, [f"{path}/{name}" for name in names])

@@ -1,4 +1,5 @@
-"""AlterPartition: since 2.7-IV2, a leader asks the controller to change an ISR (KIP-497).
+"""AlterPartition: since inter.broker.protocol.version 2.7-IV2, a leader requests changes of its ISR from the controller
+(KIP-497).
 
 All waiting requests are merged into one event, which makes one bulk write and sends one UpdateMetadata to each broker.
 """
@@ -37,7 +38,7 @@ class Asked(NamedTuple):
 
 
 class _Proposal(NamedTuple):
-    """The change of one partition that a request asks for. The result of the change is appended to `results`."""
+    """A requested change of one partition. The result of the change is appended to `results`."""
 
     row: int
     now: LeaderAndIsr
@@ -144,7 +145,7 @@ def _verdict(
         members = [(each, ANY_EPOCH) for each in asked.new_isr]
     isr = tuple(broker_id for broker_id, _ in members)
     if asked.partition_epoch > was.partition_epoch or asked.leader_epoch > was.leader_epoch:
-        return ErrorCode.NOT_CONTROLLER  # the leader knows a newer state, so another controller is active
+        return ErrorCode.NOT_CONTROLLER  # the leader knows a newer state, so a newer controller is active
     if asked.leader_epoch < was.leader_epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
     recovery = asked.leader_recovery_state

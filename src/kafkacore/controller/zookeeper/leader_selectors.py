@@ -38,7 +38,8 @@ def reassigned_partition_leader(target: Ids, isr: Ids, live: Collection[int]) ->
 
 
 def preferred_replica_leader(replicas: Ids, isr: Ids, live: Collection[int]) -> Chosen | None:
-    """Implements PreferredReplicaPartitionLeaderSelector: chooses the first replica of the assignment, or none."""
+    """Implements PreferredReplicaPartitionLeaderSelector: chooses the first replica of the assignment, if it is live
+    and in the ISR."""
     if replicas and replicas[0] in live and replicas[0] in isr:
         return Chosen(replicas[0], isr)
     return None

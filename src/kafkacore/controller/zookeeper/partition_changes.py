@@ -1,7 +1,7 @@
 """The actions that follow a change of a partition's state (redesign, PartitionStateMachine).
 
-Only the change to ONLINE does more than set the state. That change chooses leaders and ISRs, writes them to ZooKeeper
-in bulk, and adds the requests that inform the brokers.
+All changes set the state, and the change to ONLINE also has the following actions. It chooses leaders and ISRs, writes
+them to ZooKeeper in bulk, and adds the requests that inform the brokers.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ MAX_CONFLICTS: Final = 16
 
 
 class Elected(NamedTuple):
-    """The outcome of an election for each row: the new leadership, or the reason for the failure. The reason goes to
-    the log and into the response to an operator."""
+    """The outcome of an election for each row (a partition in the context): the new leadership, or the reason for the
+    failure. The reason goes to the log and into the response to an operator."""
 
     led: dict[int, LeaderAndIsr]
     failed: dict[int, str]
@@ -55,7 +55,7 @@ async def bring_online(
 
 
 async def bring_online_where_possible(controller: ZooKeeperController, topic: str | None = None) -> Elected:
-    """Elects leaders for the NEW and OFFLINE partitions, except those of topics that are being deleted
+    """Elects leaders for the NEW and OFFLINE partitions. Skips topics that are being deleted
     (triggerOnlinePartitionStateChange)."""
     context = controller.context
     states = (PartitionState.NEW, PartitionState.OFFLINE)
@@ -132,8 +132,8 @@ def _choose(
 ) -> Work[tuple[dict[int, Choice], dict[int, LeaderAndIsr]]]:
     """Returns the election's choice for each row, and the leaderships to write. `topics` are the topics that allow
     unclean elections."""
-    # Partitions with the same replicas and ISR share one decision, unless their topics or failed directories make a
-    # difference.
+    # Partitions with the same replicas and ISR share one decision, if neither their topics nor failed directories can
+    # make a difference.
     are_alike = not topics and not context.has_offline_directories
     decided: dict[tuple[Assignment, Ids], Choice] = {}
     choices: dict[int, Choice] = {}

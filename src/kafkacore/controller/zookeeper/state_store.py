@@ -22,7 +22,7 @@ from kafkacore.zookeeper.operations import Code, Create, GetData, Operation, Res
 LOG: Final = logging.getLogger("kafkacore.controller")
 
 _AT_ONCE: Final = 100  # how many states are encoded before the loop does other work
-Changes = Mapping[int, LeaderAndIsr]  # keyed by row
+Changes = Mapping[int, LeaderAndIsr]  # keyed by the partition's row in the context
 
 
 class Updated(NamedTuple):

@@ -19,7 +19,7 @@ NOBODY = -1
 
 
 class ElectionSafety(Checker):
-    """An epoch has at most one leader, and all nodes that know a leader of an epoch know the same one."""
+    """An epoch has at most one leader, and all nodes report the same leader for it."""
 
     def __init__(self) -> None:
         self._leaders: dict[int, int] = {}

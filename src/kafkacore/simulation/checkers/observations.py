@@ -59,8 +59,8 @@ class VoteGranted(NamedTuple):
 
 
 class StateOnDisk(NamedTuple):
-    """The epoch, the vote and the leader that would be on a node's disk after a power cut at this moment. The vote or
-    the leader is -1 for nobody."""
+    """The epoch, the vote and the leader that would be on a node's disk after a power cut at this moment. -1 as the
+    vote or the leader means none."""
 
     node: int
     epoch: int

@@ -96,8 +96,8 @@ class NoRecordTwice(Checker):
 
 class ProducersGoOn(Checker):
     """A leader stores the last batches of each producer, so it never refuses a producer's next batch or a repeated
-    batch. Two leaders may refuse: one that has lost records, and a deposed leader that does not know its successor and
-    lacks the last batches."""
+    batch. Two leaders may refuse: one that has lost records, and a deposed leader that lacks the last batches and has
+    not learned of its successor."""
 
     def __init__(self) -> None:
         self._newest = -1

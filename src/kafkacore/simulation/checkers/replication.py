@@ -144,8 +144,8 @@ class CleanElections(Checker):
                 new.eligible = new.eligible or old.eligible
                 if new.leader == NOBODY and new.partition_epoch <= old.partition_epoch + 1:
                     new.last_leader = old.last_leader
-            # Only images that differ by one change are compared. If the checker has missed an image, it does not know
-            # the changes in between.
+            # Only images that differ by one change are compared. Between other images, there may have been changes that
+            # the checker has missed.
             if old is None or new.partition_epoch != old.partition_epoch + 1:
                 continue
             # The last leader is unknown if the checker has missed the image in which it led.
@@ -290,8 +290,8 @@ class ReplicasConverge(Checker):
 
 class LatestCoversAcknowledged(Checker):
     """A leader's answer to ListOffsets(latest) covers all records that were acknowledged, in its own epoch or an
-    earlier one, before the client sent the request (KIP-207). A deposed leader that does not yet know that it is
-    deposed may return a lower offset."""
+    earlier one, before the client sent the request (KIP-207). A deposed leader may return a lower offset until it
+    learns of its successor."""
 
     def __init__(self) -> None:
         self._newest = NOBODY

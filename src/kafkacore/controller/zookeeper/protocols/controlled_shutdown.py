@@ -1,4 +1,4 @@
-"""Controlled shutdown: a broker asks to leave, and waits for the response.
+"""Controlled shutdown: a broker that wants to stop sends a ControlledShutdown request, and waits for the response.
 
 In the redesign this is the only operation that a broker requests with a message instead of a znode (KAFKA-340,
 KAFKA-817, KAFKA-927). The controller moves all leaderships of the broker in one decision and one bulk write. The broker

@@ -1,7 +1,8 @@
 """Cluster metadata updates: every broker serves metadata to clients, so the controller informs every broker of changes.
 
 Each protocol adds the partitions that it has changed to the event's batch. This module handles two other changes: a
-broker's changed registration, and ISRs that leaders have written themselves (below 2.7-IV2).
+broker's changed registration, and ISRs that leaders have written themselves (below inter.broker.protocol.version
+2.7-IV2).
 """
 
 from __future__ import annotations

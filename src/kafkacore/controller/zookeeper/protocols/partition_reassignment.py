@@ -48,7 +48,8 @@ class ZkPartitionReassignment(Notification):
 
 async def process_znode(controller: ZooKeeperController) -> set[int]:
     """Starts the reassignments that the znode lists, and removes from the znode the entries that cannot be carried out.
-    Returns the rows that are being reassigned. Watches the znode, even if it does not exist."""
+    Returns the rows (in the context) of the partitions that are being reassigned. Watches the znode, even if it does
+    not exist."""
     targets, _ = await _read_znode(controller)
     if not targets:
         return set()

@@ -50,26 +50,26 @@ class Torn(NamedTuple):
 
 
 # The header and body of a response: as a whole, in parts, or as an iterator. An iterator is for a long response,
-# because the loop does other work between the parts. If it is None, the plane sends no response. A handler raises
-# ProtocolError to close the connection. A handler that answers later releases the body of the request when it has read
-# the body, which returns its memory to the plane.
+# because the loop does other work between the parts. With None, the plane sends no response. A handler raises
+# ProtocolError to close the connection. A handler that answers later must release the body of the request as soon as it
+# has read the body. This returns the memory of the body to the plane.
 Response = bytes | Sequence[bytes] | Iterator[bytes] | Torn | None
 Complete = Response | CachedAnswer
 Answer = Callable[[RequestContext, memoryview], Complete | DeferredAnswer[Response] | Awaitable[Complete]]
 
 
 class Plane:
-    """Serves requests on `listeners` with `answer`. `open`, `start` and `stop` must run on `loop`, which is the
-    handlers' loop.
+    """Serves the requests of `listeners`. The function `answer` (the handlers) answers a request. `open`, `start` and
+    `stop` must run on `loop`, which is the handlers' loop.
 
     `api_ranges` contains (key, lowest version, highest version) of each API that the plane accepts. Any other request
     closes its connection, as in Kafka. Native code serves the `hot` APIs without the GIL. `answer` gets all other
     requests, and those requests to hot APIs that native code does not serve. Processors may repeat responses of
     `cached_apis` until `forget` drops them.
 
-    Requests to `urgent_apis` overtake all other requests that wait for the handlers (KAFKA-4453). The loop takes both
-    classes from one ring, and starts urgent requests first. So there is no polling, and neither class waits while the
-    other has no requests.
+    Requests to `urgent_apis` overtake all other requests that wait for the handlers (KAFKA-4453). The loop takes urgent
+    and regular requests from the same ring, and starts the urgent ones first. So there is no polling, and neither class
+    waits while the other has no requests.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
 """Splits long work on an event loop into slices of a few milliseconds, so that one request does not delay the others.
 
-Work is a generator. The generator yields None wherever it may be interrupted, and returns its result. It may yield
-often, because a step (the code between two yields) costs only a tenth of a microsecond. Only the elapsed time decides
-how many steps fill a slice.
+Long work is a generator (`Work`). The generator yields None wherever the work may be interrupted, and returns the
+result. It may yield often, because a yield costs only a tenth of a microsecond. A step is the code between two yields.
+Only the elapsed time decides how many steps fill a slice.
 
 A step itself cannot be interrupted, so it must be short. A coroutine that loops over items of a client's request uses
 `Slice` instead.

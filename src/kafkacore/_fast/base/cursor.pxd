@@ -5,8 +5,8 @@ A Reader consists of a position, an end and the flag `bad`, which stays set. A r
 the length with the number of bytes that remain.
 
 A Writer owns a block that grows up to `limit` bytes. A write that does not fit sets `bad` and writes nothing. The
-caller checks `bad` once. Integers are big-endian. Varints are those of protobuf: unsigned in KIP-482, zig-zag in the
-record format.
+caller checks `bad` once, at the end. Integers are big-endian. Varints have protobuf's format: unsigned in messages
+(KIP-482), zig-zag in records.
 """
 
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t

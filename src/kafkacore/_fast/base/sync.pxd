@@ -1,7 +1,7 @@
 """Locks and named threads (pthreads) for code that does not hold the GIL.
 
-Every mutex has a rank, and a thread must take its locks in the order of their ranks. It must not hold the GIL
-meanwhile. Debug builds check both rules whenever a thread takes a lock (lock_order.pxd).
+Every mutex has a rank. A thread must take its locks in the order of their ranks, and must not hold the GIL when it
+takes a lock. Debug builds check both rules whenever a thread takes a lock (lock_order.pxd).
 """
 
 from libc.stdint cimport int64_t

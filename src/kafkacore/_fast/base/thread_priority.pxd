@@ -1,6 +1,6 @@
 """Changes a thread's own settings in the kernel's scheduler. None of these changes needs a privilege.
 
-Kernels before 6.12 do not support time slices for ordinary threads and ignore `ask_slice`.
+Kernels before 6.12 do not support time slices for ordinary threads. There, `ask_slice` does not change the time slice.
 """
 
 cdef extern from * nogil:

@@ -12,7 +12,7 @@ class CodecError(ValueError):
     code: int
 
 class Codec:
-    """The contexts of the compression libraries for one thread, kept between bodies.
+    """The contexts of the compression libraries for one thread. They are reused for each body of a batch.
 
     `max_bytes` limits the inflated size of a body. `max_ratio` limits the ratio of the inflated size to the stored
     size, but only for a body that inflates to more than `ratio_floor_bytes`.
@@ -38,7 +38,7 @@ def needs_gil(codec: str | int) -> bool:
 class CodecLibrary(NamedTuple):
     """The library that inflates or deflates one codec.
 
-    `name` is zlib-ng, zlib, libsnappy, liblz4 or libzstd. If the C library is missing, it is cramjam or kafkacore.
+    `name` is zlib-ng, zlib, libsnappy, liblz4 or libzstd. If the C library is missing, `name` is cramjam or kafkacore.
     `version` is None if the library does not report its version. `path` is the library's file, or None for cramjam and
     for our own code. `is_fallback` is true if a faster library exists but is not installed.
     """

@@ -52,7 +52,7 @@ cdef int refuse(int code) except -1:
 
 
 cdef class Codec:
-    """The contexts of the compression libraries for one thread, kept between bodies.
+    """The contexts of the compression libraries for one thread. They are reused for each body of a batch.
 
     Args:
         max_bytes: the limit of a body's inflated size.

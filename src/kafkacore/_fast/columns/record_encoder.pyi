@@ -53,7 +53,7 @@ class RecordEncoder:
                 missing or null in a row, the key decides as in Kafka's default partitioner. Rows with neither a
                 partition nor a key go to the sticky partition, until its batch is full.
             sticky: the first sticky partition.
-            ignore_keys: if true, rows with a key go to the sticky partition too.
+            ignore_keys: if true, keys do not decide: every row without a partition goes to the sticky partition.
 
         Raises:
             InvalidRecordError: a partition is out of range, a header has no key, or a timestamp is before 1970 or

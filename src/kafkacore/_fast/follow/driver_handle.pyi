@@ -67,14 +67,14 @@ class DriverHandle:
 
     @property
     def refusal(self) -> int:
-        """The top-level error code of the last such answer."""
+        """The error code of the last answer with a top-level error."""
 
     @property
     def orders(self) -> int:
         """The number of orders that have been executed. Orders are numbered from 1."""
 
     def look(self) -> int:
-        """Sends an order whose only effect is news when it is executed. Returns the number of the order."""
+        """Sends an order that only gives news when it is executed. Returns the number of the order."""
 
     def follow(self, partitions: Iterable[tuple[PartitionHandle, int]]) -> None:
         """Fetches each partition from the end of its log, in the given leader epoch. If a partition is already followed
@@ -93,8 +93,8 @@ class DriverHandle:
         """Ends the connection. If there is something to fetch, the link becomes "wanted" again."""
 
     def hold(self, *, reads: bool, writes: bool) -> None:
-        """Simulates a broken link, for tests. From now on, the processor does not read from or does not write to the
-        present connection and all later ones."""
+        """Simulates a broken link, for tests. With `reads`, the processor no longer reads from the present connection
+        and all later ones. With `writes`, it no longer writes to them."""
 
     def shut(self) -> None:
         """Ends the connection and all fetching. Wait for the link "ended" before you drop the handle or the

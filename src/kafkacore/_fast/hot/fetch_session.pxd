@@ -2,8 +2,8 @@
 that requests and answers contain only changes.
 
 The cache's lock guards the table of sessions and their times. Take this lock before a session's lock. Do not read a log
-while you hold it. The cache holds a reference to each session, and each unanswered fetch holds a reference to its
-session. So an evicted session stays valid for its fetch.
+while you hold this lock. The cache holds a reference to each session. Each unanswered Fetch holds a reference to its
+session, so an evicted session stays valid for this Fetch.
 
 The memory of all sessions of a cache together is bounded. If there is no room for a client's session, the client
 continues with full fetches.

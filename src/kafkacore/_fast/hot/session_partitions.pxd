@@ -37,8 +37,8 @@ ctypedef struct SessionPartition:
     int64_t high_watermark               # as last sent; if it is -1, the next answer contains the partition
     SessionPartition *chain              # next in its hash bucket
 
-# The sender of a request and how it reads. If this differs from the previous request of the session, the Fetch looks at
-# every partition.
+# The sender of a Fetch, its isolation level and its version. If any of these fields differs from the previous Fetch of
+# the session, the Fetch reads every partition of the session.
 ctypedef struct SessionAsker:
     int32_t follower_id                  # -1 for a client
     int64_t follower_epoch
@@ -50,7 +50,8 @@ ctypedef struct FetchSession:
     Mutex lock
     int32_t id
     int32_t epoch                        # atomic; the next request must have this epoch
-    bint privileged                      # a follower's session, which a client's session never replaces
+    # A follower's session. A client's session can replace it only if it has been unused for SESSION_EVICTION_MS.
+    bint privileged
     bint uses_topic_ids                  # fetch version 13 or above
     int64_t created_ms                   # the cache's lock guards this field and the next four
     int64_t used_ms

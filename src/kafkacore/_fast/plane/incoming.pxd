@@ -1,5 +1,5 @@
 """Reads the bytes of a connection, cuts them into frames, and reads the header of a frame. These functions never close
-a connection. They set `conn.doomed` instead.
+a connection. They set `conn.doomed`, and the code that runs the turn then closes the connection.
 
 Small frames are cut out of the reactor's scratch buffer, so an idle connection owns no buffer. If a stalled connection
 leaves bytes in the scratch buffer, they are copied to `rest`. After a big frame, the connection first reads only the

@@ -89,8 +89,8 @@ cdef enum:
     SERVED_CLOSE = 4      # the request is malformed: log one line and close the connection
 
 # Serves a request of a hot API. `verdict` comes from the gate. A Serve function runs on the connection's processor, and
-# may modify the bytes of the frame. For a parked request, it must later call `request_answered` on the same processor,
-# but never from within this call.
+# may modify the bytes of the frame. For a parked request, the API must later call `request_answered` on the same
+# processor, but never from within the Serve function.
 ctypedef int (*Serve)(void *state, Request *request, const Verdict *verdict) noexcept nogil
 
 ctypedef struct StageHistogram:

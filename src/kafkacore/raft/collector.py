@@ -20,7 +20,7 @@ class Collector:
         self._batches: deque[bytes] = deque()
         self._bytes = 0
         self._end_offset = 0
-        self.due_ms: int | None = None  # when the collected batches must be written to the log; None if no batch waits
+        self.due_ms: int | None = None  # when the collected batches must go to the log; None if there are none
 
     @property
     def end_offset(self) -> int:

@@ -200,7 +200,7 @@ class RaftDriver:
         try:
             last = self.raft.append(values)
         except OSError as error:
-            self._fail(error)  # A leader that cannot write must not remain the leader.
+            self._fail(error)  # this stops the node: a leader that cannot write must not remain the leader
             # Apache Kafka's controller returns the same error.
             raise error_for(ErrorCode.UNKNOWN_SERVER_ERROR) from error
         if last is not None:
@@ -337,7 +337,7 @@ class RaftDriver:
                 return
             self._timer.cancel()
         now_ms = self._now_ms()
-        # The timer is set for a day at most. If the deadline is later, the timer is set again after a day.
+        # The timer runs for a day at most. If the deadline is later, the driver then sets the timer again.
         self._timer_ms = min(max(due_ms, now_ms), now_ms + 86_400_000)
         self._timer = self._loop.call_later((self._timer_ms - now_ms) / 1000, self._on_time)
 

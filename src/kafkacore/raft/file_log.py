@@ -24,7 +24,7 @@ from kafkacore.storage.errors import MalformedFileError
 from kafkacore.storage.names import LOG as LOG_SUFFIX
 from kafkacore.storage.names import file_name, metadata_directory
 
-RECENT_BYTES: Final = 8 << 20  # the greatest size of one batch
+RECENT_BYTES: Final = 8 << 20  # the maximum size of a batch
 # The isolation (argument of PartitionHandle.read) that reads up to the end of the log, even if this replica does not
 # lead.
 TO_THE_END: Final = 3
@@ -90,8 +90,8 @@ class FileLog(LogEpochs):
             self.epochs.note(epoch, start)
         # If a crash occurred after the download of a snapshot and before the log was emptied, the old log still exists.
         ids = self._snapshots.ids()
-        # A trim leaves removed records in the file of the first segment, but permanently removes their epochs. After a
-        # trim up to the end of the log, no epochs are left.
+        # `trim` leaves removed records in the file of the first segment, but permanently removes their epochs. After
+        # `trim` up to the end of the log, no epochs are left.
         kept = self.epochs.entries()[0][1] if self.epochs else self._handle.end_offset
         if kept > self.start_offset and any(each.offset >= kept for each in ids):
             self.trim(kept)

@@ -56,14 +56,14 @@ class RaftLog(Protocol):
         `offset` is the end of the log, returns b""."""
 
     def read_recent(self, offset: int, max_bytes: int) -> bytes | None:
-        """Reads the same as `read`, but never waits for a disk. Returns None if it would have to wait."""
+        """Returns the same as `read`, but never waits for a disk. Returns None if a wait would be necessary."""
 
     def truncate(self, end_offset: int) -> None:
         """Removes the records from `end_offset` on. A batch must start at that offset."""
 
     def end_offset_for_epoch(self, epoch: int) -> OffsetAndEpoch:
-        """Returns the greatest epoch that is at most `epoch` and has records in the log, and the offset at which it
-        ends."""
+        """Returns the greatest epoch that is at most `epoch` and has records in the log, with the end offset of that
+        epoch."""
 
     def trim(self, start_offset: int) -> None:
         """Removes the records below `start_offset`, which must be the end offset of a snapshot."""
@@ -74,7 +74,8 @@ class RaftLog(Protocol):
     def snapshot_size(self, snapshot_id: OffsetAndEpoch) -> int: ...
     def read_snapshot(self, snapshot_id: OffsetAndEpoch, position: int, max_bytes: int) -> bytes: ...
     def write_snapshot(self, snapshot_id: OffsetAndEpoch, position: int, data: bytes) -> None:
-        """Writes a part of a snapshot that this replica downloads or makes. Position 0 starts the snapshot again."""
+        """Writes a part of a snapshot that this replica downloads or makes, at byte `position`. A part at position 0
+        discards all earlier parts."""
 
     def finish_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
         """Completes a snapshot after all its parts were written, and makes it durable."""

@@ -159,8 +159,8 @@ class SeededClient:
         self._see(Progressed(what, self._now_ns // NS_OF_A_MS))
 
     async def _change(self, resource: str, value: object, request: Any, error_of: Callable[[Any], int]) -> bool:
-        """Requests a change of the metadata. Reports whether the change was made, may have been made, or was not
-        made."""
+        """Requests a change of the metadata. Reports to the judge whether the change was acknowledged or only may have
+        been made. Returns whether it was acknowledged."""
         self._orders += 1
         order = self._orders
         self.resources[resource] = None

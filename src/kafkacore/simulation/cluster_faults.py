@@ -25,7 +25,7 @@ class ClusterFaults:
         self._cuts: dict[Link, int] = {}  # the number of active faults that cut each link
         self._slow: dict[int, int] = {}  # maps each node to the number of active faults that slow down its disk
         self._full: dict[int, int] = {}  # maps each node to the number of active faults that fill its disk
-        self._was_full: dict[int, int] = {}  # maps each node to the last life in which its disk was full
+        self._was_full: dict[int, int] = {}  # maps each node to its last life (run of its process) with a full disk
 
     def kinds(self) -> list[Fault]:
         return [
@@ -114,7 +114,8 @@ class ClusterFaults:
         return f"{node.name} is off", lambda: self.start(node)
 
     def lose_zone(self, random: Random) -> Begun | None:
-        """A controller and a broker that share a zone lose their power, are paused, or cannot reach other zones."""
+        """Makes a controller and a broker that share a zone lose their power, pause, or lose contact with other
+        zones."""
         zones = list(zip(self._cluster.controllers, self._cluster.brokers, strict=False))
         if len(self._cluster.controllers) < 2 or not zones:
             return None

@@ -60,7 +60,7 @@ class ClusterRun:
         self.steps = steps
         self._random = Random(f"{seed} run")
         static = self._random.random() < 0.5
-        # With fewer brokers each record has one replica, so it is durable only after a sync.
+        # With fewer brokers each partition has one replica, so a record is durable only after a sync.
         replicas = REPLICAS if brokers + combined >= REPLICAS else 1
         # If each record is not synced, a power cut can remove acknowledged records. In such a run brokers never lose
         # their power.
@@ -68,8 +68,8 @@ class ClusterRun:
         configs = CONFIGS | {"offsets.topic.replication.factor": str(replicas)}
         if is_synced:
             configs |= SYNCED
-        # With the default replica.lag.time.max.ms of 30 s, a broker's session would always expire before a replica
-        # could leave the ISR because of its lag.
+        # With only the default replica.lag.time.max.ms of 30 s, no replica would leave the ISR because of its lag: its
+        # broker's session would always expire first.
         configs["replica.lag.time.max.ms"] = self._random.choice(("1500", "4000", "30000"))
         self.cluster = SimulatedCluster(
             seed, controllers=controllers, brokers=brokers, combined=combined, static=static, configs=configs
@@ -155,7 +155,7 @@ class ClusterRun:
         up = [node.node_id for node in cluster.controllers if node.state is State.RUNNING and node.node_id in voters]
         up = [each for each in up if not self._faults.is_slow(each)]
         majority = len(voters) // 2 + 1
-        # True if there is a majority whose members can all reach each other over links without faults.
+        # The controllers from which a majority of the controllers can be reached in both directions.
         connected = [one for one in up if sum(not self._faults.is_cut(one, other) for other in up) >= majority]
         healthy = voters == before and len(connected) >= majority and cluster.network.quality.loss == 0
         self.judge.see(ControllersAlive(healthy and cluster.network.quality.most_s < 0.1, now_ms))

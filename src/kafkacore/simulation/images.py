@@ -6,13 +6,13 @@ from typing import Final
 
 from kafkacore.metadata.image import MetadataImage
 
-REMOVING: Final = 3  # an index into the rest of a partition's values
+REMOVING: Final = 3  # the index of the removing replicas in `rest`, a partition's other fields
 ADDING: Final = 4
 
 
 def contents_of(image: MetadataImage) -> dict[str, object]:
-    """Returns the image as plain dictionaries. A broker is (epoch, is fenced). A partition is (leader, the rest,
-    replicas, ISR)."""
+    """Returns the image as plain dictionaries. A broker is (epoch, is fenced). A partition is (leader, rest, replicas,
+    ISR), where `rest` is a tuple of its other fields."""
     topics = {topic.name: topic for topic in image.topics()}
     partitions = {}
     for topic in topics.values():

@@ -14,8 +14,8 @@ CHECKPOINT: Final = ".checkpoint"
 
 
 class _Segment:
-    """The part of a segment file that has been read: its entries, their size in bytes, and the last bytes, which are
-    compared with the file later."""
+    """The part of a segment file that was read: its entries, their size in bytes, and its last bytes. A later read
+    compares these bytes with the file, to detect a truncation."""
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []

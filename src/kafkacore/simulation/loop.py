@@ -186,7 +186,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
                 return
             try:
                 result = work(*arguments)
-            except Exception as error:  # noqa: BLE001 - the waiter gets it
+            except Exception as error:  # noqa: BLE001 - the task that awaits the result gets it
                 self.call_soon(_fail, future, error)
             else:
                 self.call_soon(_end, future, result)

@@ -12,7 +12,7 @@ from kafkacore.runtime.clock import Clock
 
 LOG: Final = logging.getLogger("kafkacore.runtime")
 _NS_OF_A_MS: Final = 1_000_000
-_LEAST_SWEPT: Final = 256  # with fewer entries, cancelled entries are not removed early
+_LEAST_SWEPT: Final = 256  # a queue with fewer entries keeps cancelled entries until they are due
 
 
 class _Handle(Protocol):
@@ -24,7 +24,7 @@ class _Later(Protocol):
 
 
 class Scheduled:
-    """Work that is due at some time. `cancel` cancels it."""
+    """Work that a scheduler runs at a given time, unless `cancel` is called before."""
 
     __slots__ = ("cancelled", "due_ns", "function", "interval_ns", "name")
 
@@ -40,8 +40,8 @@ class Scheduled:
 
 
 class Scheduler:
-    """Runs scheduled work. A scheduler belongs to one thread. With `call_later`, this is the thread of that loop.
-    Otherwise it is the thread that calls `run_due`.
+    """Runs scheduled work. A scheduler belongs to one thread. If it gets the `call_later` of a loop, this is the loop's
+    thread. Otherwise it is the thread that calls `run_due`.
 
     If the work raises an error, the scheduler logs the error, and periodic work continues. Missed runs of periodic work
     are skipped.

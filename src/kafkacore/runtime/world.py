@@ -32,16 +32,16 @@ class World:
     code, and `files`, which replaces the disk for Python's small files. A node with its own `environment` gets its own
     threads, because threads read the clock of one environment.
 
-    `make_plane` creates the planes of this world. It takes the arguments of `network.plane.Plane`, which is the
-    default.
+    `make_plane` creates the planes of this world, from the arguments of `network.plane.Plane`. If it is None,
+    `network.plane.Plane` itself creates them.
     """
 
     make_plane: Callable[..., Any] | None = None
     # Makes connections to other nodes, as `loop.create_connection` does. If None, the running loop makes them.
     connect: Callable[[Callable[[], asyncio.Protocol], str, int], Coroutine[Any, Any, object]] | None = None
 
-    # Watches the link to a host and port on behalf of a native connection (which has `hold` and `disconnect`), until
-    # the returned function is called. If None, links are not watched, because no test cuts them.
+    # Registers a native connection to a host and port, so that a test can cut this link with the connection's methods
+    # `hold` and `disconnect`. The returned function ends the registration. None if no test cuts links.
     watch_link: Callable[[tuple[str, int], Any], Callable[[], None]] | None = None
 
     def __init__(self, environment: Environment | None = None, files: Files = OS_FILES) -> None:

@@ -555,15 +555,15 @@ class LogManager:
     # --- failures and closing ---
 
     def check_directories(self) -> None:
-        """Takes failed directories offline and reports them. The `fileno` of a failed directory's LogDirectory is
-        readable."""
+        """Takes failed directories offline and reports them. Call this when the `fileno` of a directory's LogDirectory
+        is readable."""
         for directory in self._directories:
             if directory.native.offline_errno:
                 self.fail(directory)
 
     def fail(self, directory: ManagedDirectory, error: int = errno.EIO) -> None:
-        """Takes a directory offline because of the directory's own error, or else because of `error`. Reports the
-        directory once."""
+        """Takes a directory offline. The reason is the directory's own error if it has one, and otherwise `error`.
+        Reports the directory only the first time."""
         with self._mutex:
             if directory.failed:
                 return

@@ -1,5 +1,5 @@
-"""Defines the structs into which a message table is compiled for one version, and the structs of the walk that reads
-and writes messages with them (walk.pxd).
+"""Defines Shape and Op, to which Kafka's schema of a message (its table) is compiled for one version. Also defines Walk
+and Sink. A walk is one pass over a message that reads or writes the message (walk.pxd).
 
 A Shape describes a struct at one version: its fields in wire order, its tagged fields by tag, and the fields that this
 version does not have. An Op describes one field. The walker handles lengths, nulls, tags and limits. The walker passes

@@ -39,8 +39,8 @@ cdef extern from "<unistd.h>" nogil:
 
 cdef enum:
     COMMITTERS = 16       # the most concurrent syncs; the device's queue merges their flushes
-    COMPANY_SHARE = 4     # a commit waits for more requests for 1/COMPANY_SHARE of the last commit's duration ...
-    COMPANY_NS = 1000000  # ... but at most this long
+    COMPANY_SHARE = 4     # a commit waits for more requests for at most 1/COMPANY_SHARE of the last commit's duration
+    COMPANY_NS = 1000000  # the longest of these waits
 
 cdef enum:
     IDLE = 0

@@ -7,9 +7,10 @@ bytes received so far. So a client cannot take memory from others just by announ
 allocated as a whole, but the kernel commits its pages only as bytes arrive. Each thread recycles frames by size class,
 so a Produce request of a megabyte usually gets pages that the kernel has already committed.
 
-Frames that have begun get memory before new frames, because a frame releases its memory when it is complete and
-handled. One begun frame at a time may overdraw the budget. Otherwise several begun frames could wait for each other's
-bytes forever. This frame gets all the memory that it needs, at most socket.request.max.bytes beyond the limit.
+Frames that have begun (that already have some memory) get memory before new frames, because a frame releases its memory
+only after it is complete and handled. One begun frame at a time may overdraw the budget. Otherwise several begun frames
+could wait for each other's bytes forever. This frame gets all the memory that it needs, at most
+socket.request.max.bytes beyond the limit.
 
 A parked request gives its frame back. `budget_park` counts the memory that the request keeps. Clients choose how long
 their requests stay parked, so parked requests may fill at most half of the budget. The other half is reserved for
@@ -55,7 +56,8 @@ ctypedef struct Budget:
 
 cdef int budget_init(Budget *budget, int64_t limit) noexcept nogil
 cdef void budget_close(Budget *budget) noexcept nogil
-# Returns True if the reservation is granted now. Returns False if it is queued; its mail is posted when it is granted.
+# Returns True if the reservation is granted now. Otherwise queues the reservation and returns False. The reservation's
+# mail is posted when it is granted.
 # A size above the limit is never granted, so callers must refuse such a size first (socket.request.max.bytes).
 cdef bint budget_reserve(Budget *budget, Reservation *reservation, int64_t size) noexcept nogil
 # Reserves the next step of a frame that has begun. Returns the same values as `budget_reserve`. Once it is granted,

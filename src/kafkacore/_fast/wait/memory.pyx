@@ -24,8 +24,8 @@ cdef extern from * nogil:
 
 cdef enum:
     FRAME_HEADER = 64             # bytes for the struct, so that the data begins on its own cache line
-    SMALLEST_SHIFT = 9            # size classes from blocks of 512 bytes ...
-    CLASSES = 15                  # ... to 8 MiB; larger blocks are not kept
+    SMALLEST_SHIFT = 9            # the smallest size class has blocks of 512 bytes
+    CLASSES = 15                  # the largest size class has blocks of 8 MiB; larger blocks are not kept
     KEPT_BYTES = 16 << 20         # the most bytes that a thread keeps
     KEPT_BLOCKS = 256             # the most blocks of one class that a thread keeps
 

@@ -22,9 +22,10 @@ ctypedef struct Cell:     # private to ring.pyx, as are the fields of a Ring
     void *item
 
 ctypedef struct Ring:
-    int64_t tail          # atomic: the next push. The producers' fields have one cache line ...
+    # The producers' fields and the consumer's fields are on different cache lines.
+    int64_t tail          # atomic: the next push
     int64_t pad_tail[7]
-    int64_t head          # atomic: the next pop. ... and the consumer's fields have another
+    int64_t head          # atomic: the next pop
     int32_t sleeping      # atomic
     int32_t waiting       # atomic: the number of `waiters`
     int64_t pad_head[6]
@@ -42,9 +43,9 @@ cdef void ring_free(Ring *ring) noexcept nogil
 cdef bint ring_push(Ring *ring, void *item, RingWaiter *waiter) noexcept nogil
 cdef void ring_forget(Ring *ring, RingWaiter *waiter) noexcept nogil  # the waiter's mail may already be posted
 cdef int ring_pop(Ring *ring, void **into, int most) noexcept nogil  # for the consumer; returns the number of items
-# `ring_take` is the part of `ring_pop` that a consumer can call while it holds the GIL. Only `ring_wake` takes a lock,
-# so only that call needs the GIL released. After `ring_take` has returned items, the consumer must call `ring_wake` if
-# `ring_is_awaited` returns True.
+# `ring_take` is the part of `ring_pop` that a consumer can call while it holds the GIL. After `ring_take` has returned
+# items, the consumer must call `ring_wake` if `ring_is_awaited` returns True. `ring_wake` takes a lock, so the consumer
+# must release the GIL before that call.
 cdef int ring_take(Ring *ring, void **into, int most) noexcept nogil
 cdef bint ring_is_awaited(Ring *ring) noexcept nogil
 cdef void ring_wake(Ring *ring) noexcept nogil

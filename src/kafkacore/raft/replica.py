@@ -256,8 +256,8 @@ class Replica:
 
     def fetch_deadline(self) -> int:
         """Returns the time at which this replica gives up its leader. The fetch timeouts of all voters start at about
-        the same time when a leader fails. So each voter waits a random time a little below the fetch timeout; otherwise
-        two simultaneous candidates would split the votes.
+        the same time when a leader fails. So each voter waits a random time a little below the fetch timeout. Otherwise
+        simultaneous candidates would split the votes.
         """
         timeout = self.config.fetch_timeout_ms
         less = self.random.randrange(max(1, timeout // FETCH_SPREAD)) if self.is_voter else 0

@@ -94,8 +94,8 @@ class Snapshotter:
         limits = self._limits
         if self._bytes >= limits.bytes_between:
             return True
-        # A snapshot is due even if all new records are NoOpRecords. Without that snapshot, the next start must read all
-        # of them.
+        # A snapshot is due even if all new records are NoOpRecords. Otherwise the next start would have to read all of
+        # them.
         return limits.interval_ms > 0 and self._now_ms() - self._last_ms >= limits.interval_ms
 
     def _reset(self) -> None:

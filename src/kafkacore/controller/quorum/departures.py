@@ -1,7 +1,7 @@
 """Holds the heartbeats of brokers in controlled shutdown, until the remaining brokers have read which partitions they
 have taken over.
 
-Apache Kafka answers such a heartbeat immediately, and its brokers send the next one after 2 s.
+Apache Kafka's controller answers such a heartbeat immediately, and the broker sends its next heartbeat after 2 s.
 """
 
 from __future__ import annotations

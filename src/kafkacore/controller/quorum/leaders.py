@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kafkacore.metadata.row_kinds import Decided
 
 NO_BROKERS: Final[frozenset[int]] = frozenset()
-MAX_SINGLE_DECISIONS: Final = 512  # with more rows, the import of numpy costs less than single decisions
+MAX_SINGLE_DECISIONS: Final = 512  # for more than this, the import of numpy costs less than single decisions
 
 
 class LeaderChanges:

@@ -129,7 +129,8 @@ class Reassignment:
         return self._changes.moves(rows, [tuple(each.partition.replicas) for each in asks], decide)
 
     def _row_of(self, ask: _Ask) -> int:
-        """Returns the partition's row in the image if the partition exists and can get these replicas, else -1."""
+        """Returns the partition's row in the image if the partition exists and can get the requested replicas, else
+        -1."""
         topic, wanted = self._image.topic(ask.topic), ask.partition.replicas
         if topic is None or not wanted or len(wanted) > len(self._image.brokers):
             return -1
@@ -205,8 +206,8 @@ def _reassigned(was: Partition, wanted: Sequence[int]) -> Target:
     replicas are in sync."""
     removing = sorted(set(was.replicas) - set(wanted))
     adding = sorted(set(wanted) - set(was.replicas))
-    # As in Kafka, if nothing is added or removed, a reassignment in progress keeps its list of added or removed
-    # replicas.
+    # None leaves a list of the partition unchanged. So, as in Kafka, if this request adds (or removes) no replica, a
+    # reassignment in progress keeps its own list of added (or removed) replicas.
     return Target(replicas=[*wanted, *removing], removing=removing or None, adding=adding or None)
 
 

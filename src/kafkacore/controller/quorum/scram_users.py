@@ -1,5 +1,5 @@
-"""AlterUserScramCredentials: changes users that authenticate with SCRAM (KIP-554). The passwords arrive salted and
-hashed, and the controller does not store them."""
+"""AlterUserScramCredentials: changes users that authenticate with SCRAM (KIP-554). Clients send the passwords salted
+and hashed, so the controller never stores a password itself."""
 
 from __future__ import annotations
 

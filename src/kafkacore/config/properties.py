@@ -1,7 +1,8 @@
 """Reads and writes files of java.util.Properties, such as server.properties and meta.properties.
 
-A line ends with LF, CR or CR LF. If its end is escaped, the next line continues it without its leading blanks. Comments
-begin with `#` or `!`. A key ends at the first unescaped `=`, `:` or blank.
+A line ends with LF, CR or CR LF. If a backslash escapes the end of a line, the next line continues it, and the leading
+blanks of the next line are dropped. Comments begin with `#` or `!`. A key ends at the first unescaped `=`, `:` or
+blank.
 """
 
 from __future__ import annotations

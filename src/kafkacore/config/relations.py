@@ -1,4 +1,5 @@
-"""Checks the keys of a node against each other, as KafkaConfig does in KRaft (4.3) and ZooKeeper mode (3.9)."""
+"""Checks the keys of a node against each other. The rules are those of KafkaConfig in Kafka 4.3 for KRaft mode, and in
+Kafka 3.9 for ZooKeeper mode."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ class World:
     # --- starting and stopping; both wait for loops ---
 
     def drive(self, steps: Coroutine[Any, Any, T]) -> T:
-        """Runs the steps of a start or stop on the caller's thread. Waits whenever a step waits."""
+        """Runs the steps of a start or stop on the caller's thread, which blocks whenever a step waits."""
         try:
             steps.send(None)
         except StopIteration as end:

@@ -1,4 +1,4 @@
-"""Checks all log directories of a node together: the cluster and the node to which they belong, and whether the node
+"""Checks all log directories of a node together: whether they belong to the same cluster and node, and whether the node
 can start with them."""
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class Owner(Protocol):
 LOG: Final = logging.getLogger("kafkacore.storage")
 
 _ROOM: Final = (errno.ENOMEM, errno.EMFILE, errno.ENFILE)
-LAST_BYTES: Final = 1 << 20  # the number of bytes that may be left to copy while appends wait
+LAST_BYTES: Final = 1 << 20  # the bytes of one step of the last copy, during which appends wait
 
 
 class MoveCancelled(Exception):

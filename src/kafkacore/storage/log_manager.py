@@ -117,8 +117,8 @@ class LogManager:
         return [(directory.path, not directory.failed) for directory in self._directories]
 
     def cordon(self, paths: Iterable[str]) -> None:
-        """Cordons the directories `paths`, so that they get no new logs from now on. If all directories are cordoned,
-        the first one still gets new logs (KIP-1066)."""
+        """Cordons exactly the directories in `paths`: from now on, these get no new logs. If all directories are
+        cordoned, the first one still gets new logs (KIP-1066)."""
         cordoned = frozenset(paths)
         with self._mutex:
             for directory in self._directories:

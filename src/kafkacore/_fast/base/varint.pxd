@@ -1,4 +1,4 @@
-"""Reads and writes varints with plain pointers, for loops in which the flag of a Reader costs too much. Every getter
+"""Reads and writes varints with plain pointers, for loops in which a Reader (cursor.pxd) would be too slow. Each getter
 returns the position after the varint. A getter returns NULL if the varint is truncated, is longer than 5 bytes (varint)
 or 10 bytes (varlong), or has bits beyond its width. A getter that is passed NULL returns NULL, so the caller can check
 once after several calls.

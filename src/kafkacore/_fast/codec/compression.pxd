@@ -1,4 +1,4 @@
-"""The codecs for Python. Other extension classes share the context and the limits of a `Codec`."""
+"""The Python interface of the codecs. Other extension classes share the context and the limits of a `Codec`."""
 
 from kafkacore._fast.codec.context cimport CodecContext, InflateLimits
 

@@ -1,4 +1,5 @@
-"""The codecs for Python: bodies of record batches in Kafka's framings, with limits on their size."""
+"""The Python interface of the codecs, which inflate and deflate bodies of record batches in Kafka's framings. Limits
+bound the size of an inflated body."""
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize

@@ -1,4 +1,5 @@
-"""Applies the answers to a fetcher's requests. The contract is in followed.pxd."""
+"""Applies the answers to the requests of a fetcher, which follows the partitions that one other broker leads.
+followed.pxd has the contract."""
 
 from libc.stddef cimport size_t
 from libc.stdint cimport int16_t, int64_t, uint8_t

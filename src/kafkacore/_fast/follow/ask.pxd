@@ -1,4 +1,5 @@
-"""Writes the requests of a fetcher. The contract is in followed.pxd."""
+"""Writes the requests of a fetcher, which follows the partitions that one other broker leads. followed.pxd has the
+contract."""
 
 from libc.stdint cimport int16_t, int32_t
 

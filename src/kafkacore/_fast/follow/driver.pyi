@@ -1,3 +1,3 @@
-"""The driver of a fetcher. Native code, except for a count for tests."""
+"""The driver of a fetcher. Python code can only read a count, for tests."""
 
 def live() -> int: ...

@@ -1,4 +1,5 @@
-"""Creates, connects and frees a fetcher, and handles its mail and its timing. The contract is in followed.pxd."""
+"""Creates, connects and frees a fetcher, which follows the partitions that one other broker leads. Also handles its
+mail and its timing. followed.pxd has the contract."""
 
 from libc.stdint cimport int16_t, int32_t, int64_t
 

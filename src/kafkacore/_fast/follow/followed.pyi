@@ -1,4 +1,4 @@
-"""The partitions of a fetcher and their states. Native code only, except for a count."""
+"""The partitions of a fetcher and their states. Python code can only read a count, for tests."""
 
 def live_count() -> int:
     """Returns the number of followed partitions in this process that have not been freed."""

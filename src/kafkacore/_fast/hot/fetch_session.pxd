@@ -1,5 +1,5 @@
-"""The cache of fetch sessions (KIP-227). In a session, the node remembers the partitions that a consumer fetches, so
-that requests and answers contain only changes.
+"""The cache of fetch sessions (KIP-227). In a session, the node remembers the partitions that a consumer or a follower
+fetches, so that requests and answers contain only changes.
 
 The cache's lock guards the table of sessions and their times. Take this lock before a session's lock. Do not read a log
 while you hold this lock. The cache holds a reference to each session. Each unanswered Fetch holds a reference to its

@@ -1,7 +1,8 @@
 """Answers ListOffsets without the GIL: the start and end offsets of partitions that this node leads.
 
-A look-up by timestamp waits for a disk, and the error for an unknown topic depends on the metadata. Requests with such
-partitions go to the handler unchanged. For all other requests, the handler gives the same answers as this module.
+A look-up by timestamp waits for a disk, and the error for an unknown topic depends on the metadata. If a request needs
+either of them, the whole request goes to the handler unchanged. For all other requests, the handler gives the same
+answers as this module.
 """
 
 from libc.stdint cimport int16_t, int32_t, int64_t

@@ -35,7 +35,7 @@ cdef enum:
     EVENTS = 256              # the most events of one epoll_wait
     READY = 32                # the most ready connections that continue in one turn
     ALL = 0x7FFFFFFF
-    LOOK_NS = 100000          # the processor polls the sockets at least this often while mail keeps coming
+    LOOK_NS = 100000          # the processor polls the sockets at least this often while mail keeps arriving
     GAP_CAP_NS = 1000000
     # A processor spins only if its recent pauses were shorter than this. A sleep itself costs about 40 us.
     SPIN_BELOW_NS = 200000
@@ -82,8 +82,8 @@ cdef int spin_for_events(Processor *p, epoll_event *events, int64_t start_ns) no
 
 
 cdef int look_at_sockets(Processor *p, epoll_event *events) noexcept nogil:
-    """Polls the sockets without blocking, because mail is waiting. This happens every LOOK_NS even if mail keeps
-    coming."""
+    """Polls the sockets without blocking, because mail is waiting. Returns 0 without a poll if the last poll was less
+    than LOOK_NS ago."""
     cdef int64_t now_ns = monotonic_ns()
     if now_ns - p.looked_ns < LOOK_NS:
         return 0

@@ -1,5 +1,5 @@
-"""Columns: the buffers of Python objects (numpy arrays, for example) that native code reads and writes. Their numbers
-can have any width.
+"""Columns: the buffers of Python objects (numpy arrays, for example) that native code reads and writes. The numbers in
+a buffer can have any width.
 
 A `Columns` object holds the buffers that its Column structs point into. Each call creates its own `Columns`.
 """

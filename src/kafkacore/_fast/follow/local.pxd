@@ -25,9 +25,8 @@ cdef int local_append(Partition *p, const uint8_t *data, size_t size, int32_t le
 # Returns whether the log is empty and begins inside the batch at `data`. If so, the log must begin where the batch
 # begins.
 cdef bint local_begins_within(Partition *p, const uint8_t *data, size_t size, int64_t *base_offset) noexcept nogil
-# Adopts the leader's high watermark and log start offset, limited to the end of this log. Returns 0 or a Kafka error
-# code.
-# Sets `start_is_behind` if this log has records below the leader's log start offset.
+# Adopts the leader's high watermark and log start offset, limited to the end of this log. Sets `start_is_behind` if
+# this log has records below the leader's log start offset. Returns 0 or a Kafka error code.
 cdef int local_note_leader(Partition *p, int32_t leader_epoch, int64_t high_watermark, int64_t log_start_offset,
                            bint *start_is_behind) noexcept nogil
 # Returns the offset to which this log must be truncated (KIP-279). The leader has answered that its log diverges: the

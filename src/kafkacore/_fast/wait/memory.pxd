@@ -56,9 +56,9 @@ ctypedef struct Budget:
 
 cdef int budget_init(Budget *budget, int64_t limit) noexcept nogil
 cdef void budget_close(Budget *budget) noexcept nogil
-# Returns True if the reservation is granted now. Otherwise queues the reservation and returns False. The reservation's
-# mail is posted when it is granted.
-# A size above the limit is never granted, so callers must refuse such a size first (socket.request.max.bytes).
+# Returns True if the reservation is granted now. Otherwise queues the reservation and returns False. When the budget
+# grants a queued reservation, it posts the reservation's mail. A size above the limit is never granted, so callers must
+# refuse such a size first (socket.request.max.bytes).
 cdef bint budget_reserve(Budget *budget, Reservation *reservation, int64_t size) noexcept nogil
 # Reserves the next step of a frame that has begun. Returns the same values as `budget_reserve`. Once it is granted,
 # `reservation.size` is the granted size.

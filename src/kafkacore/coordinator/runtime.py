@@ -266,7 +266,7 @@ class _Seat(Generic[S]):
         return True
 
     def left(self) -> bool:
-        """Returns whether the seat is unloaded and makes no more decisions."""
+        """Returns whether the seat (a partition in one leader epoch) is unloaded and makes no more decisions."""
         return self._left
 
     async def load(self, loads: asyncio.Semaphore, before: Awaitable[None] | None) -> None:

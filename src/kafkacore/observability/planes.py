@@ -1,4 +1,4 @@
-"""Converts the measurements of a plane into samples for a registry."""
+"""Converts the measurements of a plane (listeners, processors and handler loop) into samples for a registry."""
 
 from __future__ import annotations
 

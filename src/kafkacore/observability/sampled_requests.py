@@ -2,8 +2,8 @@
 Kafka's `kafka-request.log`.
 
 Processor threads choose the requests and note their times (`_fast/plane/samples.pxd`), so hot requests stay on the hot
-path. Another thread takes the samples and writes a line for each. The number of waiting samples, the number of lines in
-a round, and the size of the file are bounded. Samples beyond these bounds are dropped and counted.
+path. Another thread takes the samples and writes a line for each. The number of waiting samples, the number of lines
+written at a time, and the size of the file are bounded. Samples beyond these bounds are dropped and counted.
 
 A line contains the JSON that Apache Kafka's `RequestConvertToJson` writes, without the contents of request and
 response. It has three more fields: `plane`, `sampledOf` (N), and `dropped` (the number of samples that were lost before

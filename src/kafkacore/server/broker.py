@@ -297,7 +297,7 @@ class BrokerServer:
     async def start(self) -> None:
         """Starts the broker and returns when the broker serves clients. Raises RegistrationRefused, TimeoutError,
         LogDirectoryError, and MetadataError for a cluster that it must not serve."""
-        # This subscription comes first, so that no handler answers from an older root.
+        # This subscription comes first, so that no handler answers from an older image.
         self._publisher.subscribe(self._forget_answers)
         self._publisher.subscribe(self._nudge)
         self.registrar.start()
@@ -400,7 +400,7 @@ class BrokerServer:
         return self.timers.next_due_ns()
 
     async def _applied(self) -> None:
-        """Waits until a newer root is published."""
+        """Waits until a newer metadata image is published."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._awaiting.append(future)
         await future
@@ -460,7 +460,7 @@ class BrokerServer:
             self.plane.forget(changed)
 
     def _nudge(self, image: MetadataImage, delta: MetadataDelta | None) -> None:
-        """Sends the next heartbeat as soon as the root is applied, in these cases:
+        """Sends the next heartbeat as soon as the new metadata image is applied, in these cases:
         - the controller waits for this broker to catch up;
         - the controller has fenced this broker although it runs;
         - the controller lets this broker leave;
@@ -469,7 +469,7 @@ class BrokerServer:
         lifecycle = self.registrar.lifecycle
         waits_for_us = (delta is None or delta.brokers or delta.most_rows) and image.somebody_leaves
         if waits_for_us or lifecycle.state is not BrokerState.RUNNING or not image.is_active(lifecycle.node_id):
-            # The heartbeat is sent in the next turn of the loop, when the other subscribers have the root too.
+            # The heartbeat is sent in the next turn of the loop, when the other subscribers have the image too.
             asyncio.get_running_loop().call_soon(self.registrar.nudge)
 
     def _publish_table(self, changed: list[Placed], gone: list[Uuid]) -> None:

@@ -47,7 +47,7 @@ class BrokerReplicas:
         self._updates = IsrUpdates(self.isrs, edges, send, timers, on_fault, self.manager.in_image)
 
     def apply(self, image: MetadataImage, delta: MetadataDelta | None) -> None:
-        """Applies a newer root."""
+        """Applies a newer metadata image."""
         if delta is None or delta.brokers:
             self._updates.brokers_changed(image)
             own = image.brokers.get(self._node_id)

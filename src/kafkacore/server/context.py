@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 
 class BrokerContext:
-    """The parts of a broker for its handlers. Belongs to the data plane's loop. `read_image` returns the committed
-    root. `blocking` runs work that may have to wait for a disk."""
+    """The parts of a broker for its handlers. Belongs to the data plane's loop. `read_image` returns the image
+    of the committed metadata. `blocking` runs work that may have to wait for a disk."""
 
     def __init__(
         self,

@@ -1,4 +1,5 @@
-"""The controller role of a node: its plane, its replica of the metadata log, and the quorum controller."""
+"""The controller role of a node: its plane (listeners, processors and handler loop), its replica of the metadata log,
+and the quorum controller."""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ from kafkacore.storage.errors import LogDirectoryError
 from kafkacore.storage.names import metadata_directory
 
 LOG: Final = logging.getLogger("kafkacore.server")
-# Called with each committed root and its changes. None means that everything may have changed.
+# Called with each image of the committed metadata and its changes. None means that everything may have changed.
 OnRoot = Callable[[MetadataImage, MetadataDelta | None], None]
 
 
@@ -114,7 +115,7 @@ class ControllerServer:
     # --- start and stop, on the loop ---
 
     async def start(self) -> None:
-        """Starts the controller, which takes part in the quorum from now on. The replica's listeners are notified when
+        """Starts the controller. From then on, it is a member of the quorum. The replica's listeners are notified when
         the replica becomes the leader.
 
         Raises LogDirectoryError if the quorum can never have a leader.

@@ -78,7 +78,7 @@ class Dispatcher:
     module's own `read`.
 
     A handler that loops over a list from a client's request is a generator (`runtime.slices`) that yields in each
-    round.
+    iteration.
     """
 
     def __init__(self, listener_kind: str, context: Any, table: Mapping[int, str]) -> None:

@@ -1,5 +1,5 @@
 """Coordinates groups on this broker. Creates `__consumer_offsets`, runs the shards of the partitions that this broker
-leads, and knows the coordinator of each group.
+leads, and finds the coordinator of each group. A shard runs all groups of one partition.
 
 The broker creates this object when the topic exists or when a client first asks for a coordinator. So groups cost
 nothing on a broker that has none.
@@ -122,7 +122,7 @@ class Groups:
     # --- the committed metadata ---
 
     def apply(self, image: MetadataImage, delta: MetadataDelta | None) -> None:
-        """Applies a root. Call this after the replica manager has given the partitions their roles."""
+        """Applies a metadata image. Call this after the replica manager has given the partitions their roles."""
         if self._closed:
             return
         if delta is not None and delta.topics_deleted:

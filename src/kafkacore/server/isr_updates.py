@@ -50,11 +50,11 @@ class IsrUpdates:
         self._check = timers.every(max(edges.max_lag_ms / 2, 1), edges.check_lag, "replicas that fell behind")
 
     def brokers_changed(self, image: MetadataImage) -> None:
-        """Passes the states of all brokers to the partitions. Call this before the replica manager applies the root."""
+        """Passes the states of all brokers to the partitions. Call this before the replica manager applies `image`."""
         self._edges.set_brokers([(each.broker_id, _state(each), each.epoch) for each in image.brokers.values()])
 
     def applied(self, image: MetadataImage, delta: MetadataDelta | None) -> None:
-        """Applies a root. Call this after the replica manager has applied the same root."""
+        """Applies a metadata image. Call this after the replica manager has applied the same image."""
         self._isrs.applied(image)
         if delta is None or delta.brokers:
             # While no records arrive, a follower fetches only rarely. This check lets the follower join without waiting

@@ -30,8 +30,8 @@ class _LoadElsewhere:
 
 
 class MetadataFeed:
-    """Passes metadata to the broker's publisher. `on_root` receives roots from a controller in the same node. Without
-    such a controller, the feed listens to the broker's own replica.
+    """Passes metadata to the broker's publisher. `on_root` receives metadata images from a controller in the same node.
+    Without such a controller, the feed listens to the broker's own replica.
 
     If this broker cannot apply metadata, `on_fault` is called with the error. Then the node must stop.
     """

@@ -10,8 +10,8 @@ from kafkacore.metadata.registrations import BrokerRegistration, Endpoint
 
 
 class MetadataView:
-    """One root as the clients of one listener see it. The view caches look-ups. Create a new view for each request,
-    which is cheap."""
+    """One metadata image as the clients of one listener see it. The view caches look-ups. Create a new view for each
+    request, which is cheap."""
 
     def __init__(self, image: MetadataImage, listener: str) -> None:
         self.image = image

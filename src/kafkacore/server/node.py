@@ -114,7 +114,7 @@ class Node:
 
     def kill(self) -> None:
         """Ends the node in this process as a crash would. Hands over nothing, drops open requests, and writes no
-        checkpoint and no mark of a clean shutdown. Idempotent."""
+        checkpoint and no clean-shutdown file. Idempotent."""
         self._crashed = True
         try:
             self.stop()
@@ -570,4 +570,4 @@ class Node:
 
 
 def _nobody_follows(image: MetadataImage, delta: MetadataDelta | None) -> None:
-    """Receives the roots of a controller that has no broker in its process, and ignores them."""
+    """Receives the metadata images of a controller that has no broker in its process, and ignores them."""

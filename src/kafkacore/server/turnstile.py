@@ -1,5 +1,5 @@
 """Runs forwarded requests on a controller's loop, one decision at a time. So a request at the controller's own listener
-waits for at most one of them.
+waits for at most one forwarded decision.
 
 A decision ends when its handler first waits, because a handler waits only for the commit. So any number of requests can
 wait for their commits at the same time, and a slow commit does not delay other decisions. A handler that merely yields

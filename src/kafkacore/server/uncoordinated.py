@@ -26,7 +26,7 @@ class Uncoordinated:
         self.elections = 0
 
     def apply(self, image: MetadataImage) -> None:
-        """Logs the partitions that this broker began to lead with this root."""
+        """Logs the partitions that this broker began to lead with this metadata image."""
         led: set[tuple[str, int]] = set()
         for name in _PEOPLE:
             topic = image.topic(name)

@@ -21,7 +21,7 @@ class UnenforcedQuotas:
         self._named: set[tuple[Any, ...]] = set()
 
     def apply(self, image: MetadataImage, delta: MetadataDelta | None) -> None:
-        """Warns about the quotas that are new in this root. `delta` is None if everything may have changed."""
+        """Warns about the quotas that are new in this image. `delta` is None if everything may have changed."""
         changed: Iterable[tuple[Any, ...]] = image.kept if delta is None else delta.kept
         added = [key for key in changed if key[0] == RECORD and key in image.kept and key not in self._named]
         if not added:

@@ -30,7 +30,7 @@ class Expiry:
     def __init__(self, core: Core) -> None:
         self._core = core
         self._deadline = Deadline().call(self._look)
-        self._round: Iterator[int] | None = None  # the groups that remain to be checked in this round
+        self._round: Iterator[int] | None = None  # the groups that remain to be checked in this pass
 
     def start(self) -> None:
         self._core.set_deadline(self._deadline, self._core.settings.offsets_retention_check_interval_ms)

@@ -1,7 +1,7 @@
 """The committed offsets in a partition of `__consumer_offsets`, and the offsets of open transactions.
 
-Offsets are rows of `_fast.hot.offset_rows`, so a commit of hundreds of partitions creates no Python object for each
-partition here.
+Offsets are native data (`_fast.hot.offset_rows`). So a commit of hundreds of partitions creates no Python object for
+each partition here.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ class OtherGroup:
 
     @property
     def state(self) -> str:
-        """The group's state, as far as the records show it. Only the group's coordinator knows whether a rebalance is
+        """The group's state according to its records. Only the group's coordinator knows whether a rebalance is
         in progress."""
         return "Stable" if self.members else "Empty"
 

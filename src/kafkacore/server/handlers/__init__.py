@@ -1,5 +1,5 @@
 """The handlers: one module for each API. Its `handle(context, call, request)` returns the response, a coroutine, or
-work in slices.
+a generator that yields to other requests while it works (`runtime.slices`).
 
 The tables list the APIs of each kind of listener. A module is imported with the first request for its API.
 """

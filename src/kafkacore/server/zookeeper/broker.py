@@ -208,7 +208,7 @@ class ZooKeeperBroker(BrokerServer):
         """Starts the broker and returns when the broker serves clients. Raises BrokerIdTaken, ZooKeeperError,
         LogDirectoryError."""
         roots, loop = self._roots, asyncio.get_running_loop()
-        # This subscription comes first, so that no handler answers from an older root.
+        # This subscription comes first, so that no handler answers from an older image.
         roots.view.subscribe(self._forget_answers)
         self.registrar.start()
         await asyncio.wrap_future(self._controllers_loop.submit(self._configs.start()))
@@ -237,7 +237,7 @@ class ZooKeeperBroker(BrokerServer):
         were loaded are in the image of roles."""
         return self.replicas.settings_of(self._roots.roles.image, topic)
 
-    # --- the roots ---
+    # --- the images ---
 
     def _apply_roles(self, image: MetadataImage, delta: MetadataDelta | None) -> None:
         self._parts.apply(image, delta)

@@ -1,5 +1,5 @@
 """The listener of control.plane.listener.name (KIP-291): a plane with an acceptor, a processor, a ring of 20 requests
-and a loop of handlers of its own, so that a client's request never delays a request of the controller.
+and a separate handler loop. So a client's request never delays a request of the controller.
 
 The listener serves the controller's requests to brokers, and those requests to the controller that brokers of Apache
 Kafka 3.9 send to this listener. Any other request closes its connection; Apache Kafka would answer it.

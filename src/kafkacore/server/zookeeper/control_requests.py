@@ -3,7 +3,7 @@
 Three epochs fence these requests, as in Apache Kafka 3.9 (ReplicaManager, KafkaApis):
 - the controller epoch, against a deposed controller;
 - the broker epoch (the czxid of this broker's registration), against a request for an earlier registration (KIP-380).
-  LeaderAndIsr 0-1, UpdateMetadata 0-4 and StopReplica 0 contain no broker epoch, so it cannot fence them;
+  LeaderAndIsr 0-1, UpdateMetadata 0-4 and StopReplica 0 contain no broker epoch, so this check does not apply to them;
 - the leader epoch of each partition, against a request that arrives after a newer one.
 """
 

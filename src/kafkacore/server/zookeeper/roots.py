@@ -30,7 +30,7 @@ from kafkacore.protocol.messages import (
 from kafkacore.protocol.uuid import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY, ZERO, Uuid
 
 NO_LEADER: Final = -1
-NO_BROKER_EPOCH: Final = -1  # a broker in ZooKeeper mode is not told the epochs of the other brokers
+NO_BROKER_EPOCH: Final = -1  # in ZooKeeper mode, no controller request contains the epochs of the other brokers
 
 
 class TopicKey(NamedTuple):
@@ -90,7 +90,7 @@ def directories_of_view(replicas: Sequence[int], offline: Sequence[int]) -> tupl
 class ZooKeeperRoots:
     """Belongs to the data plane's loop. `broker_epoch` returns the czxid of this broker's registration, or -1.
 
-    Every method publishes at most one root of each image, and raises the errors of the subscribers.
+    Every method publishes each image at most once, and raises the errors of the subscribers.
     """
 
     def __init__(self, node_id: int, metadata_version: int, broker_epoch: Callable[[], int]) -> None:
@@ -151,7 +151,7 @@ class ZooKeeperRoots:
                 gone.append(key)
                 continue
             for index in sorted(here & indexes):
-                # The row stays in the image, without replicas. The replica manager drops the partition.
+                # The partition stays in the image, without replicas. The replica manager drops the partition.
                 row = image.partition(topic, index)
                 assert row is not None
                 states.append(PartitionState(key, index, NO_LEADER, row.leader_epoch, row.partition_epoch, (), ()))

@@ -1,9 +1,9 @@
 """Fetch on the handler loop, for requests that the processors do not serve. It uses the same native reads and waits as
 the processors, but copies the records.
 
-This handler creates no fetch sessions, and closes the session that a request contains. A Fetch comes here if the
-request log is on, if a test injects faults or records requests, and in a simulated node. A client with a session gets
-one response which says that its session is unknown, as after an eviction. From then on, the client lists all its
+This handler creates no fetch sessions, and closes the session that a request contains. This handler serves a Fetch if
+the request log is on, if a test injects faults or records requests, and in a simulated node. A client with a session
+gets one response which says that its session is unknown, as after an eviction. From then on, the client lists all its
 partitions in each request, until a processor serves it again (KIP-227).
 
 A follower can read up to the log end. The first read of its request records the follower's position; a repeated read

@@ -14,7 +14,7 @@ from kafkacore.observability.metrics import Buckets, Kind, Sample
 
 
 class Metric(NamedTuple):
-    """A row of the table. `unit` is "-" for a state and for a number without a unit."""
+    """A metric in the table. `unit` is "-" for a state and for a number without a unit."""
 
     group: str
     type: str
@@ -33,7 +33,7 @@ class UnknownMetricError(LookupError):
 
 
 def metric(type_: str, name: str) -> Metric:
-    """Returns the row of a metric. Raises UnknownMetricError."""
+    """Returns the table's entry for a metric. Raises UnknownMetricError."""
     try:
         return metrics()[type_, name]
     except KeyError:

@@ -1,5 +1,5 @@
-"""Sends the ISR manager's decisions to the active controller, and passes reports from native partitions to the ISR
-manager. Such a report is called an edge: a follower has caught up or fallen behind."""
+"""Sends the ISR manager's decisions to the active controller, and passes edges from native partitions to the ISR
+manager. An edge is the report that a follower has caught up or fallen behind."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 Apache Kafka (KafkaRaftClient, handleUnexpectedError) logs INCONSISTENT_CLUSTER_ID and retries for ever. With Apache
 Kafka, a node that was formatted with another cluster's id finds no leader. Its start then times out, and the error does
-not give the cause.
+not contain the cause.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@ waits for at most one forwarded decision.
 
 A decision ends when its handler first waits, because a handler waits only for the commit. So any number of requests can
 wait for their commits at the same time, and a slow commit does not delay other decisions. A handler that merely yields
-to other work (`runtime.slices`) is still deciding.
+to other work (`runtime.slices`) has not ended its decision.
 """
 
 from __future__ import annotations

@@ -52,7 +52,8 @@ def add_endpoints(parser: argparse.ArgumentParser, *short: str) -> None:
 
 
 def run_admin(arguments: argparse.Namespace, story: Callable[[Admin], Coroutine[Any, Any, T]]) -> T:
-    """Runs `story` with the cluster from the arguments. Raises AdminError."""
+    """Runs the coroutine `story` with an admin client of the cluster from the arguments, and returns its result. Raises
+    AdminError."""
     brokers = getattr(arguments, "bootstrap_server", None)
     kind = BROKERS if brokers else CONTROLLERS
     bootstrap = bootstrap_addresses(brokers or arguments.bootstrap_controller)

@@ -26,8 +26,8 @@ from kafkacore.tools.demo_parts import PATIENCE_S, DemoFailedError, create_topic
 
 LINES, COUNTS, GROUP = "lines", "counts", "readers"
 PIPELINES: Final = ("replica-audit", "controller-report", "lag-history", "placement-plan")
-TEXT: Final = 100_000  # different lines; after the last one, the producer starts again with the first
-PAUSE_S: Final = 0.005  # between 24 lines; the producer shares the cores with Spark and six nodes
+TEXT: Final = 100_000  # different lines; after the last line, the producer starts again with the first line
+PAUSE_S: Final = 0.005  # the pause after every 24 lines; the producer shares the cores with Spark and six nodes
 BEHIND: Final = 20_000  # the number of records that the group has not read when its member is replaced
 # Ahead of the present time: after every window, but not so far that brokers refuse the record.
 END_MARK_MS: Final = 600_000

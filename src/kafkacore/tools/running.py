@@ -43,7 +43,7 @@ def run(node: Node, announce: Callable[[Node], None], *, parent: int = -1) -> No
         collections = FullCollections()
         collections.postpone()
         announce(node)
-        log_codecs()  # This comes last, because it opens the codecs' libraries while clients still wait for the node
+        log_codecs()  # last, because this opens the codecs' libraries while clients still wait for the node
         waits = select.poll()
         waits.register(ended, select.POLLIN)
         if parent >= 0:

@@ -1,7 +1,7 @@
 """Published groups. While a group is published, processors answer the heartbeats and SyncGroups of its members without
-the group's shard, because such requests need no decision. Before a shard ends a session, it asks the published group
-how long the member has been silent. Before a shard removes members that did not fetch their assignment, it asks which
-members got the assignment from a processor.
+the group's shard, because such requests need no decision. Before a shard ends a session, the published group reports
+to it how long the member has been silent. Before a shard removes members that did not fetch their assignment, the
+published group reports to it which members got the assignment from a processor.
 
 `_fast.hot.heartbeats` implements this for processors. A shard without published groups answers every request itself.
 """

@@ -69,10 +69,10 @@ class Part:
 
     @property
     def answers_at_once(self) -> bool:
-        """Whether the partition makes the response due immediately. A partition that does not exist must not do so:
-        otherwise a consumer of several topics, one of them deleted, would fetch without a pause. A read of an older
-        segment does so, because such a read never includes bytes of the next segment, however long it waits
-        (DelayedFetch, case F)."""
+        """Whether the partition makes the response due immediately. A partition that does not exist must not make
+        the response due. Otherwise a consumer of several topics, one of them deleted, would fetch without a pause. A
+        read of an older segment makes the response due. It never includes bytes of the next segment, so waiting is
+        useless (DelayedFetch, case F)."""
         moved_on = self.preferred != NO_REPLICA or (self.read is not None and self.read.in_older_segment)
         return self.exists and (self.fails or moved_on)
 

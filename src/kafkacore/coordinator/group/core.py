@@ -1,5 +1,5 @@
-"""State that the parts of a shard share: its groups, its offsets, the time of the current input (a request,
-a tick or the result of an append), and the effects of the input."""
+"""State that the parts of a shard share: its groups, its offsets, the time of the current input (such as a
+request or a tick), and the effects of the input."""
 
 from __future__ import annotations
 

@@ -96,16 +96,19 @@ cdef int end_cut(Log *log, int result) noexcept nogil:
     recovery point above the log's new end. If the log grew again before that value is lowered, a start after a power
     loss would trust records that were never synced."""
     cdef Inbox *writer = <Inbox *> load_ptr(<void *const *> &log.dir.cuts)
+    cdef bint waits
     if result != 0 or writer == NULL:
         return log_end_change(log, result)
     mutex_lock(&log.lock)
-    log.awaits_checkpoint = log.state == LOG_ROLLING and log.checkpointed_offset > log.end_offset
-    if log.awaits_checkpoint:
+    waits = log.state == LOG_ROLLING and log.checkpointed_offset > log.end_offset
+    log.awaits_checkpoint = waits
+    if waits:
         log.hold(log)
         log.cut_mail.deliver = deliver_cut
         inbox_post(writer, &log.cut_mail)
     mutex_unlock(&log.lock)
-    return 0 if log.awaits_checkpoint else log_end_change(log, result)
+    # After the lock is released, the other thread may already have ended the change and released the log.
+    return 0 if waits else log_end_change(log, result)
 
 
 cdef void log_checkpointed(Log *log) noexcept nogil:

@@ -137,8 +137,10 @@ class Keys:
 
     def _table(self) -> dict[str, str]:
         if not self._lines:
-            head, self._lines = _lines(self._file)
+            head, lines = _lines(self._file)
+            # Threads share this table. One that finds the lines must also find the columns.
             self._columns = head.split("\t")
+            self._lines = lines
         return self._lines
 
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from kafkacore.config.keys import BROKER, BROKER_3_9, CLIENT_METRICS, GROUP, TOPIC, TOPIC_3_9
+from kafkacore.config import keys as keys_module
+from kafkacore.config.keys import BROKER, BROKER_3_9, CLIENT_METRICS, GROUP, TOPIC, TOPIC_3_9, Keys
 from kafkacore.config.values import allowed, default, parse, render
 from processes import PEERS, ROOT, need
 
@@ -45,6 +46,27 @@ def test_every_key_without_effect_has_a_reason(keys):
     assert [key.name for key in keys if not key.honoured and not keys.reason(key.name)] == []
     reasons = [line.partition("\t")[0] for line in Path(keys._reasons_file).read_text().splitlines()[1:]]
     assert [prefix for prefix in reasons if not any(name.startswith(prefix) for name in keys.names())] == []
+
+
+def test_table_is_whole_for_a_thread_that_reads_it_while_another_loads_it(monkeypatch):
+    keys, read = Keys("topic"), []
+
+    class Heading(str):
+        def split(self, *separator):
+            # At this moment another thread asks for the same key.
+            if not read:
+                read.append(None)
+                read.append(keys["retention.ms"].type)
+            return super().split(*separator)
+
+    def lines_of(path):
+        heading, lines = table_lines(path)
+        return Heading(heading), lines
+
+    table_lines = keys_module._lines
+    monkeypatch.setattr(keys_module, "_lines", lines_of)
+    assert keys["retention.ms"].type == "long"
+    assert read == [None, "long"]
 
 
 def test_keys_of_a_topic_inherit_from_keys_of_the_broker():

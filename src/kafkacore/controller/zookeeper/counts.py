@@ -51,11 +51,11 @@ def count(context: ControllerContext) -> Counts:
 
 
 def _is_preferred(assignment: Assignment, now: LeaderAndIsr) -> bool:
-    """Returns whether the preferred replica leads. During a reassignment, also returns True while the first target
-    replica is not yet in sync."""
+    """Returns whether the preferred replica leads. While a reassignment adds that replica, returns instead whether it is
+    still out of sync, as Kafka 3.9 does (ControllerContext.hasPreferredLeader)."""
     if not assignment.replicas:
         return True
     preferred = assignment.replicas[0]
     if preferred in assignment.adding:
-        return preferred in now.isr
+        return preferred not in now.isr
     return now.leader == preferred

@@ -8,13 +8,15 @@ answer with the correlation id of the current request.
 
 cimport cython
 
-from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t
+from libc.stddef cimport size_t
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcmp, memcpy
 
 from kafkacore._fast.plane.answer cimport answer_add_memory
 from kafkacore._fast.base.atomics cimport load_ptr
 from kafkacore._fast.base.cursor cimport put32
+from kafkacore._fast.base.keyed_hash cimport hash_word_and_bytes, process_hash_key
 from kafkacore._fast.plane.gate cimport GATE_ERROR, Verdict
 from kafkacore._fast.plane.plane cimport SERVED, SERVED_PUNT, HotApi, NativePlane, Request, hot_api
 
@@ -35,18 +37,11 @@ ctypedef struct Prepared:
     Entry *places
 
 
-cdef inline uint32_t place_of(int32_t listener, int16_t version, const uint8_t *asked, int32_t size) noexcept nogil:
-    cdef uint32_t hash = 2166136261u ^ <uint32_t> (listener * 31 + version)
-    cdef int32_t i
-    for i in range(size):
-        hash = (hash ^ asked[i]) * 16777619u
-    return hash
-
-
 cdef Entry *find(const Prepared *prepared, int32_t listener, int16_t version, const uint8_t *asked,
                  int32_t size) noexcept nogil:
     """Returns the entry of a request, or the free slot to which it belongs."""
-    cdef uint32_t at = place_of(listener, version, asked, size)
+    cdef uint64_t word = <uint64_t> <uint32_t> listener << 16 | <uint16_t> version
+    cdef uint64_t at = hash_word_and_bytes(process_hash_key(), word, asked, <size_t> size)
     cdef Entry *entry
     while True:
         entry = &prepared.places[at & prepared.mask]

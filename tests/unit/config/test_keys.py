@@ -52,6 +52,8 @@ def test_table_is_whole_for_a_thread_that_reads_it_while_another_loads_it(monkey
     keys, read = Keys("topic"), []
 
     class Heading(str):
+        __slots__ = ()
+
         def split(self, *separator):
             # At this moment another thread asks for the same key.
             if not read:

@@ -51,8 +51,8 @@ def count(context: ControllerContext) -> Counts:
 
 
 def _is_preferred(assignment: Assignment, now: LeaderAndIsr) -> bool:
-    """Returns whether the preferred replica leads. While a reassignment adds that replica, returns instead whether it is
-    still out of sync, as Kafka 3.9 does (ControllerContext.hasPreferredLeader)."""
+    """Returns whether the preferred replica leads. While a reassignment adds that replica, returns instead whether that
+    replica is still out of sync, as Kafka 3.9 does (ControllerContext.hasPreferredLeader)."""
     if not assignment.replicas:
         return True
     preferred = assignment.replicas[0]

@@ -81,7 +81,7 @@ def test_partitions_are_read_in_one_session_when_they_share_a_leader(broker, cli
     ranges = [Range("many", partition, 0, 1000) for partition in range(5)]
     found = table(client.read(ranges, ["partition", "offset", "value"], max_rows=300))
     for partition in range(5):
-        mine = found.filter(pa.compute.equal(found.column("partition"), partition))
+        mine = found.filter(pc.equal(found.column("partition"), partition))
         assert mine.column("offset").to_pylist() == list(range(1000))
         assert mine.column("value").to_pylist() == [b"%d" % i + bytes(100) for i in range(1000)]
 
@@ -197,6 +197,28 @@ def test_brokers_out_of_reach_are_an_error_in_time():
     [
         ({"fetch.max.bytes": "many"}, "fetch.max.bytes is 'many', but must be a number from 1"),
         ({"isolation.level": "dirty"}, "one of read_uncommitted, read_committed"),
+def test_reads_share_a_connection_when_each_ends_at_its_range():
+    with Broker(topics={"t": 1}, record=True) as other, Client(other.bootstrap, {"client.id": "mine"}) as client:
+        fill(other, "t", 100)
+        for start in (0, 50, 50):
+            assert table(client.read([Range("t", 0, start, start + 30)])).num_rows == 30
+        mine = [each.api for each in other.requests if each.client_id == "mine"]
+    assert mine.count("ApiVersions") == 1
+    assert mine.count("Fetch") == 3
+
+
+def test_reads_share_a_session_when_they_share_a_connection():
+    with Broker(topics={"t": 2}) as other, Client(other.bootstrap) as client:
+        for partition in (0, 1):
+            fill(other, "t", 100, partition=partition)
+        # The last range is read again from an offset at which the session already is.
+        for partition, start in ((0, 0), (1, 10), (0, 40), (0, 40)):
+            found = table(client.read([Range("t", partition, start, start + 30)], ["partition", "offset"]))
+            assert set(found.column("partition").to_pylist()) == {partition}
+            assert found.column("offset").to_pylist() == list(range(start, start + 30))
+            assert len(other.node.broker.context.fetch_sessions) == 1
+
+
         ({"value.deserializer": "x"}, "value.deserializer is not supported: values are bytes"),
         ({"ssl.keystore.type": "JKS"}, "must be one of PEM"),
         ({"sasl.client.callback.handler.class": "x"}, "not supported"),

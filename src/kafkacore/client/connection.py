@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from kafkacore._fast.schema.message import message_class
 from kafkacore.client.errors import ServerNotTrusted
+from kafkacore.client.fetching import FetchSession
 from kafkacore.client.options import Options
 from kafkacore.client.security import authenticate, tls_context
 from kafkacore.protocol import apis
@@ -48,6 +49,8 @@ class Connection:
         ServerNotTrusted, and OptionError."""
         self.place = f"{host}:{port}"
         self.versions: dict[int, tuple[int, int]] = {}
+        # A broker keeps a limited number of sessions, so all reads over this connection share one.
+        self.fetch_session = FetchSession()
         self._options = options
         self._correlation_id = 0
         # Maps the correlation id of each request in flight to its API key and version.

@@ -18,7 +18,7 @@ from kafkacore._fast.columns.record_columns import ArrowRows, RecordColumns
 from kafkacore.client.cluster import Cluster
 from kafkacore.client.connection import Connection, Disconnected
 from kafkacore.client.errors import OffsetOutOfRange, TopicRecreated, Unreachable
-from kafkacore.client.fetching import BY_NAME, Asked, FetchSession
+from kafkacore.client.fetching import BY_NAME, Asked
 from kafkacore.client.positions import ISOLATION, list_offsets
 from kafkacore.client.types import EARLIEST, LATEST, Range
 from kafkacore.protocol.apis import ApiKey
@@ -111,7 +111,6 @@ class Reader:
         self._on_lost = on_lost
         self._columns = columns
         self._limits = limits
-        self._sessions: dict[int, FetchSession] = defaultdict(FetchSession)
         self._under_way: dict[int, _UnderWay] = {}
         self._not_begun: dict[tuple[str, int], deque[Range]] = defaultdict(deque)
         self._parts: dict[tuple[str, int], _Part] = {}
@@ -188,7 +187,7 @@ class Reader:
         now = time.monotonic()
         by_node: dict[int, dict[tuple[str, int], _Part]] = defaultdict(dict)
         for key, part in self._parts.items():
-            if part.node >= 0 and part.not_before <= now:
+            if part.node >= 0 and part.not_before <= now and not part.done:
                 by_node[part.node][key] = part
         for node, parts in by_node.items():
             if node not in self._under_way and self._cluster.usable_at(node) <= now:
@@ -204,7 +203,7 @@ class Reader:
                 Asked(each.wanted.topic, each.topic_id, each.wanted.partition, each.position, each.leader_epoch)
                 for each in parts.values()
             )
-            request = self._sessions[node].request(asked, by_id, ISOLATION[self._isolation], self._options)
+            request = connection.fetch_session.request(asked, by_id, ISOLATION[self._isolation], self._options)
             wait_s = (self._options["request.timeout.ms"] + self._options["fetch.max.wait.ms"]) / 1000
             deadline = time.monotonic() + wait_s
             correlation_id = connection.send(request, version, deadline)
@@ -215,7 +214,6 @@ class Reader:
 
     def _broke(self, node: int, error: Exception, parts: dict[tuple[str, int], _Part]) -> None:
         self._under_way.pop(node, None)
-        self._sessions[node].reset()
         self._cluster.broke(node, error)
         for part in parts.values():
             part.seen = str(error)
@@ -256,15 +254,16 @@ class Reader:
         if answer is None or answer.correlation_id != under_way.correlation_id:
             return
         del self._under_way[node]
+        session = under_way.connection.fetch_session
         response = answer.message
         if response.error_code:
-            self._sessions[node].reset()
+            session.reset()
             if response.error_code not in _SESSION_ERRORS and not ErrorCode(response.error_code).retriable:
                 raise error_for(ErrorCode(response.error_code))
             for part in under_way.parts.values():
                 part.not_before = time.monotonic() + self._cluster.retry.seconds(1)
             return
-        self._sessions[node].answered(response.session_id)
+        session.answered(response.session_id)
         fed = list(self._parts_of(response, under_way.parts))
         self._send()  # so that the broker works on the next response while this one is decoded
         yield from self._rows(fed)

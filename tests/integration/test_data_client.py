@@ -22,7 +22,8 @@ from kafkacore.client import (
 )
 from kafkacore.testing import Broker
 
-pa = pytest.importorskip("pyarrow", reason="no PyArrow: pip install kafkacore[spark], or ci/spark.sh")
+pc = pytest.importorskip("pyarrow.compute", reason="no PyArrow: pip install kafkacore[spark], or ci/spark.sh")
+pa = pytest.importorskip("pyarrow")
 pytestmark = pytest.mark.timeout(60)
 NOW = 1_700_000_000_000
 QUICK = {"default.api.timeout.ms": "4000", "request.timeout.ms": "2000"}
@@ -43,6 +44,12 @@ def fill(broker, topic, count, *, partition=0, codec="none", value=100):
         if i % 5000 == 0:
             producer.poll(0)
     assert producer.flush(20) == 0
+
+
+def recreate(broker, topic):
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.delete_topics([topic])[topic].result(10)
+    broker.create_topic(topic)
 
 
 @pytest.fixture(scope="module")
@@ -144,14 +151,23 @@ def test_a_recreated_topic_is_recognised_by_its_id():
     with Broker(topics={"again": 1}) as broker, Client(broker.bootstrap) as client:
         fill(broker, "again", 10)
         before = client.topics(["again"])["again"].id
-        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-        admin.delete_topics(["again"])["again"].result(10)
-        broker.create_topic("again")
+        recreate(broker, "again")
         fill(broker, "again", 10)
         with pytest.raises(TopicRecreated, match="deleted and created again") as raised:
             list(client.read([Range("again", 0, 0, 10, before)]))
         assert (raised.value.expected, raised.value.found) == (before, client.topics(["again"])["again"].id)
         assert raised.value.found != before
+
+
+def test_a_recreated_topic_is_read_when_the_client_still_knows_the_old_one():
+    with Broker(topics={"t": 1}) as other, Client(other.bootstrap) as client:
+        fill(other, "t", 3)
+        assert table(client.read([Range("t", 0, 0, 3, client.topics(["t"])["t"].id)])).num_rows == 3
+        recreate(other, "t")
+        fill(other, "t", 5)
+        with Client(other.bootstrap) as another:
+            new = another.topics(["t"])["t"].id
+        assert table(client.read([Range("t", 0, 0, 5, new)])).num_rows == 5
 
 
 def test_reading_goes_on_when_a_leader_refuses_a_while():
@@ -181,22 +197,6 @@ def test_an_abandoned_read_leaves_the_client_usable(client):
     )
 
 
-def test_brokers_out_of_reach_are_an_error_in_time():
-    started = time.monotonic()
-    servers = "127.0.0.1:1,localhost:2"
-    with (
-        Client(servers, {"default.api.timeout.ms": "500"}) as client,
-        pytest.raises(Unreachable, match="cannot be reached"),
-    ):
-        client.topics()
-    assert time.monotonic() - started < 5
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"fetch.max.bytes": "many"}, "fetch.max.bytes is 'many', but must be a number from 1"),
-        ({"isolation.level": "dirty"}, "one of read_uncommitted, read_committed"),
 def test_reads_share_a_connection_when_each_ends_at_its_range():
     with Broker(topics={"t": 1}, record=True) as other, Client(other.bootstrap, {"client.id": "mine"}) as client:
         fill(other, "t", 100)
@@ -219,6 +219,22 @@ def test_reads_share_a_session_when_they_share_a_connection():
             assert len(other.node.broker.context.fetch_sessions) == 1
 
 
+def test_brokers_out_of_reach_are_an_error_in_time():
+    started = time.monotonic()
+    servers = "127.0.0.1:1,localhost:2"
+    with (
+        Client(servers, {"default.api.timeout.ms": "500"}) as client,
+        pytest.raises(Unreachable, match="cannot be reached"),
+    ):
+        client.topics()
+    assert time.monotonic() - started < 5
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"fetch.max.bytes": "many"}, "fetch.max.bytes is 'many', but must be a number from 1"),
+        ({"isolation.level": "dirty"}, "one of read_uncommitted, read_committed"),
         ({"value.deserializer": "x"}, "value.deserializer is not supported: values are bytes"),
         ({"ssl.keystore.type": "JKS"}, "must be one of PEM"),
         ({"sasl.client.callback.handler.class": "x"}, "not supported"),

@@ -186,6 +186,19 @@ class Cluster:
             return known
         return self.topics([name], limit)[name]
 
+    def topic_with_id(self, name: str, topic_id: Uuid | None, limit: float) -> Topic:
+        """Returns the metadata of a topic. Requests it again while the topic has another id than `topic_id`: the cached
+        metadata may be older than the topic, and some brokers may not know the topic's new id yet. Returns the other
+        topic in the end."""
+        topic = self.topic(name, limit)
+        for look in range(_LOOKS):
+            if topic_id is None or topic.id is None or topic.id == topic_id:
+                break
+            if look:
+                self.pause(look, limit)
+            topic = self.topics([name], limit)[name]
+        return topic
+
     def partition(self, name: str, partition: int, limit: float | None = None) -> Partition:
         """Returns the metadata of a partition. Raises PartitionMissing, and the same errors as `topics`."""
         topic = self.topic(name, limit)

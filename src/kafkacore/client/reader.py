@@ -171,12 +171,11 @@ class Reader:
 
     def _find_leader(self, part: _Part, limit: float) -> None:
         wanted = part.wanted
-        found = self._cluster.partition(wanted.topic, wanted.partition, limit)
-        topic = self._cluster.topic(wanted.topic, limit)
+        topic = self._cluster.topic_with_id(wanted.topic, part.topic_id, limit)
         if part.topic_id is not None and topic.id is not None and topic.id != part.topic_id:
             raise TopicRecreated(wanted.topic, part.topic_id, topic.id)
         part.topic_id = topic.id
-        part.leader, part.leader_epoch = found
+        part.leader, part.leader_epoch = self._cluster.partition(wanted.topic, wanted.partition, limit)
         if part.leader < 0:
             part.seen = "the partition has no leader"
             part.look_again(self._cluster.retry.seconds(part.failures + 1))
@@ -254,8 +253,8 @@ class Reader:
         if answer is None or answer.correlation_id != under_way.correlation_id:
             return
         del self._under_way[node]
-        session = under_way.connection.fetch_session
         response = answer.message
+        session = under_way.connection.fetch_session
         if response.error_code:
             session.reset()
             if response.error_code not in _SESSION_ERRORS and not ErrorCode(response.error_code).retriable:

@@ -57,5 +57,5 @@ class FakeCluster:
 
 
 def bounds(tasks):
-    """Returns the topic, the partition, the first offset and the next offset of each task."""
-    return sorted((task.value.topic, task.value.partition, task.value.start, task.value.end) for task in tasks)
+    """Returns the topic, the partition, the first offset and the next offset of each range that the tasks read."""
+    return sorted((one.topic, one.partition, one.start, one.end) for task in tasks for one in task.value)

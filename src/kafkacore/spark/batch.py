@@ -1,5 +1,5 @@
 """Batch reads. When Spark plans the query, the driver looks up the first and last offset of each partition. Each range
-of offsets becomes a task."""
+of offsets becomes a task, unless `minRecordsPerPartition` lets small ranges share tasks."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -32,7 +32,8 @@ class BatchReader(DataSourceReader):
         options = self.options
         with client(options.kafka) as connected:
             ranges = self.ranges(Cluster(connected, options))
-        return tasks(split_ranges(ranges, options.min_partitions, options.max_records_per_partition))
+        ranges = split_ranges(ranges, options.min_partitions, options.max_records_per_partition)
+        return tasks(ranges, options.min_records_per_partition)
 
     def ranges(self, cluster: Cluster) -> list[Range]:
         topics = cluster.topics()

@@ -30,8 +30,8 @@ STRATEGIES: Final = ("subscribe", "subscribePattern", "assign")
 READ_OPTIONS: Final = (
     *STRATEGIES, "startingOffsets", "endingOffsets", "startingOffsetsByTimestamp", "endingOffsetsByTimestamp",
     "startingTimestamp", "endingTimestamp", "startingOffsetsByTimestampStrategy", "failOnDataLoss", "minPartitions",
-    "maxRecordsPerPartition", "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay",
-    "includeHeaders", "groupIdPrefix",
+    "maxRecordsPerPartition", "minRecordsPerPartition", "maxOffsetsPerTrigger", "minOffsetsPerTrigger",
+    "maxTriggerDelay", "includeHeaders", "groupIdPrefix",
     "fetchOffset.numRetries", "fetchOffset.retryIntervalMs", "kafkaConsumer.pollTimeoutMs", "columns", "pushFilters",
 )  # fmt: skip
 WRITE_OPTIONS: Final = (
@@ -42,6 +42,8 @@ WRITE_OPTIONS: Final = (
     "markerTopic",
     "allowMissingMarker",
 )
+# A task in Python costs as much time as the reading of about this many small records.
+STREAM_MIN_RECORDS: Final = 10_000
 # Spark or the session adds these options. They have no meaning for a source.
 _OF_SPARK: Final = ("path", "checkpointLocation", "queryName", "outputMode")
 _DURATION: Final = re.compile(
@@ -75,6 +77,7 @@ class SourceOptions:
     fail_on_data_loss: bool = True
     min_partitions: int | None = None
     max_records_per_partition: int | None = None
+    min_records_per_partition: int = 1
     max_offsets_per_trigger: int | None = None
     min_offsets_per_trigger: int | None = None
     max_trigger_delay_ms: int = 15 * 60_000
@@ -177,6 +180,7 @@ def source_options(options: Mapping[str, str], *, streaming: bool) -> SourceOpti
         fail_on_data_loss=given.boolean("failOnDataLoss", default=True),
         min_partitions=given.number("minPartitions", most=1_000_000),
         max_records_per_partition=given.number("maxRecordsPerPartition"),
+        min_records_per_partition=_least_records(given, streaming=streaming),
         max_offsets_per_trigger=most,
         min_offsets_per_trigger=least,
         max_trigger_delay_ms=given.duration_ms("maxTriggerDelay", 15 * 60_000),
@@ -187,6 +191,17 @@ def source_options(options: Mapping[str, str], *, streaming: bool) -> SourceOpti
         offset_retry_interval_ms=_or(given.number("fetchOffset.retryIntervalMs", least=0, most=3_600_000), 10),
         poll_timeout_ms=_or(given.number("kafkaConsumer.pollTimeoutMs", most=86_400_000), 120_000),
     )
+
+
+def _least_records(given: Given, *, streaming: bool) -> int:
+    """Returns the number of records below which the ranges of several partitions share a task."""
+    least = given.number("minRecordsPerPartition")
+    split_by = next((name for name in ("minPartitions", "maxRecordsPerPartition") if given.has(name)), None)
+    if least is None:
+        return STREAM_MIN_RECORDS if streaming and split_by is None else 1
+    if split_by is not None:
+        raise OptionError(f"option minRecordsPerPartition joins what {split_by} splits: give only one of them")
+    return least
 
 
 def sink_options(options: Mapping[str, str], *, streaming: bool) -> SinkOptions:

@@ -4,9 +4,10 @@ This module follows the documented and the observed behaviour of Spark's connect
 Spark.
 """
 
+import heapq
 import itertools
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from kafkacore.client import Range
 from kafkacore.spark.positions import MAX_OFFSET, Positions, TopicPartition
@@ -38,6 +39,22 @@ def split_ranges(
         for one in found
         for part in ([one] if one in kept else divide(one, _share(size(one), rest_size, rest_parts)))
     ]
+
+
+def join_ranges(ranges: Sequence[Range], min_records: int) -> list[list[Range]]:
+    """Returns the ranges that each task reads. A range of at least `min_records` offsets has a task of its own. Smaller
+    ranges share tasks, which have nearly equal sizes of at least `min_records` offsets, if there are so many."""
+    large = [[one] for one in ranges if size(one) >= min_records]
+    small = sorted((one for one in ranges if size(one) < min_records), key=size, reverse=True)
+    count = max(1, sum(map(size, small)) // min_records) if small else 0
+    shared: list[list[Range]] = [[] for _ in range(count)]
+    # Each range goes to the task that has the fewest offsets so far.
+    loads = [(0, number) for number in range(count)]
+    for one in small:
+        load, number = loads[0]
+        shared[number].append(one)
+        heapq.heapreplace(loads, (load + size(one), number))
+    return large + shared
 
 
 def divide(whole: Range, parts: int) -> list[Range]:

@@ -18,6 +18,7 @@ from kafkacore.spark.columns import HEADERS
 from kafkacore.spark.connections import producer
 from kafkacore.spark.errors import SchemaError
 from kafkacore.spark.options import SinkOptions
+from kafkacore.spark.workers import exempt_modules_from_collection
 
 # The columns that Spark's connector writes. The connector ignores other columns, and so does this sink.
 _ALLOWED: Final = {
@@ -81,6 +82,7 @@ class RowWriting:
             )
 
     def send(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        exempt_modules_from_collection()
         rows = 0
         with producer(self.options.kafka) as sending:
             for batch in self.batches(iterator):

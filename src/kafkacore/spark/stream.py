@@ -114,7 +114,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if begin[topic, number] < last[topic, number]
         ]
         options = self.options
-        return tasks(split_ranges(found, options.min_partitions, options.max_records_per_partition))
+        ranges = split_ranges(found, options.min_partitions, options.max_records_per_partition)
+        return tasks(ranges, options.min_records_per_partition)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return self.reading.read(partition)

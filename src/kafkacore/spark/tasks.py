@@ -1,25 +1,29 @@
-"""The tasks of a read. Each task reads one range of a partition as Arrow batches."""
+"""The tasks of a read. Each task reads one or more ranges of partitions as Arrow batches."""
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
-from kafkacore.client import OffsetOutOfRange, PartitionMissing, Range, TopicMissing, TopicRecreated
+from kafkacore.client import ClientError, OffsetOutOfRange, PartitionMissing, Range, TopicMissing, TopicRecreated
 from kafkacore.spark.columns import arrow_schema, fit
 from kafkacore.spark.connections import client
 from kafkacore.spark.errors import DataLossError
-from kafkacore.spark.ranges import size
+from kafkacore.spark.ranges import join_ranges, size
+from kafkacore.spark.workers import exempt_modules_from_collection
 
 CONTINUE = "; set failOnDataLoss=false to continue without them"
 
 
-def tasks(ranges: Sequence[Range]) -> list[InputPartition]:
-    """Returns a task for each range. The largest ranges come first, so that no large task is left at the end."""
-    return [InputPartition(one) for one in sorted(ranges, key=size, reverse=True)]
+def tasks(ranges: Sequence[Range], min_records: int = 1) -> list[InputPartition]:
+    """Returns the tasks that read the ranges. Ranges with fewer than `min_records` offsets share tasks. The largest
+    tasks come first, so that no large task is left at the end."""
+    shares = join_ranges(ranges, min_records)
+    return [InputPartition(one) for one in sorted(shares, key=lambda one: sum(map(size, one)), reverse=True)]
 
 
 @dataclass(frozen=True)
@@ -31,23 +35,38 @@ class RangeReading:
     fail_on_data_loss: bool
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        """Reads the records of a range. For an empty read, Spark runs one task without a range. In PySpark 4.0 this
-        task gets no InputPartition."""
+        """Reads the records of the task's ranges. For an empty read, Spark runs one task without ranges. In PySpark 4.0
+        this task gets no InputPartition."""
         if partition is None or partition.value is None:
             return
-        wanted = partition.value
+        exempt_modules_from_collection()
+        # If a topic is lost, the records of the other topics are still read.
+        by_topic: dict[str, list[Range]] = defaultdict(list)
+        for one in partition.value:
+            by_topic[one.topic].append(one)
+        for ranges in by_topic.values():
+            yield from self._read_topic(ranges)
+
+    def _read_topic(self, ranges: Sequence[Range]) -> Iterator[pa.RecordBatch]:
         schema = arrow_schema(self.schema)
         isolation_level = self.kafka.get("isolation.level", "read_uncommitted")
         try:
             with client(self.kafka) as connected:
                 on_lost = None if self.fail_on_data_loss else warn
-                for rows in connected.read([wanted], self.schema.names, isolation_level, on_lost=on_lost):
+                for rows in connected.read(ranges, self.schema.names, isolation_level, on_lost=on_lost):
                     yield fit(pa.record_batch(rows), schema)
         except (OffsetOutOfRange, TopicRecreated, TopicMissing, PartitionMissing) as lost:
             if self.fail_on_data_loss:
-                what = f"records of {wanted.topic}-{wanted.partition}, offsets {wanted.start} to {wanted.end}, are lost"
-                raise DataLossError(f"{what}: {lost}{CONTINUE}") from lost
+                raise DataLossError(f"{lost_records(ranges, lost)}: {lost}{CONTINUE}") from lost
             warn(lost)
+
+
+def lost_records(ranges: Iterable[Range], lost: ClientError) -> str:
+    """Names the ranges that an error concerns: those of its partition, or all if it concerns the whole topic."""
+    partition = getattr(lost, "partition", None)
+    concerned = (one for one in ranges if partition is None or one.partition == partition)
+    named = ", ".join(f"{one.topic}-{one.partition} from offset {one.start} to {one.end}" for one in concerned)
+    return f"records are lost: {named}"
 
 
 def warn(lost: Exception) -> None:

@@ -39,6 +39,17 @@ def test_defaults_are_those_of_the_connector():
     assert read.topics == ("a",)
 
 
+def test_small_ranges_share_tasks_in_streams_when_no_option_sets_the_tasks():
+    assert batch().min_records_per_partition == 1
+    assert stream().min_records_per_partition == 10_000
+    assert stream(minPartitions="2").min_records_per_partition == 1
+    assert stream(maxRecordsPerPartition="2").min_records_per_partition == 1
+    assert batch(minRecordsPerPartition="500").min_records_per_partition == 500
+    for other in ("minPartitions", "maxRecordsPerPartition"):
+        with pytest.raises(OptionError, match=f"minRecordsPerPartition joins what {other} splits"):
+            stream(minRecordsPerPartition="5", **{other: "9"})
+
+
 def test_names_are_case_insensitive():
     read = source_options(
         {"KAFKA.Bootstrap.Servers": "h:1", "SUBSCRIBE": "a, b,,a", "includeheaders": "TRUE"}, streaming=False

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkacore.client import Range
-from kafkacore.spark.ranges import Delay, backlog, divide, limit_rows, size, split_ranges
+from kafkacore.spark.ranges import Delay, backlog, divide, join_ranges, limit_rows, size, split_ranges
 
 RANGES = st.lists(
     st.builds(
@@ -52,6 +52,31 @@ def test_split_ranges_gives_the_tasks_that_the_connector_plans(sizes, least, mos
 
 def test_divide_gives_parts_of_nearly_equal_size():
     assert [size(part) for part in divide(Range("t", 0, 5, 15), 3)] == [3, 3, 4]
+
+
+@given(RANGES, st.integers(1, 10**7))
+def test_joined_ranges_are_each_read_by_one_task(ranges, least):
+    groups = join_ranges(ranges, least)
+    assert sorted(one for group in groups for one in group) == sorted(ranges)
+    assert all(len(group) == 1 or max(map(size, group)) < least for group in groups)
+    shared = [size(one) for one in ranges if size(one) < least]
+    assert len(groups) == len(ranges) - len(shared) + (max(1, sum(shared) // least) if shared else 0)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "least", "loads"),
+    [
+        ([600] * 8, 10_000, [4800]),
+        ([1250] * 16, 10_000, [10_000, 10_000]),
+        ([30_000, 4000, 6000, 9000, 1000], 10_000, [30_000, 10_000, 10_000]),
+        ([30_000, 50], 10_000, [30_000, 50]),
+        ([5, 5], 1, [5, 5]),
+        ([], 10_000, []),
+    ],
+)
+def test_joined_ranges_make_tasks_of_equal_size(sizes, least, loads):
+    ranges = [Range("t", number, 10, 10 + count) for number, count in enumerate(sizes)]
+    assert [sum(map(size, group)) for group in join_ranges(ranges, least)] == loads
 
 
 @given(

@@ -220,6 +220,14 @@ def test_tasks_share_a_batch_when_options_say_so(cluster):
     assert len(query.partitions(*first_batch(query))) == 5
 
 
+def test_small_ranges_share_a_task(cluster):
+    query = reader(startingOffsets="earliest")
+    batch = first_batch(query)
+    assert len(query.partitions(*batch)) == 1
+    assert bounds(query.partitions(*batch)) == [("t", 0, 0, 100), ("t", 1, 10, 60)]
+    assert len(reader(minRecordsPerPartition="75").partitions(*batch)) == 2
+
+
 def test_stop_closes_the_connections(cluster):
     query = reader()
     query.initialOffset()

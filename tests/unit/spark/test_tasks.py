@@ -1,0 +1,74 @@
+"""Tasks of a read: several ranges in one task, and what is read when some of the records are lost."""
+
+import contextlib
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("pyspark", "4.0", reason="no PySpark: pip install kafkacore[spark], or ci/spark.sh")
+
+import pyarrow as pa
+from pyspark.sql.types import IntegerType, StructField, StructType
+
+from kafkacore.client import OffsetOutOfRange, PartitionMissing, Range, TopicMissing
+from kafkacore.spark import tasks
+from kafkacore.spark.errors import DataLossError
+
+RANGES = [Range("a", 0, 0, 5), Range("b", 0, 0, 7), Range("b", 1, 3, 9), Range("c", 0, 0, 2)]
+
+
+class Reads:
+    """A stub of the client. Each range gives a batch with one row, its end offset. `lost` has an error for a topic."""
+
+    def __init__(self, lost=None):
+        self.lost = lost or {}
+
+    def read(self, ranges, columns, isolation_level, *, on_lost):
+        for one in ranges:
+            yield pa.record_batch({"partition": pa.array([one.end], pa.int32())})
+            if one.topic in self.lost:
+                raise self.lost[one.topic]
+
+
+def ends(monkeypatch, reads, *, fail_on_data_loss):
+    monkeypatch.setattr(tasks, "client", lambda kafka: contextlib.nullcontext(reads))
+    monkeypatch.setattr(tasks, "exempt_modules_from_collection", lambda: None)
+    schema = StructType([StructField("partition", IntegerType())])
+    reading = tasks.RangeReading({}, schema, fail_on_data_loss)
+    [task] = tasks.tasks(RANGES, 1000)
+    return sorted(batch.column(0)[0].as_py() for batch in reading.read(task))
+
+
+def test_a_task_reads_all_its_ranges(monkeypatch):
+    assert ends(monkeypatch, Reads(), fail_on_data_loss=True) == [2, 5, 7, 9]
+
+
+def test_other_topics_are_read_when_one_is_lost(monkeypatch, capsys):
+    reads = Reads({"a": TopicMissing("a")})
+    assert ends(monkeypatch, reads, fail_on_data_loss=False) == [2, 5, 7, 9]
+    assert "records are lost, and failOnDataLoss=false: topic a does not exist" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("error", "named", "not_named"),
+    [
+        (TopicMissing("b"), ["b-0 from offset 0 to 7", "b-1 from offset 3 to 9"], "a-0"),
+        (PartitionMissing("b", 1, 1), ["b-1 from offset 3 to 9"], "b-0 from"),
+        (OffsetOutOfRange("b", 0, 4, 7, 5, 9), ["b-0 from offset 0 to 7", "the log has 5 to 9"], "b-1"),
+    ],
+)
+def test_lost_records_are_named_with_their_ranges(monkeypatch, error, named, not_named):
+    with pytest.raises(DataLossError) as raised:
+        ends(monkeypatch, Reads({"b": error}), fail_on_data_loss=True)
+    assert all(each in str(raised.value) for each in named)
+    assert not_named not in str(raised.value)
+
+
+def test_the_collector_ignores_the_objects_of_modules_once_a_task_has_begun():
+    program = (
+        "import gc; from kafkacore.spark.workers import exempt_modules_from_collection as exempt; exempt();"
+        " first = gc.get_freeze_count(); kept = [[] for _ in range(100_000)]; exempt();"
+        " assert 0 < first == gc.get_freeze_count(), (first, gc.get_freeze_count())"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

@@ -27,7 +27,7 @@ from processes import wait_until  # noqa: E402
 from spark_session import connector_jars, start  # noqa: E402
 from topic_filling import Topics  # noqa: E402
 
-OURS, THEIRS, BOUNDARY = "kafkacore", "kafka", "boundary"
+OURS, THEIRS, FILES, BOUNDARY = "kafkacore", "kafka", "kafkacore-log", "boundary"
 WARM_UPS = 3
 LEAST_BATCHES = 3  # the fewest batches of a stream from which a median is taken
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -178,15 +178,31 @@ def read_row(size, codec="none", count=2_000_000, boundary=False):
         topic = run.filled(row, total, size, codec)
         works = {name: lambda name=name: aggregate(run.read(name, topic)) for name in run.formats}
         if boundary:
-            register_boundary(run.spark)
-            options = {"rows": str(total), "size": str(size), "partitions": "8"}
-            works[BOUNDARY] = lambda: aggregate(run.spark.read.format(BOUNDARY).options(**options).load())
+            works[BOUNDARY] = boundary_of(run, total, size)
         found = {name: sum(line[1] for line in work()) for name, work in works.items()}
         assert set(found.values()) == {total}, found
         run.compare(row, total, works)
         run.topics.delete(topic)
 
     return measure
+
+
+def scan_row(run, row):
+    """Reads the files of the topic instead of asking the broker."""
+    total, size = run.rows(2_000_000), 100
+    topic = run.filled(row, total, size)
+    files = run.spark.read.format(FILES).options(path=str(run.node.log_dir), topics=topic)
+    works = {FILES: lambda: aggregate(files.load()), BOUNDARY: boundary_of(run, total, size)}
+    assert sum(line[1] for line in works[FILES]()) == total
+    run.compare(row, total, works)
+    run.topics.delete(topic)
+
+
+def boundary_of(run, total, size):
+    """Returns a function that reads as many rows of the same size from a source that only returns them."""
+    register_boundary(run.spark)
+    options = {"rows": str(total), "size": str(size), "partitions": "8"}
+    return lambda: aggregate(run.spark.read.format(BOUNDARY).options(**options).load())
 
 
 def register_boundary(spark):
@@ -285,7 +301,8 @@ def micro_batch_row(run, row):
             .groupBy("partition")
             .agg(expr("count(1)"), expr("sum(length(value))"))
         )
-        with tempfile.TemporaryDirectory() as checkpoint:
+        # Spark's state store may still write into the checkpoint when the query has ended.
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as checkpoint:
             load.start()
             query = (
                 stream.writeStream.format("noop").outputMode("update").option("checkpointLocation", checkpoint)
@@ -359,6 +376,7 @@ ROWS = {
     "read-1k": read_row(1000, count=400_000, boundary=True),
     "read-lz4": read_row(100, "lz4"),
     "read-zstd": read_row(100, "zstd"),
+    "scan": scan_row,
     "write": write_row,
     "micro-batch": micro_batch_row,
     "memory": memory_row,
@@ -370,6 +388,7 @@ def arguments():
     parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS), metavar="ROW", help=", ".join(ROWS))
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--stream-seconds", type=int, default=15)
+    parser.add_argument("--setting", action="append", default=[], metavar="KEY=VALUE", help="a setting of Spark")
     parser.add_argument("--smoke", action="store_true", help="one round with small sizes")
     parser.add_argument("--out", type=Path, default=Path("build/bench/spark.json"))
     return parser.parse_args()
@@ -382,6 +401,7 @@ def main():
         settings = {
             "spark.sql.streaming.numRecentProgressUpdates": "1000",
             "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
+            **dict(each.split("=", 1) for each in options.setting),
         }
         spark = start(Path(scratch), memory="2g", settings=settings)
         try:

@@ -1,6 +1,6 @@
 """A client for data: reads ranges of partitions as Arrow batches, and writes Arrow batches.
 
-with Client("localhost:9092") as client:
+    with Client("localhost:9092") as client:
         for rows in client.read([Range("orders", 0, 0, 1000)]):
             batch = pyarrow.record_batch(rows)
 

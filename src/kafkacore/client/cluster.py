@@ -17,7 +17,7 @@ from kafkacore.protocol.messages import MetadataRequest
 
 _NO_ID: Final = Uuid()
 _BROKEN: Final = (Disconnected, TimeoutError)
-# How often the client requests a missing topic, because some brokers may not know a topic that was just created.
+# How many times the client requests a missing topic. Some brokers may not know a topic that was just created.
 _LOOKS: Final = 4
 _RETRIED_OF_TOPICS: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE})
 

@@ -2,7 +2,7 @@
 
 At most one request is in flight to each leader, and it contains at most one batch of each partition. This keeps the
 order within a partition. A retry repeats the same batch with the same sequence number (KIP-98). Batches stay in memory
-until they are acknowledged. While they have more than `MOST_QUEUED_BYTES`, `send` waits.
+until they are acknowledged. While they take more than `MOST_QUEUED_BYTES`, `send` waits.
 """
 
 from __future__ import annotations

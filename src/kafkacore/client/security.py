@@ -37,7 +37,7 @@ class Asked(Protocol):
 
 
 def tls_context(options: Options) -> ssl.SSLContext:
-    """Returns a TLS context. Raises OptionError."""
+    """Returns the TLS context for the options ssl.*. Raises OptionError if a file is missing or not PEM."""
     location, certificates = options["ssl.truststore.location"], options["ssl.truststore.certificates"]
     try:
         context = ssl.create_default_context(cafile=location, cadata=certificates)

@@ -10,7 +10,7 @@ from typing import Final
 from kafkacore._fast.codec.compression import CodecLibrary, codec_libraries
 
 LOG: Final = logging.getLogger("kafkacore.codecs")
-# The name of kafkacore's own code, which is slower than the C library, but does not need the GIL either.
+# The name of kafkacore's own implementation. It runs without the GIL, as the C libraries do, but it is slower.
 _OWN: Final = "kafkacore"
 _FASTER: Final = {
     "gzip": "pip install zlib-ng",

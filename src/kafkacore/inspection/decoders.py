@@ -21,7 +21,7 @@ from kafkacore.protocol.message_json import to_json
 from kafkacore.protocol.messages import Message, message_class
 from kafkacore.raft.control import control_message
 
-CONTROL_TYPE: Final = "controlType"  # the name shown for an unknown type
+CONTROL_TYPE: Final = "controlType"  # the name shown for a control record of an unknown type
 
 
 class Decoded(NamedTuple):
@@ -36,7 +36,7 @@ Decoder = Callable[[Record], Decoded]
 
 
 class UndecodableError(KafkaError):
-    """The record belongs to another topic than the chosen decoder."""
+    """The chosen decoder cannot read the record, for example because the record belongs to another topic."""
 
 
 # --- Java classes ---------------------------------------------------------------------------------------------------

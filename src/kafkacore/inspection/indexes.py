@@ -43,7 +43,7 @@ def dump_offset_index(path: str, options: IndexOptions, report: Report) -> None:
     mismatches: dict[int, int] = {}
     with BatchScan(_beside(path, names.LOG)) as log:
         for number, (offset, position) in enumerate(zip(offsets, positions, strict=True)):
-            # After a crash, preallocated space in the file consists of zeros.
+            # After a crash, the file can end with preallocated zeros, which read as entries of the base offset.
             if offset == base_offset and number > 0:
                 break
             found = log.batch_at(position, options.max_message_bytes)
@@ -134,7 +134,7 @@ class _PositionIndex:
 
 def _batch_that_ends(log: BatchScan, position: int, offset: int) -> tuple[int, int] | None:
     """Returns the last offset and the greatest timestamp of the first batch, from `position` on, that ends at or after
-    `offset`."""
+    `offset`. Returns None if the log ends before `offset`."""
     found = log.batch_at(position, _WHOLE)
     while found is not None and found[1] < offset:
         found = log.batch_at(log.position, _WHOLE)

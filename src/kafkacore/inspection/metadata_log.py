@@ -18,8 +18,8 @@ MAGIC: Final = 2
 
 
 def newest_files(directory: str) -> Iterator[tuple[str, int]]:
-    """Returns the paths of the newest snapshot and of every segment. Each path comes with the first offset that only
-    this file provides."""
+    """Yields the paths of the newest snapshot and of every segment. Each path comes with the first offset that counts
+    in this file: 0 in the snapshot, and the snapshot's end offset in a segment."""
     found = sorted(os.listdir(directory)) if os.path.isdir(directory) else []
     snapshots = [parsed for parsed in map(names.parse_checkpoint_name, found) if parsed is not None]
     end = 0
@@ -32,10 +32,10 @@ def newest_files(directory: str) -> Iterator[tuple[str, int]]:
 
 
 def whole_batches(path: str, start: int) -> Iterator[tuple[Batch, bytes]]:
-    """Returns those batches of a file that contain `start` or a later offset, and their bytes.
+    """Yields those batches of a file that contain `start` or a later offset, and their bytes.
 
-    In a segment, the batches end where the node's next start will truncate it. In a snapshot, they end at damage, which
-    `snapshot_problems` reports.
+    In a segment, the batches end where the node's next start will truncate the segment. In a snapshot, the batches end
+    at the first damage, which `snapshot_problems` reports.
     """
     for _, last, _, data in sound_batches(path):
         if last >= start:

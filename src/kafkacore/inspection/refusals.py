@@ -69,8 +69,9 @@ class MetadataInspection:
             self._findings.problems.append(f"{path}: {error}")
 
     def _find_voters(self) -> None:
-        """Checks the voters. If this voter can only follow, this is a remark, because another voter may lead. If it is
-        the only voter, this is a problem."""
+        """Checks whether the voter set lists this node with the id of this directory. If it lists another directory id,
+        the node can only follow. If the quorum has other voters, one of them may lead, so the finding is a remark.
+        Otherwise it is a problem."""
         voters = self._voters.latest
         if self._me is None or voters.get(self._me.replica_id) is None or self._me in voters:
             return

@@ -57,8 +57,8 @@ def batches_of_files(paths: Iterable[str]) -> Iterator[Batch]:
 
 
 def first_difference(replicas: Mapping[str, Iterator[Batch]], start: int, end: int) -> str | None:
-    """Describes the first difference between the replicas in the offsets from `start` to `end`. Returns None if the
-    replicas are equal there. The keys of `replicas` are the names of the replicas."""
+    """Describes the first difference between the replicas from offset `start` up to, but not including, `end`. Returns
+    None if the replicas are equal there. The keys of `replicas` are the names of the replicas."""
     first, *others = replicas
     for each in replicas[first]:
         if each.base_offset >= end:
@@ -110,7 +110,8 @@ def replicas_in(log_dir: str) -> dict[PartitionId, Replica]:
 
 
 def compare_directories(log_dirs: Sequence[str]) -> Iterator[Compared]:
-    """Compares each partition that is in two or more of the directories. Each directory belongs to another broker."""
+    """Compares each partition that is in two or more of the directories. Each directory must belong to a different
+    broker."""
     everywhere = {log_dir: replicas_in(log_dir) for log_dir in log_dirs}
     for partition in sorted({each for found in everywhere.values() for each in found}):
         replicas = [found[partition] for found in everywhere.values() if partition in found]

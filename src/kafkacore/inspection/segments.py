@@ -20,8 +20,9 @@ _WITH_COLON: Final = frozenset({"LeaderChange"})  # kafka-dump-log writes the ot
 
 
 class RecordOptions(NamedTuple):
-    """The options for records. Shows the `records` of batches, and their `contents` as text or by `decoder`. Stops
-    after `max_bytes` of the file."""
+    """The options for records. `records` shows a line for each record. `contents` shows keys and values as text, and
+    `decoder` shows them decoded. `skip_metadata` leaves out the other fields of records. The dump stops after
+    `max_bytes` of the file."""
 
     records: bool = False
     contents: bool = False

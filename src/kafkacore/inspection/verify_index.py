@@ -1,8 +1,8 @@
 """Verifies that the indexes of a segment lead to the batch at which a look-up must begin.
 
-Only the properties that a look-up needs are checked, so the indexes of every release pass. The entry of an offset must
-point to the start of a batch that begins at or before this offset. The entry of a timestamp must name a batch with this
-greatest timestamp, and no earlier batch may be newer.
+Only the properties that a look-up needs are checked, so the indexes of every release pass. An entry of an offset index
+must point to the start of a batch that begins at or before the entry's offset. An entry of a time index must name a
+batch whose greatest timestamp is the timestamp of the entry. No earlier batch may have a greater timestamp.
 """
 
 from __future__ import annotations

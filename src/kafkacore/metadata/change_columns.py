@@ -64,8 +64,8 @@ class ListColumn:
         return None if count < 0 else self.values[row, :count].tolist()
 
     def lists(self, told: Rows, wanted: npt.NDArray[np.bool_]) -> list[Ids | None]:
-        """Returns the lists of those of the rows `told` that `wanted` selects. None stands for a list that does not
-        change."""
+        """Takes the rows `told`, selects among them with `wanted`, and returns their lists. None stands for a list that
+        does not change."""
         counts = self.counts[told][wanted].tolist()
         values = self.values[told][wanted].tolist()
         return [None if count < 0 else tuple(ids[:count]) for ids, count in zip(values, counts, strict=True)]
@@ -188,8 +188,8 @@ def ascending(rows: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.N
 
 
 def spans(rows: npt.NDArray[np.int64]) -> Iterator[tuple[int, Indexes, slice]]:
-    """`rows` must be distinct and ascending. For each chunk that contains some of them, yields the number of the chunk,
-    the indexes inside the chunk, and the positions in `rows`.
+    """Groups rows by their chunk. Yields for each chunk its number, the indexes of the rows inside the chunk, and the
+    positions of the rows in `rows`. `rows` must be distinct and ascending.
     """
     if not len(rows):
         return

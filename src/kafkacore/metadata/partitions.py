@@ -23,7 +23,7 @@ VECTOR_ROWS: Final = 16 * CHUNK_ROWS  # scans of more rows than this import nump
 NO_LEADER: Final = -1
 NO_LEADER_CHANGE: Final = -2
 NO_RECOVERY_CHANGE: Final = -1
-GONE: Final = -1  # the topic row of an unused row
+GONE: Final = -1  # the value of `topic` in an unused row
 RECOVERED: Final = 0
 RECOVERING: Final = 1
 
@@ -66,7 +66,7 @@ class Rare(NamedTuple):
 NOTHING_RARE: Final = Rare((), (), (), ())
 
 
-_NO_CHANGE: Final = (None, None, None, None)  # these fields in a record that changes none of them
+_NO_CHANGE: Final = (None, None, None, None)  # the fields of Rare in a record that changes none of them
 
 
 def _blank(width: int, count: int) -> array[int]:

@@ -16,7 +16,7 @@ from kafkacore.metadata.partition_records import Record, Records, record_count
 from kafkacore.metadata.snapshot import image_of
 
 # Receives an image, and the delta since the previous image that this subscriber received. The delta is None if
-# everything may have changed, because a snapshot was loaded.
+# everything may have changed, for example because a snapshot was loaded.
 Subscriber = Callable[[MetadataImage, MetadataDelta | None], None]
 
 

@@ -226,8 +226,8 @@ def _add_rare(made: Gathered, add: Callable[[npt.NDArray[Any], int], None]) -> N
 def _may_lead(
     brokers: Ints, directories: npt.NDArray[np.uint64], leaders: Mapping[int, BrokerRegistration]
 ) -> npt.NDArray[np.bool_]:
-    """Decides for all brokers at once whether the replica's directory is online, as
-    BrokerRegistration.has_online_directory decides for one broker.
+    """Returns for many replicas at once whether the replica can lead. Its broker must be in `leaders`, and its
+    directory must be online, as BrokerRegistration.has_online_directory decides for one replica.
     """
     ids = sorted(leaders)
     found = _index_of(brokers, ids)

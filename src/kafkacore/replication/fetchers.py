@@ -76,7 +76,7 @@ class MakeFetcher(Protocol):
 
 
 class Fetchers:
-    """All fetchers of a broker. Belongs to its data loop."""
+    """All fetchers of a broker. Belongs to the event loop of the replica manager."""
 
     def __init__(self, count: int, make: MakeFetcher, read_ns: Callable[[], int] = time.monotonic_ns) -> None:
         """Creates the manager without fetchers. `count` is num.replica.fetchers. `read_ns` reads the clock with which
@@ -198,7 +198,7 @@ def fetcher_number(topic: str, index: int, count: int) -> int:
 
 @functools.lru_cache(4096)
 def _java_hash(topic: str) -> int:
-    """Computes java.lang.String.hashCode. This is simple here, because the name of a topic has only ASCII letters."""
+    """Computes java.lang.String.hashCode. The bytes are enough, because a topic's name has only ASCII characters."""
     value = 0
     for letter in topic.encode():
         value = (31 * value + letter) % _INT32

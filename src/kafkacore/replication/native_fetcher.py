@@ -104,7 +104,7 @@ class NativeFetcher:
             await self._task
         await self._leave()
         self.native.shut()
-        # A truncation is not interrupted, because the log needs it to be complete.
+        # A truncation must not be interrupted, because a half-truncated log would be damaged.
         while self.native.link != "ended":
             self._news.clear()
             await self._news.wait()

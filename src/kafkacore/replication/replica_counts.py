@@ -52,7 +52,7 @@ def led(image: MetadataImage, node_id: int, min_isr_of: Callable[[str], int]) ->
     """Yields the partitions that this broker leads. `min_isr_of` returns a topic's min.insync.replicas. As in Kafka,
     that value is limited to the number of replicas.
     """
-    topics: dict[int, tuple[str, int]] = {}  # for each topic row: the topic's name and min.insync.replicas
+    topics: dict[int, tuple[str, int]] = {}  # by the topic's row in the image: its name and min.insync.replicas
     for chunk in image.partition_chunks:
         if node_id not in chunk.leader:
             continue

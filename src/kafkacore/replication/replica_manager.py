@@ -199,7 +199,7 @@ class ReplicaManager:
 
     def leave(self) -> None:
         """Notes that this broker has started its controlled shutdown. From now on, when one of its replicas leaves an
-        ISR, the broker stops fetching that replica.
+        ISR, the broker stops fetching that partition.
         """
         self._leaves = True
 

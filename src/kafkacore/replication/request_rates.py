@@ -11,8 +11,8 @@ _LEAST_NS: Final = 1_000_000_000  # a count is not stored if it follows the prev
 
 
 class RequestRates:
-    """Computes rates from counts. There is no timer. A count is compared with the oldest count of the last minute, or,
-    if there is none, with zero at the creation of this object.
+    """Computes rates from counts, without a timer. `least` compares each count with the newest stored count that is at
+    least a minute old. If there is no such count yet, it compares with zero at the creation of this object.
     """
 
     def __init__(self, read_ns: Callable[[], int]) -> None:

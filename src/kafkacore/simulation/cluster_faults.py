@@ -114,8 +114,8 @@ class ClusterFaults:
         return f"{node.name} is off", lambda: self.start(node)
 
     def lose_zone(self, random: Random) -> Begun | None:
-        """Makes a controller and a broker that share a zone lose their power, pause, or lose contact with other
-        zones."""
+        """Treats a controller and a broker as one zone. Makes the zone lose its power, pause, or lose contact with all
+        other nodes."""
         zones = list(zip(self._cluster.controllers, self._cluster.brokers, strict=False))
         if len(self._cluster.controllers) < 2 or not zones:
             return None

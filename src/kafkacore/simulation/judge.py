@@ -22,7 +22,7 @@ from kafkacore.simulation.checkers.observations import (
 from kafkacore.simulation.checkers.progress import NodesGoOn, Progress
 from kafkacore.simulation.checkers.violation import Checker, Violation
 
-# These checkers do not apply to topics that can lose records.
+# The judge drops observations of these kinds about topics that can lose records.
 OF_KEPT_RECORDS: Final = frozenset({
     InSync, LatestListed, LogSurvived, ProducerRefused, RecordAcknowledged, RecordRead, ReplicaCommits, ReplicaLogSeen,
 })  # fmt: skip

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 LOG: Final = logging.getLogger("kafkacore.simulation")
 
 
-# The shortest and longest durations of disk operations.
+# The shortest and longest durations of disk operations, in microseconds.
 PACE_US: Final = {"write": (2, 20), "sync": (100, 4_000), "read": (2, 100), "names": (10, 100)}
 
 

@@ -87,7 +87,7 @@ class SimulatedPlane(Plane):
 
 
 class SimulatedRequest(bytes):
-    """A request frame, with those methods of `InboundRequest` that a plane calls."""
+    """A request frame, with those methods of `InboundRequest` that `Plane` calls."""
 
     connection: _Connection
     answered: bool

@@ -31,7 +31,7 @@ class Batch(NamedTuple):
 
 
 class Producer:
-    """The state of an idempotent producer. `producer_id` comes from InitProducerId. The epoch is 0."""
+    """The state of an idempotent producer. `producer_id` and `epoch` come from InitProducerId."""
 
     def __init__(self, producer_id: int, epoch: int) -> None:
         self._id, self._epoch = producer_id, epoch

@@ -32,8 +32,8 @@ class SimulatedSession:
 
 
 class SimulatedZooKeeper:
-    """The ZooKeeper service. `source` provides the randomness for session ids and passwords. `events` lists what
-    happened to sessions, for tests."""
+    """The ZooKeeper service. `source` provides the randomness for session ids and passwords. A tick is the unit of
+    session timeouts (`tick_ms`)."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, source: random.Random, tick_ms: int = 500) -> None:
         self.tree = Tree()

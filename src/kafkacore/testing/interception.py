@@ -29,8 +29,8 @@ _OF_SESSIONS: Final = frozenset({
 
 
 def gate(faults: list[RequestFault], *, all_of_it: bool) -> GatePolicy | None:
-    """Returns the gate for these APIs. It sends all requests to Python, or only those that faults affect. None means
-    that no requests go to Python."""
+    """Returns the gate, which sends to Python all requests (`all_of_it`), or only those that `faults` affect. Returns
+    None if the processors can answer every request for the APIs in _HOT."""
     if all_of_it:
         return GatePolicy("punt")
     wanted = [each for each in faults if each.api is None or each.api.key in _HOT]
@@ -42,7 +42,7 @@ def gate(faults: list[RequestFault], *, all_of_it: bool) -> GatePolicy | None:
 
 
 class Interception:
-    """Answers requests in place of the handlers. Use this object only on the loop of the broker's plane."""
+    """Answers requests in place of the handlers. Use this object only on the event loop of the broker's listeners."""
 
     def __init__(self, broker: BrokerServer, requests: Requests, faults: list[RequestFault]) -> None:
         self._broker = broker

@@ -83,7 +83,8 @@ class Links:
         return await loop.create_connection(lambda: _LinkedProtocol(self, source, target, factory()), host, port)
 
     def watch(self, source: int, address: Address, connection: NativeConnection) -> Callable[[], None]:
-        """Applies cuts of its link to a native connection, until the caller calls the returned function."""
+        """Stops reads and writes of a native connection while its link is cut. Does so until the caller calls the
+        returned function."""
         key = object()
         target = self._addresses.get(address)
         if target is None:

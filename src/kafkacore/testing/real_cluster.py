@@ -259,8 +259,8 @@ class RealCluster:
 
 
 def free_ports(count: int) -> list[int]:
-    """Returns ports that were free a moment ago. They are outside the range from which the operating system chooses,
-    because a restarted node needs its old port."""
+    """Returns ports that the operating system chose and that were free a moment ago. Nothing reserves a port while its
+    node is down."""
     sockets = [socket.socket() for _ in range(count)]
     try:
         for each in sockets:

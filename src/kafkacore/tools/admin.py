@@ -69,7 +69,7 @@ def run_admin(arguments: argparse.Namespace, story: Callable[[Admin], Coroutine[
 
 
 def bootstrap_addresses(text: str) -> list[Address]:
-    """The addresses in `host:port,host:port`. Raises AdminError."""
+    """Returns the addresses in `host:port,host:port`. Raises AdminError."""
     try:
         return [parse_address(entry.strip()) for entry in text.split(",")]
     except AddressError as error:
@@ -97,7 +97,8 @@ class Admin:
         """Sends a request to the active controller, directly or through a broker, and returns the response. Raises
         AdminError.
 
-        `error_of` returns the error code of a response. NOT_CONTROLLER makes this method try again.
+        `error_of` returns the error code of a response. After NOT_CONTROLLER and the other codes of _LOOK_AGAIN, this
+        method tries again.
         """
 
         async def attempt() -> Any:

@@ -44,7 +44,7 @@ LATENCY_SAMPLES: Final = 1000
 AIOKAFKA_SHARE: Final = 10
 GROUP_SHARE: Final = 10
 MEMBERS: Final = 3
-UNDER_WAY: Final = 999  # lines just before SIGKILL; within so few lines the writer does not check for acknowledgements
+UNDER_WAY: Final = 999  # lines sent just before SIGKILL; the writer polls for acknowledgements after every 1,000 lines
 SESSION_MS: Final = 2_000
 NEEDS_CLIENTS: Final = "the demo needs confluent-kafka and aiokafka: pip install 'kafkacore[test]'"
 
@@ -230,7 +230,8 @@ def share_and_take_over(bootstrap: str, text: list[bytes]) -> None:
 
 
 def committed(members: list[Member]) -> int:
-    """Returns the number of records that the group has committed in all partitions. Asks any member."""
+    """Returns the number of records that the group has committed in all partitions. For each partition, takes the
+    greatest offset that any member has committed."""
     return sum(max(each.committed.get(str(partition), 0) for each in members) for partition in range(PARTITIONS))
 
 

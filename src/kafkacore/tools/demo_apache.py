@@ -83,7 +83,7 @@ class ApacheBroker:
         return self._process.pid
 
     def lives(self) -> bool:
-        """Returns whether the process runs and is ready. If the process has ended, raises DemoFailedError with the end
+        """Returns True if the process is running. If the process has ended, raises DemoFailedError with the last lines
         of its log."""
         assert self._process is not None
         if self._process.poll() is not None:

@@ -38,7 +38,7 @@ SESSION_MS: Final = 2_000
 ROUND: Final = 24  # the number of lines between two pauses, which keep the load steady and below the maximum
 PAUSE_S: Final = 0.002
 QUEUED: Final = 1_000_000  # the capacity of the producer's queue: more lines than arrive during a stall of PATIENCE_S
-MORE: Final = 3000  # when each partition has accepted this number of records, data flows
+MORE: Final = 3000  # the number of further records in each partition that count as a proof that data flows
 # These ports are below the ephemeral ports, so that no outgoing connection takes a broker's port while the broker is
 # down.
 PORTS: Final = range(16_384, 32_768)
@@ -249,7 +249,7 @@ class Stream:
         self._longest_s = 0.0
 
     def longest_stall_s(self) -> float:
-        """Returns the longest time during which a partition acknowledged no record."""
+        """Returns the longest time in seconds, since `forget_stalls`, between two acknowledgements of a partition."""
         return self._longest_s
 
     def leader(self, partition: int) -> int:

@@ -29,7 +29,7 @@ PIPELINES: Final = ("replica-audit", "controller-report", "lag-history", "placem
 TEXT: Final = 100_000  # different lines; after the last line, the producer starts again with the first line
 PAUSE_S: Final = 0.005  # the pause after every 24 lines; the producer shares the cores with Spark and six nodes
 BEHIND: Final = 20_000  # the number of records that the group has not read when its member is replaced
-# Ahead of the present time: after every window, but not so far that brokers refuse the record.
+# The timestamp of the last record is this far ahead of the present: it is after every window, but brokers accept it.
 END_MARK_MS: Final = 600_000
 SETTINGS: Final = {
     "group.min.session.timeout.ms": str(SESSION_MS),
@@ -107,7 +107,7 @@ class Demo:
         heading(f"{text}   [{time.monotonic() - self._began:.0f} s]")
 
     def _start(self) -> None:
-        """Starts the cluster, and at the same time Java."""
+        """Starts the cluster and Spark at the same time."""
         self._chapter("Three brokers, three controllers and a local Spark")
         took_s: list[float] = []
         thread = threading.Thread(target=lambda: took_s.append(self.cluster.start()), daemon=True)

@@ -35,7 +35,7 @@ from kafkacore.tools.replica_moves import Directories, ReplicaId
 DESCRIPTION: Final = "Moves partitions between brokers and log directories, and sets the throttles of such moves."
 TIMEOUT_MS: Final = 30_000
 NO_THROTTLE: Final = -1
-# The time for a broker that does not answer; then the plan for a rollback shows "any" for its directories.
+# How long --execute waits for a broker's directories. After that, the plan for a rollback shows "any" for them.
 DIRECTORIES_PATIENCE_S: Final = 5.0
 UNKNOWN_TOPIC_OR_PARTITION: Final = 3
 # Types of ConfigResource, and operations of IncrementalAlterConfigs

@@ -36,7 +36,7 @@ class Place(NamedTuple):
 async def places_of(
     admin: Admin, replicas: Iterable[ReplicaId], patience_s: float | None = None
 ) -> dict[ReplicaId, Place]:
-    """Asks each broker for the places of its replicas. The result lacks a replica if its broker is not alive or does
+    """Asks each broker for the places of its replicas. A replica has an empty Place if its broker is not alive or does
     not answer within `patience_s`. Raises AdminError."""
     wanted = list(replicas)
     found = dict.fromkeys(wanted, Place())
@@ -137,8 +137,8 @@ def line_of(replica: ReplicaId, target: str, place: Place) -> str:
 
 
 def is_done(place: Place) -> bool:
-    """Returns whether the replica is no longer moving. This is also true if its move was cancelled, or the replica was
-    removed."""
+    """Returns whether the replica is no longer moving. This is also true if its move was cancelled, or if its broker
+    reported no directory for the replica."""
     return place.current is None or place.future is None
 
 

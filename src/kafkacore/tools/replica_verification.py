@@ -158,8 +158,8 @@ async def _digests(
 
 
 async def _fetch(node: NodeClient, place: tuple[str, int], offset: int, arguments: argparse.Namespace) -> Any:
-    """Fetches one partition as a consumer does. Raises an offset below the log start offset to the log start offset.
-    Raises OSError."""
+    """Fetches one partition as a consumer does. If `offset` is below the log start offset, fetches from the log start
+    offset instead. Raises OSError."""
     topic, index = place
     for _ in range(2):
         asked = FetchRequest.FetchPartition(

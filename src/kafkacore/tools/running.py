@@ -14,7 +14,8 @@ from kafkacore.runtime import open_files
 from kafkacore.runtime.collecting import LOOK_EVERY_MS, FullCollections
 from kafkacore.server.node import Node
 
-# Python code in a handler can delay another loop by this time, because both need the GIL. Python's default is 5 ms.
+# While a handler runs Python code, the event loop of another thread waits for the GIL, for about this time in seconds.
+# Python's default is 5 ms.
 SWITCH_INTERVAL_S = 0.0001
 
 
@@ -43,7 +44,7 @@ def run(node: Node, announce: Callable[[Node], None], *, parent: int = -1) -> No
         collections = FullCollections()
         collections.postpone()
         announce(node)
-        log_codecs()  # last, because this opens the codecs' libraries while clients still wait for the node
+        log_codecs()  # last, so that clients need not wait for the node while this opens the codecs' libraries
         waits = select.poll()
         waits.register(ended, select.POLLIN)
         if parent >= 0:

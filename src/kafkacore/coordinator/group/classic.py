@@ -32,9 +32,10 @@ Protocols: TypeAlias = tuple[tuple[str, bytes], ...]  # names and metadata, in t
 
 
 class Member:
-    """A member of a group. `awaiting_join` and `awaiting_sync` are its parked requests. `is_new` is True until its
-    first rebalance has ended: until then, the member does not know its id and cannot send heartbeats. `heard_by` is the
-    last published group that listed the member, and the member's place in that list."""
+    """A member of a group. `awaiting_join` and `awaiting_sync` are its parked requests, which wait for other members.
+    `is_new` is True until its first rebalance has ended: until then, the member does not know its id and cannot send
+    heartbeats. `heard_by` is the last published group (`published_groups`) that listed the member, and the member's
+    place in that list."""
 
     __slots__ = (
         "assignment",

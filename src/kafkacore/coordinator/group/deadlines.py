@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
-_SWEEP_ABOVE: Final = 64  # up to this number of dead entries, a sweep does not pay
+_SWEEP_ABOVE: Final = 64  # up to this number of dead entries, a sweep costs more than it saves
 
 
 class Deadline:

@@ -39,7 +39,7 @@ _MAX_ID_PREFIX_BYTES = 0x7FFF - len("-00000000-0000-0000-0000-000000000000")
 
 
 class Joining:
-    """Handles one JoinGroup, until it is answered or parked."""
+    """Handles one JoinGroup, until it is answered, or parked (kept without an answer) until the rebalance has ended."""
 
     def __init__(self, core: Core, caller: Caller, request: JoinGroupRequest, waiter: Waiter) -> None:
         self._core = core

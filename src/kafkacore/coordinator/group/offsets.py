@@ -33,8 +33,8 @@ class Offsets:
         self._groups: dict[str, dict[str, TopicOffsets]] = {}
         self._transactions: dict[int, dict[OffsetName, Pending]] = {}  # keyed by producer id
         self._open: dict[str, dict[tuple[str, int], set[int]]] = {}  # group: partition: producer ids with a transaction
-        self._appending = 0  # how many batches may be in the log for which `put_pending` was not called yet
-        self._removed: dict[OffsetName, int] = {}  # where in the log offsets were deleted during such appends
+        self._appending = 0  # the number of batches that may be in the log, but were not passed to `put_pending` yet
+        self._removed: dict[OffsetName, int] = {}  # the offset of each tombstone that arrived during such appends
 
     # --- committed offsets ---
 
@@ -138,7 +138,7 @@ class Offsets:
         self._open.setdefault(group_id, {}).setdefault((topic, partition), set()).add(producer_id)
 
     def _close(self, name: OffsetName, producer_id: int) -> None:
-        """Removes this offset from the producer's pending offsets."""
+        """Notes that the producer's open transaction has no pending offset of this name any longer."""
         group_id, topic, partition = name
         named = self._open.get(group_id, {})
         producers = named.get((topic, partition), set())

@@ -53,8 +53,8 @@ def extend_session(core: Core, member: Member) -> None:
 
 
 def _was_heard(core: Core, member: Member) -> bool:
-    """Sets the session's deadline from the time on at which processors last heard from the member. Returns False if no
-    processor has heard from the member within its session."""
+    """Restarts the session at the time when a processor last received a heartbeat of the member. Returns False if no
+    processor has received any within the session."""
     if member.heard_by is None:
         return False
     published, place = member.heard_by

@@ -155,14 +155,14 @@ class GroupShard:
     # (`answers.refusal`). ---
 
     def join_group(self, caller: Caller, request: JoinGroupRequest, waiter: Waiter, now_ms: int) -> Effects:
-        """Answers the waiter now, or parks the request until the group's rebalance has ended. The answer is a
+        """Answers the waiter now, or keeps the request until the group's rebalance has ended. The answer is a
         JoinGroupResponse."""
         core = self._turn(now_ms)
         Joining(core, caller, request, waiter).serve()
         return core.outbox.take()
 
     def sync_group(self, request: SyncGroupRequest, waiter: Waiter, now_ms: int) -> Effects:
-        """Answers the waiter now, or parks the request until the leader's assignment is committed. The answer is a
+        """Answers the waiter now, or keeps the request until the leader's assignment is committed. The answer is a
         SyncGroupResponse."""
         core = self._turn(now_ms)
         try:
@@ -205,7 +205,8 @@ class GroupShard:
         self, group_id: str, producer_id: int, commits: transactional.Commits
     ) -> AbstractContextManager[None]:
         """Surrounds the append of a transaction's offsets, and the call of `transactional_appended`. In the meantime, a
-        fetch of stable offsets waits for the end of the transaction."""
+        fetch of stable offsets gets UNSTABLE_OFFSET_COMMIT for these partitions, as it does until the transaction has
+        ended."""
         names = [(group_id, topic, partition) for topic, partition, _ in commits]
         return self._core.offsets.appending(producer_id, names)
 
@@ -219,8 +220,8 @@ class GroupShard:
     def offset_fetch(
         self, group: OffsetFetchRequest.OffsetFetchRequestGroup, require_stable: bool, waiter: Waiter
     ) -> Effects:
-        """Answers the waiter with an OffsetFetchResponseGroup. If `topics` is None, it contains all topics of the
-        group. With `require_stable`, waits for the commits in progress."""
+        """Answers the waiter with an OffsetFetchResponseGroup. If `group.topics` is None, the answer contains all
+        topics of the group. With `require_stable`, the answer waits for the commits in progress."""
         core = self._core
         try:
             commits.offset_fetch(core, group, require_stable, waiter)

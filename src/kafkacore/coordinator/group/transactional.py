@@ -52,8 +52,8 @@ def batch_records(group_id: str, commits: Commits) -> list[tuple[bytes, bytes]]:
 
 
 def appended(core: Core, group_id: str, producer_id: int, base_offset: int, commits: Commits) -> None:
-    """Makes the offsets of a batch pending that is now in the log. From now on, a fetch of stable offsets waits for the
-    end of the transaction."""
+    """Stores the offsets of a batch, which is now in the log, as pending. Until the transaction ends, a client that
+    fetches stable offsets gets an error for these partitions and tries again."""
     note_group(core, group_id)
     for delta, (topic, partition, offset) in enumerate(commits):
         core.offsets.put_pending(producer_id, (group_id, topic, partition), Pending(base_offset + delta, offset))

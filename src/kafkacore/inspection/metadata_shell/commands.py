@@ -19,8 +19,8 @@ _GAP: Final = 2  # the number of characters between two columns
 
 
 class Session:
-    """One user's position in the tree. `root` returns the current tree. `width` is the width of the terminal. If it is
-    None, `ls` prints one name on each line."""
+    """One user's position in the tree. `root` returns the current tree. `width` returns the width of the terminal in
+    characters. If `width` is None, `ls` prints one name on each line."""
 
     def __init__(self, root: Callable[[], Directory], report: Report, width: Callable[[], int] | None = None) -> None:
         self.root, self.report, self.width = root, report, width

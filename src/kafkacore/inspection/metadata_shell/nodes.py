@@ -32,7 +32,7 @@ Node = Leaf | Directory
 
 
 def fixed(children: Mapping[str, Callable[[], Node]]) -> Directory:
-    """Returns a directory with these children."""
+    """Returns a directory with these names. Each name comes with the function that creates the child."""
 
     def child(name: str) -> Node | None:
         make = children.get(name)

@@ -35,7 +35,7 @@ NO_COMMIT: Final = "unknown"  # Apache Kafka shows this for a build without a co
 _ANY_LATER: Final = 0x7FFF
 _RESOURCES: Final = {2: "TOPIC", 4: "BROKER", 8: "BROKER_LOGGER", 16: "CLIENT_METRICS", 32: "GROUP"}
 _MECHANISMS: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
-_ENTITIES: Final = {CLIENT_ID: "clientId", IP: "ip", USER: "user"}  # in the order of the parts of a name
+_ENTITIES: Final = {CLIENT_ID: "clientId", IP: "ip", USER: "user"}  # in the order in which a quota's name shows them
 # The enumerations in an AccessControlEntryRecord. The index is the number.
 _ACL_RESOURCES: Final = (
     "UNKNOWN", "ANY", "TOPIC", "GROUP", "CLUSTER", "TRANSACTIONAL_ID", "DELEGATION_TOKEN", "USER",
@@ -327,7 +327,8 @@ def _kept(
     leaf: Callable[[Any], Leaf],
     chosen: Callable[[tuple[Any, ...]], bool] = lambda _: True,
 ) -> Directory:
-    """Returns a directory with the records of one kind in the image. The first part of a record's key is its name."""
+    """Returns a directory with the records of one kind in the image. The part of a record's key after the kind is the
+    record's name in the directory."""
     found = {str(key[1]): record for key, record in image.kept.items() if key[0] == kind and chosen(key)}
     return Directory(lambda: found, lambda name: leaf(found[name]) if name in found else None)
 

@@ -19,7 +19,7 @@ from kafkacore.simulation.checkers.violation import Checker
 
 
 class _Newest:
-    """Stores when and by which node the first acknowledgement in each leader epoch of a log was sent."""
+    """Stores, for each leader epoch of a log, when the first acknowledgement was sent, and which node sent it."""
 
     def __init__(self) -> None:
         # Maps each log and epoch to the time and the node of the first acknowledgement.
@@ -101,9 +101,9 @@ class OneOwnerForEachGroup(Checker):
 
 
 class LatestWaitsForTheEpoch(Checker):
-    """A leader never returns an end offset to consumers that is below the start of its epoch. Until its high watermark
-    reaches this start, it answers OFFSET_NOT_AVAILABLE (KIP-207). The epoch starts at the end of the leader's records
-    of earlier epochs."""
+    """When a consumer asks for the end of a log, the leader never returns an offset below the start of its epoch. Until
+    its high watermark reaches this start, it answers OFFSET_NOT_AVAILABLE (KIP-207). The epoch starts at the end of the
+    leader's records of earlier epochs."""
 
     def __init__(self) -> None:
         self._logs: dict[tuple[str, int], list[Entry]] = {}

@@ -59,8 +59,8 @@ class VoteGranted(NamedTuple):
 
 
 class StateOnDisk(NamedTuple):
-    """The epoch, the vote and the leader that would be on a node's disk after a power cut at this moment. -1 as the
-    vote or the leader means none."""
+    """The epoch, the vote and the leader that would be on a node's disk after a power cut at this moment. `voted` is -1
+    if there is no vote, and `leader` is -1 if there is no leader."""
 
     node: int
     epoch: int
@@ -415,7 +415,7 @@ class Healed(NamedTuple):
 
 
 class Progressed(NamedTuple):
-    """One of the things that must happen after the faults end has happened."""
+    """Something that must happen after the faults end has happened. `what` is its name."""
 
     what: str
     at_ms: int

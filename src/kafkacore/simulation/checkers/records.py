@@ -45,8 +45,9 @@ class OneRecordForEachOffset(Checker):
 
 
 class AcknowledgedRecordsStay(Checker):
-    """A record still exists at the end of the run if it was acknowledged after a sync, or was read below the high
-    watermark of a log that syncs each record. Records that a client deleted do not count."""
+    """A record that was acknowledged, or read below the high watermark, still exists at the end of the run. Records
+    that a client deleted do not count. This checker gets no acknowledgements with acks=1, and no records of topics that
+    allow unclean elections."""
 
     def __init__(self) -> None:
         self._records: dict[str, dict[int, bytes]] = {}

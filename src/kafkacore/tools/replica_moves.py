@@ -137,9 +137,10 @@ def line_of(replica: ReplicaId, target: str, place: Place) -> str:
 
 
 def is_done(place: Place) -> bool:
-    """Returns whether the replica is no longer moving. This is also true if its move was cancelled, or if its broker
-    reported no directory for the replica."""
-    return place.current is None or place.future is None
+    """Returns whether the replica is known to be no longer moving. This is also true if its move was cancelled. It is
+    false if the broker did not answer or reported no directory for the replica, as in Kafka's tool: the throttles of
+    the move must stay."""
+    return place.current is not None and place.future is None
 
 
 def _by_broker(replicas: Iterable[ReplicaId]) -> dict[int, list[ReplicaId]]:

@@ -45,7 +45,7 @@ def test_plan_names_directories_where_they_are_known(tmp_path: Path) -> None:
         (Place("/a", "/b"), "Reassignment of replica t-0-1 is still in progress.", False),
         (Place("/a", "/c"), "Partition t-0 on broker 1 is being moved to log dir /c instead of /b.", False),
         (Place("/a"), "Partition t-0 on broker 1 is not being moved from log dir /a to /b.", True),
-        (Place(), "Partition t-0 is not found in any live log dir on broker 1. ", True),
+        (Place(), "Partition t-0 is not found in any live log dir on broker 1. ", False),
     ],
 )
 def test_move_between_directories_is_described_by_its_state(place: Place, line: str, done: bool) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +14,7 @@ from kafkacore.config import BrokerConfig
 from kafkacore.network.client import NodeClient
 from kafkacore.protocol.uuid import Uuid
 from kafkacore.runtime.loops import LoopThread
+from kafkacore.runtime.ports import free_ports
 from kafkacore.runtime.temporary_directory import TemporaryDirectory
 from kafkacore.runtime.world import World
 from kafkacore.server.node import Node
@@ -117,7 +117,7 @@ class RealCluster:
         in_memory = os.access(MEMORY_DIRECTORY, os.W_OK | os.X_OK)
         self._directory = TemporaryDirectory(DIRECTORY_PREFIX, MEMORY_DIRECTORY if in_memory else None)
         listeners = [(node_id, role) for node_id, each in roles.items() for role in each]
-        ports = dict(zip(listeners, free_ports(len(listeners)), strict=True))
+        ports = dict(zip(listeners, free_ports(len(listeners), HOST), strict=True))
         self._addresses = {listener: (HOST, port) for listener, port in ports.items()}
         self.links = Links({address: node_id for (node_id, _), address in self._addresses.items()})
         self._loop = LoopThread("kc-testing")
@@ -256,17 +256,3 @@ class RealCluster:
                 self._loop.run(client.close())
             self._loop.stop()
             self._directory.close()
-
-
-def free_ports(count: int) -> list[int]:
-    """Returns ports that the operating system chose and that were free a moment ago. Nothing reserves a port while its
-    node is down."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            each.bind((HOST, 0))
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()

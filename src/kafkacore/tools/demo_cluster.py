@@ -4,8 +4,6 @@ SIGKILL ends a leader, and later every controller. Then Apache Kafka takes the p
 from __future__ import annotations
 
 import itertools
-import random
-import socket
 import threading
 import time
 from collections.abc import Mapping
@@ -14,6 +12,7 @@ from types import MappingProxyType, TracebackType
 from typing import Any, Final, Self
 
 from kafkacore._fast.base.uuid import Uuid
+from kafkacore.runtime.ports import free_ports
 from kafkacore.storage.format import FormatOptions, format_directories
 from kafkacore.tools import demo_apache, dev
 from kafkacore.tools.demo_parts import (
@@ -39,9 +38,6 @@ ROUND: Final = 24  # the number of lines between two pauses, which keep the load
 PAUSE_S: Final = 0.002
 QUEUED: Final = 1_000_000  # the capacity of the producer's queue: more lines than arrive during a stall of PATIENCE_S
 MORE: Final = 3000  # the number of further records in each partition that count as a proof that data flows
-# These ports are below the ephemeral ports, so that no outgoing connection takes a broker's port while the broker is
-# down.
-PORTS: Final = range(16_384, 32_768)
 _NO_SETTINGS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
@@ -131,7 +127,7 @@ class DemoCluster:
 
     def __init__(self, directory: Path, settings: Mapping[str, str] = _NO_SETTINGS) -> None:
         ids = (*CONTROLLERS, *BROKERS)
-        addresses = dict(zip(ids, (f"{dev.HOST}:{port}" for port in free_ports(len(ids))), strict=True))
+        addresses = dict(zip(ids, (f"{dev.HOST}:{port}" for port in free_ports(len(ids), dev.HOST)), strict=True))
         shared = {
             "controller.quorum.bootstrap.servers": ",".join(addresses[each] for each in CONTROLLERS),
             "broker.session.timeout.ms": str(SESSION_MS),
@@ -298,19 +294,3 @@ class Stream:
         self._longest_s = max(self._longest_s, now - self._last[partition])
         self._last[partition] = now
         self._acknowledged[partition] += 1
-
-
-def free_ports(count: int) -> list[int]:
-    """Returns ports of this host on which nothing listens."""
-    found: list[int] = []
-    for port in random.sample(PORTS, len(PORTS)):
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the broker's listener does later
-            try:
-                probe.bind((dev.HOST, port))
-            except OSError:
-                continue
-        found.append(port)
-        if len(found) == count:
-            return found
-    raise DemoFailedError(f"this host has fewer than {count} free ports from {PORTS.start} to {PORTS.stop}")

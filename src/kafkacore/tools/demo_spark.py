@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kafkacore._fast.base.uuid import Uuid
+from kafkacore.runtime.ports import free_ports
 from kafkacore.spark import demo
 from kafkacore.spark.demo import Batch, Counting, Event, ExactlyOnce, Proof
 from kafkacore.spark.errors import UnsupportedSparkError
@@ -21,7 +22,7 @@ from kafkacore.spark.pipelines.report import Report
 from kafkacore.storage.format import FormatOptions, format_directories
 from kafkacore.tools import demo_apache, dev
 from kafkacore.tools.demo import NEEDS_CLIENTS, SESSION_MS, Member, read_text
-from kafkacore.tools.demo_cluster import PARTITIONS, REPLICAS, DemoCluster, Stream, free_ports, kill_leader
+from kafkacore.tools.demo_cluster import PARTITIONS, REPLICAS, DemoCluster, Stream, kill_leader
 from kafkacore.tools.demo_parts import PATIENCE_S, DemoFailedError, create_topic, heading, say, wait_for
 
 LINES, COUNTS, GROUP = "lines", "counts", "readers"
@@ -273,7 +274,7 @@ class OneApache:
 
     def __init__(self, installed: demo_apache.Installation, directory: Path) -> None:
         directory.mkdir(parents=True)
-        data, control = (f"{dev.HOST}:{port}" for port in free_ports(2))
+        data, control = (f"{dev.HOST}:{port}" for port in free_ports(2, dev.HOST))
         self.bootstrap = data
         settings = {
             "process.roles": "broker,controller", "node.id": "1", "controller.quorum.voters": f"1@{control}",

@@ -7,7 +7,6 @@ from bisect import bisect_left
 from typing import Any, ClassVar
 
 from kafkacore.simulation.checkers.observations import (
-    CommitAcknowledged,
     CommitFetched,
     ImageSeen,
     LogRead,
@@ -159,13 +158,6 @@ class CommitsNeverGoBack(Checker):
     """The committed offset of a group is never below an acknowledged commit, and never above the highest commit that
     was sent."""
 
-    def __init__(self) -> None:
-        self._acknowledged: dict[tuple[str, str], int] = {}
-
-    def acknowledged(self, seen: CommitAcknowledged) -> None:
-        key = (seen.group, seen.log)
-        self._acknowledged[key] = max(seen.offset, self._acknowledged.get(key, -1))
-
     def fetched(self, seen: CommitFetched) -> None:
         if not seen.floor <= seen.offset <= seen.ceiling:
             raise self.broken(
@@ -173,4 +165,4 @@ class CommitsNeverGoBack(Checker):
                 f"and {seen.ceiling} was the last that was sent"
             )
 
-    sees: ClassVar = {CommitAcknowledged: acknowledged, CommitFetched: fetched}
+    sees: ClassVar = {CommitFetched: fetched}

@@ -198,3 +198,25 @@ def test_coordinator_forgets_its_former_life_when_it_moves_away_and_back(new: Ca
     cluster.wait_until(lambda: coordinator(cluster) is first, "the preferred leader")
     cluster.wait_until(lambda: committed_offset(first) == 8, "the newest offset")
     cluster.wait_until(lambda: committed_offset(second) == ErrorCode.NOT_COORDINATOR, "the second coordinator to end")
+
+
+def test_leader_is_awaited_when_it_does_not_know_yet_that_it_leads(new: Callable[..., Cluster]) -> None:
+    cluster = new(controllers=1, brokers=3)
+    cluster.create_topic("orders", replication_factor=3)
+    first = cluster.leader("orders")
+    first.restart()
+    members = [node.node_id for node in cluster.brokers.values()]
+    wait_for_isr(cluster, "orders", *members)
+    second = cluster.leader("orders")
+    assert second is not first
+    cluster.cut([1], [first.node_id])
+    partitions = ElectLeadersRequest.TopicPartitions(topic="orders", partitions=[0])
+    cluster[1].ask(ElectLeadersRequest(election_type=0, topic_partitions=[partitions], timeout_ms=10_000))
+    cluster.wait_until(lambda: row(cluster, "orders").leader == first.node_id, "the preferred leader")
+    cluster.wait_until(lambda: not second.leads("orders"), "the former leader to resign")
+    assert not first.leads("orders")
+    with pytest.raises(TimeoutError, match="a leader of orders-0"):
+        cluster.wait_until(lambda: cluster._leader("orders", 0), "a leader of orders-0", limit_s=0.2)
+    cluster.heal()
+    assert cluster.leader("orders").leads("orders")
+    cluster.produce("orders", "tea")

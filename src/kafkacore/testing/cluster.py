@@ -83,6 +83,15 @@ class ClusterNode:
         """The number of partitions of each topic, by topic name, as this node knows them."""
         return {topic.name: len(topic.partition_rows) for topic in self.image.topics()}
 
+    def leads(self, topic: str, partition: int = 0) -> bool:
+        """Returns whether this broker has taken over the leadership of the partition. It may have lost it again without
+        knowing."""
+        server = self._backend.server(self.node_id)
+        if server is None or not self.is_running or "broker" not in self.roles:
+            return False
+        replica = server.broker.replicas.by_name(topic, partition)
+        return replica is not None and replica.role == "leader"
+
     def kill(self) -> None:
         """Ends the node as SIGKILL does. The node notifies no other node, and recovers its logs at its next start."""
         self._backend.kill(self.node_id)
@@ -338,7 +347,8 @@ class Cluster:
             self.create_topic(name, partitions)
 
     def leader(self, topic: str, partition: int = 0) -> ClusterNode:
-        """Waits until a running node leads the partition, and returns this node. Raises TimeoutError."""
+        """Waits until a running node has taken over the leadership of the partition, and returns this node. Raises
+        TimeoutError."""
         found: ClusterNode = self.wait_until(lambda: self._leader(topic, partition), f"a leader of {topic}-{partition}")
         return found
 
@@ -347,7 +357,8 @@ class Cluster:
             if node.is_running and (found := node.image.topic(topic)) is not None:
                 known = node.image.partition(found, partition)
                 leader = None if known is None else self.nodes.get(known.leader)
-                if leader is not None and leader.is_running:
+                # The leader may learn later than other brokers that it leads.
+                if leader is not None and leader.leads(topic, partition):
                     return leader
         return None
 

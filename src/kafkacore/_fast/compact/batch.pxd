@@ -46,7 +46,8 @@ cdef enum:
     COMPACT_NO_MEMORY = -2
 
 cdef void compactor_free(Compactor *compactor) noexcept nogil  # frees the compactor's buffers
-# Both functions expect a whole batch with a correct checksum. They return 0 or one of the values above.
+# compact_map performs the first pass, and compact_filter the second pass. Both expect a whole batch with a correct
+# checksum. They return 0 or one of the values above.
 cdef int compact_map(Compactor *compactor, const uint8_t *batch, const BatchHeader *header) noexcept nogil
 cdef int compact_filter(Compactor *compactor, const uint8_t *batch, const BatchHeader *header,
                         Kept *kept) noexcept nogil

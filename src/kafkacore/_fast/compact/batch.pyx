@@ -55,7 +55,7 @@ cdef void compactor_free(Compactor *compactor) noexcept nogil:
 
 cdef inline const uint8_t *glance(const uint8_t *p, const uint8_t *end, const BatchHeader *header,
                                   Glance *record) noexcept nogil:
-    """Returns the position after the record, or NULL if the record is malformed."""
+    """Parses a record. Returns the position after it, or NULL if the record is malformed."""
     cdef int32_t length = 0
     cdef int32_t value_size = 0
     cdef int32_t offset_delta = 0
@@ -194,7 +194,8 @@ cdef int keep_run(Compactor *compactor, const uint8_t *start, const uint8_t *end
 
 
 cdef int walk_records(Compactor *compactor, Reader *body, const BatchHeader *header, Walk *walk) noexcept nogil:
-    """If some records are dropped, writes to `rebuilt` an empty space for a batch header, and then the kept records."""
+    """Decides for each record of a batch whether it stays, and sets `walk`. If some records are dropped, writes an
+    empty space for a batch header and then the kept records to `rebuilt`."""
     cdef Glance records[AT_ONCE]
     cdef const uint8_t *run = body.pos
     cdef bint keep_deletes = not header.attributes & DELETE_HORIZON or compactor.now_ms < header.base_timestamp

@@ -11,7 +11,8 @@ SWAP: Final = "swap"
 DONE: Final = "done"
 
 class CompactionCancelled(Exception):
-    """Raised when the log was truncated, moved or closed during the round. The round has changed nothing since then."""
+    """Raised when the log was truncated, moved or closed during the round. After that moment, the round has changed
+    nothing."""
 
 class UncleanableLog(Exception):
     """Raised when the log cannot be compacted. The log is unchanged."""

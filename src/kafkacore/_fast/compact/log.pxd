@@ -31,7 +31,7 @@ ctypedef struct Compaction:
     int64_t first_dirty
     int64_t upper_bound       # the base offset of a segment; the round compacts the segments below it
     int64_t end_offset        # after the map phase, the map covers the records below this offset
-    int64_t old_horizon_ms    # segments that were modified later than this keep their tombstones of magic 0 and 1
+    int64_t old_horizon_ms    # segments modified after this time keep their tombstones of magic 0 and 1
     Compactor compactor
     SeenTransactions transactions
     LastBatches last

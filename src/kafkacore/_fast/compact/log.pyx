@@ -140,9 +140,9 @@ cdef int begin_map(Compaction *c) noexcept nogil:
 
 
 cdef int64_t old_horizon(const Compaction *c, int64_t delete_retention_ms) noexcept nogil:
-    """Returns the time before which tombstones of magic 0 and 1 are removed. Their batches have no field for a delete
-    horizon. So the horizon is computed from the modification time of the last segment that an earlier round
-    compacted."""
+    """Returns the latest time at which a segment may have been modified for the round to remove its tombstones of magic
+    0 and 1. Their batches have no field for a delete horizon. So this time is computed from the modification time of
+    the last segment that an earlier round compacted."""
     cdef int32_t i = segment_of(c, c.first_dirty - 1)
     if c.first_dirty <= c.list.items[0].base_offset:
         return 0

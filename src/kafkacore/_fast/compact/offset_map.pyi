@@ -30,4 +30,4 @@ class KeyOffsets:
     def memory_bytes(self) -> int: ...
     @property
     def utilization(self) -> float:
-        """The share of all slots that are in use, as Kafka computes it."""
+        """The number of keys, divided by the number of home slots (Kafka's OffsetMap.utilization)."""

@@ -192,5 +192,5 @@ cdef class KeyOffsets:
 
     @property
     def utilization(self):
-        """The share of all slots that are in use, as Kafka computes it."""
+        """The number of keys, divided by the number of home slots (Kafka's OffsetMap.utilization)."""
         return self.map.count / self.map.homes if self.map.homes else 0.0

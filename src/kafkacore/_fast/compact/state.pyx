@@ -45,7 +45,7 @@ cdef SeenProducer *empty_slots(int32_t count) noexcept nogil:
 
 
 cdef SeenProducer *slot_of(SeenProducer *slots, int32_t count, int64_t producer_id) noexcept nogil:
-    """Returns the slot of the producer. If it has none, returns the empty slot that it would take."""
+    """Returns the slot of the producer, or the empty slot in which it belongs."""
     cdef int32_t at = <int32_t> (hash_word(process_hash_key(), <uint64_t> producer_id) & <uint64_t> (count - 1))
     while slots[at].producer_id >= 0 and slots[at].producer_id != producer_id:
         at = (at + 1) & (count - 1)
@@ -68,7 +68,7 @@ cdef bint grow(SeenTransactions *seen) noexcept nogil:
 
 
 cdef SeenProducer *producer_of(SeenTransactions *seen, int64_t producer_id) noexcept nogil:
-    """Returns the slot of the producer. If it has none, adds one. Returns NULL if memory runs out."""
+    """Returns the slot of the producer. Adds the producer if it has no slot yet. Returns NULL if memory runs out."""
     cdef SeenProducer *slot = slot_of(seen.slots, seen.slot_count, producer_id)
     if slot.producer_id >= 0:
         return slot

@@ -4,8 +4,9 @@ UnifiedLog.replaceSegments and LogLoader).
 While the files of the compacted segment are written, their names end in `.cleaned`. Once all of them are synced, they
 are renamed to `.swap`. If the node crashes before this moment, the next start uses the former segments; after it, the
 next start uses the compacted segment. Then the list of the log's segments changes, the former files are removed, and
-the `.swap` is removed from the new names. The order of these steps ensures that a crash never leaves an index next to
-records of another segment. This holds even if the disk keeps an arbitrary subset of the name changes between two syncs:
+the files of the compacted segment lose the suffix `.swap`. If a crash interrupts these steps, the next start completes
+them. Their order ensures that no index is then next to records of another segment, even if the disk keeps an arbitrary
+subset of the name changes between two syncs:
 
 1. `.cleaned` -> `.swap`; sync of the directory
 2. the log's list of segments is replaced: new readers use the open files of the compacted segment, and earlier readers
@@ -35,11 +36,12 @@ ctypedef struct Swap:
 
 # Creates and opens new, empty `.cleaned` files. Returns 0 or -errno; may block.
 cdef int swap_create(Segment *fresh) noexcept nogil
-# Writes `fresh.aborted` to its file, and then syncs all files and their directory entries. Returns 0 or -errno; may
-# block.
+# Writes `fresh.aborted` to .txnindex.cleaned, and then syncs all files and their directory entries. Returns 0 or
+# -errno; may block.
 cdef int swap_sync(Segment *fresh) noexcept nogil
 cdef void swap_discard(Segment *fresh) noexcept nogil  # removes the files; may block
 # Replaces the former segments. May block. Returns 0 on success, and then the log holds its own reference to `fresh`.
 # LOG_BLOCKED: `blocked` is queued; call this again when it is woken. -ECANCELED: the former segments no longer belong
-# to the log, and nothing has changed. Any other -errno: the log directory is offline now.
+# to the log, and nothing has changed. Any other -errno: either a former segment could not be opened, and nothing has
+# changed, or the log directory is offline now.
 cdef int swap_in(Swap *swap, Waiter *blocked) noexcept nogil

@@ -33,8 +33,9 @@ cdef enum:
     PARTS = 4
 
 cdef const char *part_name(int part) noexcept nogil:
-    """Returns the suffix of one of the segment's files. The .log file is renamed before the indexes, so that a reader
-    that finds it under its final name never finds the index of another segment next to it."""
+    """Returns the suffix of one of the segment's files. The .log file is the first one, so it loses the suffix `.swap`
+    before the indexes do. If a crash left an index under its final name beside a .log.swap, the next start would remove
+    this index together with the indexes of the former segment."""
     if part == 0:
         return b".log"
     if part == 1:
@@ -89,8 +90,8 @@ cdef int swap_sync(Segment *fresh) noexcept nogil:
         result = disk.sync(disk.self, fresh.time_index_file)
     if result == 0:
         result = disk.sync(disk.self, fresh.file)
-    # Syncs all names before one of them becomes .swap. Otherwise a start could use a .log.swap without its transaction
-    # index.
+    # All names are synced before one of them becomes .swap. Otherwise the next start could use a .log.swap without its
+    # transaction index.
     return result if result < 0 else segment_sync_names(fresh)
 
 
@@ -203,8 +204,9 @@ cdef int drop_former(const Swap *swap) noexcept nogil:
     for i in range(swap.count):
         store32(&swap.former[i].dropped, SEGMENT_REPLACED)
     for i in range(1, swap.count):
-        # A start removes the .log files that begin below the new segment's end. Later .log files must be removed in
-        # order. Otherwise a crash could lose a tombstone and keep an earlier record that the tombstone deletes.
+        # At a start, the node removes the .log files that begin below the new segment's end. Later .log files must be
+        # removed in order. Otherwise a crash could lose a tombstone and keep an earlier record that the tombstone
+        # deletes.
         if result == 0 and i > 1 and swap.former[i].base_offset >= swap.end_offset:
             result = segment_sync_names(swap.fresh)
         if result == 0:

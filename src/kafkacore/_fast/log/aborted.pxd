@@ -9,6 +9,7 @@ from kafkacore._fast.log.txn_index cimport AbortedTransaction
 # Returns whether a read from `offset` can return records of an aborted transaction. In most logs it cannot. Never
 # blocks.
 cdef bint log_may_be_aborted(Log *log, int64_t offset) noexcept nogil
-# Sets `into` to a malloc'ed array of the aborted transactions that overlap the range read from `offset`. Returns their
-# number, or -errno. Reads files, so call this on pool threads only.
+# Sets `into` to a malloc'ed array of the aborted transactions that overlap the range `found`, which a read from
+# `offset` found. Returns their number, or -errno. -ESTALE: the segment was deleted in the meantime. Reads files, so
+# call this on pool threads only.
 cdef int64_t log_aborted(Log *log, int64_t offset, const ReadResult *found, AbortedTransaction **into) noexcept nogil

@@ -35,14 +35,15 @@ cdef int64_t end_of_range(const ReadResult *found) noexcept nogil:
         if got < 0:
             return got
         if parse_header(raw, <size_t> got, &header) != BATCH_OK:
-            break  # a truncation happened during this loop, but the batches before it were read
+            break  # a truncation removed this batch during the loop, so the range ends before it
         offset = last_offset(&header) + 1
         at += header.size_bytes
     return offset
 
 
 cdef int64_t collect(Segment *segment, int64_t offset, int64_t end, Found *found) noexcept nogil:
-    """Returns 1 if no later segment can add a transaction, else 0, or -errno."""
+    """Adds to `found` the segment's aborted transactions that overlap the offsets from `offset` up to `end`
+    (exclusive). Returns 1 if no later segment can add a transaction, else 0, or -errno."""
     cdef AbortedTransaction *entries
     cdef AbortedTransaction *grown
     cdef int64_t complete = 0
@@ -119,7 +120,7 @@ cdef int64_t log_aborted(Log *log, int64_t offset, const ReadResult *found, Abor
         deleted = is_deleted(log, found.segment)
         mutex_unlock(&log.lock)
     if result >= 0 and deleted:
-        result = -ESTALE  # the index is gone, and without it aborted records would look committed
+        result = -ESTALE  # without the deleted transaction index, aborted records would look committed
     if result < 0:
         free(all.items)
         return result

@@ -17,7 +17,7 @@ ctypedef struct AppendInfo:
     int64_t log_start_offset
     int64_t end_position                 # the end of the batch in the active segment's file
     bint duplicate                       # the log already has this batch of an idempotent producer, at `first_offset`
-    ValidateResult validated             # says which record of the batch is invalid
+    ValidateResult validated             # after a rejection, says which records are invalid
 
 # A batch that passed validation. Its bytes are in the caller's memory, or in `rewritten` if they were compressed again
 # with another codec.
@@ -31,14 +31,16 @@ ctypedef struct Prepared:
 
 cdef void append_info_init(AppendInfo *info) noexcept nogil
 
-# Call this without the lock. Returns 0 or a Kafka error code. Call `prepared_free` even after an error.
+# Validates one batch. Compresses it again if the topic has another codec. Call this without the lock. Returns 0 or a
+# Kafka error code. Call `prepared_free` even after an error.
 cdef int log_prepare(const LogConfig *config, int64_t now_ms, uint8_t *records, size_t size, int origin,
                      Prepared *prepared,
                      AppendInfo *info) noexcept nogil
 cdef void prepared_free(Prepared *prepared) noexcept nogil
 
-# Call this with the lock held. Returns 0, a Kafka error code, or LOG_BLOCKED. In the last case it has queued `blocked`,
-# unless `blocked` is NULL. Call this again when `blocked` is woken.
+# Appends a batch that log_prepare has accepted. Call this with the lock held. Returns 0, a Kafka error code, or
+# LOG_BLOCKED. In the last case it has queued `blocked`, unless `blocked` is NULL. Call this again when `blocked` is
+# woken.
 cdef int log_append_prepared(Log *log, Prepared *prepared, int32_t leader_epoch, Waiter *blocked,
                              AppendInfo *info) noexcept nogil
 # Appends whole batches that already have their offsets and leader epochs, for a follower or a log that is replicated

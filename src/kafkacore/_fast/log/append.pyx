@@ -91,8 +91,9 @@ cdef void prepared_free(Prepared *prepared) noexcept nogil:
 # --- under the lock ---
 
 cdef int state_error(Log *log, Waiter *blocked) noexcept nogil:
-    """Returns an error code if the log takes no appends now, else 0. Returns 0 for a log that is not open yet, because
-    its first append opens it."""
+    """Returns 0 if the log accepts an append now. Returns LOG_BLOCKED, with `blocked` queued, if a job must finish
+    first. Starts that job if the log is lazy or if its last segment is still closed. Otherwise returns a Kafka error
+    code."""
     if log.state == LOG_OPEN and not load32(&log.dir.offline):
         return log_start_wake(log, blocked) if load32(&log.active.sealed) else 0
     if log.state == LOG_FAILED or load32(&log.dir.offline):
@@ -242,8 +243,8 @@ cdef int log_append_prepared(Log *log, Prepared *prepared, int32_t leader_epoch,
         return error
     note_position(log, <int64_t> prepared.size, first, last, info.validated.max_timestamp)
     if prepared.idempotent:
-        # This cannot fail, because a place for the producer was reserved. The batch already has its final offsets and
-        # timestamps.
+        # The call cannot fail, because a place for the producer was reserved. The batch already has its final offsets
+        # and timestamps.
         producers_note_batch(log.producers, prepared.data, prepared.size, &ended)
         log.first_unstable_offset = producers_first_unstable(log.producers)
         if ended.last_offset >= 0 and ended.aborted:

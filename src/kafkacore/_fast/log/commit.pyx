@@ -41,8 +41,8 @@ cdef void log_commit_soon(Log *log, int64_t offset) noexcept nogil:
 
 
 cdef void log_want_synced(Log *log, int64_t offset) noexcept nogil:
-    # The log may have been truncated below `offset` since the caller read the log's end. Then the next round does not
-    # sync the records that get these offsets later.
+    # If the log has been truncated below `offset` since the caller read the log's end, the next round does not sync the
+    # records that get these offsets later.
     if offset > log.end_offset:
         offset = log.end_offset
     if log.commit_offset < offset:
@@ -78,8 +78,8 @@ cdef void end_commit(Dirty *dirty) noexcept nogil:
 
 
 cdef char *path_beside(const Segment *segment, int64_t offset, const char *suffix) noexcept nogil:
-    """Returns the malloc'ed path of the file for `offset` in the segment's directory. (The log may have moved to
-    another directory since then.)"""
+    """Returns the malloc'ed path of the file for `offset` in the segment's directory. (`log.path` may name another
+    directory, because the log may have moved since the caller chose the segment.)"""
     cdef size_t length = strlen(segment.path)
     cdef char *path = <char *> malloc(length + 16)
     if path != NULL:
@@ -151,9 +151,9 @@ cdef int sync_names(SegmentList *list) noexcept nogil:
 
 
 cdef int sync_up_to(Log *log, SegmentList *list, int64_t synced_offset, int64_t until, int64_t cuts) noexcept nogil:
-    """Syncs every segment that has bytes between the two offsets, and the names of new segments. Also syncs each
-    segment that was sealed after its bytes were synced, because its indexes and its producer snapshot may not be on the
-    disk."""
+    """Syncs every segment that has bytes between `synced_offset` and `until`, and the names of new segments. Also syncs
+    each segment that was sealed after its bytes were synced, because its indexes and its producer snapshot may not be
+    on the disk."""
     cdef int64_t next_base
     cdef int32_t i
     cdef int result
@@ -182,9 +182,9 @@ cdef int run_commit(Dirty *dirty) noexcept nogil:
 
 
 cdef bint commit_round(Log *log, int *rounds_left) noexcept nogil:
-    """Returns False if another round must follow. Either segments were removed during this round, so that the sync
-    proves nothing, or no file descriptor was free. Takes the lock twice, each time only briefly, because appends
-    constantly need the lock."""
+    """Performs one round of the group commit. Returns False if another round must follow. The reason is that no file
+    descriptor was free, or that segments were removed during this round, so that the sync proves nothing. Takes the
+    lock twice, each time only briefly, because appends constantly need the lock."""
     cdef SegmentList *list
     cdef LogDir *dir
     cdef Segment *last = NULL

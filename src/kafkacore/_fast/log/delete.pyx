@@ -77,7 +77,8 @@ cdef int drop_first(Log *log, SegmentList *list, int32_t count) noexcept nogil:
 
 cdef int failed(Log *log, LogDir *dir, int result) noexcept nogil:
     """Takes the directory offline after an error. Does not do so if no file descriptor was free, because then the
-    caller tries again. Until that succeeds, a restart may bring back the deleted records (docs/durability.md)."""
+    caller tries again. Until that succeeds, a restart may bring back the deleted records (docs/durability.md). Returns
+    KAFKA_STORAGE_ERROR."""
     if not is_short_of_files(result):
         log_fail_in(log, dir, -result)
     return KAFKA_STORAGE_ERROR

@@ -1,5 +1,5 @@
 """The start offset of each leader epoch of a log (KIP-101, KIP-279, KIP-320; LeaderEpochFileCache). The log's lock
-guards it.
+guards these entries.
 
 Each change of the entries sets `epochs_dirty`. Then epochs_checkpoint writes the `leader-epoch-checkpoint` file on a
 pool thread. If a log has no appends and the file lacks only epochs without records, the file is not written. This saves
@@ -15,13 +15,16 @@ from kafkacore._fast.log.log cimport Log
 # -ENOMEM.
 cdef int epochs_assign(Log *log, int32_t epoch, int64_t start_offset) noexcept nogil
 cdef void epochs_truncate_end(Log *log, int64_t end_offset) noexcept nogil
-# Drops entries at or above the log end offset, which have no records. Only a load calls this.
+# Drops the entries that start at or above `end_offset`, which is the log end offset. They have no records. Only a load
+# calls this.
 cdef void epochs_drop_empty(Log *log, int64_t end_offset) noexcept nogil
 cdef void epochs_truncate_start(Log *log, int64_t start_offset) noexcept nogil
-cdef int32_t epochs_latest(const Log *log) noexcept nogil  # -1 if there is none
+cdef int32_t epochs_latest(const Log *log) noexcept nogil  # -1 if the log has no entries
 # The epoch of the record at `offset`; -1 if unknown.
 cdef int32_t epochs_at(const Log *log, int64_t offset) noexcept nogil
-# Finds the largest epoch that is at most `epoch`, and its end offset. Both results are -1 if there is no such epoch.
+# Finds the largest epoch that is at most `epoch`, and the offset at which it ends. Both results are -1 if `epoch` is
+# above all epochs of the log. If it is below all of them, the results are `epoch` itself and the start offset of the
+# first entry. (In Kafka: LeaderEpochFileCache.endOffsetFor.)
 cdef void epochs_end(const Log *log, int32_t epoch, int32_t *found_epoch, int64_t *end_offset) noexcept nogil
 cdef void epochs_write(const Log *log, Writer *out) noexcept nogil  # writes the text of the file
 # Parses the text of the file into an empty list of entries. Returns 0, -EINVAL or -ENOMEM.

@@ -5,7 +5,8 @@ Call both functions with the lock held.
 
 from kafkacore._fast.log.log cimport Log
 
-# Returns whether the file lacks entries that are worth a sync.
+# Returns whether the file lacks entries that must be written now. If the last segment has stayed closed since the load,
+# epochs without records need not be written.
 cdef bint log_epochs_wanted(const Log *log) noexcept nogil
-# Makes a pool thread write the file soon, if the file lacks such entries.
+# Makes a pool thread write the file soon, if log_epochs_wanted returns True.
 cdef void log_save_epochs(Log *log) noexcept nogil

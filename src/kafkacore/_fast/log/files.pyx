@@ -104,8 +104,8 @@ cdef int write_small_file(const Disk *disk, const char *directory, const char *n
 
 
 cdef int64_t read_whole(const Disk *disk, int file, uint8_t **data) noexcept nogil:
-    """Reads a whole file. A start reads three such files per log, and most of them are short. So this reads the file
-    without asking for its size first."""
+    """Reads a whole file. When the node starts, it reads three such files per log, and most of them are short. So this
+    function reads the file without asking for its size first."""
     cdef int64_t room = SHORT_BYTES
     cdef int64_t size, got
     while True:

@@ -57,10 +57,11 @@ cdef void isr_edges_link(IsrEdges *edges, IsrLink *link) noexcept nogil
 # Removes the link from both lists. Does nothing if the link is in neither list.
 cdef void isr_edges_unlink(IsrEdges *edges, IsrLink *link) noexcept nogil
 cdef void isr_edges_report(IsrEdges *edges, IsrLink *link) noexcept nogil
-# Removes up to `most` links from the queue. For each, the caller gets a reference to the partition.
+# Removes up to `most` links from the queue, the oldest first. Returns their number. The caller gets a reference to the
+# partition of each link.
 cdef int32_t isr_edges_take(IsrEdges *edges, IsrLink **into, int32_t most) noexcept nogil
-# Returns up to `most` links, beginning with those whose lag was last checked the longest time ago. For each, the caller
-# gets a reference to the partition.
+# Stores up to `most` links in `into`, beginning with those whose lag was last checked the longest time ago. Returns
+# their number. The caller gets a reference to the partition of each link.
 cdef int32_t isr_edges_oldest(IsrEdges *edges, IsrLink **into, int32_t most) noexcept nogil
 cdef BrokerState isr_edges_broker(IsrEdges *edges, int32_t broker_id) noexcept nogil
 # Takes ownership of `brokers`, which must be malloc'ed and sorted by id.

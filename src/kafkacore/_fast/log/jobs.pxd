@@ -17,9 +17,9 @@ from kafkacore._fast.wait.park cimport Waiter
 # once.
 cdef int log_start_job(Log *log, int32_t state, void (*run)(Job *job) noexcept nogil,
                        void (*run_all)(Job *first) noexcept nogil, Waiter *blocked) noexcept nogil
-# Call this without the lock. Wakes the blocked appends and releases the log. `result` is 0 if the job has set the new
-# state. If `result` is negative, takes the directory offline, or, if no file descriptor was free, restores the log's
-# state `before`.
+# Call this without the lock, at the end of the job. Wakes the blocked appends and releases the log. `result` is 0 if
+# the job has set the new state. If `result` says that no file descriptor was free, restores `before`, the state that
+# the log had before the job. Any other negative `result` takes the directory offline.
 cdef void log_end_job(Log *log, int32_t before, int result) noexcept nogil
 cdef Log *log_of_job(Job *job) noexcept nogil
 

@@ -92,7 +92,7 @@ ctypedef struct Log:
     int32_t state
     LogDir *dir                          # changes when the log moves; without the lock, read it with `log_dir`
     const Clock *clock
-    # The partition to which the log belongs: its names, and its reference count, through `hold` and `release`.
+    # The names of the partition to which the log belongs, and the functions that change its reference count.
     const char *topic
     int32_t topic_size
     int32_t index
@@ -102,15 +102,15 @@ ctypedef struct Log:
     # Runs with the lock held after synced_offset has changed or `state` has become FAILED. Collects the waiters to
     # wake. Returns True if it must be called again.
     bint (*on_change)(Log *log, WakeList *wakes) noexcept nogil
-    char *suffix                         # the suffix of its directory's name; NULL unless it is a future log
-    char *path                           # the path of its directory, which the first append creates
+    char *suffix                         # the suffix of the directory's name; NULL unless this is a future log
+    char *path                           # the path of the log's directory, which the first append creates
     LogConfig *config
     SegmentList *segments
     Segment *active                      # the last one of `segments`
     int64_t log_start_offset
     int64_t local_log_start_offset
     int64_t end_offset                   # the offset of the next record
-    # Counts removals of files; the result of a look-up may be invalid if this has changed.
+    # Counts removals of files. If this changes during a look-up, the result of the look-up may be invalid.
     int64_t cuts
     int64_t truncations                  # counts truncations and moves
     int64_t rewinds                      # counts truncations only; after one, other records may get the same offsets
@@ -122,7 +122,7 @@ ctypedef struct Log:
     int64_t first_unstable_offset        # the first offset of the oldest open transaction; -1 if there is none
     int64_t last_aborted_offset          # atomic; no aborted transaction ends after this offset; -1 if there is none
     int64_t total_bytes                  # atomic; the size of all segments
-    int64_t appended_bytes               # atomic; since the start of the node, for metrics
+    int64_t appended_bytes               # atomic; the bytes appended since the node started, for metrics
     EpochEntry *epochs
     int32_t epoch_count
     int32_t epoch_capacity
@@ -148,8 +148,8 @@ cdef LogConfig *config_new() noexcept nogil  # returns NULL if memory runs out; 
 cdef void config_hold(LogConfig *config) noexcept nogil
 cdef void config_release(LogConfig *config) noexcept nogil
 
-# Initialises a lazy log that starts at `start_offset`. Takes a new reference to `config`. The caller sets the names and
-# the callbacks.
+# Initialises a log in state LAZY that starts at `start_offset`. Takes a new reference to `config`. The caller sets the
+# names and the callbacks. Returns 0 or -errno.
 cdef int log_init(Log *log, LogDir *dir, const Clock *clock, LogConfig *config, int64_t start_offset) noexcept nogil
 cdef void log_destroy(Log *log) noexcept nogil  # call this after the last reference is released; does not sync
 cdef int64_t log_now_ms(Log *log) noexcept nogil
@@ -157,7 +157,8 @@ cdef int64_t log_now_ms(Log *log) noexcept nogil
 # --- call these under the lock ---
 cdef char *log_directory_path(const Log *log) noexcept nogil  # malloc'ed "<log dir>/<topic>-<index><suffix>"
 cdef void log_block(Log *log, Waiter *waiter) noexcept nogil  # does nothing if `waiter` is NULL
-# Returns the last segment whose base offset is at most `offset`, with a reference that the caller must release.
+# Returns the last segment whose base offset is at most `offset`, or the first segment if `offset` is below all
+# segments. The caller must release the reference. Returns NULL if the log has no segments.
 cdef Segment *log_segment_at(const Log *log, int64_t offset) noexcept nogil
 cdef void recent_clear(Log *log) noexcept nogil
 cdef void recent_add(Log *log, int64_t base_offset, int64_t position) noexcept nogil
@@ -170,9 +171,10 @@ cdef LogConfig *log_hold_config(Log *log) noexcept nogil
 cdef SegmentList *log_hold_segments(Log *log) noexcept nogil  # NULL if the log is lazy
 cdef void segments_release(SegmentList *list) noexcept nogil
 cdef void log_wake_blocked(Log *log, int why) noexcept nogil
-cdef void log_wake_changed(Log *log, int why) noexcept nogil  # calls on_change until no waiter is left
+cdef void log_wake_changed(Log *log, int why) noexcept nogil  # calls on_change until it has no more waiters to wake
 cdef LogDir *log_dir(const Log *log) noexcept nogil
 # Call this after an error of the directory. Takes the directory offline and wakes the waiters of this log.
 cdef void log_fail(Log *log, int error) noexcept nogil
-# Like log_fail, for work that began when the log was in `dir`. The log may have moved to another directory since.
+# Like log_fail, for work that began when the log was in `dir`. If the log has been closed or moved to another directory
+# since then, only `dir` goes offline, and not even that if `error` is ENOENT.
 cdef void log_fail_in(Log *log, LogDir *dir, int error) noexcept nogil

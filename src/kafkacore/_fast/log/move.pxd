@@ -15,8 +15,8 @@ from kafkacore._fast.wait.park cimport Waiter
 from kafkacore._fast.log.partition cimport Partition
 from kafkacore._fast.wait.sleeper cimport Sleeper
 
-# Copies to `into` about `max_bytes` of the records of `source` that it does not have yet. Returns the number of bytes,
-# or 0 if `into` has everything. Returns -errno or -(a Kafka error code) after an error. `into` begins at the offset at
+# Copies to `into` about `max_bytes` of the records of `source` that `into` lacks. Returns the number of copied bytes,
+# or 0 if `into` has all records. Returns -errno or -(a Kafka error code) after an error. `into` begins at the offset at
 # which `source` begins. It gets files as soon as `source` has some.
 cdef int64_t log_copy(Partition *source, Partition *into, int64_t max_bytes, Sleeper *sleeper) noexcept nogil
 
@@ -26,7 +26,7 @@ cdef int log_hold_still(Log *log, Waiter *blocked) noexcept nogil
 cdef void log_go_on(Log *log) noexcept nogil
 
 # Call this between `log_hold_still` and `log_go_on`, when both logs end at the same offset. `fresh` was loaded from the
-# files of a future log that was shut. `log` takes over the directory and the segments of `fresh`, and `fresh` gets the
-# former ones of `log`. The producers, leader epochs and log start offset of `log` stay. Returns 0, KAFKA_STORAGE_ERROR
-# or LOG_BLOCKED.
+# files of a future log after that log was shut. `log` takes over the directory and the segments of `fresh`, and `fresh`
+# gets the former directory and segments of `log`. The producers, leader epochs and log start offset of `log` stay.
+# Returns 0, KAFKA_STORAGE_ERROR or LOG_BLOCKED.
 cdef int log_adopt(Log *log, Log *fresh, Waiter *blocked) noexcept nogil

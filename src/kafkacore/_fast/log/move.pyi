@@ -17,8 +17,8 @@ def copy(source: PartitionHandle, into: PartitionHandle, max_bytes: int) -> int:
     records of the source cannot be copied."""
 
 def fail(handle: PartitionHandle, directory: LogDirectory, error: int) -> None:
-    """Takes the directory offline, and the log with it, unless the log has moved to another directory in the
-    meantime."""
+    """Takes `directory` offline because of the errno `error`. Also makes the log fail, unless it was closed or has
+    moved to another directory in the meantime. In these two cases, an ENOENT has no effect."""
 
 def hold_still(handle: PartitionHandle) -> None:
     """Waits until no job works on the log. After that, appends wait until `go_on` is called. Blocking. Raises OSError

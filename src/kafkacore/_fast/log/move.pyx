@@ -96,7 +96,8 @@ cdef int look(Partition *source, int64_t offset, int64_t max_bytes, ReadResult *
 
 cdef int begin(Partition *source, Partition *into, Sleeper *sleeper) noexcept nogil:
     """Starts the copy at the source's log start offset, or at the base offset of the batch that contains this offset.
-    Compaction may have removed the records at this offset."""
+    If compaction has removed the records at this offset, the first batch begins after it, and the copy still starts at
+    this offset."""
     cdef int64_t offset = locked(&source.log, &source.log.log_start_offset)
     cdef ReadResult found
     cdef int result = look(source, offset, 1, &found)
@@ -167,7 +168,8 @@ cdef int64_t empty_end(Log *log) noexcept nogil:
 
 
 cdef int roll_to(Log *into, int64_t end, Waiter *blocked) noexcept nogil:
-    """Call this with the lock held."""
+    """Makes `into` end at `end`, with an empty segment that begins there. Does nothing if `into` already ends at or
+    after `end`. Call this with the lock held."""
     if into.end_offset >= end:
         return 0
     if into.state == LOG_FAILED or into.state == LOG_CLOSED:
@@ -239,7 +241,8 @@ cdef int log_hold_still(Log *log, Waiter *blocked) noexcept nogil:
         log_block(log, blocked)
         result = LOG_BLOCKED
     else:
-        # A log leaves these two states only at the end of a job, and no job is running now.
+        # A log leaves the states ROLLING and OPENING only at the end of a job. No job is running now, so the log stays
+        # in this state until log_go_on.
         log.state = LOG_ROLLING if log.state == LOG_OPEN else LOG_OPENING
     mutex_unlock(&log.lock)
     return result
@@ -341,8 +344,8 @@ def copy(PartitionHandle source not None, PartitionHandle into not None, int64_t
 
 
 def fail(PartitionHandle handle not None, LogDirectory directory not None, int error):
-    """Takes the directory offline, and the log with it, unless the log has moved to another directory in the
-    meantime."""
+    """Takes `directory` offline because of the errno `error`. Also makes the log fail, unless it was closed or has
+    moved to another directory in the meantime. In these two cases, an ENOENT has no effect."""
     with nogil:
         log_fail_in(&handle.partition.log, directory.dir, error)
 

@@ -94,7 +94,7 @@ cdef void make_files(Opening *opening) noexcept nogil:
         return
     opening.result = segment_create(opening.segment, log_now_ms(log), True, log_preallocated_bytes(log))
     if opening.result == -EEXIST:
-        return  # the .log holds records, so the files must stay
+        return  # a .log with records exists, so the files must stay
     if opening.result == 0 and log.topic_id != NULL:
         opening.result = begin_partition_metadata(disk, opening.path, log.topic_id)
     if opening.result == 0:
@@ -104,10 +104,10 @@ cdef void make_files(Opening *opening) noexcept nogil:
 
 
 cdef int sync_contents(Opening *opening) noexcept nogil:
-    """Renames the small files to their final names after their contents have been synced."""
+    """Syncs the contents of the small files, and then renames the files to their final names."""
     cdef int result = 0
     if opening.log.topic_id != NULL:
-        # This is synced before the first append is acknowledged, so that recovery finds the topic id of the records
+        # The file is synced before the first append is acknowledged, so that recovery finds the topic id of the records
         # (KIP-516).
         result = sync_small_file(opening.disk, opening.path, PARTITION_METADATA)
     if result == 0:

@@ -1,4 +1,5 @@
-"""A partition in the data plane: its log, its role and epochs, high watermark, followers and waiters.
+"""A partition in the data plane (the native code that serves Produce and Fetch): its log, its role and epochs, high
+watermark, followers and waiters.
 
 A partition is reference-counted. A Python handle holds one reference. `log.lock` guards every field, except those
 commented "atomic". Python decides which broker leads and which replicas are in the ISR, and publishes both with
@@ -57,7 +58,7 @@ ctypedef struct Follower:
     int64_t log_start_offset  # the start of its log; -1 if it has not fetched yet
     int64_t caught_up_ms      # monotonic; the last time at which it had all records of this log
     int64_t fetched_ms        # the time of its last fetch
-    int64_t leader_end_offset  # the end of this log at its last fetch
+    int64_t leader_end_offset  # the end of the leader's log at that fetch
 
 # A partition's offsets at the time when its readers were last notified of a change.
 ctypedef struct Told:
@@ -67,7 +68,8 @@ ctypedef struct Told:
     int64_t log_start_offset
 
 ctypedef struct Partition:
-    # Must be the first field, so that a Log * is also its Partition *; log.lock is the partition's lock.
+    # Must be the first field, so that a pointer to the Log is also a pointer to its Partition. log.lock is the
+    # partition's lock.
     Log log
     int32_t refs          # atomic
     int32_t index
@@ -83,9 +85,10 @@ ctypedef struct Partition:
     # when the log is truncated. Records can be acknowledged only in the leadership in which they were appended.
     int64_t generation
     int64_t rewinds       # the value of the log's field `rewinds` when `generation` was last advanced
-    bint wakes_everybody  # set while waiters of the last truncation must still be woken
+    bint wakes_everybody  # set after a truncation, until all waiters have been woken
     int64_t epoch_start_offset  # the offset at which this leader's epoch begins
-    # Elected uncleanly; the next AlterPartition names the leader recovery state RECOVERED (KIP-704).
+    # Whether this leader was elected uncleanly. In that case, the next AlterPartition names the leader recovery state
+    # RECOVERED (KIP-704).
     int32_t is_recovering
     int32_t is_proposing  # an AlterPartition has been sent and has no answer yet
     int32_t in_sync_count  # the number of members of the committed ISR, this node included
@@ -102,8 +105,8 @@ ctypedef struct Partition:
     int32_t throttled     # atomic: bits of replication_quota.pxd
     int32_t *adding       # the brokers that a reassignment adds: their number, then their ids; NULL for none
     bint is_added         # this broker is one of `adding`
-    # Atomic. If this node follows: by how many records its log end was below the leader's high watermark at its last
-    # fetch, or -1 if it has not fetched yet.
+    # Atomic. If this node follows: the number of records by which its log end was below the leader's high watermark at
+    # its last fetch, or -1 if it has not fetched yet.
     int64_t fetch_lag
     Traffic traffic
 
@@ -131,18 +134,18 @@ ctypedef struct Acknowledgement:
     int32_t kind
 
 # Performs a Produce for one partition. `acks` is the value in the request. `origin` is an AppendOrigin of validate.pxd.
-# Returns 0, a Kafka error code, or LOG_BLOCKED with `blocked` queued. Sets `ack` to the condition for the answer: all
-# replicas in the ISR have the records. Unless `acks` is 0, the condition includes a flush if the append makes one due,
-# because UnifiedLog.append flushes before it returns. Adds satisfied waiters to `wakes`; the caller wakes them without
-# holding a lock.
+# Returns 0, a Kafka error code, or LOG_BLOCKED with `blocked` queued. Sets `ack` to the condition for the answer. If
+# `acks` is -1, the condition is that all replicas in the ISR have the records. Unless `acks` is 0, the condition
+# includes a flush if the append makes one due, because UnifiedLog.append flushes before it returns. Adds satisfied
+# waiters to `wakes`; the caller wakes them without holding a lock.
 cdef int partition_append(Partition *p, uint8_t *records, size_t size, int acks, int origin, Waiter *blocked,
                           AppendInfo *info, Acknowledgement *ack, WakeList *wakes) noexcept nogil
 # Appends whole batches that already have their offsets, and that the leader of `leader_epoch` sent. Returns
 # FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH or NOT_LEADER_OR_FOLLOWER unless this node now follows in that epoch.
 cdef int partition_append_as_follower(Partition *p, const uint8_t *records, size_t size, int32_t leader_epoch,
                                       Waiter *blocked, AppendInfo *info, WakeList *wakes) noexcept nogil
-# Appends batches with leader epochs up to `most_epoch` to a log that only its owner writes. This is the metadata log,
-# or a copy of a log in another directory.
+# Appends batches with leader epochs up to `most_epoch` to a log that only its owner writes. Such a log is the metadata
+# log, or a copy of a log in another directory.
 cdef int partition_append_replicated(Partition *p, const uint8_t *records, size_t size, int32_t most_epoch,
                                      Waiter *blocked, AppendInfo *info, WakeList *wakes) noexcept nogil
 
@@ -155,7 +158,7 @@ ctypedef struct FetchView:
     int64_t last_stable_offset
     int64_t log_start_offset
     int64_t end_offset
-    int32_t leader_id     # the leader, if it is not this node (KIP-951)
+    int32_t leader_id     # the leader; a response names it if it is another node (KIP-951)
     int32_t leader_epoch
     int64_t diverging_end_offset   # -1 unless the client's last fetched epoch diverges (KIP-595)
     int32_t diverging_epoch
@@ -186,7 +189,7 @@ ctypedef struct ReadAsked:
     bint counts                   # the first attempt of this fetch: the read counts for TotalFetchRequestsPerSec
     # The leader's quota is exceeded, so throttled partitions give no records to replicas outside the ISR (KIP-73).
     bint over_quota
-    ListLink *reader              # NULL, or a `Change.in_readers`, which learns of all changes from this read on
+    ListLink *reader              # NULL, or the `in_readers` of a Change, which is marked from this read on
 
 # Sets the three given fields. All other fields become zero, except the epochs, which become NO_EPOCH.
 cdef void read_asked_init(ReadAsked *asked, int64_t offset, int64_t max_bytes, int isolation) noexcept nogil
@@ -211,8 +214,8 @@ cdef void partition_view(Partition *p, FetchView *view) noexcept nogil
 cdef bint partition_is_behind(const Partition *p) noexcept nogil
 cdef int64_t partition_high_watermark(Partition *p) noexcept nogil
 cdef bint partition_satisfies(Partition *p, int kind, int64_t at) noexcept nogil  # whether a waiter would be satisfied
-# Finds the largest epoch at or below `epoch`, and its end offset (KIP-101, KIP-320). Both results are -1 if it is
-# unknown.
+# Finds the largest epoch at or below `epoch`, and its end offset (KIP-101, KIP-320). `epochs_end` describes the
+# results.
 cdef void partition_epoch_end(Partition *p, int32_t epoch, int32_t *found_epoch, int64_t *end_offset) noexcept nogil
 
 # Queues `waiter`, whose kind and offset are set, unless its condition is already satisfied. Returns True if it queued
@@ -246,8 +249,8 @@ cdef bint partition_advance(Partition *p, WakeList *wakes) noexcept nogil
 # Restores the high watermark of an earlier run, limited to the offsets of the log.
 cdef void partition_restore(Partition *p, int64_t high_watermark) noexcept nogil
 # Performs DeleteRecords: removes all records below `offset` on this node. -1 stands for the high watermark. Returns 0
-# or a Kafka error code; may block. Sets `deleted` to the condition for the answer: all live replicas have removed the
-# records too.
+# or a Kafka error code; may block. Sets `low_watermark` to the lowest log start offset of all live replicas. Sets
+# `deleted` to the condition for the answer: all live replicas have removed the records too.
 cdef int partition_delete_records(Partition *p, int64_t offset, int64_t *low_watermark,
                                   Acknowledgement *deleted) noexcept nogil
 cdef int64_t partition_low_watermark(Partition *p) noexcept nogil

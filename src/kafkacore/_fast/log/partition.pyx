@@ -171,8 +171,8 @@ cdef void advance_high_watermark(Partition *p) noexcept nogil:
     if p.high_watermark < p.log.log_start_offset:
         p.high_watermark = p.log.log_start_offset
     if p.log.producers != NULL and p.log.first_unstable_offset >= 0:
-        # This is done even if the high watermark has not changed, because a load replays transactions that ended long
-        # ago.
+        # Ended transactions are removed even if the high watermark has not changed, because a load replays transactions
+        # that ended long ago.
         producers_replicated(p.log.producers, p.high_watermark)
         p.log.first_unstable_offset = producers_first_unstable(p.log.producers)
     p.last_stable_offset = p.high_watermark
@@ -311,8 +311,8 @@ cdef int partition_role_error(const Partition *p, int32_t current_epoch, bint an
     if p.role == ROLE_GONE:
         return UNKNOWN_TOPIC_OR_PARTITION
     if p.log.state == LOG_FAILED:
-        # This is checked before the leadership, which this broker will soon lose, so that the client learns the reason
-        # (in Kafka, an offline partition).
+        # This state is checked before the leadership, which this broker will soon lose, so that the client learns the
+        # reason (in Kafka, an offline partition).
         return KAFKA_STORAGE_ERROR
     if current_epoch >= 0 and current_epoch < p.leader_epoch:
         return FENCED_LEADER_EPOCH
@@ -533,9 +533,10 @@ cdef bint partition_satisfies(Partition *p, int kind, int64_t at) noexcept nogil
 
 cdef int check_divergence(const Partition *p, int32_t last_fetched_epoch, int64_t offset,
                           FetchView *view) noexcept nogil:
-    """Checks for diverging logs (KIP-595). If the fetcher's last epoch ended earlier in this log or is unknown here,
-    the response says where to truncate. A fetcher whose log ends below this log's start must begin again at that start,
-    whatever its epoch."""
+    """Checks for diverging logs (KIP-595). If the fetcher's last epoch ended earlier in this log, or if this log has an
+    older epoch but not that one, sets the fields of `view` that say where the fetcher must truncate its log. Returns
+    OFFSET_OUT_OF_RANGE if the epoch is above all epochs of this log. Also returns it if the fetcher's log ends below
+    the start of this log: such a fetcher must begin again at that start, whatever its epoch."""
     cdef int32_t epoch
     cdef int64_t end_offset
     epochs_end(&p.log, last_fetched_epoch, &epoch, &end_offset)
@@ -666,8 +667,8 @@ cdef void partition_restore(Partition *p, int64_t high_watermark) noexcept nogil
 
 cdef int partition_assign_topic_id(Partition *p, const uint8_t *topic_id) noexcept nogil:
     cdef int result = 0
-    # A log that has files gets this file before its next append. A log that has none yet writes the file when it is
-    # opened.
+    # If the log has files, it gets partition.metadata now, before its next append. Otherwise it writes that file when
+    # it is opened.
     if p.log.path != NULL and p.log.state != LOG_LAZY and not is_made_id(topic_id):
         result = write_partition_metadata(p.log.dir.disk, p.log.path, topic_id)
     if result < 0 and not is_short_of_files(result):

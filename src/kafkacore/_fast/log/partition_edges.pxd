@@ -7,4 +7,4 @@ from kafkacore._fast.world.environment cimport Environment
 
 cdef class PartitionEdges:
     cdef IsrEdges *edges
-    cdef Environment environment  # keeps alive the world to which the inbox belongs
+    cdef Environment environment  # kept alive because the inbox belongs to it

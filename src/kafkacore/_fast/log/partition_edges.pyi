@@ -12,9 +12,9 @@ ACTIVE: int
 class PartitionEdges:
     """A bounded queue of partitions. A partition is in the queue at most once, however often it reports.
 
-    After `report_to`, a partition enters the queue when a follower may join its ISR, when a member of its ISR has
-    fallen behind (`check_lag`), and when its leader was elected uncleanly. The state of a follower's broker decides
-    whether the follower may join (KIP-903).
+    After `PartitionHandle.report_to`, a partition enters the queue when a follower may join its ISR, when a member of
+    its ISR has fallen behind (`check_lag`), and when its leader was elected uncleanly. The state of a follower's broker
+    decides whether the follower may join (KIP-903).
     """
 
     def __init__(self, max_lag_ms: int, environment: Environment | None = None) -> None:

@@ -1,7 +1,7 @@
 """The Python handle of a partition, for tests, for requests that native code passes on to Python, and for the metadata
 log.
 
-A method that can wait for a device releases the GIL and every native lock while it waits.
+A method that can wait for the disk releases the GIL and every native lock while it waits.
 """
 
 from libc.stdint cimport int32_t

@@ -1,4 +1,4 @@
-"""The Python handle of a partition and its log. A method that can wait for a device releases the GIL while it waits."""
+"""The Python handle of a partition and its log. A method that can wait for the disk releases the GIL while it waits."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
@@ -14,9 +14,9 @@ Acknowledgement: TypeAlias = tuple[int, int, int]
 
 ROLES: tuple[str, ...]
 STATES: tuple[str, ...]
-# The origin of a batch. It is a client; or a client in a transaction that its coordinator has verified; or a
-# coordinator, whose batch may be a marker; or a coordinator whose markers carry a new producer epoch
-# (transaction.version 2).
+# The origins of a batch. "client": a client. "transaction": a client, in a transaction that its coordinator has
+# verified. "coordinator": a coordinator, which may also write markers. "bumped marker": a coordinator whose markers
+# carry a new producer epoch (transaction.version 2).
 ORIGINS: Mapping[str, int]
 
 class AppendResult(NamedTuple):
@@ -59,9 +59,10 @@ class FollowerState(NamedTuple):
     log_start_offset: int
     in_sync: bool  # in the committed ISR
     is_joining: bool  # only in the proposed ISR
-    # It has caught up, and its broker is neither fenced nor leaving, and has not restarted since its last fetch.
+    # Whether the replica may join the ISR. It must have caught up, and its broker must be neither fenced nor in a
+    # controlled shutdown, and must not have restarted since its last fetch.
     may_join: bool
-    lags: bool  # it had last caught up more than replica.lag.time.max.ms ago
+    lags: bool  # whether it last had all records more than replica.lag.time.max.ms ago
 
 class SegmentInfo(NamedTuple):
     base_offset: int
@@ -109,7 +110,8 @@ class PartitionHandle:
     def leader_id(self) -> int: ...
     @property
     def generation(self) -> int:
-        """The number of this broker's leaderships so far. A leadership ends with another role and with a truncation."""
+        """The number of this broker's leaderships so far. A leadership ends when the broker gets another role, and when
+        the log is truncated."""
 
     @property
     def is_proposing(self) -> bool:
@@ -151,7 +153,8 @@ class PartitionHandle:
     def log_start_offset(self) -> int: ...
     @property
     def moved_log_start_offset(self) -> int:
-        """The log start offset if no segment begins there, else -1."""
+        """The log start offset if it is above the base offset of the first segment, or above 0 in a log without
+        segments. Otherwise -1."""
 
     @property
     def high_watermark(self) -> int: ...
@@ -181,12 +184,12 @@ class PartitionHandle:
     ) -> bool:
         """Makes this broker the leader. If it already leads, changes its followers. `followers` has the broker id of
         every other replica, and whether that replica is in the committed ISR. `min_isr` is min.insync.replicas.
-        `recovering` says that this leader was elected uncleanly. Returns False and changes nothing if the epoch is
-        older."""
+        `recovering` says that this leader was elected uncleanly. Returns False and changes nothing if one of the epochs
+        is older than the partition's."""
 
     def become_follower(self, leader_id: int, leader_epoch: int, partition_epoch: int = 0) -> bool:
-        """Makes this broker follow `leader_id` (-1: there is no leader). Returns False and changes nothing if the epoch
-        is older."""
+        """Makes this broker follow `leader_id` (-1: there is no leader). Returns False and changes nothing if one of
+        the epochs is older than the partition's."""
 
     def report_to(self, edges: PartitionEdges) -> None:
         """Sets the queue to which the partition reports when its ISR may have to change. Call this once, before the
@@ -306,7 +309,7 @@ class PartitionHandle:
         `ack` names that acknowledgement. `origin` is a key of ORIGINS."""
 
     def append_now(self, records: bytearray, acks: int = 1) -> AppendResult | None:
-        """Appends one of this node's own batches, whose offsets it sets in place. Does not wait for a device. If the
+        """Appends one of this node's own batches, whose offsets it sets in place. Does not wait for the disk. If the
         log must first be opened or rolled, starts that and returns None; then call `append`, which waits for it."""
 
     def append_as_follower(self, records: Buffer, leader_epoch: int) -> AppendResult:
@@ -340,11 +343,11 @@ class PartitionHandle:
         follower: tuple[int, int, int] | None = None,
         notes: bool = True,
     ) -> ReadBytes:
-        """Reads as Fetch does: whole batches as stored; the last one may be incomplete. Blocking. `isolation` is 0 to
-        read up to the high watermark, 1 up to the last stable offset, 2 or 3 up to the log end. 0, 1 and 2 need a
-        leader, or, with `any_replica`, a leader or a follower; 3 reads in any role. `follower` is the broker id, the
-        broker epoch (or -1) and the log start offset of the follower that sent the request. Its position is recorded if
-        `notes`. Raises OSError."""
+        """Reads as Fetch does. Returns the batches as they are stored, of which the last one may be incomplete.
+        Blocking. `isolation` is 0 to read up to the high watermark, 1 up to the last stable offset, and 2 or 3 up to
+        the log end. 0, 1 and 2 need a leader, or, with `any_replica`, a leader or a follower. 3 reads in any role.
+        `follower` is the broker id, the broker epoch (or -1) and the log start offset of the follower that sent the
+        request. With `notes`, that follower's position is recorded. Raises OSError."""
 
     def offset_by_time(self, timestamp_ms: int, bound: int | None = None) -> tuple[int, int, int]:
         """Returns offset, timestamp and leader epoch of the first record at or after `timestamp_ms` and below `bound`
@@ -352,10 +355,12 @@ class PartitionHandle:
         directory is offline."""
 
     def offset_of_max_timestamp(self) -> tuple[int, int, int]:
-        """Returns the same for the record with the greatest timestamp (KIP-734). Blocking."""
+        """Returns offset, timestamp and leader epoch of the first record with the greatest timestamp (KIP-734), or -1
+        three times for an empty log. Blocking. Raises OSError if the directory is offline."""
 
     def epoch_end(self, epoch: int) -> tuple[int, int]:
-        """Returns the largest epoch at or below `epoch`, and its end offset (KIP-101). Returns -1, -1 if unknown."""
+        """Returns the largest epoch at or below `epoch`, and its end offset (KIP-101). Returns -1, -1 if `epoch` is
+        above all epochs of the log."""
 
 def new_partitions(
     directory: LogDirectory, topic: str, topic_id: Uuid, indexes: Iterable[int], settings: LogSettings
@@ -375,6 +380,7 @@ def become_rows(
     isr: Buffer,
     recovery: Buffer,
 ) -> bytearray:
-    """Applies the role in its row to each partition: this node leads or follows. `rows` and `min_isrs` (array("i"))
-    have an item for each handle. The other arguments are the columns of a metadata chunk. Returns 1 for each partition
-    that took its role, and 0 for each partition that already has newer epochs."""
+    """Gives each partition the role that its row in the columns describes: this node leads or follows. `rows` and
+    `min_isrs` (array("i")) have an item for each handle, and `rows` has the index of its row. The other arguments are
+    the columns of a chunk of metadata.partitions. Returns 1 for each partition that took its role, and 0 for each
+    partition that already has newer epochs."""

@@ -322,7 +322,8 @@ cdef class PartitionHandle:
 
     @property
     def moved_log_start_offset(self):
-        """The log start offset if it differs from the base offset of the first segment, else -1."""
+        """The log start offset if it is above the base offset of the first segment, or above 0 in a log without
+        segments. Otherwise -1."""
         cdef int64_t moved = -1
         with nogil:
             mutex_lock(&self.partition.log.lock)
@@ -403,7 +404,7 @@ cdef class PartitionHandle:
     def become_leader(self, int32_t leader_id, int32_t leader_epoch, int32_t partition_epoch=0, followers=(),
                       int32_t min_isr=1, bint recovering=False):
         """Makes this broker the leader. `followers` has `(broker id, in sync)` for every other replica. Returns False
-        and changes nothing if the epoch is older."""
+        and changes nothing if one of the epochs is older than the partition's."""
         cdef LeaderRole role
         cdef int32_t *replicas = ids_of([broker_id for broker_id, _ in followers], &role.replica_count)
         cdef int32_t *isr = NULL
@@ -423,8 +424,8 @@ cdef class PartitionHandle:
         return bool(changed)
 
     def become_follower(self, int32_t leader_id, int32_t leader_epoch, int32_t partition_epoch=0):
-        """Makes this broker follow `leader_id` (-1: there is no leader). Returns False and changes nothing if the epoch
-        is older."""
+        """Makes this broker follow `leader_id` (-1: there is no leader). Returns False and changes nothing if one of
+        the epochs is older than the partition's."""
         cdef bint changed
         with nogil:
             changed = partition_follow(self.partition, leader_id, leader_epoch, partition_epoch)
@@ -799,11 +800,11 @@ cdef class PartitionHandle:
     def read(self, int64_t offset, int64_t max_bytes=1048576, int isolation=READ_LOCAL, bint min_one=True,
              int32_t current_epoch=-1, int32_t last_fetched_epoch=-1, bint any_replica=False, follower=None,
              bint notes=True):
-        """Reads as Fetch does: whole batches as stored; the last one may be incomplete. Blocking. `isolation` is 0 to
-        read up to the high watermark, 1 up to the last stable offset, 2 or 3 up to the log end. 0, 1 and 2 need a
-        leader, or, with `any_replica`, a leader or a follower; 3 reads in any role. `follower` is the broker id, the
-        broker epoch and the log start offset of the follower that sent the request. Its position is recorded if
-        `notes`."""
+        """Reads as Fetch does. Returns the batches as they are stored, of which the last one may be incomplete.
+        Blocking. `isolation` is 0 to read up to the high watermark, 1 up to the last stable offset, and 2 or 3 up to
+        the log end. 0, 1 and 2 need a leader, or, with `any_replica`, a leader or a follower. 3 reads in any role.
+        `follower` is the broker id, the broker epoch (or -1) and the log start offset of the follower that sent the
+        request. With `notes`, that follower's position is recorded. Raises OSError."""
         cdef ReadAsked asked
         cdef FollowerFetch fetch
         cdef WakeList wakes
@@ -878,7 +879,8 @@ cdef class PartitionHandle:
         return offset, found_ms, epoch
 
     def offset_of_max_timestamp(self):
-        """Returns the same for the record with the greatest timestamp (KIP-734). Blocking."""
+        """Returns `(offset, timestamp, leader epoch)` of the first record with the greatest timestamp (KIP-734), or -1
+        three times for an empty log. Blocking. Raises OSError if the directory is offline."""
         cdef int64_t offset, found_ms
         cdef int32_t epoch
         cdef int error
@@ -890,7 +892,7 @@ cdef class PartitionHandle:
 
     def epoch_end(self, int32_t epoch):
         """Returns `(epoch, end offset)` of the largest epoch at or below `epoch` (KIP-101). Returns `(-1, -1)` if
-        unknown."""
+        `epoch` is above all epochs of the log."""
         cdef int32_t found
         cdef int64_t end_offset
         with nogil:
@@ -913,7 +915,8 @@ def new_partitions(LogDirectory directory not None, str topic not None, topic_id
     return made
 
 
-# The columns of partitions, in the form of metadata.partitions. Each row has `width` ids.
+# Columns of the partitions of the cluster, in the form of metadata.partitions: one array for each field, with one row
+# for each partition. A row of `replicas` and of `isr` has `width` broker ids.
 cdef struct RoleColumns:
     int32_t node_id
     int32_t width
@@ -948,9 +951,10 @@ def become_rows(list handles not None, int32_t node_id, const int32_t[::1] rows 
                 const int32_t[::1] leader_epoch not None, const int32_t[::1] partition_epoch not None,
                 const int32_t[::1] replicas not None, const int32_t[::1] isr not None,
                 const uint8_t[::1] recovery not None):
-    """Applies the role in its row to each partition. `rows` and `min_isrs` have an item for each handle. The other
-    arguments are the columns of a chunk, with ids of -1 in each row that has fewer than `width` replicas. Returns a
-    bytearray with 1 for each partition that took its role, and 0 for each partition that already has newer epochs."""
+    """Gives each partition the role that its row in the columns describes: this node leads or follows. `rows` and
+    `min_isrs` have an item for each handle, and `rows` has the index of its row. The other arguments are the columns of
+    a chunk of metadata.partitions, with ids of -1 in each row that has fewer than `width` replicas. Returns a bytearray
+    with 1 for each partition that took its role, and 0 for each partition that already has newer epochs."""
     cdef tuple held = tuple(handles)  # other threads may change the list after this thread has released the GIL
     cdef Py_ssize_t i, count = len(held)
     cdef Py_ssize_t known = leader.shape[0]

@@ -1,4 +1,4 @@
-"""Loads logs from their directories, for Python callers. Functions that can wait for a device release the GIL while
+"""Loads logs from their directories, for Python callers. Functions that can wait for the disk release the GIL while
 they wait."""
 
 from typing import NamedTuple
@@ -48,10 +48,10 @@ def read_topic_ids(handles: list[PartitionHandle]) -> list[bool]:
     once for all logs. Returns False for each log whose file is missing or is not as Kafka writes it."""
 
 class LogLoad:
-    """Loads a log from its directory before its first use. Unless `clean`, checks the segments after the recovery point
-    and rebuilds their indexes. Compaction may have left gaps below `gaps_until`. If records below `trusted_until` are
-    damaged, removes no record, and the load fails with EUCLEAN. A clean log has no file open until its first use; with
-    `at_rest`, this holds for every log."""
+    """The load of a log from its directory, before the first use of the log. `run` performs it. Unless `clean`, the
+    load checks the segments after the recovery point and rebuilds their indexes. Compaction may have left gaps below
+    `gaps_until`. If records below `trusted_until` are damaged, the load removes no record and fails with EUCLEAN. A
+    clean log has no file open until its first use; with `at_rest`, this holds for every log."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class LogLoad:
         """The place of the damage, after a load that failed with EUCLEAN."""
 
     def report(self) -> LoadReport:
-        """Returns the result. Call this after the load. Raises OSError if the load failed."""
+        """Returns the result of the load. Call this after `run`. Raises OSError if the load failed."""
 
 def run(loads: list[LogLoad]) -> None:
     """Performs the loads one after the other. Blocking; releases the GIL once for all of them."""

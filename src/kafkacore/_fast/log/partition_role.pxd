@@ -49,16 +49,16 @@ cdef bint partition_commit_isr(Partition *p, const int32_t *isr, int32_t count, 
 # Checks the lag of the followers. Reports the partition to the queue if a member of the ISR has fallen behind.
 cdef void partition_check_lag(Partition *p) noexcept nogil
 
-# The two functions truncate the log to `offset`, or begin it again at `offset`, on behalf of the leader of
-# `leader_epoch`. Both can block, so call them on a pool thread or on another thread that may block. They return 0,
-# LOG_BLOCKED with `blocked` queued, or a Kafka error code. They reject the same leader epochs as
-# partition_append_as_follower.
+# The next two functions act on behalf of the leader of `leader_epoch`. The first one truncates the log to `offset`. The
+# second one begins the log again at `offset`. Both can block, so call them on a pool thread or on another thread that
+# may block. They return 0, LOG_BLOCKED with `blocked` queued, or a Kafka error code. They reject the same leader epochs
+# as partition_append_as_follower.
 cdef int partition_truncate_as_follower(Partition *p, int64_t offset, int32_t leader_epoch,
                                         Waiter *blocked) noexcept nogil
 cdef int partition_restart_as_follower(Partition *p, int64_t offset, int32_t leader_epoch,
                                        Waiter *blocked) noexcept nogil
 # Adopts the high watermark and the log start offset from the leader's response to a Fetch. The high watermark is
-# limited to the log end. Does not wait for a device. Sets `start_is_behind` if the leader has deleted records that this
+# limited to the log end. Does not wait for the disk. Sets `start_is_behind` if the leader has deleted records that this
 # log still has. In that case, call `partition_delete_as_follower` on a thread that can block.
 cdef int partition_note_leader(Partition *p, int32_t leader_epoch, int64_t high_watermark, int64_t log_start_offset,
                                bint *start_is_behind, WakeList *wakes) noexcept nogil

@@ -67,8 +67,8 @@ cdef void take_role(Partition *p, int32_t role, int32_t leader_id, int32_t leade
 
 
 cdef void count_in_sync(Partition *p) noexcept nogil:
-    """Counts the members of the ISR. Every change of the role or the ISR ends with a call of this function. Also
-    records again the position of a follower that has left the ISR."""
+    """Counts the members of the ISR, and sets `role_changed`, so that all fetch sessions of the partition check it
+    again. Every change of the role or the ISR ends with a call of this function."""
     cdef int32_t i
     p.role_changed = True
     p.in_sync_count = 1
@@ -116,8 +116,8 @@ cdef void wake_after_change(Partition *p, bint everybody) noexcept nogil:
 
 
 cdef void report_if_due(Partition *p) noexcept nogil:
-    """Reports the partition to the queue if its ISR may have to change again, after a change of the ISR or the end of a
-    proposal. Call this with the lock held."""
+    """Reports the partition to the queue if its ISR may have to change, or if this leader was elected uncleanly and has
+    not reported its recovery. Does nothing while a proposal has no answer yet. Call this with the lock held."""
     cdef int32_t i
     if p.edges == NULL or p.role != ROLE_LEADER or p.is_proposing:
         return
@@ -258,7 +258,7 @@ cdef void partition_check_lag(Partition *p) noexcept nogil:
     mutex_lock(&p.log.lock)
     if p.role == ROLE_LEADER and not p.is_proposing:
         report_if_due(p)
-    # A follower outside the ISR may now lag, or its broker may be fenced. Then it no longer holds back the high
+    # A follower outside the ISR may now lag, or its broker may be fenced. Such a follower no longer holds back the high
     # watermark.
     if p.role == ROLE_LEADER:
         more = partition_advance(p, &wakes)

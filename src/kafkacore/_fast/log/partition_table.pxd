@@ -1,6 +1,7 @@
 """The partition table maps a topic id or name, and an index, to a Partition. A table is immutable and
-reference-counted. The publisher creates a new table and sends it to each processor by mail. When all processors use the
-new table, the old one is freed. So processors look up partitions without a lock or a reference.
+reference-counted. The thread that publishes metadata creates a new table and sends it to each network processor in a
+message. When all processors use the new table, the old one is freed. So processors look up partitions without a lock or
+a reference.
 
 Each topic has its own reference count, and so has each shard of the two indexes. A new table shares with the old one
 every topic and every shard that did not change. To add or remove a topic, the publisher copies two shards, and the
@@ -16,7 +17,7 @@ ctypedef struct Topic:
     uint8_t topic_id[16]
     char *name            # `name_size` bytes, without a terminating zero
     int32_t name_size
-    int32_t count         # the number of `partitions`; their position is their index
+    int32_t count         # the number of `partitions`, which are ordered by partition index
     Partition **partitions  # holds a reference to each; NULL where this node has no replica
 
 # A hash table with open addressing, for a few dozen topics.
@@ -37,8 +38,7 @@ cdef void table_release(PartitionTable *table) noexcept nogil
 cdef Partition *table_find_id(const PartitionTable *table, const uint8_t *topic_id, int32_t index) noexcept nogil
 cdef Partition *table_find_name(const PartitionTable *table, const uint8_t *topic, int32_t size,
                                 int32_t index) noexcept nogil
-# The two functions return whether the table has the topic at all. If it does not, a request gets UNKNOWN_TOPIC_ID or
-# UNKNOWN_TOPIC_OR_PARTITION.
+# Returns whether the table has the topic at all. If it does not, a request gets UNKNOWN_TOPIC_ID.
 cdef bint table_knows_id(const PartitionTable *table, const uint8_t *topic_id) noexcept nogil
 
 cdef Topic *topic_new(const uint8_t *topic_id, const char *name, int32_t name_size, int32_t count) noexcept nogil

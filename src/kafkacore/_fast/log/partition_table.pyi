@@ -15,7 +15,7 @@ class Table:
     ) -> Table:
         """Returns a new table. It has the topics of this table without the ids in `gone`, and the topics of `topics`,
         which are `(name, topic id, partitions by index)`. A topic in `topics` replaces the topic with the same id or
-        name. Topics that do not change cost nothing."""
+        name. Both tables share the topics that do not change."""
 
     def topics(self) -> list[tuple[str, Uuid, int]]:
         """Returns name, topic id and number of partitions of each topic, in no particular order."""

@@ -61,8 +61,8 @@ cdef void topic_release(Topic *topic) noexcept nogil:
 # --- shards ---
 
 cdef inline uint64_t key_hash(const uint8_t *key, int32_t size) noexcept nogil:
-    """Returns a keyed hash. It has a secret key because clients choose the names of the topics that they create and
-    request."""
+    """Returns a hash with the process's secret key. The hash needs a key because clients choose the names of the topics
+    that they create and request."""
     return hash_bytes(process_hash_key(), key, <size_t> size)
 
 
@@ -186,8 +186,8 @@ cdef Shard **shard_of(PartitionTable *table, const Topic *topic, bint is_id) noe
 
 
 cdef int index_put(PartitionTable *table, Topic *topic, bint is_id) noexcept nogil:
-    """Adds the topic to the shard of the table. If another table uses this shard too, or it is full, replaces it by a
-    copy first."""
+    """Adds the topic to its shard in one of the two indexes. If another table uses this shard too, or if the shard is
+    full, replaces it by a copy first."""
     cdef Shard **shard = shard_of(table, topic, is_id)
     cdef Shard *own = shard[0]
     if own == NULL or load32(&own.refs) > 1 or (own.count + 1) * 2 > own.mask + 1:
@@ -372,7 +372,7 @@ cdef class Table:
     def changed(self, topics, gone=()):
         """Returns a new table. It has the topics of this table without the ids in `gone`, and the topics of `topics`
         (`(name, topic id, [PartitionHandle or None])`). A topic in `topics` replaces the topic with the same id or
-        name. Topics that do not change cost nothing."""
+        name. Both tables share the topics that do not change."""
         cdef Table made = Table.__new__(Table)
         cdef int32_t bound = self.table.count + <int32_t> len(topics)
         with nogil:

@@ -77,10 +77,10 @@ cdef void destroy_watch(Parked *parked) noexcept nogil:
 
 @cython.no_gc  # `close` needs the members of this object, and disarms tokens that refer back to it
 cdef class PartitionWatch:
-    """Any number of waits for partitions, each identified by a token. `environment` is the world in which they happen,
-    by default the real world. `fileno` becomes readable when `take` has tokens to return."""
+    """Any number of waits for partitions, each identified by a token. `environment` is the environment of the
+    partitions, by default the real one. `fileno` becomes readable when `take` has tokens to return."""
     cdef Post *post
-    cdef Environment environment  # keeps alive the world to which the inbox belongs
+    cdef Environment environment  # kept alive because the inbox belongs to it
     cdef dict armed              # maps each token to the addresses of its Watches
     cdef dict tokens             # maps the address of a Watch to its token
     # The directories of all partitions armed so far, because a native reference does not keep the Python objects alive.
@@ -187,8 +187,8 @@ cdef class PartitionWatch:
             self.post.woken = watch.next
             if <size_t> watch in self.tokens:
                 found[self.tokens[<size_t> watch]] = None
-            # This may release the last reference to a partition, whose files are then closed under the lock of their
-            # disk.
+            # The release of the Watch may release the last reference to a partition. Then the partition's files are
+            # closed under the lock of their disk.
             with nogil:
                 park_release(&watch.parked)
         for token in found:

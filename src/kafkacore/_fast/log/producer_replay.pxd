@@ -16,7 +16,7 @@ ctypedef struct Load:
     char *path
     const int64_t *snapshots         # the offsets of the producer snapshots on disk, ascending
     int32_t snapshot_count
-    int64_t snapshots_end            # snapshots of offsets above this one are not trusted
+    int64_t snapshots_end            # snapshots above this offset are not trusted
     int64_t log_start_offset         # the checkpointed log start offset
     Segment **segments
     int32_t count

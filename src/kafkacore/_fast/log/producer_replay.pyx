@@ -24,7 +24,8 @@ from kafkacore._fast.log.txn_index cimport txn_index_append
 cdef enum:
     SNAPSHOT_NAME_BYTES = 32
     HEADERS_BYTES = 16 << 10   # the size of one read if only headers are needed
-    # How many bytes before a snapshot are read again; a start reads this much of each log that has producers.
+    # How many bytes of the log before a snapshot's offset are read again. When the node starts, it reads this much of
+    # each log that has producers.
     RECALLED_BYTES = 64 << 10
 
 
@@ -51,7 +52,7 @@ cdef int replay_batch(Load *load, int32_t i, const uint8_t *batch, const BatchHe
 
 
 cdef int replay_marker(Load *load, int32_t i, const BatchHeader *header, int64_t position) noexcept nogil:
-    """Replays a control batch. The body of the batch says how a transaction ended."""
+    """Replays a control batch. Reads its body too, because the body says how a transaction ended."""
     cdef Segment *segment = load.segments[i]
     cdef uint8_t *batch = <uint8_t *> malloc(<size_t> header.size_bytes)
     cdef int64_t got
@@ -68,8 +69,8 @@ cdef int replay_marker(Load *load, int32_t i, const BatchHeader *header, int64_t
 
 
 cdef int walk(Load *load, int32_t i, int64_t position, int64_t end_offset, bint recalls) noexcept nogil:
-    """Replays the batches of a segment from `position` on. With `recalls`, adds them to the producers' windows instead.
-    Reads only the headers if they are enough."""
+    """Replays the batches of a segment from `position` on. With `recalls`, only adds them to the producers' windows
+    (see `recall`). Reads only the headers if they are enough."""
     cdef Segment *segment = load.segments[i]
     cdef BatchHeader header
     cdef int64_t at = position
@@ -158,7 +159,7 @@ cdef int recall(Load *load, int64_t offset) noexcept nogil:
             position = min(position, 0)
         result = walk(load, i, position, offset, True) if position >= 0 else <int> position
     close_again(load, segment, was_closed)
-    # If these batches cannot be read, only their readers are affected.
+    # If these batches cannot be read, the load continues without them.
     return 0 if result == -EILSEQ or result == -EIO else result
 
 
@@ -200,7 +201,8 @@ cdef int read_snapshot(Load *load, int64_t offset) noexcept nogil:
 
 
 cdef int load_newest_snapshot(Load *load, int64_t not_after) noexcept nogil:
-    """Reads the newest snapshot whose offset is above that of the known state."""
+    """Reads the newest snapshot that is trusted, readable, above the offset of the known state, and at or below
+    `not_after`. Removes corrupt snapshots."""
     cdef int64_t known = load.state_offset if load.state_offset >= 0 else load_start(load)
     cdef int64_t last = not_after if not_after < load.snapshots_end else load.snapshots_end
     cdef int32_t i = load.snapshot_count - 1

@@ -44,8 +44,8 @@ ctypedef struct EndedTransaction:        # the effect of a marker, for the trans
     int64_t last_stable_offset
     bint aborted
 
-# Clients choose producer ids, so the hash table uses the process's keyed hash. Readers walk the list instead, because
-# its order does not depend on the hash.
+# Clients choose producer ids, so the hash table uses the process's keyed hash. Code that visits all producers follows
+# the list from `first` to `last` instead, because the order of the list does not depend on the hash.
 ctypedef struct Producers:
     Producer **buckets
     int32_t bucket_mask
@@ -80,10 +80,10 @@ cdef int producers_reserve(Producers *producers, const BatchHeader *header) noex
 # -ENOMEM if no place was reserved.
 cdef int producers_note_batch(Producers *producers, const uint8_t *batch, size_t size,
                               EndedTransaction *ended) noexcept nogil
-# Adds a batch from before a snapshot to the window of its producer, because the snapshot has only the last batch. Call
-# this for the oldest batch first.
+# Adds a batch from before a snapshot to the window of its producer (its last five batches), because the snapshot has
+# only the last batch. Call this for the oldest batch first.
 cdef void producers_recall(Producers *producers, const BatchHeader *header) noexcept nogil
-cdef int64_t producers_first_unstable(const Producers *producers) noexcept nogil  # -1 if there is none
+cdef int64_t producers_first_unstable(const Producers *producers) noexcept nogil  # -1 if no transaction is left
 # Removes the transactions that ended below the high watermark, so that the last stable offset can advance.
 cdef void producers_replicated(Producers *producers, int64_t high_watermark) noexcept nogil
 # Removes the producers that were silent for producer.id.expiration.ms, except those with an open transaction. Returns

@@ -15,13 +15,13 @@ ctypedef struct ReadResult:
 
 # Finds the batches from the one that holds `offset` up to `bound` (exclusive), about `max_bytes` in total, but at least
 # one whole batch if `min_one`. Returns 0, OFFSET_OUT_OF_RANGE or KAFKA_STORAGE_ERROR. Never blocks. If it would have to
-# wait for the disk, returns LOG_BLOCKED, and the caller makes the I/O pool call `log_read_slowly`.
+# wait for the disk, returns LOG_BLOCKED; then the caller makes the I/O pool call `log_read_slowly`.
 cdef int log_read(Log *log, int64_t offset, int64_t bound, int64_t max_bytes, bint min_one,
                   ReadResult *out) noexcept nogil
 cdef int log_read_slowly(Log *log, int64_t offset, int64_t bound, int64_t max_bytes, bint min_one,
                          ReadResult *out) noexcept nogil
 
-# Call the two functions below on pool threads only. Both return 0 or a Kafka error code. The first function finds the
+# Call the next two functions on pool threads only. Both return 0 or a Kafka error code. The first function finds the
 # first record at or after `timestamp_ms` and below `bound` (ListOffsets by time). The results are -1, -1, -1 if no
 # such record exists.
 cdef int log_offset_by_time(Log *log, int64_t timestamp_ms, int64_t bound, int64_t *offset, int64_t *found_ms,

@@ -107,7 +107,7 @@ cdef bint read_recent(Log *log, int64_t offset, int64_t bound, int64_t max_bytes
 # --- reads from the files ---
 
 cdef void look(Log *log, int64_t offset, int64_t bound, Look *at) noexcept nogil:
-    """Fills in `at`. Call this with the lock held."""
+    """Looks up the segment for `offset`, and fills in `at`. Call this with the lock held."""
     cdef int64_t limit
     cdef int32_t i
     at.segment = log_segment_at(log, offset)
@@ -335,7 +335,7 @@ cdef int scan_by_time(Log *log, Segment *segment, int64_t timestamp_ms, int64_t 
         return <int> position
     result = segment_open_log(segment)
     while result == 0 and position < limit and not found.found:
-        # Offset 0 makes this accept any batch at the position.
+        # With offset 0, segment_find accepts any batch at the position.
         result = segment_find(segment, 0, position, limit, False, &at)
         if result == 0:
             result = look_into(segment, &at, timestamp_ms, start_offset, False, limits, found)

@@ -1,5 +1,5 @@
-"""A reader of many partitions learns which partitions have changed. So the cost of a Fetch in a fetch session depends
-on the number of changed partitions, not on the size of the session.
+"""A reader of many partitions (a fetch session) learns which of them have changed. So the cost of a Fetch in a fetch
+session depends on the number of changed partitions, not on the size of the session.
 
 A reader has one `Changes`, and one `Change` for each of its partitions. The partition lists the Changes that watch it
 (`Partition.readers`). When a thread moves the partition's log end, high watermark, last stable offset or log start
@@ -35,9 +35,9 @@ ctypedef struct Changes:
     LinkedList marked         # Change.in_marked, in the order in which the reader looks at them
     int32_t ready_count       # how many of `marked` are CHANGE_READY
     Parked *waiting           # the Fetch to wake when a Change becomes CHANGE_READY; holds a reference
-    int32_t follower_id       # atomic, like the next two fields; -1: a client
-    int64_t follower_epoch    # the broker epoch that its last Fetch named; -1 if none
-    int64_t asked_ms          # monotonic; the time of its last Fetch
+    int32_t follower_id       # atomic, like the next two fields; -1 if a client reads
+    int64_t follower_epoch    # the broker epoch that the follower's last Fetch named; -1 if none
+    int64_t asked_ms          # monotonic; the time of the last Fetch
 
 ctypedef struct Change:
     ListLink in_marked        # must be the first field
@@ -61,9 +61,9 @@ cdef int32_t changes_begin(Changes *changes, int32_t follower_id, int64_t follow
                            int64_t asked_ms) noexcept nogil
 cdef int32_t changes_count(Changes *changes) noexcept nogil
 cdef Change *changes_take(Changes *changes) noexcept nogil  # returns the first marked Change, or NULL if there is none
-# Puts a taken Change back into `marked`. With `first`, it comes before all others, else after them. To put back several
-# with `first`, begin with the last one. `state` is CHANGE_NEWS or CHANGE_READY. The latter wakes the Fetch that waits
-# now.
+# Puts a taken Change back into `marked`. With `first`, the Change comes before all others, else after them. To put back
+# several Changes with `first`, begin with the last one. `state` is CHANGE_NEWS or CHANGE_READY. CHANGE_READY wakes the
+# Fetch that waits now.
 cdef void changes_return(Change *change, bint first, int32_t state) noexcept nogil
 # Queues `parked` for the next CHANGE_READY, and wakes the Fetch that waited here before. Returns False, and queues
 # nothing, if a Change is already ready.

@@ -1,1 +1,1 @@
-"""Loads a log from its directory. Native code only; Python calls `partition_handle`."""
+"""Loads a log from its directory. Native code only; Python calls `partition_load`."""

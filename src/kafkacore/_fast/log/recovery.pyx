@@ -55,7 +55,8 @@ cdef int room_for(Load *load, int64_t size) noexcept nogil:
 
 
 cdef int64_t fill(Load *load, Segment *segment, int64_t at, int64_t end) noexcept nogil:
-    """Reads bytes from `at` until the block is full. Returns the number of bytes, or -errno."""
+    """Reads the bytes from `at` to `end`, or as many of them as fit into the block. Returns the number of bytes, or
+    -errno."""
     cdef int64_t size = end - at if end - at < load.block_bytes else load.block_bytes
     cdef int64_t got = segment.disk.pread(segment.disk.self, segment.file, load.block, <size_t> size, at)
     return got if got < 0 or got == size else -EIO
@@ -77,8 +78,8 @@ cdef int note_recovered(Load *load, int32_t i, const uint8_t *batch, const Batch
 
 
 cdef bint may_have_gap(const Recovery *recovery, int64_t offset) noexcept nogil:
-    """Returns whether there can be a gap below `offset`. Only compaction leaves gaps, so there can be one if the topic
-    is compacted now, or was when a cleaner reached this offset."""
+    """Returns whether the log may have a gap below `offset`. Only compaction leaves gaps. So a gap is possible if the
+    topic is compacted now, or if it was compacted when a cleaner reached this offset."""
     return recovery.load.log.config.compact_policy or offset < recovery.plan.gaps_until
 
 
@@ -92,8 +93,8 @@ cdef bint lay_there(const Recovery *recovery, int32_t i, const BatchHeader *head
 
 
 cdef bint follows(const Recovery *recovery, int32_t i, const BatchHeader *header) noexcept nogil:
-    """Returns whether the batch can follow the previous batch, because no checksum covers its base offset. For magic 0
-    and 1, only the last offset is known."""
+    """Returns whether the batch can follow the previous batch. No checksum covers its base offset, so the base offset
+    may be damaged. For magic 0 and 1, only the last offset is known."""
     if header.magic >= 2 and header.base_offset != recovery.load.state_offset and not lay_there(
             recovery, i, header) and not may_have_gap(recovery, recovery.load.state_offset):
         return False
@@ -299,8 +300,8 @@ cdef int recover_all(Recovery *recovery) noexcept nogil:
         if needs_recovery(recovery, i):
             result = recover_segment(recovery, i)
             add64(recovery.plan.segments_left, -1)
-            # A crash does not damage synced bytes. The records in the segments after the damage were acknowledged, so
-            # these segments are kept.
+            # A crash does not damage synced bytes. If this segment is below the recovery point, the records in the
+            # segments after it were acknowledged, so these segments are kept.
             if not recovery.plan.clean and is_unflushed(recovery, i) and (
                     result > 0 or (result == 0 and lacks_its_end(recovery, i))):
                 if load.state_offset < recovery.plan.trusted_until:

@@ -21,6 +21,7 @@ cdef int32_t replicas_maximal_isr(const Partition *p) noexcept nogil  # the size
 # replica, returns UNKNOWN_LEADER_EPOCH, or NOT_LEADER_OR_FOLLOWER if the request has no epoch. Reports the partition to
 # the queue (isr_edges.pxd) if the follower may now join the ISR.
 cdef int replicas_note(Partition *p, const FollowerFetch *fetch, int32_t current_epoch) noexcept nogil
+# Returns 0 if the broker has a replica, else the same error code as replicas_note.
 cdef int replicas_check(const Partition *p, int32_t broker_id, int32_t current_epoch) noexcept nogil
 # Returns the lowest log start offset of all live replicas, or -1 while one of them has not fetched.
 cdef int64_t replicas_low_watermark(const Partition *p) noexcept nogil
@@ -32,6 +33,6 @@ cdef bint replicas_some_lag(const Partition *p, int64_t now_ms) noexcept nogil
 # before. With `is_new_epoch`, does not copy their positions.
 cdef void replicas_merge(const Partition *p, Follower *fresh, int32_t count, bint is_new_epoch,
                          int64_t now_ms) noexcept nogil
-# Lists the members of the ISR on other brokers whose logs hold `offset`, so that a client may read it there, best first
-# (KIP-392). Returns the number of listed brokers, which is at most `most`.
+# Lists the other brokers in the ISR whose logs hold `offset`, so that a client may read it from them (KIP-392). The
+# best broker comes first. Returns the number of listed brokers, which is at most `most`.
 cdef int32_t replicas_readable(const Partition *p, int64_t offset, int32_t *broker_ids, int32_t most) noexcept nogil

@@ -30,12 +30,12 @@ ctypedef struct Quota:
     int64_t bytes_per_second  # atomic: the limit; the greatest number means no limit
     int32_t sample_count      # replication.quota.window.num
     int64_t sample_ms         # replication.quota.window.size.seconds
-    QuotaSample *samples      # one more than `sample_count`, because the oldest may overlap the window
+    QuotaSample *samples      # one more than `sample_count`, because the oldest may overlap the window's start
     int32_t used
     int32_t current
 
 cdef void quota_record(Quota *quota, int64_t size_bytes, int64_t now_ms) noexcept nogil
-cdef bint quota_has_bound(const Quota *quota) noexcept nogil  # if it has no limit, nothing is throttled
+cdef bint quota_has_bound(const Quota *quota) noexcept nogil  # without a limit, nothing is throttled
 cdef bint quota_exceeded(Quota *quota, int64_t now_ms) noexcept nogil
 cdef double quota_rate(Quota *quota, int64_t now_ms) noexcept nogil  # in bytes per second
 

@@ -3,7 +3,7 @@ BY_LEADER: int
 BY_FOLLOWER: int
 
 class ReplicationQuota:
-    """A quota for the bytes per second of throttled partitions that a broker sends, or fetches (KIP-73).
+    """A quota for the bytes per second that a broker sends or fetches for throttled partitions (KIP-73).
 
     `samples` and `sample_ms` are replication.quota.window.num and replication.quota.window.size.seconds."""
 

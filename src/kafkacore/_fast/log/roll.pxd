@@ -1,5 +1,5 @@
-"""Rolls a log: seals the active segment and creates a new one for the appends. Call these functions with the lock held.
-A job on a pool thread does the work."""
+"""Rolls a log: seals the active segment and creates a new one for the appends. Call the first two functions with the
+lock held. A job on a pool thread does the work."""
 
 from libc.stdint cimport int64_t
 
@@ -11,5 +11,5 @@ from kafkacore._fast.wait.park cimport Waiter
 cdef int log_start_roll(Log *log, int64_t base_offset, Waiter *blocked) noexcept nogil
 # Submits a job that reserves disk blocks for the future bytes of a large active segment.
 cdef void log_reserve_ahead(Log *log) noexcept nogil
-# The bytes to reserve for a new segment's file; call this without the lock.
+# Returns the number of bytes to reserve for a new segment's file. Call this without the lock.
 cdef int64_t log_preallocated_bytes(Log *log) noexcept nogil

@@ -90,7 +90,7 @@ cdef int roll(Log *log) noexcept nogil:
         if result == 0:
             log.snapshot_offset = log.roll_offset
             if log.end_offset < log.roll_offset:
-                # This is a copy of a log whose end is after its last batch (log/move.pxd).
+                # `log` is a copy of a log whose end offset is above its last batch (log/move.pxd).
                 log.end_offset = log.roll_offset
             if log.state == LOG_ROLLING:
                 log.state = LOG_OPEN
@@ -142,7 +142,8 @@ cdef void run_reserve_ahead(Job *job) noexcept nogil:
     mutex_unlock(&log.lock)
     if size > AHEAD_BYTES:
         size = AHEAD_BYTES
-    # It is no error if the file system refuses (not supported, no space). If there is no space, an append will notice.
+    # It is no error if the file system refuses, because it does not support this or has no space left. In the latter
+    # case, an append will notice.
     result = disk.want(disk.self, file_of(segment), start, <size_t> size) if size > 0 else -1
     mutex_lock(&log.lock)
     if load32(&segment.sealed) == 0:

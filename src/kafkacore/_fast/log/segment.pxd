@@ -86,7 +86,7 @@ cdef Segment *segment_new(const Disk *disk, const char *directory, int64_t base_
 cdef int segment_create(Segment *segment, int64_t now_ms, bint first, int64_t preallocated_bytes) noexcept nogil
 # Removes the files of a segment that never became part of its log.
 cdef void segment_discard(Segment *segment) noexcept nogil
-cdef int segment_open_log(Segment *segment) noexcept nogil  # opens it once; any thread may call this
+cdef int segment_open_log(Segment *segment) noexcept nogil  # opens the .log once; any thread may call this
 
 
 cdef inline int32_t file_of(const Segment *segment) noexcept nogil:
@@ -95,18 +95,18 @@ cdef inline int32_t file_of(const Segment *segment) noexcept nogil:
     return load32(&segment.file)
 
 
-cdef void segment_close(Segment *segment) noexcept nogil  # closes its files; nobody else may use it now
-# Returns a file handle, or -errno.
+cdef void segment_close(Segment *segment) noexcept nogil  # closes its files; no other thread may use it now
+# Opens a file of the segment. Returns a file handle, or -errno.
 cdef int segment_open_part(Segment *segment, const char *suffix, int flags) noexcept nogil
 # Stores a handle in `file`. If another thread has stored one before, closes the handle instead. If `handle` is a
 # negative errno, only returns it.
 cdef int segment_keep_file(Segment *segment, int32_t *file, int handle) noexcept nogil
 cdef int segment_truncate(Segment *segment, int64_t size) noexcept nogil  # truncates only the .log
-cdef int segment_sync(Segment *segment, bint indexes) noexcept nogil
-cdef int segment_sync_names(const Segment *segment) noexcept nogil  # syncs its directory, if that still exists
-# Unlinks its files and its producer snapshot. The files are closed when the last reference is released.
+cdef int segment_sync(Segment *segment, bint indexes) noexcept nogil  # syncs .log; with `indexes`, also the indexes
+cdef int segment_sync_names(const Segment *segment) noexcept nogil  # syncs the directory, if that still exists
+# Unlinks the segment's files and its producer snapshot. The files are closed when the last reference is released.
 cdef int segment_unlink(Segment *segment) noexcept nogil
 # Does the same for a segment that is already marked as dropped.
 cdef int segment_unlink_files(Segment *segment) noexcept nogil
-# Returns 0 even if there is no such file.
+# Unlinks one file of the segment. Returns 0 even if the file does not exist.
 cdef int segment_unlink_part(Segment *segment, const char *suffix) noexcept nogil

@@ -20,8 +20,8 @@ cdef inline void read_time_entry(const uint8_t *raw, TimeEntry *entry) noexcept 
 
 # --- files; all of these may block, and return 0 or -errno ---
 cdef int segment_open_indexes(Segment *segment) noexcept nogil
-# Returns a handle of an index for a short use: the open handle, or a new one that `segment_give_back` closes. `held` is
-# the segment's field for the handle. A handle in this field stays open until the segment is freed.
+# Returns a handle of an index file for a short use: the open handle, or a new one that `segment_give_back` closes.
+# `held` is the segment's field for the handle. A handle in this field stays open until the segment closes its files.
 cdef int segment_borrow(Segment *segment, const int32_t *held, const char *suffix) noexcept nogil
 cdef void segment_give_back(Segment *segment, const int32_t *held, int file) noexcept nogil
 cdef int segment_load_indexes(Segment *segment) noexcept nogil  # reads them into memory; -EINVAL if they are corrupt
@@ -48,7 +48,7 @@ cdef void segment_note_batch(Segment *segment, int64_t position, int64_t size, i
                              int64_t max_timestamp_ms,
                              int32_t interval_bytes) noexcept nogil
 
-# --- look-ups; with `cached` they do not wait for the device but return -EAGAIN ---
+# --- look-ups; with `cached`, they return -EAGAIN instead of waiting for the disk ---
 # Returns a position at or before the batch that holds `offset`, from the index in memory. Call this under the lock.
 cdef int64_t segment_floor(Segment *segment, int64_t offset) noexcept nogil
 # Returns such a position from the index file of a sealed segment, or -errno.

@@ -8,7 +8,7 @@ from kafkacore._fast.wait.park cimport Waiter
 # blocked waiters. Call this with the lock held.
 cdef bint log_has_jobs(const Log *log) noexcept nogil
 # Performs the last step of an orderly shutdown: syncs a producer snapshot, the indexes and all records. No append may
-# follow. Returns 0, LOG_BLOCKED or -errno.
+# follow. Returns 0, LOG_BLOCKED, -errno, or KAFKA_STORAGE_ERROR if the directory is offline.
 cdef int log_shut(Log *log, Waiter *blocked) noexcept nogil
 # Ends all work on the log's files without saving anything, so that the directory can be renamed or removed. Returns 0
 # or LOG_BLOCKED.

@@ -1,9 +1,9 @@
 """Counts the records and requests that a partition receives, and the bytes that it sends, for the metrics of Kafka's
 BrokerTopicMetrics.
 
-Each partition has its own counts, so processors contend for them no more than for the partition's log. Appends are
-counted under `Log.lock`, which an append holds anyway. Responses are counted in atomic fields, without the lock. When
-metrics are read, traffic_counts sums the counts by topic.
+Each partition has its own counts, so network processors contend for them no more than for the partition's log. Appends
+are counted under `Log.lock`, which an append holds anyway. Responses are counted in atomic fields, without the lock.
+When metrics are read, traffic_counts sums the counts by topic.
 """
 
 from libc.stdint cimport int32_t, int64_t

@@ -25,12 +25,12 @@ class TrafficCounts(NamedTuple):
     reassignment_out: int = 0
 
 def traffic_of(partitions: Iterable[PartitionHandle]) -> TrafficCounts:
-    """Returns the sums of the counts of these partitions. Any thread may call this. It does not hold the GIL while it
-    waits for a partition's lock."""
+    """Returns the sums of the counts of these partitions. Any thread may call this function. The function does not hold
+    the GIL while it waits for a partition's lock."""
 
 def count_sent(partition: PartitionHandle, size_bytes: int, to_follower: bool, to_added: bool) -> None:
-    """Counts the bytes that a response of the handler loop sends. `to_added`: a reassignment is adding that
-    follower."""
+    """Counts the bytes that a response of the handler loop (Python code) sends. `to_added`: a reassignment is adding
+    that follower."""
 
 def count_failed(partition: PartitionHandle, error: int) -> None:
     """Counts a Fetch of the handler loop that has failed with this error code."""

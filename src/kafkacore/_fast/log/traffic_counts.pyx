@@ -1,5 +1,5 @@
 """Sums the counts of partitions (traffic.pxd) for metrics. Also counts the responses and the failed Fetches of the
-handler loop."""
+handler loop, the event loop on which Python code answers requests."""
 
 from libc.stdint cimport int64_t
 from libc.stdlib cimport free, malloc

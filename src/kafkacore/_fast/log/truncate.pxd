@@ -1,7 +1,8 @@
 """Truncation: removes records from the end of a log.
 
-Both functions can block, so call them on a pool thread or on another thread that may block. If the log is being opened
-or rolled, they queue `blocked` and return LOG_BLOCKED. The caller calls them again when `blocked` is woken.
+log_truncate_to and log_truncate_fully can block, so call them on a pool thread or on another thread that may block. If
+the log is being opened or rolled, they queue `blocked` and return LOG_BLOCKED. The caller calls them again when
+`blocked` is woken.
 """
 
 from libc.stdint cimport int32_t, int64_t
@@ -31,8 +32,9 @@ cdef void log_checkpointed(Log *log) noexcept nogil
 # Call this with the lock held. In state OPEN, stops appends and rolls until `log_end_change`. Returns 0, LOG_BLOCKED or
 # KAFKA_STORAGE_ERROR.
 cdef int log_begin_change(Log *log, Waiter *blocked) noexcept nogil
-# Call this without the lock. A negative `result` takes the directory offline. Returns `result`, or KAFKA_STORAGE_ERROR.
+# Ends a change that log_begin_change began. Call this without the lock. A negative `result` takes the directory
+# offline. Returns `result`, or KAFKA_STORAGE_ERROR.
 cdef int log_end_change(Log *log, int result) noexcept nogil
 # Call this with the lock held. Reduces the list of segments to its items [first, end), and adds `extra`, whose
-# reference it takes over. `extra` may be NULL.
+# reference it takes over. `extra` may be NULL. Returns 0 or -ENOMEM.
 cdef int log_keep_segments(Log *log, int32_t first, int32_t end, Segment *extra) noexcept nogil

@@ -93,8 +93,8 @@ cdef void deliver_cut(Mail *mail) noexcept nogil:
 
 cdef int end_cut(Log *log, int result) noexcept nogil:
     """Ends the change, or leaves that to the thread that checkpoints recovery points. The checkpoint file may have a
-    recovery point above the log's new end. If the log grew again before that value is lowered, a start after a power
-    loss would trust records that were never synced."""
+    recovery point above the log's new end. If the log grew again before that value is lowered, a node that starts after
+    a power loss would trust records that were never synced."""
     cdef Inbox *writer = <Inbox *> load_ptr(<void *const *> &log.dir.cuts)
     cdef bint waits
     if result != 0 or writer == NULL:
@@ -150,8 +150,9 @@ cdef int unlink_from(SegmentList *list, int32_t first) noexcept nogil:
 
 
 cdef int find_cut(Segment *segment, int64_t *offset, int64_t *position) noexcept nogil:
-    """Finds where the segment must end, which is before the batch that contains `offset`. After this, a sealed segment
-    has its indexes in memory, but readers do not use them yet."""
+    """Sets `position` to the byte at which the segment must end. This is the start of the batch that contains `offset`.
+    Lowers `offset` to the base offset of that batch. After this, a sealed segment has its indexes in memory, but
+    readers do not use them yet."""
     cdef Position at
     cdef int result = segment_open_log(segment)
     if result == 0 and load32(&segment.sealed):
@@ -215,8 +216,8 @@ cdef int cut_disk(Log *log, Segment *last, int64_t offset) noexcept nogil:
     cdef int64_t largest_ms, at
     cdef int result = segment_cut_files(last)
     if result == 0:
-        # This is synced before an append replaces the removed records. Otherwise, after a power loss, the old records
-        # could come back after the new ones and look valid.
+        # The truncation is synced before an append replaces the removed records. Otherwise, after a power loss, the old
+        # records could come back after the new ones and look valid.
         result = last.disk.sync(last.disk.self, file_of(last))
     if result == 0:
         result = txn_index_truncate(last, offset)
@@ -273,7 +274,7 @@ cdef int log_truncate_to(Log *log, int64_t offset, const Fence *fence, Waiter *b
     result = fenced(log, fence)
     if result != 0 or log.state == LOG_LAZY or offset >= log.end_offset:
         if result == 0 and fence != NULL:
-            # Also remove an epoch in which this replica led but appended nothing. Otherwise this log would diverge
+            # Removes also an epoch in which this replica led but appended nothing. Otherwise this log would diverge
             # forever.
             epochs_truncate_end(log, log.end_offset)
             log_save_epochs(log)

@@ -97,7 +97,7 @@ class Batch:
     def attributes(self) -> int: ...
     @property
     def codec_name(self) -> str | None:
-        """none, gzip, snappy, lz4 or zstd. None if the attributes name an unknown codec."""
+        """The name of the codec (none, gzip, snappy, lz4 or zstd), or None if the attributes name an unknown codec."""
 
     @property
     def timestamp_type(self) -> int:
@@ -108,7 +108,7 @@ class Batch:
     @property
     def is_control(self) -> bool: ...
     def values(self) -> tuple[memoryview, array[int], array[int]]:
-        """Returns `(data, starts, ends)`, which say where in `data` the value of each record is. A null value is empty.
+        """Returns `(data, starts, ends)`. The value of record i is `data[starts[i]:ends[i]]`. A null value is empty.
         Raises the same errors as iteration."""
 
     @property

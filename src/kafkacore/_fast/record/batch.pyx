@@ -140,8 +140,8 @@ cdef class Record:
 
     def __getattribute__(self, name):
         """Returns an attribute. The usual fields are recognised by the address of their name, which takes half the time
-        of a property. Properties serve the other fields, and names that are equal but are another object.
-        """
+        of a property. Properties serve the other fields. They also serve a usual field if its name is an equal string
+        at another address."""
         if name is "value":
             return copied(self.view.value, self.view.value_size)
         if name is "key":
@@ -264,7 +264,7 @@ cdef class Batch:
 
     @property
     def codec_name(self):
-        """none, gzip, snappy, lz4 or zstd. None if the attributes name an unknown codec."""
+        """The name of the codec (none, gzip, snappy, lz4 or zstd), or None if the attributes name an unknown codec."""
         return CODEC_NAMES.get(batch_codec(&self.header))
 
     @property
@@ -317,7 +317,7 @@ cdef class Batch:
     def values(self):
         """Returns `(data, starts, ends)`. The value of record i is `data[starts[i]:ends[i]]`. A null value is empty.
 
-        Raises the same errors as iteration: InvalidRecordError, CorruptBatchError.
+        Raises the same errors as iteration: InvalidRecordError, CorruptBatchError, CodecError.
         """
         cdef RecordIterator records = iter(self)
         cdef RecordView record

@@ -1,5 +1,5 @@
-"""Reads the messages of one entry of magic 0 or 1 in a log, one by one. If the entry is compressed, these are the
-messages that it wraps, else the entry's own message (Kafka's AbstractLegacyRecordBatch)."""
+"""Reads the messages of one entry of magic 0 or 1 in a log, one by one. A compressed entry has the messages that it
+wraps. Any other entry has one message (Kafka's AbstractLegacyRecordBatch)."""
 
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -13,7 +13,7 @@ ctypedef struct OldMessages:
     const uint8_t *data
     size_t size
     size_t at
-    int64_t base_offset    # what to add to the inner offsets; 0 if they are absolute
+    int64_t base_offset    # must be added to the inner offsets; 0 if they are absolute
     Writer inflated
 
 ctypedef struct OldMessage:

@@ -1,8 +1,8 @@
 """Record batches: the header as a struct, and the records as views. Reads and writes magic 2. Reads magic 0 and 1 as
 stored.
 
-Only the Writer of BatchBuilder allocates memory. "Record Batch" and "Old Message Format" in Kafka's documentation
-describe the layout, as do KIP-98, KIP-32, KIP-82 and KIP-534 (delete horizon).
+Only Writers allocate memory: that of a BatchBuilder, and those for inflated records. "Record Batch" and "Old Message
+Format" in Kafka's documentation describe the layout, as do KIP-98, KIP-32, KIP-82 and KIP-534 (delete horizon).
 """
 
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -43,7 +43,8 @@ cdef enum BatchAttributes:
     TRANSACTIONAL = 0x10
     CONTROL = 0x20
     DELETE_HORIZON = 0x40        # the base timestamp is the delete horizon (KIP-534)
-    # When the type and the timestamp of a batch are set, all other bits are cleared, as in Kafka.
+    # The bits that Kafka defines. When the timestamp type and the timestamp of a batch are set, all other bits are
+    # cleared, as in Kafka.
     KNOWN_ATTRIBUTES = 0x7F
 
 cdef enum TimestampType:
@@ -74,7 +75,7 @@ ctypedef struct BatchHeader:
     uint32_t crc
     int32_t last_offset_delta    # magic 0 and 1: 0
     int32_t base_sequence
-    int32_t record_count         # magic 0 and 1: -1, because only reading all messages would give it
+    int32_t record_count         # magic 0 and 1: -1, because their headers have no count
     int16_t attributes
     int16_t producer_epoch
     int8_t magic
@@ -192,8 +193,8 @@ cdef int find_max_timestamp(
 
 # Inflates the messages that a compressed message of magic 0 or 1 wraps into the Writer `inflated`. The caller always
 # frees `inflated`. In magic 1, the offsets of these messages are relative, and the last one corresponds to the
-# wrapper's offset (KIP-31). So the caller must add `base_offset` to each offset. It is 0 if the offsets are absolute,
-# by the same rule as in Kafka.
+# wrapper's offset (KIP-31). So the caller must add `base_offset` to each offset. `base_offset` is 0 if the offsets are
+# absolute, by the same rule as in Kafka.
 cdef int open_wrapper(
     const uint8_t *data, const BatchHeader *header, CodecContext *context, const InflateLimits *limits,
     Writer *inflated, int64_t *base_offset

@@ -97,7 +97,8 @@ ctypedef struct BatchesResult:   # the result for bytes that a leader sent to a 
     int16_t error
     const char *message
     int32_t batch_count
-    # The size of the whole batches before a batch of a higher epoch (KAFKA-18723) or an incomplete batch.
+    # The size of the valid whole batches, up to a batch of a higher epoch than `leader_epoch` (KAFKA-18723) or an
+    # incomplete batch.
     size_t valid_bytes
     int64_t first_offset         # -1 if there is no batch
     int64_t last_offset

@@ -7,8 +7,8 @@ from typing_extensions import Buffer
 from kafkacore._fast.codec.compression import Codec
 
 class Verdict(NamedTuple):
-    """The result for a batch. `error` is a Kafka error code, 0 for success. The items of `record_errors` are (index,
-    message)."""
+    """The result of a check of a batch. `error` is a Kafka error code, 0 for success. The items of `record_errors` are
+    (index, message)."""
 
     error: int
     message: str | None
@@ -22,7 +22,8 @@ class Verdict(NamedTuple):
     rewritten: bool
 
 class Followed(NamedTuple):
-    """The result for a leader's response: the whole batches without a fault at its start."""
+    """The result of a check of a leader's response. It describes the whole batches at the start of the response, up to
+    the first fault."""
 
     error: int
     message: str | None

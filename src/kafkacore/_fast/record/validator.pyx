@@ -19,8 +19,8 @@ ORIGINS = {"client": ORIGIN_CLIENT, "coordinator": ORIGIN_COORDINATOR, "raft": O
 
 
 class Verdict(NamedTuple):
-    """The result for a batch. `error` is a Kafka error code, 0 for success. The items of `record_errors` are (index,
-    message)."""
+    """The result of a check of a batch. `error` is a Kafka error code, 0 for success. The items of `record_errors` are
+    (index, message)."""
 
     error: int
     message: str | None
@@ -35,7 +35,8 @@ class Verdict(NamedTuple):
 
 
 class Followed(NamedTuple):
-    """The result for a leader's response: the whole batches without a fault at its start."""
+    """The result of a check of a leader's response. It describes the whole batches at the start of the response, up to
+    the first fault."""
 
     error: int
     message: str | None

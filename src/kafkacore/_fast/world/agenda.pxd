@@ -45,7 +45,7 @@ cdef void agenda_hold(Agenda *agenda) noexcept nogil
 cdef void agenda_release(Agenda *agenda) noexcept nogil  # does nothing for NULL
 
 # --- tasks ---
-# Adds a task, which starts soon. `owner` is the number of its node. Returns 0 or -ENOMEM.
+# Adds a task, which starts soon. `owner` is the number of the node to which the task belongs. Returns 0 or -ENOMEM.
 cdef int agenda_start(Agenda *agenda, int64_t owner, void (*body)(void *argument) noexcept nogil,
                       void *argument) noexcept nogil
 # Pauses the calling task for `ns`. Returns False immediately if the caller is not a task, or if tasks cannot pause in

@@ -3,7 +3,7 @@ tables of function pointers.
 
 A node owns one `Env`. environment.pyx implements the real environment. simulated_disk.pyx and simulated_network.pyx
 implement simulated parts. Any thread may call every function without the GIL. A result below zero is `-errno`. No
-function raises, retries or logs.
+function raises or logs. The real functions retry only calls that a signal interrupted (EINTR).
 """
 
 from libc.stdint cimport int64_t, uint64_t
@@ -54,9 +54,9 @@ ctypedef struct Transport:
     int64_t (*recv)(void *self, int handle, void *into, size_t size) noexcept nogil
     int64_t (*send)(void *self, int handle, const IoVec *parts, int count, bint more) noexcept nogil
     int64_t (*send_file)(void *self, int handle, const Disk *disk, int file, int64_t offset, size_t size) noexcept nogil
-    # Received bytes that the transport itself has buffered (TLS).
+    # Returns the number of received bytes that the transport itself has buffered (TLS).
     int64_t (*pending)(void *self, int handle) noexcept nogil
-    int (*want)(void *self, int handle) noexcept nogil  # EPOLLIN | EPOLLOUT: the events that the transport itself needs
+    int (*want)(void *self, int handle) noexcept nogil  # returns the EPOLL events that the transport needs
     void (*close)(void *self, int handle) noexcept nogil
 
 

@@ -392,7 +392,7 @@ cdef void tcp_close(void *self, int handle) noexcept nogil:
     c_close(handle)
 
 
-# The operations of the real disk. This table is static, because a log may be freed after the last environment is.
+# The operations of the real disk. This table is static, because a log may be freed later than the last environment.
 cdef Disk the_real_disk
 
 

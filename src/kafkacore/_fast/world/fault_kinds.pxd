@@ -4,5 +4,5 @@ cdef enum:
     FAULT_READ = 0
     FAULT_WRITE = 1
     FAULT_SYNC = 2
-    FAULT_NAMES = 3       # creating, renaming and unlinking files, making and syncing directories
+    FAULT_NAMES = 3       # opening with O_CREAT or O_TRUNC, rename, unlink, making and syncing directories
     FAULTS = 4

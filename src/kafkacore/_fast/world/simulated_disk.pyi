@@ -59,8 +59,9 @@ class SimulatedDisk:
         world, this is virtual time."""
 
     def take_spent_ns(self) -> int:
-        """Returns the virtual time of the operations since the last call for which no native task waited. Python code
-        performs such operations, and so does native code that runs outside a task, on the thread of the world."""
+        """Returns the virtual time, in ns, that operations have taken since the last call of this method. Counts only
+        operations for which no native task waited: those of Python code, and those of native code that runs outside a
+        task, on the thread of the world."""
 
     def rot(self, share: float) -> None:
         """Makes the disk rot: from now on, this share (0 to 1) of the reads first changes one bit of the file

@@ -12,10 +12,10 @@ ctypedef struct Trouble:
     Transport real
     uint64_t state            # state of the random numbers; atomic
     int64_t most_bytes        # the most bytes that one read or write moves
-    uint64_t again_below      # a call returns -EAGAIN if its random number is below this
-    uint64_t break_below      # ... and -ECONNRESET if it is below this
-    int64_t calls             # atomic
-    int64_t troubled          # atomic
+    uint64_t again_below      # a call returns -EAGAIN if its second random number is below this
+    uint64_t break_below      # a call returns -ECONNRESET if its first random number is below this
+    int64_t calls             # the number of calls; atomic
+    int64_t troubled          # the number of calls that failed on purpose; atomic
 
 
 cdef class TroubledNetwork:

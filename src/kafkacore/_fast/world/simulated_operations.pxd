@@ -24,8 +24,8 @@ ctypedef struct Handle:
 
 ctypedef struct Fault:
     int error             # 0 for no fault
-    int64_t after         # number of operations of this kind that still succeed
-    uint64_t below        # ... and after these, an operation fails if its random number is below this
+    int64_t after         # the number of operations of this kind that still succeed
+    uint64_t below        # after these, an operation fails if its random number is not above this
 
 ctypedef struct Pace:
     int64_t least_ns
@@ -41,7 +41,7 @@ ctypedef struct SimDisk:
     int32_t handle_count
     int64_t operations    # the number of operations that changed something, since the start
     int64_t cut_at        # the power is cut during the operation with this number; -1 for never
-    int64_t life          # how many times its power was cut or its process ended
+    int64_t life          # how many times the disk's power was cut or its process ended
     bint dead
     bint cold             # a file is in the page cache only after its first read
     int64_t capacity_bytes

@@ -52,7 +52,7 @@ cdef int begin(Mount *mount, int kind, bint *cut) noexcept nogil:
     if is_dead(mount):
         return -EIO
     if kind != FAULT_READ:
-        # This does not compare with ==, because another thread may have increased `operations` beyond `cut_at` before a
+        # The power is cut even if `operations` is already above `cut_at`. Another thread may have increased it before a
         # test set `cut_at`.
         cut[0] = 0 <= disk.cut_at <= disk.operations
         disk.operations += 1

@@ -38,7 +38,7 @@ cdef void forget_pending(Inode *inode) noexcept nogil:
 
 
 cdef int resize(Content *content, int64_t wanted) noexcept nogil:
-    """Makes the file larger or smaller. New bytes are zeros."""
+    """Makes the content larger or smaller. New bytes are zeros. Returns 0 or -ENOMEM."""
     cdef int64_t room = max(wanted + 1, 2 * content.room)
     cdef uint8_t *moved
     if wanted >= content.room:
@@ -365,7 +365,8 @@ cdef int store_sync_names(Store *store, const char *directory) noexcept nogil:
 # --- the cut ---
 
 cdef int survive(Inode *inode, const Pending *one, uint64_t *state) noexcept nogil:
-    """Decides which truncations and which sectors of writes survive."""
+    """Decides at random whether a change of a file survives, and in the case of a torn write, which of its sectors
+    survive. Applies the surviving part to the durable content."""
     cdef int64_t at = 0
     cdef int64_t size
     cdef uint64_t fate = agenda_draw(state) % 4  # 0: kept; 1: lost; 2 and 3: torn

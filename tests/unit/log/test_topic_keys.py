@@ -88,6 +88,18 @@ def test_compression_type_sets_the_codec_of_stored_batches(log: Make, codec: str
     assert next(iter(found)).value == TEXT
 
 
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+def test_batch_is_stored_when_only_its_records_without_a_codec_fill_the_segment(log: Make, codec: str) -> None:
+    value = bytes((1 << 20) - 200)
+    handle = log(compression_type=codec, segment_bytes=1 << 20)
+    builder = RecordBatchBuilder(codec="lz4" if codec == "gzip" else "gzip")
+    builder.append(NOW, b"k", value)
+    assert handle.append(builder.build()).error == 0
+    (found,) = stored(handle)
+    assert found.codec_name == codec
+    assert next(iter(found)).value == value
+
+
 @pytest.mark.parametrize(("codec", "low", "high"), [("gzip", 1, 9), ("lz4", 1, 12), ("zstd", -50, 3)])
 def test_compression_level_changes_the_size_of_stored_batches(log: Make, codec: str, low: int, high: int) -> None:
     sizes = [

@@ -23,7 +23,7 @@ from kafkacore._fast.log.producers cimport (
     producers_first_unstable, producers_note_batch, producers_reserve,
 )
 from kafkacore._fast.record.record cimport (
-    BATCH_OK, BatchHeader, has_producer_id, is_control, last_offset, parse_header,
+    BATCH_OK, HEADER_BYTES, BatchHeader, has_producer_id, is_control, last_offset, parse_header,
 )
 from kafkacore._fast.log.segment cimport LAST_RELATIVE_OFFSET, OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, Segment, file_of
 from kafkacore._fast.log.segment_index cimport segment_note_batch, segment_reserve, segment_write_indexes
@@ -31,7 +31,7 @@ from kafkacore._fast.codec.thread_context cimport thread_codec
 from kafkacore._fast.log.txn_index cimport txn_index_append
 from kafkacore._fast.record.validate cimport (
     FAULT_NONE, ORIGIN_BUMPED_MARKER, ORIGIN_CLIENT, ORIGIN_TRANSACTION, BatchesResult, ValidateRules, assign_offsets,
-    rewrite_batch, stamp_batch, validate_batch,
+    rewrite_batch, rewrite_room, stamp_batch, validate_batch,
 )
 
 cdef enum:
@@ -64,7 +64,7 @@ cdef int log_prepare(const LogConfig *config, int64_t now_ms, uint8_t *records, 
     prepared.data = records
     prepared.size = size
     prepared.origin = origin
-    writer_init(&prepared.rewritten, <size_t> config.segment_bytes)
+    writer_init(&prepared.rewritten, 0)
     if context == NULL:
         return UNKNOWN_SERVER_ERROR
     rules.origin = <int8_t> origin
@@ -74,6 +74,8 @@ cdef int log_prepare(const LogConfig *config, int64_t now_ms, uint8_t *records, 
     prepared.idempotent = has_producer_id(&info.validated.header)
     info.log_append_time_ms = info.validated.log_append_time_ms
     if info.validated.rewrite:
+        # The codec may need more room while it works than the batch has in the end, so the size is checked below.
+        writer_init(&prepared.rewritten, HEADER_BYTES + rewrite_room(&info.validated))
         error = rewrite_batch(records, size, &rules, &info.validated, context, &prepared.rewritten)
         if error != 0:
             return error

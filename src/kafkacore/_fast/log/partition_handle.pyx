@@ -537,15 +537,16 @@ cdef class PartitionHandle:
     def add_replicas(self, broker_ids, int32_t node_id):
         cdef int32_t *adding = NULL
         cdef int32_t *before
-        cdef int32_t i, count = <int32_t> len(broker_ids)
-        cdef bint is_added = node_id in broker_ids
+        cdef list ids = [<int32_t> each for each in broker_ids]
+        cdef int32_t i, count = <int32_t> len(ids)
+        cdef bint is_added = node_id in ids
         if count:
             adding = <int32_t *> malloc((count + 1) * sizeof(int32_t))
             if adding == NULL:
                 raise MemoryError
             adding[0] = count
             for i in range(count):
-                adding[1 + i] = broker_ids[i]
+                adding[1 + i] = ids[i]
         with nogil:
             mutex_lock(&self.partition.log.lock)
             before = self.partition.adding

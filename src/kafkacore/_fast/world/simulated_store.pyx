@@ -324,10 +324,12 @@ cdef int store_rename(Store *store, const char *old, const char *new) noexcept n
     cdef int result
     if store_find(store, old) == NULL:
         return -ENOENT
-    if replaced != NULL:
-        store.bytes -= replaced.now.size
+    if strcmp(old, new) == 0:
+        return 0
     result = note_change(store, CHANGE_RENAME, old, new, NULL)
     if result == 0:
+        if replaced != NULL:
+            store.bytes -= replaced.now.size
         result = apply(&store.now, store.newest)
     return result
 

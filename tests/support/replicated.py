@@ -65,10 +65,10 @@ class ReplicatedCluster(ProcessCluster):
     def seen(self):
         return f"{super().seen()}\n--- partitions: {str(self.partitions())[:SEEN_CHARACTERS]}"
 
-    def ask_any(self, request, version):
-        """Returns the response of the first live broker that answers."""
+    def ask_any(self, request, version, accepts=lambda answer: True):
+        """Returns the first response of a live broker that `accepts` accepts, or None."""
         for node_id, member in self.brokers.items():
-            if member.alive() and (answer := self.ask(node_id, request, version)) is not None:
+            if member.alive() and (answer := self.ask(node_id, request, version)) is not None and accepts(answer):
                 return answer
         return None
 
@@ -163,8 +163,8 @@ class ReplicatedCluster(ProcessCluster):
         self.wait(moved, f"{len(target)} partitions moved, the last to {list(target.values())[-1]}")
 
     def elect(self, which, kind=PREFERRED):
-        """Sends ElectLeaders for the partitions in `which`. Returns the error codes by (topic, partition). Retries
-        while a broker or a controller is unavailable."""
+        """Sends ElectLeaders for the partitions in `which`. Returns the error codes by (topic, partition). Asks another
+        broker if one does not reach the controller, and retries while no broker does."""
         topics = {}
         for topic, partition in which:
             topics.setdefault(topic, []).append(partition)
@@ -177,11 +177,9 @@ class ReplicatedCluster(ProcessCluster):
             ],
         )
 
-        def elected():
-            answer = self.ask_any(request, 2)
-            return answer if answer is not None and answer.error_code == 0 else None
-
-        answer = self.wait(elected, "an answer to ElectLeaders")
+        answer = self.wait(
+            lambda: self.ask_any(request, 2, lambda answer: answer.error_code == 0), "an answer to ElectLeaders"
+        )
         return {
             (topic.topic, each.partition_id): ErrorCode(each.error_code)
             for topic in answer.replica_election_results

@@ -164,7 +164,9 @@ if [ "$wanted" = all ] || [ "$wanted" = address ]; then
 fi
 if [ "$wanted" = all ] || [ "$wanted" = thread ]; then
     copy_and_build thread thread
-    run thread libtsan.so TSAN_OPTIONS "suppressions=$root/ci/tsan.supp:halt_on_error=1:second_deadlock_stack=1:history_size=4"
+    # The runtime guesses the size of a library's thread-local block from the bytes before the block. In one of some hundred
+    # blocks it takes other bytes for a size, and ends the process when it cannot allocate that much.
+    run thread libtsan.so TSAN_OPTIONS "suppressions=$root/ci/tsan.supp:halt_on_error=1:second_deadlock_stack=1:history_size=4:intercept_tls_get_addr=0"
 fi
 [ "${#results[@]}" -gt 0 ] || die "no such tests: ${tests[*]}"
 printf '%s\n' "${results[@]}"

@@ -18,6 +18,7 @@ from kafkacore.spark.log.small_files import checkpoint_rows, index_rows, segment
 from kafkacore.spark.log.snapshots import snapshot_segments
 from kafkacore.spark.log.splits import Split, splits
 from kafkacore.spark.log.tables import SCHEMAS
+from kafkacore.spark.workers import exempt_modules_from_collection
 from kafkacore.storage import names
 
 _TOPICS = {"groups": names.OFFSETS_TOPIC, "transactions": names.TRANSACTIONS_TOPIC}
@@ -75,6 +76,7 @@ class LogReader(DataSourceReader):
             yield from splits(segment, self.options.split_bytes)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        exempt_modules_from_collection()
         schema, options = arrow_schema(self.given), self.options
         if isinstance(partition, SplitTask):
             yield from _split_rows(partition.split, options, schema)

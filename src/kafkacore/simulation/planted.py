@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from kafkacore._fast.base.debug_checks import PLANTED
 from kafkacore._fast.record.batch import Batches
 from kafkacore.raft.file_log import ANY_EPOCH
 from kafkacore.raft.roles import NOBODY, Leader
 from kafkacore.simulation.plant import Patch, PlantedBug, Wrong, one, planted
+from kafkacore.simulation.planted_native import NATIVE_BUGS, OF_ONE_LOG
 from kafkacore.simulation.planted_replication import REPLICATION_BUGS
 
-__all__ = ["BUGS", "BY_NAME", "HUNTED", "PlantedBug", "planted"]
+__all__ = ["BUGS", "BY_NAME", "HUNTED", "NATIVE", "PlantedBug", "planted"]
 
 RAFT: Final = "kafkacore.raft"
 NEVER: Final = (1 << 63) - 1
@@ -388,4 +390,9 @@ RARE: Final = frozenset(
     }
 )
 HUNTED: Final = tuple(bug for bug in BUGS if bug.name not in RARE)
-BY_NAME: Final = {bug.name: bug for bug in BUGS}
+_NODES: Final = dict.fromkeys(OF_ONE_LOG, "3c2b")
+NATIVE: Final = tuple(
+    PlantedBug(f"native-{name}", f"Broken: {guarantee}.", (), _NODES.get(name, "3c3b"), name)
+    for name, guarantee in NATIVE_BUGS.items()
+)
+BY_NAME: Final = {bug.name: bug for bug in (*BUGS, *(NATIVE if PLANTED else ()))}

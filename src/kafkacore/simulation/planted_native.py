@@ -35,6 +35,8 @@ NATIVE_BUGS: Final = MappingProxyType(
         "unfenced-follower": "a follower accepts no records of another leader epoch",
     }
 )
+# These bugs concern a single log, so clusters without replicas find them.
+OF_ONE_LOG: Final = frozenset({"lost-sync", "unsynced-high-watermark", "torn-tail-accepted", "recovery-point-ahead"})
 
 
 @contextmanager

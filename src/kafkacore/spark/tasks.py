@@ -4,6 +4,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
@@ -14,7 +15,7 @@ from kafkacore.spark.columns import arrow_schema, fit
 from kafkacore.spark.connections import client
 from kafkacore.spark.errors import DataLossError
 from kafkacore.spark.ranges import join_ranges, size
-from kafkacore.spark.workers import exempt_modules_from_collection
+from kafkacore.spark.workers import acknowledge_at_once, exempt_modules_from_collection
 
 CONTINUE = "; set failOnDataLoss=false to continue without them"
 
@@ -33,6 +34,10 @@ class RangeReading:
     kafka: Mapping[str, str]
     schema: StructType
     fail_on_data_loss: bool
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        acknowledge_at_once()
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         """Reads the records of the task's ranges. For an empty read, Spark runs one task without ranges. In PySpark 4.0

@@ -1,6 +1,8 @@
 """Tasks of a read: several ranges in one task, and what is read when some of the records are lost."""
 
 import contextlib
+import pickle
+import socket
 import subprocess
 import sys
 
@@ -72,3 +74,12 @@ def test_the_collector_ignores_the_objects_of_modules_once_a_task_has_begun():
         " assert 0 < first == gc.get_freeze_count(), (first, gc.get_freeze_count())"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+def test_a_task_acknowledges_what_it_received_when_it_is_unpickled():
+    reading = pickle.dumps(tasks.RangeReading({"a": "b"}, StructType([]), True))
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 0)
+        assert pickle.loads(reading).kafka == {"a": "b"}
+        assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK) == 1
+        assert connection.send(b"x") == 1  # the socket is still open

@@ -37,14 +37,14 @@ def kinds():
 
 
 def jvm(kind):
-    """Returns the JVM options of a server. The class archive of the tests makes starts faster, because six servers
-    start on two cores."""
+    """Returns the JVM options of a server. Six servers start on two cores, so they use the class archive of the
+    tests, which makes a start faster."""
     return [*SERVER_JVM, f"-XX:SharedArchiveFile={archive(APACHE[kind])}", "-Xshare:auto", "-Xlog:disable"]
 
 
 class Nodes(ReplicatedCluster):
-    """A cluster that `Nodes(...)` starts. The rows of `benchmarks.peers` use it like one broker: its `bootstrap` is the
-    node that leads the topics of `fresh_topic`, and its CPU time is that of all three nodes."""
+    """A cluster that `Nodes(...)` starts. The measurements of `benchmarks.peers` treat it as one broker. Its
+    `bootstrap` is the node that leads the topics of `fresh_topic`, and its CPU time is that of all three nodes."""
 
     def __init__(self, kind, directory, settings=None, tools=None):
         super().__init__(

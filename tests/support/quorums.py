@@ -1,7 +1,7 @@
 """Quorums of several controller processes, and one broker of ours. Each controller is ours or Apache Kafka's.
 
 `MixedQuorum(path, {1: "kafkacore", 2: "apache-4.3", ...}, tools, dynamic=True)` formats and starts the nodes. All nodes
-have the same configuration keys. Only the programs differ that run on their directories.
+have the same configuration keys. Only the programs that run on their directories differ.
 """
 
 import os
@@ -24,14 +24,15 @@ BROKER_ID = 100
 TIMEOUTS = {"controller.quorum.election.timeout.ms": "2000", "controller.quorum.fetch.timeout.ms": "4000"}
 LIMIT_S = 90
 LINES_OF_A_LOG = 25  # how many of its last log lines each node shows when a wait times out
-ELECTIONS = 30  # the maximum number of elections, because chance decides each of them
+ELECTIONS = 30  # how often a test lets the voters elect a leader until the wanted voter wins
 # With these settings, our voters let a voter of Apache Kafka become candidate first.
 PATIENCE = {"controller.quorum.election.timeout.ms": 6000, "controller.quorum.fetch.timeout.ms": 6000}
 
 
 class Member:
     """A node of the cluster in a process of its own. `kind` is OURS or a name in APACHE. `network` is the name of the
-    node's network namespace, or None. `jvm` replaces the JVM options for a quick start."""
+    node's network namespace, or None. `jvm` has JVM options to use instead of those that
+    make the start quick."""
 
     start_limit_s = APACHE_START_TIMEOUT_S
 

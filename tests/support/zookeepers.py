@@ -39,8 +39,9 @@ class ZooKeeperServer:
         self, directory, settings=None, properties=None, *,
         durable=False, heap="128m", jvm=None, tick_ms=500, peers=(), number=0,
     ):  # fmt: skip
-        """`jvm` replaces the JVM options for a quick start. `peers` has the lines `server.N=...` of an ensemble, and
-        `number` is this server's N. Without `peers`, the constructor starts the server."""
+        """`jvm` has JVM options to use instead of those that make the start quick. `peers` has the lines
+        `server.N=...` of an ensemble, and `number` is this server's N. Without `peers`, the constructor starts the
+        server."""
         self.directory = Path(directory)
         self.number = number
         self.port = free_ports(1)[0]

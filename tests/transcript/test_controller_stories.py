@@ -11,10 +11,12 @@ To write the answers of a new or changed story, run pytest with KAFKACORE_WRITE_
     > delete TOPIC
     > ids BROKER                  AllocateProducerIds
     > silence MS                  no heartbeat arrives for this time, then the clock ticks
-    > config KIND NAME [check] CHANGES...   KIND is topic, broker, group or metrics, NAME - the empty one; a change is
-                                  key=value, key+=value, key-=value or key!, `check`: validate_only
+    > config KIND NAME [check] CHANGES...   KIND is topic, broker, group or metrics. The NAME `-` stands for the empty
+                                  name. A change is key=value, key+=value, key-=value or key!. `check` sets
+                                  validate_only
     > configs KIND NAME key=value...        AlterConfigs: sets these keys and removes all others
-    > quota ENTITY... CHANGES...  an entity is kind:name, `kind:` the default; a change is key=value or key!
+    > quota ENTITY... CHANGES...  an entity is kind:name, or `kind:` for the default entity. A change is key=value or
+                                  key!
     > elect preferred|unclean TOPIC:PARTITION...|all
     > reassign TOPIC:PARTITION REPLICAS|cancel [another-factor]
     > reassignments               lists the reassignments in progress

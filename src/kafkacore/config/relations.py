@@ -150,7 +150,7 @@ def _check_controller_listeners(config: BrokerConfig) -> None:
         raise _refuse(config, key, "must name at least one listener")
     if roles == {"broker"}:
         if config.controller_listeners:
-            raise _refuse(config, key, "must not name one of listeners where process.roles is broker alone")
+            raise _refuse(config, key, "must not name a listener of `listeners` if process.roles is broker")
         for name in names:
             if name not in config.listener_security_protocol_map:
                 raise _refuse(config, key, f"{name} must be in listener.security.protocol.map")
@@ -164,10 +164,10 @@ def _check_controller_listeners(config: BrokerConfig) -> None:
             raise _refuse(
                 config,
                 "listeners",
-                f"must only have controller.listener.names={','.join(names)} where process.roles is controller",
+                f"must contain only controller.listener.names ({','.join(names)}) if process.roles is controller",
             )
         if config.is_set("inter.broker.listener.name") and config.inter_broker_listener_name in names:
-            raise _refuse(config, key, "must not have inter.broker.listener.name")
+            raise _refuse(config, key, "must not contain the listener of inter.broker.listener.name")
 
 
 def _check_zookeeper_mode(config: BrokerConfig) -> None:

@@ -65,7 +65,7 @@ def test_sound_configuration_is_accepted(base):
             BROKER,
             {"listeners": "PLAINTEXT://:9092,CONTROLLER://:9093"},
             "controller.listener.names",
-            "must not name one of listeners",
+            "must not name a listener of `listeners`",
         ),
         (
             BROKER,
@@ -74,8 +74,13 @@ def test_sound_configuration_is_accepted(base):
             "CONTROLLER must be in listener.security.protocol.map",
         ),
         (BROKER, {"controller.quorum.auto.join.enable": "true"}, "controller.quorum.auto.join.enable", "must be false"),
-        (CONTROLLER, {"listeners": "PLAINTEXT://:9092,CONTROLLER://:9093"}, "listeners", "must only have"),
-        (CONTROLLER, {"inter.broker.listener.name": "CONTROLLER"}, "controller.listener.names", "must not have"),
+        (
+            CONTROLLER,
+            {"listeners": "PLAINTEXT://:9092,CONTROLLER://:9093"},
+            "listeners",
+            "must contain only controller.listener.names",
+        ),
+        (CONTROLLER, {"inter.broker.listener.name": "CONTROLLER"}, "controller.listener.names", "must not contain"),
     ],
 )
 def test_start_fails_when_roles_and_quorum_contradict_each_other(base, changes, key, allowed):

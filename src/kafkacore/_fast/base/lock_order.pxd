@@ -27,7 +27,7 @@ cdef enum:
 # base/sync.pxd calls these functions, and only in debug builds.
 cdef void lock_order_enter(const void *lock, int rank) noexcept nogil
 cdef void lock_order_leave(const void *lock) noexcept nogil
-# Call it before a wait for a condition, which releases the lock.
+# Call this function before the thread waits for a condition. The wait releases the lock.
 cdef void lock_order_wait(const void *lock) noexcept nogil
-cdef void lock_order_pause() noexcept nogil  # call it before a fiber pauses, so that other fibers of its thread run
+cdef void lock_order_pause() noexcept nogil  # call it before a fiber lets the other fibers of its thread run
 cdef bint lock_is_mine(const void *lock) noexcept nogil

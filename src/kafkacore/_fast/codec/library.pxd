@@ -123,7 +123,7 @@ cdef extern from * nogil:
         return kc_codec_take(kc_codec_dlopen(soname), names, table, count);
     }
 
-    /* inflateInit2_ compares the version and the struct size that the caller passes with its own. */
+    /* The caller passes its version and its struct size. inflateInit2_ compares them with those of the library. */
     static int (*kc_inflate_init_)(kc_z_stream *, int, const char *, int);
     static int kc_inflate_init(kc_z_stream *stream, int window_bits) {
         return kc_inflate_init_(stream, window_bits, KC_ZLIB_VERSION, sizeof *stream);

@@ -1,9 +1,10 @@
 """Drives a fetcher over an outbound connection, on a processor and without the GIL.
 
-The processor owns a driver and its fetcher. Python's thread sends orders to the driver, as mail (mail.pxd) to the
-processor. When a field that Python reads has changed (news), the driver posts mail to the inbox `bell`, which Python's
-thread reads. These fields are atomic. The driver passes new events to Python only after Python has read the previous
-events. When `link` is LINK_WANTED, Python connects a socket and passes it to the driver.
+The processor owns a driver and its fetcher. Python's thread sends mail (mail.pxd) to the processor. Each mail has an
+order for the driver. Python's thread reads some fields of the driver, which are atomic. When one of them has changed,
+the driver posts the mail `news` to the inbox `bell` of Python's thread. The driver passes new events to Python only
+after Python has read the previous events. When `link` is LINK_WANTED, Python connects a socket and passes it to the
+driver.
 """
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t

@@ -3,9 +3,9 @@ operation in Kafka's purgatory).
 
 The owning processor parks a request with a timer and with waiters on partitions. An append, a sync, a new high
 watermark or a deleted topic can satisfy a waiter. The thread that causes this event first releases the partition's
-lock, and then calls `park_wake` (KAFKA-6879, KAFKA-13254). The wake-up is a mail, so `resume` runs on the owner's
-thread. `resume` checks the partitions again. Then it either answers the request or leaves it parked. Wake-ups are
-merged: if a request is woken ten times before `resume` runs, `resume` runs once.
+lock, and then calls `park_wake` (KAFKA-6879, KAFKA-13254). `park_wake` posts mail to the owner's inbox, so `resume`
+runs on the owner's thread. `resume` checks the partitions again. Then it either answers the request or leaves it
+parked. Wake-ups are merged: if a request is woken ten times before `resume` runs, `resume` runs once.
 
 The owner, each waiter in a list, and a posted mail each hold a reference to the parked request.
 """

@@ -1,8 +1,8 @@
 """Stores when the last heartbeat of each broker arrived, and up to which offset the broker has read the metadata. Only
-the active controller has this state. It is in no record, because it is observed and not decided.
+the active controller has this state. No record contains it, because heartbeats are facts and not decisions.
 
-The time of a heartbeat is stored on arrival, before the heartbeat waits for a decision. So the controller never fences
-a broker because the controller itself is slow (KAFKA-15019).
+The time of a heartbeat is stored on arrival, before the heartbeat waits for a decision. So a slow
+controller does not take its own delay for the silence of a broker (KAFKA-15019).
 """
 
 from __future__ import annotations

@@ -72,9 +72,9 @@ class GroupShard:
         for records that this shard has appended itself.
 
         `offset` is the offset of the record. `producer_id` is that of the batch if the batch is transactional, else -1.
-        From records of groups of other kinds, which this node does not run, the shard keeps the state on which answers
-        depend. A record that cannot be read changes nothing and raises ProtocolError, UnsupportedVersionError or
-        InvalidRecordError. The owner then logs the record's offset and continues.
+        This node does not run groups of the new kinds. The shard only notes which of them exist, so that requests for them
+        get Kafka's errors. A record that cannot be read changes nothing and raises ProtocolError,
+        UnsupportedVersionError or InvalidRecordError. The owner then logs the record's offset and continues.
         """
         replay.replay(self._core, key, value, offset, producer_id)
 
@@ -105,7 +105,7 @@ class GroupShard:
         return core.outbox.take()
 
     def failed(self, token: int, error: int, now_ms: int) -> Effects:
-        """Undoes the decision of an append that could not be written to the log because of `error`. Clients get the
+        """Undoes the decision whose records could not be appended to the log because of `error`. Clients get the
         code that Kafka derives from `error` (`answers.append_error`). After NOT_LEADER_OR_FOLLOWER and
         KAFKA_STORAGE_ERROR, the owner also unloads the shard."""
         core = self._turn(now_ms)

@@ -52,15 +52,21 @@ class Refused(NamedTuple):
 
 
 class Check:
-    """A verification in progress, of one producer in one partition. `ended` says that a marker has arrived since the
-    verification began."""
+    """A verification in progress, of one producer in one partition."""
 
-    __slots__ = ("appending", "ended", "users")
+    __slots__ = ("_generation", "_partition", "appending", "marked", "users")
 
-    def __init__(self) -> None:
+    def __init__(self, partition: PartitionHandle) -> None:
+        self._partition, self._generation = partition, partition.generation
         self.appending = asyncio.Lock()
-        self.ended = False
+        self.marked = False  # a marker has arrived since the verification began
         self.users = 0
+
+    @property
+    def ended(self) -> bool:
+        """Whether the transaction may have ended since the verification began. When this broker has lost the
+        leadership meanwhile, another leader may have written the marker."""
+        return self.marked or self._partition.generation != self._generation
 
 
 class Transactions:
@@ -84,7 +90,8 @@ class Transactions:
         )
         self._lane = Lane(f"broker-{settings.node_id}-transactions", LaneLimits(limits), randomness, connect)
         self._checks: dict[_Key, Check] = {}
-        self._verified: dict[_Key, int] = {}  # the producer's epoch, from verification to marker
+        # The producer's epoch and the leadership (`PartitionHandle.generation`) of a verified batch, until the marker.
+        self._verified: dict[_Key, tuple[int, int]] = {}
 
     async def close(self) -> None:
         await self._lane.close()
@@ -98,7 +105,7 @@ class Transactions:
         key = partition, producer_id
         check = self._checks.get(key)
         if check is None:
-            check = self._checks[key] = Check()
+            check = self._checks[key] = Check(partition)
         check.users += 1
         try:
             yield check
@@ -108,13 +115,14 @@ class Transactions:
                 del self._checks[key]
 
     def is_verified(self, partition: PartitionHandle, producer_id: int, epoch: int) -> bool:
-        return self._verified.get((partition, producer_id)) == epoch
+        return self._verified.get((partition, producer_id)) == (epoch, partition.generation)
 
     def verified(self, partition: PartitionHandle, producer_id: int, epoch: int) -> None:
-        """Notes that a batch was appended. Later batches of the same transaction need no check."""
+        """Notes that a batch was appended. Later batches of the same transaction need no check while this broker leads
+        the partition. Another leader may write the marker, and this broker would not notice."""
         if len(self._verified) >= MOST_VERIFIED:
             self._verified.clear()
-        self._verified[partition, producer_id] = epoch
+        self._verified[partition, producer_id] = epoch, partition.generation
 
     async def verify(
         self, transactional_id: str, producer_id: int, epoch: int, places: Sequence[tuple[str, int]], produce: int
@@ -165,7 +173,7 @@ class Transactions:
         if check is None:
             yield
             return
-        check.ended = True
+        check.marked = True
         async with check.appending:
             yield
 

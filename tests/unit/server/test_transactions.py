@@ -1,0 +1,65 @@
+"""How long a producer's batches need no new verification by the transaction coordinator."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kafkacore.server.transactions import Transactions
+
+
+@pytest.fixture
+def transactions() -> Transactions:
+    settings: Any = SimpleNamespace(
+        node_id=1, request_timeout_ms=1000, socket_connection_setup_timeout_ms=1000, socket_request_max_bytes=1 << 20
+    )
+    return Transactions(lambda: settings, lambda: None, random.Random(1), None)  # type: ignore[arg-type, return-value]
+
+
+class Led:
+    """A stub of a partition that this broker leads."""
+
+    generation = 3
+
+
+@pytest.fixture
+def partition() -> Any:
+    return Led()
+
+
+def test_later_batches_are_verified_when_their_first_batch_was(transactions: Transactions, partition: Any) -> None:
+    transactions.verified(partition, 7, 0)
+    assert transactions.is_verified(partition, 7, 0)
+    assert not transactions.is_verified(partition, 7, 1)
+    assert not transactions.is_verified(partition, 8, 0)
+
+
+def test_verification_ends_when_the_leadership_ends(transactions: Transactions, partition: Any) -> None:
+    transactions.verified(partition, 7, 0)
+    partition.generation += 1
+    assert not transactions.is_verified(partition, 7, 0)
+
+
+def test_check_ends_when_the_leadership_ends(transactions: Transactions, partition: Any) -> None:
+    async def check() -> None:
+        async with transactions.checking(partition, 7) as check:
+            assert not check.ended
+            partition.generation += 1
+            assert check.ended
+
+    asyncio.run(check())
+
+
+def test_check_ends_when_a_marker_arrives(transactions: Transactions, partition: Any) -> None:
+    async def check() -> None:
+        transactions.verified(partition, 7, 0)
+        async with transactions.checking(partition, 7) as check:
+            async with transactions.ending(partition, 7):
+                assert check.ended
+            assert not transactions.is_verified(partition, 7, 0)
+
+    asyncio.run(check())

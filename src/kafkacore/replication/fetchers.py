@@ -164,8 +164,10 @@ class Fetchers:
         self._mover = None
 
     def measures(self) -> list[FetcherMeasures]:
-        """Returns the measures of each fetcher. Can be called on any thread."""
-        return [fetcher.measures for fetcher in tuple(self._fetchers.values())]
+        """Returns the measures of each fetcher that has partitions. Apache Kafka ends the other fetchers, so their rates
+        do not count. Can be called on any thread."""
+        every = [fetcher.measures for fetcher in tuple(self._fetchers.values())]
+        return [each for each in every if each.partitions or each.failed]
 
     def followed(self) -> list[tuple[PartitionHandle, int, int]]:
         """Returns each partition with its source broker and the number of its fetcher. Can be called on any thread."""

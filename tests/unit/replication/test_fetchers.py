@@ -96,6 +96,15 @@ async def moved(made: Made) -> None:
         await asyncio.sleep(0)
 
 
+def test_fetcher_has_no_measures_when_its_last_partition_has_another_leader(partitions: list[PartitionHandle]) -> None:
+    made = Made()
+    made.fetchers.follow([Follow(partitions[0], 2, 5)])
+    assert [each.partitions for each in made.fetchers.measures()] == [1]
+    made.fetchers.follow([Follow(partitions[0], 3, 6)])
+    assert made.of[2, 0].followed == {}
+    assert [each.partitions for each in made.fetchers.measures()] == [1]
+
+
 def test_partitions_move_between_fetchers_when_their_number_changes(partitions: list[PartitionHandle]) -> None:
     async def run() -> None:
         made = Made()

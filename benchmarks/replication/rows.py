@@ -196,13 +196,16 @@ def reassigned(nodes, sizes):
     calm = client.run(request, count=max(sizes.round_trips // 10, 50), error_at=where)
     began = time.perf_counter()
     nodes.reassign({(topic, index): [THIRD] for index in range(sizes.moved_partitions)})
-    results, moving = [], lambda: nodes.ask(LEADER, ListPartitionReassignmentsRequest(timeout_ms=20_000), 0).topics
+    results = []
     with ThreadPoolExecutor(1) as pool:
-        ended = pool.submit(wait_moved, moving)
+        ended = pool.submit(wait_moved, nodes)
         while not ended.done():
             results.append(client.run(request, seconds=SLICE_S, error_at=where))
         taken_s = ended.result() - began
     client.close()
+    places = {(state.replicas, state.isr) for state in nodes.partitions(topic).values()}
+    if places != {((THIRD,), (THIRD,))}:
+        raise RuntimeError(f"the partitions did not move to broker {THIRD}, but are at {places}")
     during = together(results)
     for name in (topic, beside):
         requests.delete(nodes.bootstrap, name)
@@ -213,10 +216,10 @@ def reassigned(nodes, sizes):
     }
 
 
-def wait_moved(moving):
+def wait_moved(nodes):
     """Waits until no reassignment is left. Returns the time at which this was seen."""
-    deadline = time.monotonic() + 4 * LIMIT_S
-    while moving():
+    request, deadline = ListPartitionReassignmentsRequest(timeout_ms=20_000), time.monotonic() + 4 * LIMIT_S
+    while (answer := nodes.ask(LEADER, request, 0)) is None or answer.error_code or answer.topics:
         if time.monotonic() > deadline:
             raise RuntimeError(f"the partitions did not move within {4 * LIMIT_S} s")
         time.sleep(0.01)

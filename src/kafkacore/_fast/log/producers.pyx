@@ -195,7 +195,7 @@ cdef int producers_check_marker(Producers *producers, const uint8_t *batch, size
     elif header.producer_epoch < producer.producer_epoch:
         return INVALID_PRODUCER_EPOCH
     if parse_marker(batch, size, &kind, &coordinator_epoch, &delta_ms):
-        if coordinator_epoch < producer.coordinator_epoch and not is_planted(b"coordinator-epoch-ignored"):
+        if coordinator_epoch < producer.coordinator_epoch:
             return TRANSACTION_COORDINATOR_FENCED
     return 0
 

@@ -5,10 +5,11 @@ import json
 import pytest
 from tests.support.zookeeper_controllers import run_cluster
 
+from kafkacore.controller.zookeeper import failover
 from kafkacore.controller.zookeeper.inter_broker_protocol import InterBrokerProtocol
 from kafkacore.protocol.apis import ApiKey
 from kafkacore.zookeeper import paths, znodes
-from kafkacore.zookeeper.operations import Create, CreateMode, SetData
+from kafkacore.zookeeper.operations import Code, Create, CreateMode, Delete, Multi, SetData, ZooKeeperError
 
 PARTITIONS = {number: [[1, 2, 3], [2, 3, 1], [3, 1, 2]][number % 3] for number in range(30)}
 
@@ -180,23 +181,97 @@ def test_write_with_an_unknown_outcome_is_read_back(when):
     run_cluster(story)
 
 
+def lose_once(world, when, matches):
+    """Cuts off the first write for which `matches` is true. Returns the list of the writes that were cut off."""
+    lost = []
+
+    def lose(count, operation):
+        if lost or not matches(operation):
+            return False
+        lost.append(operation)
+        return True
+
+    setattr(world.zookeeper, when, lose)
+    return lost
+
+
+def is_election(operation):
+    return isinstance(operation, Multi) and getattr(operation.operations[0], "path", "") == paths.CONTROLLER
+
+
 @pytest.mark.parametrize("when", ["lose_before", "lose_after"])
 def test_election_with_an_unknown_outcome_is_read_back(when):
     def story(world):
         former = started(world)
-        lost = []
-
-        def lose(count, operation):
-            parts = getattr(operation, "operations", ())
-            if lost or not parts or getattr(parts[0], "path", "") != paths.CONTROLLER:
-                return False
-            lost.append(operation)
-            return True
-
-        setattr(world.zookeeper, when, lose)
+        lost = lose_once(world, when, is_election)
         world.kill(former.broker_id)
         wait_for_another(world, 1)
         assert lost
+
+    run_cluster(story)
+
+
+@pytest.mark.parametrize("when", ["lose_before", "lose_after"])
+def test_only_candidate_is_elected_when_its_election_is_cut_off(when):
+    def story(world):
+        world.prepare()
+        lost = lose_once(world, when, is_election)
+        only = world.start_broker(1)
+        world.wait_for(lambda: world.active() is only)
+        assert lost
+        assert world.controller_epoch() == 1
+
+    run_cluster(story)
+
+
+def test_controller_is_elected_when_the_znode_is_deleted_before_a_change_of_it_is_read():
+    """The change fires the watches. A watch fires only once, so no broker hears of the deletion."""
+
+    def story(world):
+        started(world)
+        content = world.node(paths.CONTROLLER).data
+        world.run(world.admin.submit([SetData(paths.CONTROLLER, content), Delete(paths.CONTROLLER)]))
+        wait_for_another(world, 1)
+        assert world.controller_epoch() == 2
+
+    run_cluster(story)
+
+
+def test_controller_is_elected_again_when_its_takeover_fails(monkeypatch):
+    take_over, failed = failover.take_over, []
+
+    async def fail_once(controller):
+        if not failed:
+            failed.append(controller.epoch)
+            raise ZooKeeperError(Code.SYSTEM_ERROR, paths.TOPICS)
+        await take_over(controller)
+
+    monkeypatch.setattr(failover, "take_over", fail_once)
+
+    def story(world):
+        only = world.start_broker(1)
+        world.wait_for(lambda: world.active() is only and world.controller_epoch() == 2)
+        assert failed == [1]
+
+    run_cluster(story)
+
+
+def test_broker_is_elected_when_its_first_registration_in_a_new_session_fails():
+    def story(world):
+        only = world.start_broker(1)
+        world.settle()
+        register, failed = only.register, []
+
+        async def fail_once():
+            if not failed:
+                failed.append(only.client.session_id)
+                raise ZooKeeperError(Code.SYSTEM_ERROR, paths.broker(1))
+            return await register()
+
+        only.register = fail_once
+        world.zookeeper.expire(only.client.session_id)
+        world.wait_for(lambda: world.active() is only and world.controller_epoch() == 2)
+        assert failed == [only.client.session_id]
 
     run_cluster(story)
 

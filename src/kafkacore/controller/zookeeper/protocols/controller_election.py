@@ -40,57 +40,62 @@ FIRST_EPOCH: Final = 0
 RETRY_MS: Final = 1_000
 
 
-class Startup(Notification):
+class Identity(Notification):
+    """An event about the identity of the controller. If the event fails, it runs again later: it may not have set the
+    watch on `/controller` yet, and then this broker would never hear of the next election."""
+
+    priority: ClassVar = Priority.SESSION
+    state: ClassVar = "ControllerChange"
+
+    async def process(self, controller: ZooKeeperController) -> None:
+        try:
+            await self.follow(controller)
+        except (SessionLostError, ControllerMovedError):
+            raise
+        except Exception:
+            LOG.exception("broker %d cannot finish %s, and tries again", controller.settings.broker_id, self)
+            controller.schedule(RETRY_MS, type(self))
+
+    async def follow(self, controller: ZooKeeperController) -> None:
+        """Reads the owner of `/controller`. If nobody owns it, this broker stands for election."""
+        if await resign_if_moved(controller) == NOBODY:
+            await _stand(controller)
+
+
+class Startup(Identity):
     """The broker has registered itself. From now on, it is a candidate in elections."""
 
-    priority: ClassVar = Priority.SESSION
-    state: ClassVar = "ControllerChange"
 
-    async def process(self, controller: ZooKeeperController) -> None:
-        await _elect(controller)
-
-
-class RegisterBrokerAndReelect(Notification):
+class RegisterBrokerAndReelect(Identity):
     """A new session has begun. The broker registers itself again, and then is a candidate in elections."""
 
-    priority: ClassVar = Priority.SESSION
-    state: ClassVar = "ControllerChange"
-
-    async def process(self, controller: ZooKeeperController) -> None:
+    async def follow(self, controller: ZooKeeperController) -> None:
         await controller.surroundings.register_broker()
-        await _elect(controller)
+        await super().follow(controller)
 
 
-class Reelect(Notification):
+class Reelect(Identity):
     """`/controller` was deleted."""
 
-    priority: ClassVar = Priority.SESSION
-    state: ClassVar = "ControllerChange"
 
-    async def process(self, controller: ZooKeeperController) -> None:
-        await resign_if_moved(controller)
-        await _elect(controller)
-
-
-class ControllerChange(Notification):
-    """`/controller` was created or written."""
-
-    priority: ClassVar = Priority.SESSION
-    state: ClassVar = "ControllerChange"
-
-    async def process(self, controller: ZooKeeperController) -> None:
-        await resign_if_moved(controller)
+class ControllerChange(Identity):
+    """`/controller` was created or written. It may have been deleted since. The watch that fired reports only the first
+    change, so this event is also a reason to stand for election."""
 
 
 class _Owner(NamedTuple):
-    """The broker in `/controller`, and the session that owns the znode."""
+    """The broker in `/controller`, and the session that owns the znode: 0 if an administrator has created the znode,
+    None if the znode does not exist."""
 
     broker_id: int
-    session_id: int
+    session_id: int | None
 
 
-async def resign_if_moved(controller: ZooKeeperController) -> None:
-    """Reads the owner of `/controller`, watches it, and resigns when another broker owns it.
+NOBODY: Final = _Owner(NO_CONTROLLER, None)
+
+
+async def resign_if_moved(controller: ZooKeeperController) -> _Owner:
+    """Reads the owner of `/controller`, watches it, and resigns when another broker owns it. Returns the owner.
 
     If an administrator writes another id to the znode, the znode still belongs to this broker's session, and no broker
     is the controller. So this broker deletes the znode, which starts an election.
@@ -102,6 +107,7 @@ async def resign_if_moved(controller: ZooKeeperController) -> None:
         if owner.session_id == ours:
             await controller.access.submit([Delete(paths.CONTROLLER)])
     controller.active_controller_id = owner.broker_id
+    return owner
 
 
 async def fenced(controller: ZooKeeperController) -> None:
@@ -119,7 +125,7 @@ async def _owner(controller: ZooKeeperController) -> _Owner:
     reads: list[Operation] = [Exists(path, watch=True), GetData(path)]
     _, found = await controller.access.read(reads)
     if found.code is Code.NO_NODE:
-        return _Owner(NO_CONTROLLER, 0)
+        return NOBODY
     if not found.is_ok:
         raise ZooKeeperError(found.code, path)
     data, stat = found.value
@@ -131,29 +137,17 @@ async def _owner(controller: ZooKeeperController) -> _Owner:
         return _Owner(NO_CONTROLLER, stat.ephemeral_owner)
 
 
-async def _elect(controller: ZooKeeperController) -> None:
-    """Tries to become the controller. If ZooKeeper refuses a request, tries again later."""
-    try:
-        await _stand(controller)
-    except (SessionLostError, ControllerMovedError):
-        raise
-    except Exception:
-        LOG.exception("broker %d cannot stand for election, and tries again", controller.settings.broker_id)
-        controller.schedule(RETRY_MS, Reelect)
-
-
 async def _stand(controller: ZooKeeperController) -> None:
-    owner = await _owner(controller)
-    if owner != _Owner(NO_CONTROLLER, 0):
-        if not controller.is_active:
-            controller.active_controller_id = owner.broker_id
-        LOG.info("broker %d is the controller already", owner.broker_id)
-        return
+    """Tries to become the controller. If the election had no effect and nobody else was elected either, tries again
+    later, because then no watch will fire."""
     try:
         epoch, epoch_version = await _create(controller)
     except ControllerMovedError:
-        await resign_if_moved(controller)
-        LOG.info("broker %d was elected as the controller", controller.active_controller_id)
+        if await resign_if_moved(controller) == NOBODY:
+            LOG.info("broker %d was not elected, and tries again", controller.settings.broker_id)
+            controller.schedule(RETRY_MS, Reelect)
+        else:
+            LOG.info("broker %d was elected as the controller", controller.active_controller_id)
         return
     controller.begin(epoch, epoch_version)
     try:
@@ -168,7 +162,7 @@ async def _stand(controller: ZooKeeperController) -> None:
 
 async def _create(controller: ZooKeeperController) -> tuple[int, int]:
     """Elects this broker. Returns the new epoch, and the version of `/controller_epoch`. Raises ControllerMovedError if
-    another broker was faster."""
+    another broker was faster, or if the election had no effect."""
     epoch, version = await _epoch(controller)
     settings = controller.settings
     content = znodes.encode_controller(settings.broker_id, controller.surroundings.now_ms())

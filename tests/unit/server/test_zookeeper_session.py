@@ -7,7 +7,9 @@ import pytest
 from kafkacore.metadata.image import BROKER, TOPIC
 from kafkacore.server.zookeeper.configs import ConfigWatch
 from kafkacore.server.zookeeper.session import BrokerIdTaken, BrokerSession
+from kafkacore.simulation.zookeeper_server import Transaction
 from kafkacore.zookeeper import paths, znodes
+from kafkacore.zookeeper.client import SessionState
 from kafkacore.zookeeper.operations import OPEN_ACL, Create, CreateMode, Delete, Multi, SetData
 from simulated_zookeepers import run_story, until
 
@@ -96,6 +98,65 @@ def test_broker_registers_again_with_a_newer_epoch_when_its_session_expires():
         assert again[0] > first
         assert broker.epochs == [first, again[0]]
         assert not broker.faults
+
+    run_story(story)
+
+
+def test_broker_registers_again_when_zookeeper_refuses_its_first_try_in_a_new_session(caplog):
+    async def story(world):
+        broker, other = Broker(await world.client()), await world.client()
+        first = await broker.register()
+        world.zookeeper.expire(broker.client.session_id)
+        world.zookeeper.commit(Transaction(other.session_id, Delete(paths.BROKER_IDS)))
+        await until(lambda: "could not register again" in caplog.text)
+        await other.submit([Create(paths.BROKER_IDS)])
+        await until(lambda: broker.session.broker_epoch > first)
+        assert nodes(world)[paths.broker(7)].owner == broker.client.session_id
+        assert not broker.faults
+
+    run_story(story)
+
+
+def test_broker_registers_again_when_its_new_session_ends_before_it_has_read_its_settings():
+    async def story(world):
+        broker = Broker(await world.client())
+        first = await broker.register()
+        sessions = []
+
+        async def end_the_second_session():
+            sessions.append(broker.client.session_id)
+            if len(sessions) == 1:
+                world.zookeeper.expire(broker.client.session_id)
+                await until(lambda: broker.client.state is SessionState.CLOSED)
+
+        broker.session.on_new_session.append(end_the_second_session)
+        world.zookeeper.expire(broker.client.session_id)
+        await until(lambda: len(sessions) == 2)
+        assert nodes(world)[paths.broker(7)].owner == broker.client.session_id == sessions[1]
+        assert broker.epochs == sorted({first, *broker.epochs})
+        assert len(broker.epochs) == 3
+        assert not broker.faults
+
+    run_story(story)
+
+
+def test_broker_registers_again_when_its_first_session_ends_right_after_its_registration():
+    async def story(world):
+        broker = Broker(await world.client())
+        submit, ended = broker.client.submit, []
+
+        async def submit_and_end(operations):
+            results = await submit(operations)
+            if not ended and getattr(operations[0], "path", "") == paths.broker(7):
+                ended.append(broker.client.session_id)
+                world.zookeeper.expire(broker.client.session_id)
+                await until(lambda: broker.client.state is SessionState.CLOSED)
+            return results
+
+        broker.client.submit = submit_and_end
+        await broker.register()
+        await until(lambda: len(broker.epochs) == 2)
+        assert nodes(world)[paths.broker(7)].owner == broker.client.session_id != ended[0]
 
     run_story(story)
 

@@ -135,6 +135,7 @@ class BrokerSession:
                 self._registered = session_id, epoch
                 LOG.info("broker %d is registered in ZooKeeper with broker epoch %d", self.broker_id, epoch)
                 self._on_epoch(epoch)
+                self._reopen_if_over()
             return self._registered[1]
 
     async def _register(self) -> int:
@@ -184,34 +185,50 @@ class BrokerSession:
     def _moved(self, state: SessionState, session_id: int) -> None:
         if state is SessionState.CONNECTING and self._registered is not None and not self._closing:
             LOG.warning("broker %d lost its connection to ZooKeeper: roles and ISRs stay as they are", self.broker_id)
-        elif state is SessionState.CLOSED and not self._closing and self._reopening is None:
-            if self._registered is not None:
-                LOG.warning("broker %d: its session with ZooKeeper has ended; the broker opens another", self.broker_id)
-                self._reopening = asyncio.ensure_future(self._reopen())
         elif state is SessionState.AUTH_FAILED:
             self._on_fault(ZooKeeperError(Code.AUTH_FAILED, self.client.connect_string))
+        self._reopen_if_over()
+
+    def _reopen_if_over(self) -> None:
+        """Opens another session if the one of a registered broker has ended."""
+        if self.client.state is not SessionState.CLOSED or self._registered is None:
+            return
+        if not self._closing and self._reopening is None:
+            LOG.warning("broker %d: its session with ZooKeeper has ended; the broker opens another", self.broker_id)
+            self._reopening = asyncio.ensure_future(self._reopen())
 
     async def _reopen(self) -> None:
-        """Opens a new session, however long ZooKeeper is unreachable. Then registers the broker again."""
+        """Opens a new session, however long ZooKeeper is unreachable. Then registers the broker again, and informs the
+        callbacks. Starts again if the new session ends meanwhile."""
         try:
             while not self._closing:
-                try:
-                    await self.client.start(self._connection_timeout_ms)
-                    await self.register()
-                    break
-                except TimeoutError as error:
-                    LOG.warning("broker %d: %s", self.broker_id, error)
-                except ZooKeeperError as error:
-                    if error.code is Code.AUTH_FAILED:
-                        raise
-                    LOG.warning("broker %d could not register again: %s", self.broker_id, error)
-                await asyncio.sleep(RETRY_S)
-            for callback in self.on_new_session:
-                await callback()
+                await self._register_again()
+                for callback in self.on_new_session:
+                    await callback()
+                if self.client.state is not SessionState.CLOSED:
+                    return
         except (BrokerIdTaken, ZooKeeperError) as error:
             self._on_fault(error)
         finally:
             self._reopening = None
+
+    async def _register_again(self) -> None:
+        """Registers the broker in a session that is open or that it opens. Tries until ZooKeeper accepts this. Raises
+        BrokerIdTaken, and ZooKeeperError with AUTH_FAILED."""
+        while not self._closing:
+            try:
+                if self.client.state is SessionState.CLOSED:
+                    await self.client.start(self._connection_timeout_ms)
+                await self.register()
+            except TimeoutError as error:
+                LOG.warning("broker %d: %s", self.broker_id, error)
+            except ZooKeeperError as error:
+                if error.code is Code.AUTH_FAILED:
+                    raise
+                LOG.warning("broker %d could not register again: %s", self.broker_id, error)
+            else:
+                return
+            await asyncio.sleep(RETRY_S)
 
     async def close(self) -> None:
         """Ends the session, and with it this broker's registration."""

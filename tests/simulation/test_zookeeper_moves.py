@@ -412,6 +412,37 @@ def test_elect_leaders_answers_for_each_partition():
     run_cluster(story)
 
 
+def test_other_partitions_are_elected_when_a_partition_has_no_replicas():
+    def story(world):
+        unbalanced(world)
+        world.create_topic("empty", {0: []})
+        world.settle()
+        expected = {("events", number): ErrorCode.NONE for number in range(4)}
+        assert elect(world, 0) == expected | {("empty", 0): ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE}
+        assert {world.state("events", number)["leader"] for number in range(4)} == {1}
+
+    run_cluster(story)
+
+
+def test_new_controller_takes_over_when_an_election_is_asked_for_a_partition_without_replicas():
+    def story(world):
+        unbalanced(world)
+        world.create_topic("empty", {0: []})
+        world.settle()
+        former = world.active()
+        world.kill(former.broker_id)
+        world.elect_preferred(("empty", 0), ("events", 0))
+        world.wait_for(lambda: world.active() not in (None, former))
+        epoch = world.controller_epoch()
+        world.settle()
+        assert world.node(paths.PREFERRED_ELECTION) is None
+        assert world.controller_epoch() == epoch
+        world.start_broker(former.broker_id)
+        world.settle()
+
+    run_cluster(story)
+
+
 def test_preferred_replica_that_is_down_cannot_lead():
     def story(world):
         world.start_brokers(1, 2, 3)

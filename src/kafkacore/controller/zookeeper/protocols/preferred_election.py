@@ -193,7 +193,8 @@ async def elect(controller: ZooKeeperController, names: Iterable[TopicPartition]
 def _is_needed(context: ControllerContext, row: int, kind: int) -> bool:
     leader = _leader(context, row)
     if kind == PREFERRED:
-        return leader != context.assignments[row].replicas[0]
+        # An administrator can write a partition without replicas, which no election can help.
+        return context.assignments[row].replicas[:1] != (leader,)
     return leader is None or leader == NO_LEADER or not context.is_live(leader)
 
 

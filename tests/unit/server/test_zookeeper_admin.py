@@ -25,7 +25,7 @@ from kafkacore.server.zookeeper.admin import ZooKeeperAdmin
 from kafkacore.server.zookeeper.roots import LiveBroker, PartitionState, TopicKey, ZooKeeperRoots
 from kafkacore.server.zookeeper.session import BrokerSession
 from kafkacore.zookeeper import paths, znodes
-from kafkacore.zookeeper.operations import OPEN_ACL, Create
+from kafkacore.zookeeper.operations import OPEN_ACL, Create, Delete
 from simulated_zookeepers import run_story
 
 ZOOKEEPER = {"zookeeper.connect": "z:2181", "broker.id": "1", "listeners": "PLAINTEXT://h:9092"}
@@ -213,6 +213,44 @@ def test_settings_are_merged_with_those_in_zookeeper_and_announced_to_every_brok
         assert written == {"retention.ms": "9", key.replace("_", "."): "2000"}
         [change] = [path for path in world.zookeeper.tree.nodes if path.startswith(paths.config_change())]
         assert znodes.decode_config_change(content(world, change)) == entity
+
+    run_story(story)
+
+
+@pytest.mark.parametrize("when", ["lose_before", "lose_after"])
+@pytest.mark.parametrize("exists", [False, True])
+def test_settings_are_announced_to_every_broker_when_the_connection_breaks(when, exists):
+    async def story(world):
+        admin, roots = await made(world)
+        has(roots, "t")
+        if exists:
+            await admin._session.client.submit([Create(paths.config("topics", "t"), znodes.encode_config({}))])
+        lost = []
+
+        def lose(count, operation):
+            lost.append(operation)
+            return len(lost) == 1
+
+        setattr(world.zookeeper, when, lose)
+        request = alter(TOPIC, "t", segment_ms="2000")
+        answers = [(await admin.answer(call(request), request)).responses[0].error_code for _ in range(2)]
+        assert answers == [ErrorCode.NONE, ErrorCode.NONE]
+        assert znodes.decode_config(content(world, paths.config("topics", "t"))) == {"segment.ms": "2000"}
+        changes = [path for path in world.zookeeper.tree.nodes if path.startswith(paths.config_change())]
+        assert {znodes.decode_config_change(content(world, change)) for change in changes} == {"topics/t"}
+
+    run_story(story)
+
+
+def test_settings_are_not_changed_when_no_broker_can_hear_of_the_change():
+    async def story(world):
+        admin, roots = await made(world)
+        has(roots, "t")
+        path = paths.config("topics", "t")
+        await admin._session.client.submit([Create(path, znodes.encode_config({})), Delete(paths.CONFIG_CHANGES)])
+        request = alter(TOPIC, "t", segment_ms="2000")
+        assert (await admin.answer(call(request), request)).responses[0].error_code != ErrorCode.NONE
+        assert znodes.decode_config(content(world, path)) == {}
 
     run_story(story)
 

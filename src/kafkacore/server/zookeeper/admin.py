@@ -84,7 +84,7 @@ class ZooKeeperAdmin:
     async def _submit(self, operations: Sequence[Operation]) -> list[Result]:
         return await asyncio.wrap_future(self._loop.submit(self._session.client.submit(operations)))
 
-    async def _read(self, operations: Sequence[Operation]) -> list[Result]:
+    async def _sure(self, operations: Sequence[Operation]) -> list[Result]:
         return await asyncio.wrap_future(self._loop.submit(self._session.sure(operations)))
 
     # --- topics ---
@@ -165,7 +165,7 @@ class ZooKeeperAdmin:
     async def _add_partitions(self, name: str, run: Any) -> ErrorCode:
         path, added = paths.topic(name), _assignment(run)
         for _ in range(ATTEMPTS):
-            [found] = await self._read([GetData(path)])
+            [found] = await self._sure([GetData(path)])
             if not found.is_ok:
                 return _error_of(found.code)
             known = znodes.decode_topic(found.value[0])
@@ -232,7 +232,7 @@ class ZooKeeperAdmin:
         return decision.response
 
     async def _with_settings(self, image: MetadataImage, keys: Sequence[ConfigKey]) -> MetadataImage:
-        found = await self._read([GetData(_config_path(key)) for key in keys])
+        found = await self._sure([GetData(_config_path(key)) for key in keys])
         edit = image.configs.edit()
         for key, result in zip(keys, found, strict=True):
             if result.is_ok:
@@ -251,6 +251,9 @@ class ZooKeeperAdmin:
         return image._replace(configs=edit.freeze())
 
     async def _write_settings(self, key: ConfigKey, values: Mapping[str, str]) -> ErrorCode:
+        """Writes the settings of an entity together with the notification for all brokers. If only one of the two
+        writes took effect, the brokers would keep the old settings: whoever repeats the request finds the new settings
+        in ZooKeeper, and notifies nobody."""
         if key[0] not in _ENTITY_TYPES:
             return ErrorCode.INVALID_REQUEST
         path, data = _config_path(key), znodes.encode_config(values)
@@ -262,13 +265,13 @@ class ZooKeeperAdmin:
             CreateMode.PERSISTENT_SEQUENTIAL,
             self._session.acl(change_path),
         )
-        [written] = await self._submit([SetData(path, data)])
-        if written.code == Code.NO_NODE:
-            [written] = await self._submit([Create(path, data, acl=self._session.acl(path))])
-        if not written.is_ok:
-            return _error_of(written.code)
-        [told] = await self._submit([change])
-        return _error_of(told.code)
+        writes: list[SetData | Create] = [SetData(path, data), Create(path, data, acl=self._session.acl(path))]
+        for _ in range(ATTEMPTS):
+            for write in writes:
+                [written] = await self._sure([Multi([write, change])])
+                if not _failed_first(written) or written.code not in (Code.NO_NODE, Code.NODE_EXISTS):
+                    return _error_of(written.code)
+        return ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def _assignment(run: Any) -> dict[int, znodes.Assignment]:

@@ -8,8 +8,9 @@ from tests.support.zookeeper_controllers import run_cluster
 from kafkacore.controller.zookeeper import failover
 from kafkacore.controller.zookeeper.inter_broker_protocol import InterBrokerProtocol
 from kafkacore.protocol.apis import ApiKey
+from kafkacore.simulation.zookeeper_server import Transaction
 from kafkacore.zookeeper import paths, znodes
-from kafkacore.zookeeper.operations import Code, Create, CreateMode, Delete, Multi, SetData, ZooKeeperError
+from kafkacore.zookeeper.operations import Code, Create, CreateMode, Delete, Multi, Result, SetData, ZooKeeperError
 
 PARTITIONS = {number: [[1, 2, 3], [2, 3, 1], [3, 1, 2]][number % 3] for number in range(30)}
 
@@ -220,6 +221,95 @@ def test_only_candidate_is_elected_when_its_election_is_cut_off(when):
         world.wait_for(lambda: world.active() is only)
         assert lost
         assert world.controller_epoch() == 1
+
+    run_cluster(story)
+
+
+def is_resignation(operation):
+    parts = operation.operations if isinstance(operation, Multi) else (operation,)
+    return any(isinstance(each, Delete) and each.path == paths.CONTROLLER for each in parts)
+
+
+@pytest.mark.parametrize("when", ["lose_before", "lose_after"])
+@pytest.mark.parametrize("reason", ["written znode", "written epoch", "failed takeover"])
+def test_controller_is_elected_when_the_deletion_of_its_znode_is_cut_off(when, reason, monkeypatch):
+    take_over, epochs = failover.take_over, []
+
+    async def fail_first(controller):
+        epochs.append(controller.epoch)
+        if reason == "failed takeover" and len(epochs) == 1:
+            raise ZooKeeperError(Code.SYSTEM_ERROR, paths.TOPICS)
+        await take_over(controller)
+
+    monkeypatch.setattr(failover, "take_over", fail_first)
+
+    def story(world):
+        world.prepare()
+        lost = lose_once(world, when, is_resignation)
+        only = world.start_broker(1)
+        if reason != "failed takeover":
+            world.wait_for(lambda: world.active() is only)
+            world.settle()
+        if reason == "written znode":
+            world.do(SetData(paths.CONTROLLER, znodes.encode_controller(77, 0)))
+        elif reason == "written epoch":
+            world.do(SetData(paths.CONTROLLER_EPOCH, b"41"))
+            world.create_topic("more", {0: [1]})  # the next write of the controller is fenced
+        world.wait_for(lambda: world.active() is only and len(epochs) == 2)
+        assert lost
+        assert world.controller_epoch() == epochs[-1]
+
+    run_cluster(story)
+
+
+@pytest.mark.parametrize("path", [paths.CONTROLLER, paths.CONTROLLER_EPOCH])
+def test_znode_of_another_controller_stays_when_the_former_one_deletes_its_own_too_late(path):
+    def story(world):
+        former = started(world)
+        session_id = world.admin.session_id
+        other = [
+            Delete(paths.CONTROLLER),
+            Create(paths.CONTROLLER, znodes.encode_controller(77, 0), CreateMode.EPHEMERAL),
+            SetData(paths.CONTROLLER_EPOCH, b"41"),
+        ]
+        late = []
+
+        def another_is_elected_first(count, operation):
+            if not late and is_resignation(operation):
+                late.append(operation)
+                world.zookeeper.commit(Transaction(session_id, Multi(other)))
+            return False
+
+        world.zookeeper.lose_before = another_is_elected_first
+        world.do(SetData(path, znodes.encode_controller(77, 0) if path == paths.CONTROLLER else b"40"))
+        world.create_topic("more", {0: [1, 2]})
+        world.wait_for(lambda: late)
+        world.step_for(5)
+        assert world.node(paths.CONTROLLER).owner == session_id
+        assert not former.controller.is_active
+        world.move_controller()
+        wait_for_another(world, 41)
+
+    run_cluster(story)
+
+
+def test_controller_is_elected_when_the_deletion_of_its_znode_fails_once():
+    def story(world):
+        only = world.start_broker(1)
+        world.settle()
+        submit, failed = only.client.submit, []
+
+        async def refuse_once(operations):
+            if not failed and any(map(is_resignation, operations)):
+                failed.append(operations)
+                return [Result(Code.SYSTEM_ERROR)] * len(operations)
+            return await submit(operations)
+
+        only.client.submit = refuse_once
+        world.do(SetData(paths.CONTROLLER_EPOCH, b"41"))
+        world.create_topic("more", {0: [1]})
+        world.wait_for(lambda: world.active() is only and world.controller_epoch() == 42)
+        assert failed
 
     run_cluster(story)
 

@@ -8,13 +8,30 @@ import re
 from kafkacore.protocol.apis import ApiKey
 from kafkacore.protocol.uuid import ZERO
 from kafkacore.zookeeper import paths
-from kafkacore.zookeeper.operations import Check, Create, Delete, Multi, SetData
+from kafkacore.zookeeper.operations import ANY_VERSION, Check, Create, Delete, Multi, SetData
 
 STATE_PATH = re.compile(r"/brokers/topics/([^/]+)/partitions/(\d+)/state")
 # The numeric codes that Kafka gives to partition and replica states. Each key is a state, and its set contains the
 # states that may follow.
 PARTITION_MOVES = {3: {0}, 0: {1, 2}, 1: {1, 2}, 2: {1, 2, 3}}
 REPLICA_MOVES = {7: {1}, 1: {2, 3}, 2: {2, 3}, 3: {2, 3, 4, 6}, 4: {5, 6}, 5: {7}, 6: {2, 3}}
+
+
+def _is_fenced(parts):
+    """Returns whether the first part of a multi fences the others. The election itself is fenced by the version of
+    `/controller_epoch` that it sets."""
+    if isinstance(parts[0], Check):
+        return parts[0].path == paths.CONTROLLER_EPOCH
+    kinds = [(type(each), each.path) for each in parts]
+    is_election = kinds == [(Create, paths.CONTROLLER), (SetData, paths.CONTROLLER_EPOCH)]
+    return is_election and parts[1].version != ANY_VERSION
+
+
+def _is_of_broker(write):
+    """Returns whether every broker may make this write: its registration, and the first epoch, which fences the later
+    writes."""
+    made = write.path if isinstance(write, Create) else ""
+    return made == paths.CONTROLLER_EPOCH or paths.parent(made) == paths.BROKER_IDS
 
 
 class Invariants:
@@ -41,16 +58,15 @@ class Invariants:
         epoch = self.world.controller_epoch()
         result, changes = self._write(operation, session_id, *rest)
         if result.is_ok:
-            fenced = isinstance(parts[0], Check) and parts[0].path == paths.CONTROLLER_EPOCH
+            is_ours = self.world.admin is None or session_id != self.world.admin.session_id
+            if is_ours and not _is_fenced(parts):
+                self.violations += [f"unfenced write to {each.path}" for each in parts if not _is_of_broker(each)]
             for each in parts:
-                self._note_write(each, session_id, before.get(each.path), epoch, fenced)
+                self._note_write(each, is_ours, before.get(each.path), epoch)
         return result, changes
 
-    def _note_write(self, write, session_id, before, epoch, fenced):
-        is_ours = self.world.admin is None or session_id != self.world.admin.session_id
+    def _note_write(self, write, is_ours, before, epoch):
         if is_ours and isinstance(write, Create | SetData | Delete) and write.path.startswith(paths.TOPICS + "/"):
-            if not fenced:
-                self.violations.append(f"unfenced write to {write.path}")
             if before and isinstance(write, SetData) and write.path.count("/") == 3:
                 self._note_assignment(paths.name(write.path), json.loads(before), json.loads(write.data))
             match = STATE_PATH.fullmatch(write.path)

@@ -27,6 +27,7 @@ from kafkacore.controller.zookeeper.protocols import controller_election
 from kafkacore.controller.zookeeper.protocols.controlled_shutdown import ControlledShutdown
 from kafkacore.controller.zookeeper.protocols.controller_election import (
     NO_CONTROLLER,
+    Reelect,
     RegisterBrokerAndReelect,
     Startup,
 )
@@ -263,7 +264,8 @@ class ZooKeeperController:
         except (SessionLostError, ControllerMovedError):
             pass  # nothing to resign: the broker has already lost the role or its session
         except Exception:
-            LOG.exception("the controller cannot resign in order")
+            LOG.exception("the controller cannot resign in order, and tries again")
+            self.schedule(controller_election.RETRY_MS, Reelect)
 
     # --- called by the ZooKeeper client and by senders ---
 

@@ -24,8 +24,8 @@ from kafkacore.zookeeper.operations import (
     GetData,
     Multi,
     Operation,
-    Result,
     SetData,
+    Stat,
     Sync,
     ZooKeeperError,
 )
@@ -98,26 +98,50 @@ async def resign_if_moved(controller: ZooKeeperController) -> _Owner:
     """Reads the owner of `/controller`, watches it, and resigns when another broker owns it. Returns the owner.
 
     If an administrator writes another id to the znode, the znode still belongs to this broker's session, and no broker
-    is the controller. So this broker deletes the znode, which starts an election.
+    is the controller. So this broker deletes the znode, which starts an election. It also deletes a znode that it could
+    not delete when it resigned.
     """
     owner = await _owner(controller)
     ours = controller.zookeeper.session_id
     if controller.is_active and owner != _Owner(controller.settings.broker_id, ours):
         controller.resign()
-        if owner.session_id == ours:
-            await controller.access.submit([Delete(paths.CONTROLLER)])
     controller.active_controller_id = owner.broker_id
+    if owner.session_id == ours and not controller.is_active:
+        await _vacate(controller)
     return owner
 
 
 async def fenced(controller: ZooKeeperController) -> None:
     """Handles a write that found another controller epoch. If this broker still owns `/controller`, somebody has
-    written to `/controller_epoch`, and all writes of this broker would fail. Then it deletes `/controller`, which
-    starts an election."""
+    written to `/controller_epoch`, and all writes of this broker would fail. Then it gives up."""
     await resign_if_moved(controller)
+    await give_up(controller)
+
+
+async def give_up(controller: ZooKeeperController) -> None:
+    """Resigns and deletes `/controller`, so that another broker is elected (triggerControllerMove)."""
     if controller.is_active:
         controller.resign()
-        await controller.access.submit([Delete(paths.CONTROLLER)])
+        controller.active_controller_id = NO_CONTROLLER
+        await _vacate(controller)
+
+
+async def _vacate(controller: ZooKeeperController) -> None:
+    """Deletes `/controller` if it belongs to this broker's session. The deletion is fenced by the epoch that was read
+    before the owner. So it cannot delete the znode of another controller, because that controller has raised the epoch.
+    """
+    while True:
+        await controller.access.read([Sync(paths.CONTROLLER)])
+        _, stat = await _read_epoch(controller)
+        if (await _owner(controller)).session_id != controller.zookeeper.session_id:
+            return
+        try:
+            (result,) = await controller.access.write([Delete(paths.CONTROLLER)], stat.version)
+        except ControllerMovedError:
+            continue
+        if result.code not in (Code.OK, Code.NO_NODE):
+            raise ZooKeeperError(result.code, paths.CONTROLLER)
+        return
 
 
 async def _owner(controller: ZooKeeperController) -> _Owner:
@@ -195,8 +219,13 @@ async def _read_back(controller: ZooKeeperController, epoch: int) -> tuple[int, 
 
 
 async def _epoch(controller: ZooKeeperController) -> tuple[int, int]:
-    """Returns the controller epoch and the version of `/controller_epoch`. Creates that znode if it does not exist
-    yet."""
+    """Returns the controller epoch and the version of `/controller_epoch`."""
+    data, stat = await _read_epoch(controller)
+    return znodes.decode_controller_epoch(data), stat.version
+
+
+async def _read_epoch(controller: ZooKeeperController) -> tuple[bytes | None, Stat]:
+    """Reads `/controller_epoch`. Creates that znode if it does not exist yet."""
     path = paths.CONTROLLER_EPOCH
     (found,) = await controller.access.read([GetData(path)])
     if found.code is Code.NO_NODE:
@@ -206,15 +235,4 @@ async def _epoch(controller: ZooKeeperController) -> tuple[int, int]:
     if not found.is_ok:
         raise ZooKeeperError(found.code, path)
     data, stat = found.value
-    return znodes.decode_controller_epoch(data), stat.version
-
-
-async def give_up(controller: ZooKeeperController) -> Result | None:
-    """Resigns and deletes `/controller`, so that another broker is elected (triggerControllerMove)."""
-    if not controller.is_active:
-        return None
-    epoch_version = controller.context.epoch_version
-    controller.resign()
-    controller.active_controller_id = NO_CONTROLLER
-    (result,) = await controller.access.write([Delete(paths.CONTROLLER)], epoch_version)
-    return result
+    return data, stat

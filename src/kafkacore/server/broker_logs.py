@@ -65,6 +65,14 @@ class BrokerLogs:
         """Returns an open log, whether or not it has a role."""
         return self._manager.get(topic, index)
 
+    def is_offline(self, topic: str, index: int, *, is_new: bool) -> bool:
+        """Returns whether the log of a replica is in a failed directory. If the replica is not new and has no open log,
+        its log may be in any failed directory. A broker in ZooKeeper mode does not know in which directory it was."""
+        log = self.find(topic, index)
+        if log is None:
+            return not is_new and not self.all_serve
+        return log.state == "failed" or bool(log.directory.offline_errno)
+
     def open(
         self, topic: str, topic_id: Uuid, indexes: Sequence[int], directory: Uuid, settings: LogSettings
     ) -> list[PartitionHandle]:

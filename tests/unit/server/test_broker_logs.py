@@ -16,7 +16,7 @@ from kafkacore._fast.world.environment import Environment
 from kafkacore.metadata.image import MetadataImage
 from kafkacore.metadata.publishing import MetadataPublisher
 from kafkacore.protocol.messages import FeatureLevelRecord, PartitionRecord, TopicRecord
-from kafkacore.protocol.uuid import Uuid
+from kafkacore.protocol.uuid import UNASSIGNED_DIRECTORY, Uuid
 from kafkacore.server.broker_logs import BrokerLogs
 from kafkacore.storage import names, partition_metadata
 from kafkacore.storage.log_manager import LogManager
@@ -127,4 +127,40 @@ def test_only_future_log_becomes_the_log_when_the_metadata_places_the_replica_th
         (paths[THERE], 3) if placed == THERE else None
     )
     assert len(manager.futures.all()) == (placed == HERE)
+    manager.close()
+
+
+def test_log_is_offline_when_it_may_be_in_a_directory_that_could_not_be_opened(
+    paths: dict[Uuid, str], blocking: ThreadPoolExecutor
+) -> None:
+    manager = LogManager(Environment(), [paths[HERE]], lambda topic: SETTINGS, failed=[paths.pop(THERE)])
+    logs = BrokerLogs(manager, paths, blocking)
+    logs.load_all()
+    assert logs.is_offline(*KEY, is_new=False)
+    assert not logs.is_offline(*KEY, is_new=True)
+    logs.open(KEY[0], TOPIC_ID, [KEY[1]], UNASSIGNED_DIRECTORY, SETTINGS)
+    assert not logs.is_offline(*KEY, is_new=False), "the log in the other directory works"
+    manager.close()
+
+
+def test_log_is_not_offline_when_it_does_not_exist_and_all_directories_work(
+    paths: dict[Uuid, str], blocking: ThreadPoolExecutor
+) -> None:
+    manager = LogManager(Environment(), paths.values(), lambda topic: SETTINGS)
+    logs = BrokerLogs(manager, paths, blocking)
+    logs.load_all()
+    assert not logs.is_offline(*KEY, is_new=False)
+    manager.close()
+
+
+def test_log_is_offline_when_its_directory_fails_while_logs_are_loaded(
+    paths: dict[Uuid, str], blocking: ThreadPoolExecutor
+) -> None:
+    leave_a_move_half_done(paths)
+    shutil.rmtree(paths[HERE])
+    manager = LogManager(Environment(), paths.values(), lambda topic: SETTINGS)
+    logs = BrokerLogs(manager, paths, blocking)
+    logs.load_all()
+    assert not logs.serves(paths[HERE])
+    assert logs.is_offline(*KEY, is_new=False)
     manager.close()

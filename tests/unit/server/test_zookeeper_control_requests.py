@@ -22,15 +22,20 @@ class Broker:
     """Handles control requests as broker 1, and collects the metadata images that they publish."""
 
     def __init__(self):
-        self.epoch, self.offline, self.loaded, self.deleted = CZXID, set(), [], []
+        self.epoch, self.offline, self.lost, self.loaded, self.deleted = CZXID, set(), set(), [], []
         self.roots = ZooKeeperRoots(ME, 21, lambda: self.epoch)
         self.role_deltas = []
         self.roots.roles.subscribe(lambda image, delta: self.role_deltas.append(delta))
         self.role_deltas.clear()
         self.requests = ControlRequests(
-            ME, self.roots, lambda: self.epoch, self.load, lambda *key: key in self.offline,
-            lambda *key: self.deleted.append(key),
+            ME, self.roots, lambda: self.epoch, self.load, self.is_offline, lambda *key: self.deleted.append(key),
         )  # fmt: skip
+
+    def is_offline(self, topic, index, *, is_new):
+        """`offline` has the logs in a failed directory, and `lost` has the partitions without a log, whose log may have
+        been there."""
+        key = topic, index
+        return key in self.offline or (not is_new and key in self.lost)
 
     async def load(self, topics):
         self.loaded += topics
@@ -70,10 +75,11 @@ def epochs(**changed):
     return {"controller_id": OTHER, "controller_epoch": CONTROLLER_EPOCH, "broker_epoch": CZXID, **changed}
 
 
-def leader_and_isr(version=7, topic_id=ID, leader_epoch=3, leader=ME, index=0, replicas=(ME, OTHER), **more):
+def leader_and_isr(version=7, topic_id=ID, leader_epoch=3, leader=ME, index=0, replicas=(ME, OTHER), *,
+                   is_new=True, **more):  # fmt: skip
     state = LeaderAndIsrRequest.LeaderAndIsrPartitionState(
         topic_name="t", partition_index=index, controller_epoch=CONTROLLER_EPOCH, leader=leader,
-        leader_epoch=leader_epoch, isr=list(replicas), partition_epoch=9, replicas=list(replicas), is_new=True,
+        leader_epoch=leader_epoch, isr=list(replicas), partition_epoch=9, replicas=list(replicas), is_new=is_new,
     )  # fmt: skip
     if version < 2:
         return LeaderAndIsrRequest(ungrouped_partition_states=[state], **epochs(**more))
@@ -201,6 +207,20 @@ def test_leader_and_isr_is_refused_when_this_broker_is_no_replica(broker):
 def test_leader_and_isr_is_refused_when_the_log_is_offline(broker):
     broker.offline.add(("t", 0))
     assert error_of(broker(leader_and_isr(), 7)) == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def test_leader_and_isr_is_refused_when_the_log_may_be_in_a_directory_that_could_not_be_opened(broker):
+    broker.lost.add(("t", 0))
+    assert error_of(broker(leader_and_isr(is_new=False), 7)) == ErrorCode.KAFKA_STORAGE_ERROR
+    assert broker.role("t", 0) is None
+    assert error_of(broker(leader_and_isr(is_new=True), 7)) == ErrorCode.NONE
+
+
+def test_stop_replica_deletes_nothing_when_the_log_may_be_in_a_directory_that_could_not_be_opened(broker):
+    broker.lost.add(("t", 0))
+    assert error_of(broker(stop_replica(deletes=True), 4)) == ErrorCode.KAFKA_STORAGE_ERROR
+    assert error_of(broker(stop_replica(), 4)) == ErrorCode.NONE
+    assert not broker.deleted
 
 
 @pytest.mark.parametrize("index", [-1])

@@ -78,7 +78,7 @@ class ZooKeeperBroker(BrokerServer):
         )  # fmt: skip
         self._protocol = protocol = InterBrokerProtocol(config.inter_broker_protocol_version)
         self.requests = ControlRequests(
-            self.node_id, self._roots, self._broker_epoch, self._load_configs, self._is_offline, self._delete_log,
+            self.node_id, self._roots, self._broker_epoch, self._load_configs, self._logs.is_offline, self._delete_log,
             keeps_epochs=not protocol.has_alter_partition,
         )  # fmt: skip
         self._states = StateZnodes(session)
@@ -274,10 +274,6 @@ class ZooKeeperBroker(BrokerServer):
         # The settings were passed to this loop before the result was, so they are applied by now.
 
     # --- logs ---
-
-    def _is_offline(self, topic: str, index: int) -> bool:
-        log = self._logs.find(topic, index)
-        return log is not None and (log.state == "failed" or bool(log.directory.offline_errno))
 
     def _delete_log(self, topic: str, index: int) -> None:
         log = self._logs.find(topic, index)

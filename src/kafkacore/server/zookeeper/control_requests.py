@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from kafkacore.config.listeners import SECURITY_PROTOCOLS
 from kafkacore.metadata.image import MetadataImage
@@ -49,6 +49,10 @@ T = TypeVar("T")
 TOPIC_IDS_SINCE: Final = 5  # since this version, responses to LeaderAndIsr identify topics by id
 
 
+class IsOffline(Protocol):
+    def __call__(self, topic: str, index: int, *, is_new: bool) -> bool: ...
+
+
 class Stop(NamedTuple):
     """One partition of a StopReplica, in the same form for all versions."""
 
@@ -72,8 +76,8 @@ class ControlRequests:
     loop.
 
     `broker_epoch` returns the czxid of this broker's registration. `load_configs` reads the settings of topics before
-    this broker opens their first log. `offline` says whether the log of a partition is in a failed directory.
-    `delete_log` deletes a log that this broker found at its start and that has no role yet.
+    this broker opens their first log. `is_offline` says whether the log of a replica is or may be in a failed
+    directory. `delete_log` deletes a log that this broker found at its start and that has no role yet.
     """
 
     def __init__(
@@ -82,7 +86,7 @@ class ControlRequests:
         roots: ZooKeeperRoots,
         broker_epoch: Callable[[], int],
         load_configs: Callable[[list[str]], Awaitable[None]],
-        offline: Callable[[str, int], bool],
+        is_offline: IsOffline,
         delete_log: Callable[[str, int], None],
         *,
         keeps_epochs: bool = False,
@@ -93,7 +97,7 @@ class ControlRequests:
         self._roots = roots
         self._broker_epoch = broker_epoch
         self._load_configs = load_configs
-        self._offline = offline
+        self._is_offline = is_offline
         self._delete_log = delete_log
         self._decided_in: dict[tuple[str, int], int] | None = {} if keeps_epochs else None
         self._turn = asyncio.Lock()
@@ -175,7 +179,7 @@ class ControlRequests:
         topic_id = _id_of(image, name, topic_id)
         if told.partition_index < 0 or told.leader < NO_LEADER:
             return ErrorCode.INVALID_REQUEST
-        if self._offline(name, told.partition_index):
+        if self._is_offline(name, told.partition_index, is_new=told.is_new):
             return ErrorCode.KAFKA_STORAGE_ERROR
         newest = None if topic is None else image.leader_epoch(topic, told.partition_index)
         gets_id = name in without_id and not is_made(topic_id)
@@ -220,9 +224,11 @@ class ControlRequests:
                 error = ErrorCode.NONE
                 if topic is None or known is None or not known.replicas:
                     # The topic may have been deleted while this broker was down, so that only the log is left.
-                    if stop.deletes:
+                    if stop.deletes and self._is_offline(stop.topic, stop.partition, is_new=False):
+                        error = ErrorCode.KAFKA_STORAGE_ERROR
+                    elif stop.deletes:
                         self._delete_log(stop.topic, stop.partition)
-                elif self._offline(stop.topic, stop.partition):
+                elif self._is_offline(stop.topic, stop.partition, is_new=False):
                     error = ErrorCode.KAFKA_STORAGE_ERROR
                 elif NO_LEADER_EPOCH < stop.leader_epoch < known.leader_epoch:
                     self.counts.stale_leader += 1

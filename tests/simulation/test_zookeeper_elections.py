@@ -33,12 +33,45 @@ def wait_for_another(world, former_epoch):
 
 def test_election_is_one_multi_that_creates_the_znode_and_raises_the_epoch():
     def story(world):
+        elections = []
+
+        def note(count, operation):
+            parts = operation.operations if isinstance(operation, Multi) else (operation,)
+            writes = [(type(each), each.path) for each in parts]
+            elections.extend([writes] if (Create, paths.CONTROLLER) in writes else [])
+            return False
+
+        world.zookeeper.lose_before = note
         former = started(world)
+        assert elections
+        assert all(each == [(Create, paths.CONTROLLER), (SetData, paths.CONTROLLER_EPOCH)] for each in elections)
         assert world.controller_epoch() == 1
         node = world.node(paths.CONTROLLER)
         assert node.owner == former.client.session_id
         assert znodes.decode_controller(node.data).broker_id == former.broker_id
         assert former.controller.context.epoch_version == world.node(paths.CONTROLLER_EPOCH).version
+
+    run_cluster(story)
+
+
+def test_election_writes_nothing_when_the_epoch_has_changed_since_it_was_read():
+    def story(world):
+        world.prepare()
+        seen = []
+
+        def raise_the_epoch_first(count, operation):
+            if is_election(operation) and not seen:
+                world.zookeeper.commit(Transaction(world.admin.session_id, SetData(paths.CONTROLLER_EPOCH, b"41")))
+                seen.append(operation)
+            return False
+
+        world.zookeeper.lose_before = raise_the_epoch_first
+        only = world.start_broker(1)
+        world.wait_for(lambda: seen)
+        assert world.node(paths.CONTROLLER) is None
+        assert world.controller_epoch() == 41
+        world.wait_for(lambda: world.active() is only)
+        assert world.controller_epoch() == 42
 
     run_cluster(story)
 

@@ -107,6 +107,54 @@ def test_replica_from_outside_the_isr_leads_when_unclean_elections_are_allowed(w
     run_cluster(story)
 
 
+def lost(world):
+    """Makes a partition without a leader: its only replica in sync is down. Returns the live replica."""
+    world.invariants.uncleanly = True
+    started(world)
+    keeper = world.active().broker_id
+    first = other_than(world)
+    world.create_topic("events", {0: [first, keeper]})
+    world.settle()
+    world.lives[first].model.proposes = False
+    world.run_shrink("events", 0, [first])
+    world.kill(first)
+    world.settle()
+    assert world.state("events", 0)["leader"] == -1
+    return keeper
+
+
+def test_replica_from_outside_the_isr_leads_when_the_default_starts_to_allow_it():
+    def story(world):
+        keeper = lost(world)
+        world.active().controller.set_unclean_default(is_allowed=True)
+        world.settle()
+        assert world.state("events", 0)["leader"] == keeper
+
+    run_cluster(story)
+
+
+def test_partition_stays_without_a_leader_when_its_topic_or_the_default_forbids_unclean_elections():
+    def story(world):
+        keeper = lost(world)
+        controller = world.active().controller
+        config = znodes.encode_config({"unclean.leader.election.enable": "false"})
+        world.put_znode(paths.config("topics", "events"), config)
+        controller.set_unclean_default(is_allowed=True)
+        world.settle()
+        assert world.state("events", 0)["leader"] == -1, "the topic's own setting counts more"
+        controller.set_unclean_default(is_allowed=False)
+        world.put_znode(paths.config("topics", "events"), znodes.encode_config({}))
+        controller.allow_unclean_elections()
+        world.settle()
+        assert world.state("events", 0)["leader"] == -1
+        controller.allow_unclean_elections("events")
+        controller.set_unclean_default(is_allowed=True)
+        world.settle()
+        assert world.state("events", 0)["leader"] == keeper
+
+    run_cluster(story)
+
+
 def test_replicas_on_a_failed_log_directory_are_offline_until_it_works_again():
     def story(world):
         started(world)

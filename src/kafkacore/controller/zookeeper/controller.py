@@ -117,6 +117,14 @@ class ZooKeeperController:
         (None)."""
         self.put(UncleanElectionsAllowed(topic))
 
+    def set_unclean_default(self, *, is_allowed: bool) -> None:
+        """Sets whether topics without a setting of their own allow unclean elections. Schedules elections if this is
+        newly allowed (enableDefaultUncleanLeaderElection)."""
+        was_allowed = self.settings.unclean_leader_election_enable
+        self.settings.unclean_leader_election_enable = is_allowed
+        if is_allowed and not was_allowed:
+            self.allow_unclean_elections()
+
     def counts(self) -> Counts:
         return counts.count(self.context) if self.is_active else Counts()
 

@@ -12,10 +12,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 from kafkacore.config import BrokerConfig
+from kafkacore.config.dynamic import adopted
 from kafkacore.controller.zookeeper.controller import ZooKeeperController
 from kafkacore.controller.zookeeper.inter_broker_protocol import InterBrokerProtocol
 from kafkacore.controller.zookeeper.surroundings import ControllerSettings, LiveBroker
-from kafkacore.metadata.image import TOPIC, ConfigKey
+from kafkacore.metadata.image import BROKER, TOPIC, ConfigKey
 from kafkacore.network.lanes import Lanes
 from kafkacore.protocol import apis
 from kafkacore.protocol.apis import ApiKey
@@ -63,6 +64,7 @@ class LocalController:
 
     def __init__(self, config: BrokerConfig, world: World, session: BrokerSession, lanes: Lanes) -> None:
         self.lanes = lanes
+        self._config = config  # with the dynamic settings in ZooKeeper
         self.controller = ZooKeeperController(
             _settings(config, session), session.client, _Surroundings(world, session, lanes)
         )
@@ -85,11 +87,21 @@ class LocalController:
         await self.lanes.close()
 
     def configs_changed(self, settings: Mapping[ConfigKey, Mapping[str, str]]) -> None:
-        """Tells the controller when unclean election becomes allowed, because a partition without a leader may then get
-        one."""
+        """Tells the controller when unclean elections become allowed or forbidden. If they are allowed, a partition
+        without a leader may get one. The default for topics is a dynamic setting of brokers (KIP-226)."""
+        default, own = settings.get((BROKER, "")), settings.get((BROKER, str(self._config.node_id)))
+        if default is not None or own is not None:
+            was = self._config
+            self._config = adopted(
+                was,
+                was.dynamic_default if default is None else default,
+                was.dynamic_broker if own is None else own,
+                tell=False,
+            )
+            self.controller.set_unclean_default(is_allowed=self._config.unclean_leader_election_enable)
         for (kind, name), values in settings.items():
-            if values.get(UNCLEAN_ELECTION) == "true" and (kind == TOPIC or not name):
-                self.controller.allow_unclean_elections(name or None)
+            if kind == TOPIC and values.get(UNCLEAN_ELECTION, "").strip().lower() == "true":
+                self.controller.allow_unclean_elections(name)
 
     async def ask(self, request: Message, version: int | None = None) -> Any:
         """Executes a request of this broker; without `version`, in the newest version. Raises NOT_CONTROLLER."""

@@ -10,7 +10,7 @@ from kafkacore.server.zookeeper.session import BrokerIdTaken, BrokerSession
 from kafkacore.simulation.zookeeper_server import Transaction
 from kafkacore.zookeeper import paths, znodes
 from kafkacore.zookeeper.client import SessionState
-from kafkacore.zookeeper.operations import OPEN_ACL, Create, CreateMode, Delete, Multi, SetData
+from kafkacore.zookeeper.operations import OPEN_ACL, Code, Create, CreateMode, Delete, Multi, Result, SetData
 from simulated_zookeepers import run_story, until
 
 REGISTRATION = znodes.BrokerRegistration(7, (znodes.Endpoint("PLAINTEXT", "PLAINTEXT", "h", 9092),))
@@ -261,6 +261,54 @@ def test_settings_stay_when_an_operator_has_broken_their_json(data):
         await broker.client.submit(change("topics/new", {"retention.ms": "2"}))
         await until(lambda: len(told) == 2)
         assert told[1] == {(TOPIC, "new"): {"retention.ms": "2"}}
+        await watch.stop()
+
+    run_story(story)
+
+
+@pytest.mark.parametrize("path", [paths.CONFIG_CHANGES, f"{paths.config_change()}0000000000", "/config/topics/new"])
+def test_settings_are_read_again_when_zookeeper_refuses_to_return_them(path):
+    async def story(world):
+        broker, watch, told = await watching(world)
+        other = await world.client()
+        submit, refused = broker.client.submit, []
+
+        async def refuse_once(operations):
+            results = await submit(operations)
+            for place, operation in enumerate(operations):
+                if not refused and operation.path == path:
+                    refused.append(operation)
+                    results[place] = Result(Code.THROTTLED)
+            return results
+
+        broker.client.submit = refuse_once
+        await other.submit(change("topics/new", {"retention.ms": "2"}))
+        await until(lambda: any(each.get((TOPIC, "new")) == {"retention.ms": "2"} for each in told))
+        assert refused
+        await watch.stop()
+
+    run_story(story)
+
+
+def test_all_settings_are_read_again_when_zookeeper_refuses_to_list_them_in_a_new_session():
+    async def story(world):
+        broker, watch, told = await watching(world)
+        other = await world.client()
+        submit, refused = broker.client.submit, []
+
+        async def refuse_once(operations):
+            results = await submit(operations)
+            for place, operation in enumerate(operations):
+                if not refused and results[place].is_ok and operation.path == "/config/topics":
+                    refused.append(operation)
+                    results[place] = Result(Code.THROTTLED)
+            return results
+
+        broker.client.submit = refuse_once
+        await other.submit([Create(paths.config("topics", "new"), znodes.encode_config({"retention.ms": "2"}))])
+        world.zookeeper.expire(broker.client.session_id)
+        await until(lambda: any(each.get((TOPIC, "new")) == {"retention.ms": "2"} for each in told))
+        assert refused
         await watch.stop()
 
     run_story(story)

@@ -34,6 +34,7 @@ class ConfigWatch:
         self._apply = apply
         self._last = -1  # the sequence number of the last change that was applied
         self._changed = asyncio.Event()
+        self._is_incomplete = False  # whether ZooKeeper has refused to return something
         self._task: asyncio.Task[None] | None = None
         session.client.on_watch(self._fired)
         session.on_new_session.append(self._again)
@@ -59,6 +60,7 @@ class ConfigWatch:
         self._changed.set()
 
     async def _read_all(self) -> None:
+        self._is_incomplete = False
         # The watch is set first, so that no change between the two reads is missed.
         await self._new_changes()
         entities: list[str] = []
@@ -67,19 +69,32 @@ class ConfigWatch:
         for kind, result in zip(kinds, found, strict=True):
             if result.is_ok:
                 entities += [f"{kind}/{name}" for name in result.value[0]]
+            else:
+                self._refused(f"{paths.CONFIG}/{kind}", result.code)
         await self._read(entities)
 
     async def _follow(self) -> None:
         while True:
             await self._changed.wait()
             self._changed.clear()
-            await self._read(await self._new_changes())
+            if self._is_incomplete:
+                await self._read_all()
+            else:
+                await self._read(await self._new_changes())
+
+    def _refused(self, path: str, code: Code) -> None:
+        """Reads everything again after a while. There may be no other occasion, because a refused request sets no
+        watch."""
+        if not self._is_incomplete:
+            LOG.warning("%s: %s; the broker reads its settings again in %.0f s", path, code.name, RETRY_S)
+            self._is_incomplete = True
+            asyncio.get_running_loop().call_later(RETRY_S, self._changed.set)
 
     async def _new_changes(self) -> list[str]:
         """Returns the entities in `/config/changes` that were added since the last call. Sets the watch again."""
         [listed] = await self._session.sure([GetChildren(paths.CONFIG_CHANGES, watch=True)])
         if not listed.is_ok:
-            LOG.info("%s: %s; the broker reads it again in the next session", paths.CONFIG_CHANGES, listed.code.name)
+            self._refused(paths.CONFIG_CHANGES, listed.code)
             return []
         fresh: list[tuple[int, str]] = []
         for name in listed.value[0]:
@@ -97,8 +112,11 @@ class ConfigWatch:
             self._last = number
             if result.code == Code.NO_NODE:
                 continue  # the notification has expired
+            if not result.is_ok:
+                self._refused(f"{paths.CONFIG_CHANGES}/{name}", result.code)
+                continue
             try:
-                entities.append(znodes.decode_config_change(result.value[0] if result.is_ok else None))
+                entities.append(znodes.decode_config_change(result.value[0]))
             except znodes.MalformedZnodeError as error:
                 LOG.warning("%s/%s cannot be read, and is left out: %s", paths.CONFIG_CHANGES, name, error)
         return entities
@@ -125,6 +143,6 @@ class ConfigWatch:
                 except znodes.MalformedZnodeError as error:
                     LOG.warning("%s cannot be read, so the settings stay as they are: %s", path, error)
             else:
-                LOG.warning("%s: %s; the settings stay as they are", path, result.code.name)
+                self._refused(path, result.code)
         if settings:
             self._apply(settings)

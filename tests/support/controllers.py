@@ -41,7 +41,7 @@ class Now(Executor):
 
 
 class SyncedMemoryLog(MemoryLog):
-    """A log in memory whose appends are durable immediately. After `stall`, no sync ever finishes."""
+    """A log in memory whose appends are durable immediately. After `stall`, no sync finishes until `resume`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -50,6 +50,11 @@ class SyncedMemoryLog(MemoryLog):
 
     def stall(self) -> None:
         self.silent = os.eventfd(0)
+
+    def resume(self) -> None:
+        """Lets every sync finish that has begun since `stall`, and every later sync."""
+        assert self.silent is not None
+        os.eventfd_write(self.silent, 1)
 
     def begin_sync(self) -> int | None:
         self.flushes += 1

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from kafkacore.protocol.errors import ErrorCode, KafkaError
+from kafkacore.protocol.messages import UnregisterBrokerRequest
 from partition_leaders import create
 
+SESSION_MS = 9_000
 SHORT = {"broker_session_timeout_ms": "200", "broker_heartbeat_interval_ms": "50"}
 
 
@@ -118,3 +120,63 @@ def test_leaver_waits_for_the_others_when_another_controller_becomes_active(run)
         assert (await leaves).should_shut_down
 
     run(story)
+
+
+# --- a broker that is registered again ---
+
+
+def test_held_heartbeat_is_refused_when_its_broker_is_registered_again(run) -> None:
+    async def story(harness):
+        await led_by_one(harness)
+        former = await harness.leaving(1)
+        await harness.controller.unregister_broker(harness.caller(), UnregisterBrokerRequest(broker_id=1))
+        await harness.register(1, incarnation=2)
+        assert not (await harness.heartbeat(1)).is_fenced
+        with pytest.raises(KafkaError) as refused:
+            await former
+        assert refused.value.code == ErrorCode.STALE_BROKER_EPOCH
+        assert harness.controller.image.is_active(1) and not harness.controller.held_heartbeats
+
+    run(story)
+
+
+def test_heartbeat_of_a_leaver_is_refused_when_its_broker_is_registered_again_before_the_commit(run) -> None:
+    async def story(harness):
+        await led_by_one(harness)
+        harness.log.stall()
+        former = asyncio.ensure_future(harness.heartbeat(1, want_shut_down=True))
+        await asyncio.sleep(0)
+        harness.hear_nothing(SESSION_MS)
+        harness.controller.tick()  # fences the brokers
+        again = asyncio.ensure_future(harness.register(1, incarnation=2))
+        await asyncio.sleep(0)
+        harness.log.resume()
+        await again
+        assert not (await harness.heartbeat(1)).is_fenced
+        with pytest.raises(KafkaError) as refused:
+            await former
+        assert refused.value.code == ErrorCode.STALE_BROKER_EPOCH
+
+    run(story)
+
+
+def test_heartbeat_of_a_leaver_is_refused_when_the_controller_resigns_right_after_the_commit(run) -> None:
+    async def story(harness):
+        await led_by_one(harness)
+        harness.log.stall()
+        leaves = asyncio.ensure_future(harness.heartbeat(1, want_shut_down=True))
+        await asyncio.sleep(0)
+        controller = harness.controller
+        commit = controller._commit
+
+        def commit_and_resign(image, delta):
+            commit(image, delta)
+            asyncio.get_running_loop().call_soon(controller.on_following, 99)  # runs before the waiting task
+
+        controller._commit = commit_and_resign
+        harness.log.resume()
+        with pytest.raises(KafkaError) as refused:
+            await leaves
+        assert refused.value.code == ErrorCode.NOT_CONTROLLER
+
+    run(story, **SHORT)

@@ -212,11 +212,21 @@ class QuorumController:
     async def _held(self, request: Any, response: Any) -> Any:
         hold_s = self._liveness.session_timeout_ms / HOLDS_PER_SESSION / 1000
         until_s = asyncio.get_running_loop().time() + hold_s
-        while not response.should_shut_down:
-            if not self._may_leave(request.broker_id) and not await self._departures.hold(request.broker_id, until_s):
-                break
+        while not response.should_shut_down and await self._until_may_leave(request, until_s):
             response = await self._heartbeat(request)
         return response
+
+    async def _until_may_leave(self, request: Any, until_s: float) -> bool:
+        """Holds a heartbeat until its broker may leave. Returns False if the wait ends before. Raises NOT_CONTROLLER,
+        and STALE_BROKER_EPOCH if the broker is registered again in the meantime."""
+        self._check_sender(request)  # the heartbeat has already waited for a commit
+        may_leave = self._may_leave(request.broker_id) or await self._departures.hold(request.broker_id, until_s)
+        self._check_sender(request)
+        return may_leave
+
+    def _check_sender(self, request: Any) -> None:
+        self._require_active()
+        cluster.check_epoch(self._head, request.broker_id, request.broker_epoch)
 
     def _may_leave(self, broker_id: int) -> bool:
         broker = self._head.brokers.get(broker_id)

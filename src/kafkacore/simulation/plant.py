@@ -3,9 +3,11 @@ code."""
 
 from __future__ import annotations
 
-import importlib
+import pkgutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from importlib import import_module
+from types import ModuleType
 from typing import Any, NamedTuple
 from unittest import mock
 
@@ -33,21 +35,37 @@ class PlantedBug(NamedTuple):
     native: str = ""
 
 
-def _owner(path: str) -> Any:
+def owner_of(path: str) -> Any:
     module, _, name = path.partition(":")
-    found = importlib.import_module(module)
+    found = import_module(module)
     return getattr(found, name) if name else found
+
+
+def _import_neighbours(module: ModuleType) -> None:
+    """Imports all modules of the same package."""
+    package = import_module(module.__name__.rpartition(".")[0])
+    for each in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+        if not each.ispkg:
+            import_module(each.name)
 
 
 @contextmanager
 def planted(bug: PlantedBug | None) -> Iterator[None]:
     """Plants the bug for the duration of a `with` block. Raises AttributeError if the code that the bug patches no
-    longer exists, and RuntimeError if this build does not contain the native bug."""
+    longer exists, and RuntimeError if this build does not contain the native bug.
+
+    A node imports some modules only when it needs them. If such a module imported a faulty function by its name, it
+    would keep that function after the block. So this function imports the modules that could do that first.
+    """
+    patches = () if bug is None else bug.patches
+    owners = [owner_of(patch.owner) for patch in patches]
+    for owner in owners:
+        if isinstance(owner, ModuleType):
+            _import_neighbours(owner)
     with ExitStack() as stack:
         if bug is not None and bug.native:
             stack.enter_context(planted_natively(bug.native))
-        for patch in () if bug is None else bug.patches:
-            owner = _owner(patch.owner)
+        for owner, patch in zip(owners, patches, strict=True):
             stack.enter_context(mock.patch.object(owner, patch.name, patch.wrong(getattr(owner, patch.name))))
         yield
 

@@ -1,7 +1,11 @@
 """Our broker in a cluster of Apache Kafka 3.9 in ZooKeeper mode. A broker of Apache Kafka is the controller."""
 
+import shutil
+
 import pytest
 
+from asking import ask
+from kafkacore.protocol.messages import CreateTopicsRequest
 from quorums import OURS
 from zookeeper_cluster import APACHE, COUNT, Load, ZooKeeperCluster, consume, produce, values
 from zookeepers import need_zookeeper
@@ -150,3 +154,34 @@ def test_a_broker_comes_back_in_a_new_session_when_it_was_stopped_for_longer(tmp
 def leader_seen_by(cluster, node_id):
     found = cluster.partition("t", 0, node_id)
     return None if found is None else found.leader_id
+
+
+def test_replicas_in_a_dead_log_directory_are_offline_when_their_broker_starts_again(tmp_path):
+    need_zookeeper()
+    with ZooKeeperCluster(tmp_path, {1: OURS, 2: OURS}) as cluster:
+        dead, alive = tmp_path / "dead", tmp_path / "alive"
+        cluster.restart_with(2, {"log.dirs": f"{dead},{alive}"})
+        topic = CreateTopicsRequest.CreatableTopic(name="t", num_partitions=-1, replication_factor=-1)
+        topic.assignments = [
+            CreateTopicsRequest.CreatableReplicaAssignment(partition_index=index, broker_ids=[2, 1])
+            for index in range(4)
+        ]
+        ask(cluster.addresses[1], CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 7)
+        for index in range(4):
+            cluster.wait_leader("t", index, 2)
+            produce(cluster, "t", index, values(index, 20))
+        cluster.brokers[2].stop()
+        lost = {int(path.name.partition("-")[2]) for path in dead.glob("t-*")}
+        assert 0 < len(lost) < 4
+        shutil.rmtree(dead)
+        dead.write_text("")
+        cluster.brokers[2].start()
+        for index in range(4):
+            cluster.wait_isr("t", index, *([1] if index in lost else [1, 2]))
+        cluster.wait(
+            lambda: {index for index in range(4) if cluster.partition("t", index).offline_replicas == [2]} == lost,
+            "the replicas in the dead directory are offline",
+        )
+        for index in lost:
+            assert consume(cluster, "t", index, 20) == values(index, 20)
+        assert {int(path.name.partition("-")[2]) for path in alive.glob("t-*")} == set(range(4)) - lost

@@ -10,7 +10,7 @@ from kafkacore.protocol.apis import ApiKey
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import ControlledShutdownRequest
 from kafkacore.zookeeper import paths, znodes
-from kafkacore.zookeeper.operations import Create, CreateMode, SetData
+from kafkacore.zookeeper.operations import Code, Create, CreateMode, Result, SetData
 
 MANY = {number: [[1, 2, 3], [2, 3, 1], [3, 1, 2]][number % 3] for number in range(60)}
 
@@ -170,6 +170,31 @@ def test_replicas_on_a_failed_log_directory_are_offline_until_it_works_again():
         assert world.state("events", 1)["leader"] == 1
         assert not world.node(paths.LOG_DIR_EVENTS).children
         assert world.lives[2].model.metadata["events", 0][4] == [1]
+
+    run_cluster(story)
+
+
+def test_failed_broker_is_noticed_when_zookeeper_refuses_the_first_read():
+    """The refused read sets no watch, so no later change would be noticed either."""
+
+    def story(world):
+        started(world)
+        world.create_topic("events", {0: [1, 2, 3]})
+        world.settle()
+        active, victim = world.active(), other_than(world)
+        submit, refused = active.client.submit, []
+
+        async def refuse_once(operations):
+            if not refused and getattr(operations[0], "path", "") == paths.BROKER_IDS:
+                refused.append(operations)
+                return [Result(Code.THROTTLED)] * len(operations)
+            return await submit(operations)
+
+        active.client.submit = refuse_once
+        world.kill(victim)
+        world.wait_for(lambda: victim not in world.state("events", 0)["isr"])
+        assert refused
+        assert world.active() is active
 
     run_cluster(story)
 

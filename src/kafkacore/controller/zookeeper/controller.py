@@ -48,7 +48,7 @@ from kafkacore.controller.zookeeper.topic_store import TopicStore
 from kafkacore.protocol.errors import ErrorCode, KafkaError, error_for
 from kafkacore.zookeeper.client import SessionState
 from kafkacore.zookeeper.fenced import ControllerMovedError
-from kafkacore.zookeeper.operations import WatchEvent
+from kafkacore.zookeeper.operations import WatchEvent, ZooKeeperError
 
 LOG: Final = logging.getLogger("kafkacore.controller")
 IDLE: Final = "Idle"
@@ -247,10 +247,13 @@ class ZooKeeperController:
         except KafkaError as error:
             self.batch.flush()
             event.preempt(error)
-        except Exception:
+        except Exception as error:
             LOG.exception("the controller cannot finish %s", event)
             event.preempt(error_for(ErrorCode.UNKNOWN_SERVER_ERROR, f"the controller cannot finish {event}"))
             await self._send_or_give_up()
+            if isinstance(error, ZooKeeperError) and isinstance(event, Notification) and self.is_active:
+                # A read that ZooKeeper has refused sets no watch, so nothing else would start this event again.
+                self.schedule(controller_election.RETRY_MS, type(event))
         finally:
             self.measures.ran(event.state, (self._now_s() - began_s) * 1000)
             self.state = IDLE

@@ -164,8 +164,8 @@ class Fetchers:
         self._mover = None
 
     def measures(self) -> list[FetcherMeasures]:
-        """Returns the measures of each fetcher that has partitions. Apache Kafka ends the other fetchers, so their rates
-        do not count. Can be called on any thread."""
+        """Returns the measures of each fetcher that has partitions. Apache Kafka ends the other fetchers, so their
+        rates do not count. Can be called on any thread."""
         every = [fetcher.measures for fetcher in tuple(self._fetchers.values())]
         return [each for each in every if each.partitions or each.failed]
 

@@ -56,7 +56,9 @@ class ZooKeeperClient:
         self._session: Session | None = None
         self._link: _Link | None = None
         self._connecting: asyncio.Task[None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        # uvloop returns a Handle without a time if the time has passed already, so the client keeps the time itself.
+        self._timer: asyncio.Handle | None = None
+        self._timer_at = 0.0
         self._watch_callbacks: list[Callable[[WatchEvent], None]] = []
         self._state_callbacks: list[Callable[[SessionState, SessionId], None]] = []
         self._is_draining = False
@@ -251,10 +253,10 @@ class ZooKeeperClient:
             return
         when = deadline / 1000
         if self._timer is not None:
-            if self._timer.when() <= when:
+            if self._timer_at <= when:
                 return
             self._timer.cancel()
-        self._timer = self._loop.call_at(when, self._timer_fired)
+        self._timer, self._timer_at = self._loop.call_at(when, self._timer_fired), when
 
     def _timer_fired(self) -> None:
         self._timer = None

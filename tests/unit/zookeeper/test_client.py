@@ -4,8 +4,10 @@ writes."""
 import asyncio
 
 import pytest
+import uvloop
 
 from kafkacore.zookeeper import paths
+from kafkacore.zookeeper.client import ZooKeeperClient
 from kafkacore.zookeeper.common_writes import create_ephemeral, ensure_paths, read_all
 from kafkacore.zookeeper.fenced import ControllerMovedError, cut, write_fenced
 from kafkacore.zookeeper.operations import (
@@ -122,6 +124,21 @@ def test_start_gives_up_when_no_server_answers():
 
 
 # --- expiry ---
+
+
+def test_timer_fires_once_when_deadlines_have_passed_on_a_real_loop(monkeypatch):
+    # After a stall of the loop, the deadline of a session has passed when it is set.
+    async def story():
+        client = ZooKeeperClient("localhost:1")
+        client._loop = asyncio.get_running_loop()
+        fired = client._loop.create_future()
+        monkeypatch.setattr(client, "_timer_fired", lambda: fired.set_result(client._timer_at))
+        past_ms = client._loop.time() * 1000 - 1000
+        for deadline in (past_ms, past_ms + 5, past_ms - 5):
+            client._set_timer(deadline)
+        assert await fired == (past_ms - 5) / 1000
+
+    uvloop.run(story())
 
 
 def test_session_closes_once_and_leaves_nothing_when_it_expires_behind_a_cut_link():

@@ -306,10 +306,13 @@ class Elections:
     def _check_quorum_ms(self) -> int:
         return int(self._replica.config.fetch_timeout_ms * CHECK_QUORUM_FACTOR)
 
-    def heard_of_voter(self, role: Leader, replica_id: int) -> None:
-        """Records that a voter has fetched. The leader resigns if no majority of the voters fetches (check quorum,
-        KIP-595)."""
-        role.fetched.add(replica_id)
+    def heard_of_voter(self, role: Leader, key: ReplicaKey) -> None:
+        """Records that a voter has fetched from this leader. The leader resigns if no majority of the voters fetches
+        (check quorum, KIP-595). Ignores a replica that only has the id of a voter, such as one with a new disk."""
+        voter = role.voters.get(key.replica_id)
+        if voter is None or key.replica_id == self._replica.me.replica_id or not voter.key.matches(key):
+            return
+        role.fetched.add(key.replica_id)
         heard = len(role.fetched) + (self._replica.me.replica_id in role.voters)
         if heard > len(role.voters) // 2:
             self.begin_quorum_check(role)

@@ -176,7 +176,7 @@ class Replication:
         progress = role.voters.get(key.replica_id)
         if progress is not None and progress.key.matches(key):
             progress.announced_until_ms = replica.now_ms + replica.config.fetch_timeout_ms
-            self._elections.heard_of_voter(role, key.replica_id)
+            self._elections.heard_of_voter(role, key)
         else:
             progress = role.observers.get(key) or self._new_observer(role, key)
         self._caught_up(progress, offset)

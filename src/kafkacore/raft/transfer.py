@@ -16,7 +16,7 @@ from kafkacore.raft.replica import Replica
 from kafkacore.raft.replication import Replication
 from kafkacore.raft.requests import InFlight
 from kafkacore.raft.roles import Follower, Leader
-from kafkacore.raft.voters import VoterHistory
+from kafkacore.raft.voters import ReplicaKey, VoterHistory
 
 
 class Transfers:
@@ -46,8 +46,7 @@ class Transfers:
             return
         role = replica.role
         assert isinstance(role, Leader)
-        if request.replica_id in role.voters:
-            self._elections.heard_of_voter(role, request.replica_id)
+        self._elections.heard_of_voter(role, ReplicaKey(request.replica_id, asked.replica_directory_id))
         read = ReadSnapshot(wanted, asked.position, messages.bounded_bytes(request.max_bytes))
         replica.effects.beside(read, lambda part: self._send_part(token, request, wanted, part))
 

@@ -7,12 +7,15 @@ from typing import Any
 import pytest
 
 from kafkacore.protocol.errors import ErrorCode
+from kafkacore.protocol.uuid import Uuid
 from kafkacore.raft import messages
 from kafkacore.raft.control import data_batch
 from kafkacore.raft.log import OffsetAndEpoch
 from kafkacore.raft.replication import RaftFault
+from kafkacore.raft.roles import Leader
+from kafkacore.raft.voters import ReplicaKey
 from kafkacore.storage.quorum_state import QuorumState
-from raft_replica import CLUSTER, OTHER, Replica, diverging, naming, snapshot_of
+from raft_replica import CLUSTER, ME, OTHER, Replica, diverging, naming, snapshot_of
 
 WHOLE = snapshot_of(OffsetAndEpoch(2, 1), b"a", b"b")
 
@@ -166,3 +169,22 @@ def test_vote_is_for_this_voter_only() -> None:
     request.voter_id = 2
     assert replica.ask(request) == ErrorCode.INVALID_VOTER_KEY
     assert all(state.voted_id == -1 for state in replica.states)
+
+
+def test_quorum_check_counts_only_the_voter_itself_when_others_fetch_a_snapshot_under_its_id() -> None:
+    replica = Replica(1, 2, 3)
+    replica.lead()
+    snapshot_id = OffsetAndEpoch(replica.log.end_offset, replica.raft.epoch)
+    replica.log.write_snapshot(snapshot_id, 0, WHOLE)
+    replica.log.finish_snapshot(snapshot_id)
+    role = replica.raft.replica.role
+    assert isinstance(role, Leader)
+    voter, twin = ReplicaKey(2, Uuid(b"v" * 16)), ReplicaKey(2, Uuid(b"t" * 16))
+    role.voters[2].key = voter
+    deadline_ms = role.check_quorum_deadline_ms
+    replica.now += 100
+    for other in (twin, ME):
+        assert replica.ask(messages.fetch_snapshot(CLUSTER, other, replica.raft.epoch, snapshot_id, 0)) == 0
+        assert role.check_quorum_deadline_ms == deadline_ms
+    assert replica.ask(messages.fetch_snapshot(CLUSTER, voter, replica.raft.epoch, snapshot_id, 0)) == 0
+    assert role.check_quorum_deadline_ms > deadline_ms

@@ -84,8 +84,14 @@ def test_command_prints_the_broken_invariant_and_the_last_events_when_a_bug_is_p
     assert main(["simulate", "--seed", "5", "--plant", "committed-before-the-majority", "--nodes", "quorum:3"]) == 1
     *events, problem, again = capsys.readouterr().out.splitlines()
     assert problem.startswith("seed 5: CommittedStays: node ")
-    assert again == "again: kafkacore simulate --seed 5 --steps 40 --nodes quorum:3"
+    command = "kafkacore simulate --seed 5 --steps 40 --nodes quorum:3 --plant committed-before-the-majority"
+    assert again == f"again: {command}"
     assert any("leads epoch" in event for event in events)
+
+
+def test_command_refuses_a_trace_of_many_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", "--runs", "2", "--trace", "trace.txt"]) == 1
+    assert "--trace writes the events of one run" in capsys.readouterr().err
 
 
 def test_command_refuses_nodes_that_name_no_cluster(capsys: pytest.CaptureFixture[str]) -> None:

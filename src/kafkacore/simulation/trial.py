@@ -55,6 +55,7 @@ class Verdict(NamedTuple):
     cpu_s: float
     seen: Counter[str]
     under_faults: Counter[tuple[str, str]]
+    planted: str = ""  # the name of the bug that was planted
 
     def line(self) -> str:
         """Returns the verdict as text, with the command that repeats the run."""
@@ -64,6 +65,8 @@ class Verdict(NamedTuple):
                 f"cluster's time ({self.nodes}, {self.cpu_s:.1f} s of CPU)"
             )
         again = f"kafkacore simulate --seed {self.seed} --steps {self.steps} --nodes {self.nodes}"
+        if self.planted:
+            again += f" --plant {self.planted}"
         return "\n".join([*self.last, f"seed {self.seed}: {self.problem}", f"again: {again}"])
 
 

@@ -23,6 +23,7 @@ DESCRIPTION: Final = (
     "cut, which nodes are killed, paused or lose power, and which clocks are wrong. Reports that all is well, or which "
     "invariant was broken."
 )
+NODES: Final = "3c3b"
 BAR_WIDTH: Final = 30
 COVERAGE_EVENTS: Final = (
     "Leads", "VoteGranted", "HighWatermark", "LogSeen", "ImageSeen", "RecordAcknowledged", "MetadataAcknowledged",
@@ -33,7 +34,9 @@ COVERAGE_EVENTS: Final = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, help="decides everything (default: a new one, which is printed)")
     parser.add_argument("--steps", type=int, default=STEPS, help=f"the number of faults (default {STEPS})")
-    parser.add_argument("--nodes", default=QUORUM, metavar="SPEC", help=f"the cluster (default {QUORUM})")
+    parser.add_argument(
+        "--nodes", default=NODES, metavar="SPEC", help=f"the cluster (default {NODES}); {QUORUM} has only Raft cores"
+    )
     parser.add_argument("--trace", metavar="FILE", help="write every event to this file")
     parser.add_argument(
         "--runs", type=int, default=1, help="the number of seeds to run; more than one are drawn from --seed"
@@ -48,6 +51,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     seed = SystemRandom().getrandbits(SEED_BITS) if arguments.seed is None else arguments.seed
     try:
+        if arguments.runs > 1 and arguments.trace:
+            raise ValueError("--trace writes the events of one run: leave out --runs, or repeat one seed with --trace")
         if arguments.runs > 1:
             return _run_many(seed, arguments)
         return _run_one(seed, arguments)
@@ -63,7 +68,7 @@ def _run_one(seed: int, arguments: argparse.Namespace) -> int:
             trace = stack.enter_context(open(arguments.trace, "w", encoding="utf-8"))
         stack.enter_context(planted(BY_NAME.get(arguments.plant)))
         write = None if trace is None else (lambda line: print(line, file=trace))
-        verdict = try_seed(seed, arguments.steps, arguments.nodes, write)
+        verdict = try_seed(seed, arguments.steps, arguments.nodes, write)._replace(planted=arguments.plant or "")
     print(verdict.line())
     return 0 if verdict.problem is None else 1
 
@@ -105,7 +110,7 @@ def _verdicts(seeds: Iterable[int], arguments: argparse.Namespace) -> Iterator[V
 
 def _in_process(seed: int, arguments: argparse.Namespace) -> Verdict:
     with planted(BY_NAME.get(arguments.plant)):
-        return try_seed(seed, arguments.steps, arguments.nodes)
+        return try_seed(seed, arguments.steps, arguments.nodes)._replace(planted=arguments.plant or "")
 
 
 def _show(done: int, total: int, bad: int, passed_s: float) -> None:

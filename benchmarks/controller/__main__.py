@@ -250,7 +250,7 @@ def main():
     logging.disable(logging.WARNING)
     times, sizes = {}, {}
     if "zone" in arguments.rows:
-        times |= zone([count for count in arguments.counts if count <= 100_000], arguments.rounds)
+        times |= zone(arguments.counts, arguments.rounds)
     if "snapshot" in arguments.rows:
         loaded, sizes = snapshot(arguments.counts, arguments.rounds)
         times |= loaded

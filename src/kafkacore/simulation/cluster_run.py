@@ -77,6 +77,7 @@ class ClusterRun:
         self._watcher = Watcher(self.cluster, self.judge, int(CONFIGS["offsets.topic.num.partitions"]))
         self._faults = ClusterFaults(self.cluster, brokers_lose_power=is_synced)
         self._voters = self._watcher.voters
+        self._active_epoch = -1  # the epoch of the last active controller
         self._failed: list[NodeFailed] = []
         self.cluster.observers.append(self._look_for_failure)
         self._schedule = Schedule(self._random, self.judge, self._faults.kinds(), lambda: self._watcher.now_ms)
@@ -157,7 +158,11 @@ class ClusterRun:
         majority = len(voters) // 2 + 1
         # The controllers from which a majority of the controllers can be reached in both directions.
         connected = [one for one in up if sum(not self._faults.is_cut(one, other) for other in up) >= majority]
-        healthy = voters == before and len(connected) >= majority and cluster.network.quality.loss == 0
+        # A new active controller gives every broker a full session. While there is none, no broker can be fenced.
+        active, was_active = cluster.active_controller, self._active_epoch
+        self._active_epoch = -1 if active is None or active.raft is None else active.raft.epoch
+        is_steady = voters == before and was_active == self._active_epoch >= 0
+        healthy = is_steady and len(connected) >= majority and cluster.network.quality.loss == 0
         self.judge.see(ControllersAlive(healthy and cluster.network.quality.most_s < 0.1, now_ms))
         controllers = [node.node_id for node in cluster.controllers]
         for broker in cluster.brokers:

@@ -115,7 +115,9 @@ class BrokersCatchUpFirst(Checker):
 
 class SilentBrokersAreFenced(Checker):
     """A broker that has stopped or lost its connection is fenced within a time limit. Time counts only while a majority
-    of the controllers runs. It is counted from zero again when a delayed heartbeat of the broker arrives."""
+    of the controllers runs and one of them is active. It is counted from zero again when another controller becomes
+    active, because that controller gives each broker a full session, and when a delayed heartbeat of the broker
+    arrives."""
 
     def __init__(self, bound_ms: int) -> None:
         self._bound_ms = bound_ms

@@ -155,8 +155,8 @@ class BrokerAlive(NamedTuple):
 
 
 class ControllersAlive(NamedTuple):
-    """Whether a majority of the controllers runs and is connected. The simulator computes this from its faults, not
-    from messages."""
+    """Whether a majority of the controllers runs and is connected, and the active controller is the same as in the last
+    observation. The simulator computes this from its faults and from the controllers' state, not from messages."""
 
     alive: bool
     at_ms: int

@@ -251,9 +251,9 @@ class ZooKeeperAdmin:
         return image._replace(configs=edit.freeze())
 
     async def _write_settings(self, key: ConfigKey, values: Mapping[str, str]) -> ErrorCode:
-        """Writes the settings of an entity together with the notification for all brokers. If only one of the two
-        writes took effect, the brokers would keep the old settings: whoever repeats the request finds the new settings
-        in ZooKeeper, and notifies nobody."""
+        """Writes the settings of an entity together with the notification for all brokers. If only the
+        settings were written, the brokers would keep the old ones. A client that repeats the request would find the new
+        settings in ZooKeeper, so no broker would be notified."""
         if key[0] not in _ENTITY_TYPES:
             return ErrorCode.INVALID_REQUEST
         path, data = _config_path(key), znodes.encode_config(values)

@@ -63,13 +63,13 @@ class Schedule:
             self._undo()
 
     def heal_one(self) -> bool:
-        """Ends one of the active faults. Returns False if none is active."""
+        """Ends one of the active faults, if there is one. Returns whether others are still active."""
         if not self._under_way:
             return False
         chosen = self._random.randrange(len(self._under_way))
         self._under_way[0], self._under_way[chosen] = self._under_way[chosen], self._under_way[0]
         self._undo()
-        return True
+        return bool(self._under_way)
 
     def _undo(self) -> None:
         _, _, kind, what, undo = self._under_way.pop(0)

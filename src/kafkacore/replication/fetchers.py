@@ -169,6 +169,10 @@ class Fetchers:
         every = [fetcher.measures for fetcher in tuple(self._fetchers.values())]
         return [each for each in every if each.partitions or each.failed]
 
+    def source_of(self, partition: PartitionHandle) -> int:
+        """Returns the broker from which the partition is fetched, or -1 if it is not fetched."""
+        return self._of.get(partition, (-1, 0))[0]
+
     def followed(self) -> list[tuple[PartitionHandle, int, int]]:
         """Returns each partition with its source broker and the number of its fetcher. Can be called on any thread."""
         return [(partition, *key) for partition, key in self._of.copy().items()]

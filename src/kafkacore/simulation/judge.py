@@ -61,6 +61,7 @@ class Judge:
             records.ReadsAreWhole(),
             records.CommitsNeverGoBack(),
             replication.OneLeaderForEachEpoch(),
+            replication.FetchersFollowLeaders(),
             replication.PartitionEpochsGrow(),
             replication.CleanElections(),
             replication.CommittedRecordsAgree(),

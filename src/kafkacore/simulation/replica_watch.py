@@ -7,6 +7,7 @@ from typing import Any
 from kafkacore._fast.log.partition_handle import PartitionHandle
 from kafkacore.metadata.image import MetadataImage
 from kafkacore.simulation.checkers.observations import (
+    FetcherSeen,
     FollowerKnown,
     InSync,
     LeaderSeen,
@@ -73,6 +74,7 @@ class ReplicaWatcher:
         self._read(node, replica, began_later=first != before[4])
         if (role, epoch) != before[:2]:
             self._judge.see(RoleSeen(node.node_id, node.lives, replica.log, epoch, role == LEADER))
+            self._judge.see(_fetcher_seen(node, replica.handle, is_settled=False))
         if role == LEADER:
             self._judge.see(_leader_seen(node, replica.handle))
         if high_watermark > before[3]:
@@ -102,6 +104,7 @@ class ReplicaWatcher:
                 entries = tuple(each for each in replica.files.entries_from(0) if each.end > first)
                 leads = handle.role == "leader"
                 self._judge.see(ReplicaSettled(node.node_id, replica.log, first, handle.high_watermark, entries, leads))
+                self._judge.see(_fetcher_seen(node, handle, is_settled=True))
 
     def _read_in_sync(self, log: str) -> None:
         """Reads the logs of all running members of the ISR."""
@@ -120,6 +123,13 @@ class ReplicaWatcher:
             if before.get(log) != isr:
                 self._read_in_sync(log)
                 self._judge.see(InSync(log, isr))
+
+
+def _fetcher_seen(node: SimulatedNode, handle: PartitionHandle, *, is_settled: bool) -> FetcherSeen:
+    assert node.server is not None
+    source = node.server.broker.fetchers.source_of(handle)
+    log = f"{handle.topic}-{handle.index}"
+    return FetcherSeen(node.node_id, log, handle.leader_id, source, is_settled)
 
 
 def _leader_seen(node: SimulatedNode, handle: PartitionHandle) -> LeaderSeen:

@@ -11,6 +11,7 @@ from checker_histories import Cases, keeps_still, names, objects_to_the_last
 from kafkacore.simulation.checkers import records, replication
 from kafkacore.simulation.checkers.observations import (
     Entry,
+    FetcherSeen,
     ImageSeen,
     InSync,
     LatestListed,
@@ -77,6 +78,8 @@ GOOD: Cases = [
         replication.OneLeaderForEachEpoch,
         [image(9, 7, 1, 0), image(10, 8, 2, 1), RoleSeen(7, 1, "t-0", 1, True), RoleSeen(8, 1, "t-0", 1, False)],
     ),
+    (replication.FetchersFollowLeaders, [FetcherSeen(7, "t-0", 8, -1, False), FetcherSeen(7, "t-0", 8, 8, True)]),
+    (replication.FetchersFollowLeaders, [FetcherSeen(7, "t-0", 7, -1, True)]),
     (replication.OneLeaderForEachEpoch, [image(9, 7, 1, 0), image(10, 8, 1, 0, topic_id="made again")]),
     (
         replication.PartitionEpochsGrow,
@@ -145,6 +148,9 @@ BAD: Cases = [
     (records.ReadsAreWhole, [LogRead("t-0", 4, (4, 6), 7)]),
     (records.ReadsAreWhole, [LogRead("t-0", 4, (5, 6), 7)]),
     (records.ReadsAreWhole, [LogRead("t-0", 4, (4, 5, 6), 6)]),
+    (replication.FetchersFollowLeaders, [FetcherSeen(7, "t-0", 7, 8, False)]),
+    (replication.FetchersFollowLeaders, [FetcherSeen(7, "t-0", 8, 9, False)]),
+    (replication.FetchersFollowLeaders, [FetcherSeen(7, "t-0", 8, -1, True)]),
     (replication.OneLeaderForEachEpoch, [image(9, 7, 1, 0), image(10, 8, 1, 1)]),
     (replication.OneLeaderForEachEpoch, [RoleSeen(7, 1, "t-0", 1, True), RoleSeen(8, 1, "t-0", 1, True)]),
     (replication.PartitionEpochsGrow, [image(9, 7, 2, 1), image(10, 7, 1, 2)]),

@@ -191,6 +191,17 @@ class RoleSeen(NamedTuple):
     leads: bool
 
 
+class FetcherSeen(NamedTuple):
+    """A broker fetches a partition from `source`, or does not fetch it (-1). `leader` is the leader in the broker's
+    role, which may be the broker itself. `is_settled` says that every broker has run for some time without faults."""
+
+    node: int
+    log: str
+    leader: int
+    source: int
+    is_settled: bool
+
+
 class ReplicaLogSeen(NamedTuple):
     """All entries in the files of a replica's log, from offset `start`. The replica returns no records below `first` to
     its readers."""

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from kafkacore.simulation.checkers.observations import (
     Entry,
+    FetcherSeen,
     ImageSeen,
     InSync,
     LatestListed,
@@ -73,6 +74,20 @@ class OneLeaderForEachEpoch(Checker):
                 raise self.broken(f"brokers {leader} and {seen.node} both led {seen.log} in epoch {seen.epoch}")
 
     sees: ClassVar = {ImageSeen: image, RoleSeen: role}
+
+
+class FetchersFollowLeaders(Checker):
+    """A broker fetches a partition only from the leader that its role names, and fetches nothing that it leads. Some
+    time after the faults, it fetches every partition that it follows."""
+
+    def fetcher(self, seen: FetcherSeen) -> None:
+        leads = seen.leader == seen.node
+        if seen.source >= 0 and (leads or seen.source != seen.leader):
+            raise self.broken(f"broker {seen.node} fetches {seen.log} from {seen.source}, but {seen.leader} leads it")
+        if seen.is_settled and not leads and seen.source < 0:
+            raise self.broken(f"broker {seen.node} does not fetch {seen.log}, which {seen.leader} leads")
+
+    sees: ClassVar = {FetcherSeen: fetcher}
 
 
 class PartitionEpochsGrow(Checker):

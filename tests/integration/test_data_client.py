@@ -20,6 +20,9 @@ from kafkacore.client import (
     TopicRecreated,
     Unreachable,
 )
+from kafkacore.client.connection import Connection
+from kafkacore.client.options import Options
+from kafkacore.protocol.messages import MetadataRequest
 from kafkacore.testing import Broker
 
 pc = pytest.importorskip("pyarrow.compute", reason="no PyArrow: pip install kafkacore[spark], or ci/spark.sh")
@@ -217,6 +220,20 @@ def test_reads_share_a_session_when_they_share_a_connection():
             assert set(found.column("partition").to_pylist()) == {partition}
             assert found.column("offset").to_pylist() == list(range(start, start + 30))
             assert len(other.node.broker.context.fetch_sessions) == 1
+
+
+def test_answer_is_kept_when_another_request_is_asked_meanwhile(broker):
+    host, port = broker.bootstrap.split(":")
+    connection, deadline = Connection(host, int(port), Options({})), time.monotonic() + 10
+    try:
+        first = connection.send(MetadataRequest(topics=[]), 12, deadline)
+        assert connection.ask(MetadataRequest(topics=None), 12, deadline).topics
+        assert connection.has_buffered
+        assert connection.receive().correlation_id == first
+        assert connection.receive() is None
+        assert not connection.has_buffered
+    finally:
+        connection.close()
 
 
 def test_brokers_out_of_reach_are_an_error_in_time():

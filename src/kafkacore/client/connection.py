@@ -11,6 +11,7 @@ import select
 import socket
 import ssl
 import time
+from collections import deque
 from typing import Any, Final, NamedTuple
 
 from kafkacore._fast.schema.message import message_class
@@ -55,6 +56,7 @@ class Connection:
         self._correlation_id = 0
         # Maps the correlation id of each request in flight to its API key and version.
         self._waiting: dict[int, tuple[int, int]] = {}
+        self._early: deque[Answer] = deque()  # responses that arrived while `ask` waited for another one
         self._prefix = bytearray(_PREFIX_BYTES)
         self._frame: bytearray | None = None
         self._have = 0
@@ -132,17 +134,22 @@ class Connection:
         return self._correlation_id
 
     def ask(self, request: Any, version: int, deadline: float) -> Any:
-        """Sends a request and returns its response. Drops the responses to other requests."""
+        """Sends a request and returns its response. Keeps the responses to earlier requests for `receive`."""
         wanted = self.send(request, version, deadline)
         while True:
-            answer = self.receive()
+            answer = self._next_answer()
             if answer is None:
                 self._wait(deadline)
             elif answer.correlation_id == wanted:
                 return answer.message
+            else:
+                self._early.append(answer)
 
     def receive(self) -> Answer | None:
         """Returns the next complete response, or None if it has not arrived yet. Never waits."""
+        return self._early.popleft() if self._early else self._next_answer()
+
+    def _next_answer(self) -> Answer | None:
         frame = self._next_frame()
         if frame is None:
             return None
@@ -173,12 +180,18 @@ class Connection:
 
     @property
     def has_buffered(self) -> bool:
-        """Returns whether TLS has buffered bytes, which `select` cannot see."""
+        """Returns whether something has arrived that `select` cannot see: a response that `ask` has kept, or bytes that
+        TLS has buffered."""
+        return bool(self._early) or self._has_tls_bytes
+
+    @property
+    def _has_tls_bytes(self) -> bool:
         return isinstance(self._socket, ssl.SSLSocket) and self.is_open and self._socket.pending() > 0
 
     def close(self) -> None:
         self._socket.close()
         self._waiting.clear()
+        self._early.clear()
         self._frame = None
 
     def _next_frame(self) -> bytearray | None:
@@ -211,7 +224,7 @@ class Connection:
         return True
 
     def _wait(self, deadline: float, *, writable: bool = False) -> None:
-        if self.has_buffered and not writable:
+        if self._has_tls_bytes and not writable:
             return
         left = deadline - time.monotonic()
         readers = [] if writable else [self]

@@ -49,7 +49,8 @@ def acknowledge_at_once() -> None:
     the acknowledgement of the first, which Linux delays by 40 ms because the worker has nothing to send. A reader calls
     this function when it is unpickled, which is between the two writes.
     """
-    if not hasattr(socket, "TCP_QUICKACK"):
+    # While there is a default timeout, Python makes each socket that it wraps non-blocking.
+    if socket.getdefaulttimeout() is not None or not os.path.isdir("/proc/self/fd"):
         return
     for name in os.listdir("/proc/self/fd"):
         with suppress(OSError):  # no socket, or a socket of another kind

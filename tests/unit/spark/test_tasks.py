@@ -1,6 +1,7 @@
 """Tasks of a read: several ranges in one task, and what is read when some of the records are lost."""
 
 import contextlib
+import os
 import pickle
 import socket
 import subprocess
@@ -16,6 +17,7 @@ from pyspark.sql.types import IntegerType, StructField, StructType
 from kafkacore.client import OffsetOutOfRange, PartitionMissing, Range, TopicMissing
 from kafkacore.spark import tasks
 from kafkacore.spark.errors import DataLossError
+from kafkacore.spark.workers import acknowledge_at_once
 
 RANGES = [Range("a", 0, 0, 5), Range("b", 0, 0, 7), Range("b", 1, 3, 9), Range("c", 0, 0, 2)]
 
@@ -83,3 +85,13 @@ def test_a_task_acknowledges_what_it_received_when_it_is_unpickled():
         assert pickle.loads(reading).kafka == {"a": "b"}
         assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK) == 1
         assert connection.send(b"x") == 1  # the socket is still open
+
+
+def test_sockets_stay_blocking_when_there_is_a_default_timeout():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        socket.setdefaulttimeout(30)
+        try:
+            acknowledge_at_once()
+        finally:
+            socket.setdefaulttimeout(None)
+        assert os.get_blocking(server.fileno())

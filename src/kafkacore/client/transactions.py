@@ -143,15 +143,15 @@ class Transactions:
             code = ErrorCode(response.error_code)
             if code != ErrorCode.NONE:
                 if not code.retriable:
-                    raise self._error(code)
+                    raise self._error(code, response.error_message)
                 self._cluster.note(code.message)
                 return None
             self._coordinator = response.node_id
             self._cluster.add_node(response.node_id, response.host, response.port)
         return self._coordinator
 
-    def _error(self, code: ErrorCode) -> KafkaError:
-        return error_for(code, f"transactional.id {self._id}: {code.message}")
+    def _error(self, code: ErrorCode, reason: str | None = None) -> KafkaError:
+        return error_for(code, f"transactional.id {self._id}: {reason or code.message}")
 
 
 def _is_retriable(code: ErrorCode) -> bool:

@@ -109,8 +109,9 @@ class ExactlyOnceWriter(DataSourceStreamArrowWriter):
                 else ""
             )
             raise ExactlyOnceError(
-                f"batch {batch_id} of query {query_id} is not committed{late}: {error}. None of the batch's records is"
-                " visible to read_committed consumers. Restart the query: it runs the batch again"
+                f"batch {batch_id} of query {query_id} may not be committed{late}: {error}. Consumers with"
+                " read_committed see all of its records or none. Restart the query: it writes the batch if it was not"
+                " committed"
             ) from error
         finally:
             client.close()

@@ -34,6 +34,12 @@ def _refuse_of_zookeeper_mode(config: BrokerConfig) -> None:
         raise ConfigError(key, True, "migration from ZooKeeper to KRaft is not supported: leave it false")
     if config.zookeeper_ssl_client_enable:
         raise ConfigError("zookeeper.ssl.client.enable", True, "TLS to ZooKeeper is not supported: leave it false")
+    if config.zookeeper_set_acl:
+        raise ConfigError(
+            "zookeeper.set.acl",
+            True,
+            "ACLs of znodes are not supported, because no key sets a name and password for ZooKeeper: leave it false",
+        )
     key, version = "inter.broker.protocol.version", config.inter_broker_protocol_version
     try:
         protocol = InterBrokerProtocol(version)

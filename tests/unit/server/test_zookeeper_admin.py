@@ -270,6 +270,7 @@ def test_topics_are_refused_when_another_broker_is_the_controller():
     ("key", "value"),
     [
         ("zookeeper.ssl.client.enable", "true"),
+        ("zookeeper.set.acl", "true"),
         ("inter.broker.protocol.version", "2.1"),
         ("inter.broker.protocol.version", "4.0"),
         ("authorizer.class.name", "kafka.security.authorizer.AclAuthorizer"),

@@ -17,6 +17,7 @@ from kafkacore.server.broker import BrokerServer
 from kafkacore.server.zookeeper.broker import ZooKeeperBroker
 from kafkacore.server.zookeeper.channel import zookeeper_lanes
 from kafkacore.server.zookeeper.controller import LocalController
+from kafkacore.server.zookeeper.refused_acls import check_acls
 from kafkacore.server.zookeeper.session import BrokerSession
 from kafkacore.storage.directories import NodeDirectories, load
 from kafkacore.zookeeper import paths
@@ -49,7 +50,8 @@ class ZooKeeperSide:
     async def open(self) -> str:
         """Opens the session with ZooKeeper. Returns the id of the cluster.
 
-        Raises ConfigError for a malformed address, TimeoutError, ZooKeeperError, MalformedZnodeError.
+        Raises ConfigError for a malformed address, MetadataError for a cluster with ACLs, TimeoutError, ZooKeeperError,
+        MalformedZnodeError.
         """
         config, world = self.config, self._world
         connect = config.zookeeper_connect or ""
@@ -64,6 +66,7 @@ class ZooKeeperSide:
             on_epoch=self._epoch_changed, on_fault=self._on_fault,
         )  # fmt: skip
         await session.open()
+        await check_acls(config, client)
         if config.node_id < 0:
             await self._take_broker_id(session)
         self._controller = LocalController(self.config, world, session, zookeeper_lanes(self.config, world))

@@ -201,6 +201,20 @@ def test_segment_is_read_under_its_new_name_when_retention_renames_it(copied):
     assert found[0] == 0 and int(second.stem) not in found and found[-1] == 2999
 
 
+def test_batches_are_read_under_the_new_name_when_the_segment_is_renamed_before_it_is_opened(copied, monkeypatch):
+    from kafkacore.spark.log import batches
+
+    first = min((copied / "small-0").glob("*.log"))
+
+    def open_late(path, *args, **kwargs):
+        if first.exists():
+            first.rename(f"{first}.deleted")
+        return open(path, *args, **kwargs)
+
+    monkeypatch.setattr(batches, "open", open_late, raising=False)
+    assert [row["baseOffset"] for row in rows(copied, "batches", topics="small")] == list(range(3000))
+
+
 def test_swapped_segment_takes_the_place_of_those_that_it_replaces(copied):
     first, second, third, *_ = sorted((copied / "small-0").glob("*.log"))
     merged = first.read_bytes() + second.read_bytes()

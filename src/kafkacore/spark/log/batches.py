@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from io import FileIO
 from typing import Any, Final
 
 import pyarrow as pa
@@ -10,7 +11,7 @@ import pyarrow.compute as pc
 from kafkacore._fast.columns.batch_columns import BATCH_COLUMNS, BatchColumns
 from kafkacore._fast.record.batch import CorruptBatchError
 from kafkacore.spark.log.rows import batches_of, repeated
-from kafkacore.spark.log.scanning import BLOCK_BYTES, Damage, found, shown_path, torn
+from kafkacore.spark.log.scanning import BLOCK_BYTES, Damage, opened, shown_path, torn
 from kafkacore.spark.log.splits import Split
 
 _NATIVE: Final = frozenset(BATCH_COLUMNS)
@@ -42,15 +43,19 @@ def header_batches(split: Split, schema: pa.Schema, *, corrupt_rows: bool) -> It
         yield pa.RecordBatch.from_arrays([_column(part, field, place) for field in schema], schema=schema)
 
 
+def _file_of(path: str, _split: Split) -> FileIO:
+    return open(path, "rb", buffering=0)
+
+
 def _scan(split: Split, shown: str) -> Iterator[pa.RecordBatch | Damage]:
     """Yields the headers of a split's batches. After damage that makes later batches impossible to find, yields the
     damage and ends."""
-    path = found(split)
-    if path is None:
+    file = opened(split, _file_of)
+    if file is None:
         return
     columns = BatchColumns(shown)
     position, block_bytes = split.start, BLOCK_BYTES
-    with open(path, "rb", buffering=0) as file:
+    with file:
         while position < split.end:
             asked = min(block_bytes, split.end - position)
             data = os.pread(file.fileno(), asked, position)
@@ -59,13 +64,13 @@ def _scan(split: Split, shown: str) -> Iterator[pa.RecordBatch | Damage]:
                 yield pa.record_batch(rows)
             position += used
             if columns.damage is not None:
-                yield Damage(path, position, None, columns.damage)
+                yield Damage(file.name, position, None, columns.damage)
                 return
             if used == 0 and (len(data) < asked or asked == split.end - position):
                 break  # the log has been truncated since, or its last batch is incomplete
             block_bytes = BLOCK_BYTES if used else 2 * block_bytes
     if position < split.end and not split.segment.active:
-        yield torn(path, position, split.end)
+        yield torn(file.name, position, split.end)
 
 
 def _column(batch: pa.RecordBatch, field: pa.Field, place: dict[str, Any]) -> pa.Array:

@@ -2,8 +2,8 @@
 the file meanwhile."""
 
 import os
-from collections.abc import Iterator
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple, TypeVar
 
 from kafkacore._fast.record.batch import CorruptBatchError
 from kafkacore._fast.record.batch_scan import REASONS, BatchScan
@@ -11,6 +11,7 @@ from kafkacore.spark.log.layout import present
 from kafkacore.spark.log.splits import Split
 
 BLOCK_BYTES: Final = 4 << 20
+_File = TypeVar("_File")
 
 
 class Damage(NamedTuple):
@@ -36,16 +37,20 @@ def found(split: Split) -> str | None:
         return found(split)
 
 
-def opened(split: Split) -> BatchScan | None:
-    """Returns a scan of the split, or None if the file no longer exists."""
+def opened(split: Split, open_file: Callable[[str, Split], _File]) -> _File | None:
+    """Returns what `open_file` opens at the current path of the split's file, or None if the file no longer exists."""
     while (path := found(split)) is not None:
         try:
-            scan = BatchScan(path, split.end)
+            return open_file(path, split)
         except FileNotFoundError:  # renamed between the two calls
             continue
-        scan.seek(split.start)
-        return scan
     return None
+
+
+def _scan_of(path: str, split: Split) -> BatchScan:
+    scan = BatchScan(path, split.end)
+    scan.seek(split.start)
+    return scan
 
 
 def blocks(split: Split) -> Iterator[memoryview | Damage]:
@@ -54,7 +59,7 @@ def blocks(split: Split) -> Iterator[memoryview | Damage]:
     An incomplete batch at the end of the active segment ends the scan and is not damage, because an append may be in
     progress. If a batch has an impossible length, the scan finds nothing after this batch.
     """
-    scan = opened(split)
+    scan = opened(split, _scan_of)
     if scan is None:
         return
     with scan:

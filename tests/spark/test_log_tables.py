@@ -234,6 +234,102 @@ def test_directories_of_other_kinds_are_read_when_they_are_included(copied):
     assert set(kinds) == {"live", "stray"}
 
 
+# --- replaced files ---
+
+
+def compacted(path, keep):
+    """Returns the batches of a segment whose base offset `keep` accepts, as the cleaner would write them."""
+    data, at, kept = path.read_bytes(), 0, []
+    while at < len(data):
+        end = at + 12 + int.from_bytes(data[at + 8 : at + 12], "big")
+        if keep(int.from_bytes(data[at : at + 8], "big")):
+            kept.append(data[at:end])
+        at = end
+    return b"".join(kept)
+
+
+def swap_in(path, data, *replaced):
+    """Puts a new file in the place of a segment, and removes the other segments that it replaces."""
+    swap = Path(f"{path}.swap")
+    swap.write_bytes(data)
+    for other in replaced:
+        other.unlink()
+    swap.rename(path)
+
+
+def planned(path, name, split_bytes=100_000):
+    """Returns the reader of a table of the topic `small`, and its tasks, several for each segment."""
+    from kafkacore.spark.log.options import log_options
+    from kafkacore.spark.log.reading import LogReader
+    from kafkacore.spark.log.tables import SCHEMAS
+
+    options = log_options({"path": str(path), "table": name, "topics": "small"})
+    reader = LogReader(options._replace(split_bytes=split_bytes), SCHEMAS[name])
+    return reader, reader.partitions()
+
+
+def task_offsets(reader, task):
+    column = "offset" if reader.options.table == "records" else "baseOffset"
+    return [row[column] for batch in reader.read(task) for row in batch.to_pylist()]
+
+
+def odd(offset):
+    return offset % 2 == 1
+
+
+@pytest.mark.parametrize("name", ["records", "batches"])
+def test_table_has_each_kept_batch_once_when_the_cleaner_replaces_a_segment_by_a_smaller_one(copied, name):
+    first, second, *_ = sorted((copied / "small-0").glob("*.log"))
+    reader, tasks = planned(copied, name)
+    swap_in(first, compacted(first, odd))
+    found = [offset for task in tasks for offset in task_offsets(reader, task)]
+    assert found == [offset for offset in range(3000) if offset >= int(second.stem) or odd(offset)]
+
+
+@pytest.mark.parametrize("name", ["records", "batches"])
+def test_table_has_each_kept_batch_once_when_the_cleaner_joins_segments(copied, name):
+    first, second, third, *_ = sorted((copied / "small-0").glob("*.log"))
+    reader, tasks = planned(copied, name)
+    swap_in(first, first.read_bytes() + compacted(second, odd), second)
+    found = [offset for task in tasks for offset in task_offsets(reader, task)]
+    kept = range(int(second.stem), int(third.stem))
+    assert found == [offset for offset in range(3000) if offset not in kept or odd(offset)]
+
+
+@pytest.mark.parametrize("name", ["records", "batches"])
+@pytest.mark.parametrize("early", [0, 1])
+def test_table_has_no_kept_batch_missing_or_doubled_when_tasks_read_before_and_after_a_swap(copied, name, early):
+    first, second, *_ = sorted((copied / "small-0").glob("*.log"))
+    reader, tasks = planned(copied, name)
+    before = {number: task_offsets(reader, tasks[number]) for number in range(early, len(tasks), 2)}
+    swap_in(first, compacted(first, odd) + compacted(second, odd), second)
+    found = sorted(
+        offset
+        for number, task in enumerate(tasks)
+        for offset in (before[number] if number in before else task_offsets(reader, task))
+    )
+    assert len(found) == len(set(found))
+    assert set(range(1, 3000, 2)) <= set(found)
+
+
+def test_table_has_the_listed_records_when_the_replaced_file_still_has_its_name_for_deletion(copied):
+    first, *_ = sorted((copied / "small-0").glob("*.log"))
+    reader, tasks = planned(copied, "records")
+    kept = compacted(first, odd)
+    first.rename(f"{first}.deleted")
+    first.write_bytes(kept)
+    assert [offset for task in tasks for offset in task_offsets(reader, task)] == list(range(3000))
+
+
+def test_damage_names_the_new_file_when_a_replaced_segment_is_damaged(copied):
+    first, second, *_ = sorted((copied / "small-0").glob("*.log"))
+    reader, tasks = planned(copied, "records", split_bytes=1 << 20)
+    swap_in(first, first.read_bytes() + second.read_bytes()[:-10], second)
+    with pytest.raises(CorruptBatchError, match=rf"{first}: byte \d+: the last \d+ bytes are not a whole batch"):
+        for task in tasks:
+            list(reader.read(task))
+
+
 # --- options ---
 
 

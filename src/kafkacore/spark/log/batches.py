@@ -21,6 +21,10 @@ _BAD_CRC: Final = "the checksum is wrong"
 def header_batches(split: Split, schema: pa.Schema, *, corrupt_rows: bool) -> Iterator[pa.RecordBatch]:
     """Returns one row for each batch of a split. With `corrupt_rows`, damage becomes a row with a `problem`; otherwise
     damage raises CorruptBatchError."""
+    found = opened(split, _file_of)
+    if found is None:
+        return
+    file, split = found
     replica = split.segment.replica
     shown = shown_path(split)
     place = {
@@ -30,7 +34,7 @@ def header_batches(split: Split, schema: pa.Schema, *, corrupt_rows: bool) -> It
         "kind": replica.kind.name.lower(),
         "file": shown,
     }
-    for part in _scan(split, shown):
+    for part in _scan(file, split, shown):
         if isinstance(part, Damage):
             if not corrupt_rows:
                 raise CorruptBatchError(part.text())
@@ -39,7 +43,7 @@ def header_batches(split: Split, schema: pa.Schema, *, corrupt_rows: bool) -> It
         if not corrupt_rows and not pc.all(sound := part.column("crcOk")).as_py():
             bad = pc.index(sound, False).as_py()
             position, offset = part.column("position")[bad].as_py(), part.column("baseOffset")[bad].as_py()
-            raise CorruptBatchError(Damage(split.segment.path, position, offset, _BAD_CRC).text())
+            raise CorruptBatchError(Damage(file.name, position, offset, _BAD_CRC).text())
         yield pa.RecordBatch.from_arrays([_column(part, field, place) for field in schema], schema=schema)
 
 
@@ -47,12 +51,9 @@ def _file_of(path: str, _split: Split) -> FileIO:
     return open(path, "rb", buffering=0)
 
 
-def _scan(split: Split, shown: str) -> Iterator[pa.RecordBatch | Damage]:
-    """Yields the headers of a split's batches. After damage that makes later batches impossible to find, yields the
-    damage and ends."""
-    file = opened(split, _file_of)
-    if file is None:
-        return
+def _scan(file: FileIO, split: Split, shown: str) -> Iterator[pa.RecordBatch | Damage]:
+    """Yields the headers of a split's batches, and closes the file. After damage that makes later batches impossible to
+    find, yields the damage and ends."""
     columns = BatchColumns(shown)
     position, block_bytes = split.start, BLOCK_BYTES
     with file:

@@ -8,6 +8,7 @@ them to `.swap`. It renames the segments that these files replace to `.deleted`.
 import glob
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import zip_longest
 from typing import Final, NamedTuple
 
 from kafkacore._fast.record.batch import CorruptBatchError
@@ -40,14 +41,35 @@ class Replica(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """The file that holds a segment's records, and its size when it was listed. If `active`, the broker appends to the
-    segment."""
+    """The file that holds a segment's records, as it was when it was listed. If `active`, the broker appends to the
+    segment.
+
+    `next_offset` is the base offset of the next segment, or None for the last segment. `inode` and `modified_ns` serve
+    to detect that the cleaner has put another file in the place of the listed one. They do not include the device,
+    because a network file system has another device number on each machine. `inode` is None for a snapshot, which
+    nothing replaces.
+    """
 
     replica: Replica
     path: str
     base_offset: int
     size: int
     active: bool
+    next_offset: int | None = None
+    inode: int | None = None
+    modified_ns: int = 0
+
+    def is_at(self, path: str) -> bool:
+        """Returns whether the file at `path` is the listed one. The last segment may have grown since then."""
+        try:
+            found = os.stat(path)
+        except FileNotFoundError:
+            return False
+        if self.inode is None:
+            return True
+        if self.next_offset is None:
+            return found.st_ino == self.inode and found.st_size >= self.size
+        return (found.st_ino, found.st_size, found.st_mtime_ns) == (self.inode, self.size, self.modified_ns)
 
 
 def log_directories(paths: Sequence[str]) -> list[tuple[LogDirectory, str | None]]:
@@ -105,8 +127,8 @@ def replicas(log_dir: LogDirectory, only: str | None, kinds: Iterable[names.Kind
 def segments(replica: Replica) -> list[Segment]:
     """Returns the present segments of a replica, by offset. Leaves out files that vanish while it reads the
     directory."""
-    plain: dict[int, int] = {}
-    swapped: dict[int, int] = {}
+    plain: dict[int, os.stat_result] = {}
+    swapped: dict[int, os.stat_result] = {}
     try:
         listed = os.listdir(replica.path)
     except FileNotFoundError:  # the partition was deleted
@@ -116,27 +138,32 @@ def segments(replica: Replica) -> list[Segment]:
         if parsed is None or parsed[1] not in (names.LOG, _SWAPPED):
             continue
         try:
-            size = os.path.getsize(os.path.join(replica.path, name))
+            found = os.stat(os.path.join(replica.path, name))
         except FileNotFoundError:
             continue
-        (plain if parsed[1] == names.LOG else swapped)[parsed[0]] = size
+        (plain if parsed[1] == names.LOG else swapped)[parsed[0]] = found
     return _in_order(replica, plain, swapped)
 
 
-def _in_order(replica: Replica, plain: dict[int, int], swapped: dict[int, int]) -> list[Segment]:
-    found = {base: Segment(replica, _path(replica, base, names.LOG), base, size, False) for base, size in plain.items()}
-    for base, size in swapped.items():
+def _in_order(replica: Replica, plain: dict[int, os.stat_result], swapped: dict[int, os.stat_result]) -> list[Segment]:
+    found = {base: _segment(replica, _path(replica, base, names.LOG), base, stat) for base, stat in plain.items()}
+    for base, stat in swapped.items():
         if base in plain:  # the cleaner has not finished the swap: all old segments still exist
             continue
         path = _path(replica, base, _SWAPPED)
         end = _end_offset(path)
         for replaced in [other for other in found if base <= other < end]:
             del found[replaced]
-        found[base] = Segment(replica, path, base, size, False)
-    ordered = [found[base] for base in sorted(found)]
+        found[base] = _segment(replica, path, base, stat)
+    bases = sorted(found)
+    ordered = [found[base]._replace(next_offset=after) for base, after in zip_longest(bases, bases[1:])]
     if ordered and replica.kind is names.Kind.LIVE:
         ordered[-1] = ordered[-1]._replace(active=True)
     return ordered
+
+
+def _segment(replica: Replica, path: str, base: int, stat: os.stat_result) -> Segment:
+    return Segment(replica, path, base, stat.st_size, False, inode=stat.st_ino, modified_ns=stat.st_mtime_ns)
 
 
 def _path(replica: Replica, base_offset: int, suffix: str) -> str:
@@ -154,10 +181,11 @@ def _end_offset(path: str) -> int:
     return end
 
 
-def present(path: str) -> str | None:
-    """Returns the current path of a segment that `segments` listed, or None if the file is gone. A deletion may have
-    renamed the file to `.deleted`, or the cleaner may have renamed a `.swap` file to a plain segment."""
-    for candidate in (path, path.removesuffix(names.SWAP), path + names.DELETED):
-        if os.path.exists(candidate):
+def present(segment: Segment) -> str | None:
+    """Returns the current path of a segment that `segments` listed, or None if the file is gone or replaced. A deletion
+    may have renamed the file to `.deleted`, or the cleaner may have renamed a `.swap` file to a plain segment."""
+    plain = segment.path.removesuffix(names.SWAP)
+    for candidate in (segment.path, plain, plain + names.DELETED):
+        if segment.is_at(candidate):
             return candidate
     return None

@@ -3,15 +3,15 @@ the file meanwhile."""
 
 import os
 from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 from kafkacore._fast.record.batch import CorruptBatchError
 from kafkacore._fast.record.batch_scan import REASONS, BatchScan
-from kafkacore.spark.log.layout import present
+from kafkacore.spark.log.layout import Segment, present, segments
 from kafkacore.spark.log.splits import Split
 
 BLOCK_BYTES: Final = 4 << 20
-_File = TypeVar("_File")
+_WHOLE: Final = 1 << 31  # larger than any batch
 
 
 class Damage(NamedTuple):
@@ -27,29 +27,79 @@ class Damage(NamedTuple):
         return f"{self.path}: byte {self.position}{where}: {self.reason}"
 
 
-def found(split: Split) -> str | None:
-    """Returns the current path of the split's file, or None if retention or the cleaner has removed the file since it
-    was listed."""
-    path = present(split.segment.path)
-    try:
-        return path if path is not None and os.path.getsize(path) >= split.start else None
-    except FileNotFoundError:  # renamed between the two calls
-        return found(split)
+class _Closable(Protocol):
+    """An open file."""
+
+    def close(self) -> None: ...
 
 
-def opened(split: Split, open_file: Callable[[str, Split], _File]) -> _File | None:
-    """Returns what `open_file` opens at the current path of the split's file, or None if the file no longer exists."""
-    while (path := found(split)) is not None:
+_File = TypeVar("_File", bound=_Closable)
+
+
+def opened(split: Split, open_file: Callable[[str, Split], _File]) -> tuple[_File, Split] | None:
+    """Opens the file that holds the split's batches now. `open_file` gets its path, and the split with the segment and
+    the bytes of this file. Returns the open file and this split, or None if the batches no longer exist.
+
+    If the listed file still exists under one of its names, the task reads the listed bytes of this file. Otherwise the
+    cleaner has replaced the file, and positions in the listed file mean nothing in the new one. In that case the task
+    reads those batches whose base offset is one of the split's, from the segment that now covers these offsets.
+
+    No record is missing or doubled, whichever tasks see the file before and after the cleaner replaces it. The splits
+    of a replica divide its offsets among them without a gap or an overlap. The cleaner does not join or divide batches,
+    and a batch keeps its base offset. It may join segments, but does not divide them. So each batch that the cleaner
+    keeps belongs to the same split before and after, and is in one file.
+    """
+    while (place := _located(split)) is not None:
+        path, current = place
         try:
-            return open_file(path, split)
-        except FileNotFoundError:  # renamed between the two calls
+            file = open_file(path, current)
+        except FileNotFoundError:  # renamed since it was located
             continue
+        if current.segment.is_at(path):
+            return file, current
+        file.close()  # replaced since it was located
     return None
+
+
+def _located(split: Split) -> tuple[str, Split] | None:
+    """Returns the path of the file that holds the split's batches now, and the split as it is in this file."""
+    path = present(split.segment)
+    if path is not None:
+        return path, split
+    if split.segment.inode is None:
+        return None
+    covering = [each for each in segments(split.segment.replica) if each.base_offset <= split.first_offset]
+    if not covering:  # retention has deleted it
+        return None
+    segment = covering[-1]
+    try:
+        start, end = _range(segment, split.first_offset, split.next_offset)
+    except FileNotFoundError:  # renamed since it was listed
+        return _located(split)
+    return segment.path, split._replace(segment=segment, start=start, end=end)
+
+
+def _range(segment: Segment, first_offset: int, next_offset: int | None) -> tuple[int, int]:
+    """Returns the start and the end of those bytes of a segment whose batches have base offsets from `first_offset` up
+    to `next_offset`. If damage hides where they start or end, the bytes from the damage on are part of the range, so
+    that its reader reports the damage."""
+    start = None
+    with BatchScan(segment.path, segment.size) as scan:
+        try:
+            while (batch := scan.batch_at(scan.position, _WHOLE)) is not None:
+                if next_offset is not None and batch[0] >= next_offset:
+                    end = scan.batch_position
+                    return end if start is None else start, end
+                if start is None and batch[0] >= first_offset:
+                    start = scan.batch_position
+        except CorruptBatchError:
+            pass
+        return scan.position if start is None else start, scan.size
 
 
 def _scan_of(path: str, split: Split) -> BatchScan:
     scan = BatchScan(path, split.end)
-    scan.seek(split.start)
+    scan.seek(min(split.start, scan.size))
     return scan
 
 
@@ -59,9 +109,10 @@ def blocks(split: Split) -> Iterator[memoryview | Damage]:
     An incomplete batch at the end of the active segment ends the scan and is not damage, because an append may be in
     progress. If a batch has an impossible length, the scan finds nothing after this batch.
     """
-    scan = opened(split, _scan_of)
-    if scan is None:
+    found = opened(split, _scan_of)
+    if found is None:
         return
+    scan, split = found
     with scan:
         while True:
             try:

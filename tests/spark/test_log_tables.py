@@ -227,6 +227,13 @@ def test_swapped_segment_takes_the_place_of_those_that_it_replaces(copied):
     assert int(third.stem)
 
 
+def test_swapped_segment_is_read_when_the_first_of_those_that_it_replaces_still_exists(copied):
+    first, second, *_ = sorted((copied / "small-0").glob("*.log"))
+    Path(f"{first}.swap").write_bytes(first.read_bytes() + second.read_bytes())
+    second.unlink()
+    assert [row["offset"] for row in rows(copied, topics="small")] == list(range(3000))
+
+
 def test_directories_of_other_kinds_are_read_when_they_are_included(copied):
     shutil.copytree(copied / "lz4-0", copied / f"lz4-0.{'0' * 32}-stray")
     assert len(rows(copied, topics="lz4")) == COUNT

@@ -147,9 +147,8 @@ def segments(replica: Replica) -> list[Segment]:
 
 def _in_order(replica: Replica, plain: dict[int, os.stat_result], swapped: dict[int, os.stat_result]) -> list[Segment]:
     found = {base: _segment(replica, _path(replica, base, names.LOG), base, stat) for base, stat in plain.items()}
+    # A `.swap` file is complete. The first old segment may outlast the others, so its presence says nothing about them.
     for base, stat in swapped.items():
-        if base in plain:  # the cleaner has not finished the swap: all old segments still exist
-            continue
         path = _path(replica, base, _SWAPPED)
         end = _end_offset(path)
         for replaced in [other for other in found if base <= other < end]:

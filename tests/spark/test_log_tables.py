@@ -14,6 +14,7 @@ from kafkacore._fast.record.batch import CorruptBatchError  # noqa: E402
 from kafkacore.spark.errors import OptionError, SchemaError  # noqa: E402
 from kafkacore.testing import Broker  # noqa: E402
 from log_tables import rows, table  # noqa: E402
+from segments import crc32c  # noqa: E402
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 COUNT = 500
@@ -159,6 +160,40 @@ def test_wrong_checksum_is_a_row_and_the_other_records_are_read_when_rows_are_as
     assert "the batch at offset 1" in bad["problem"] and bad["value"] is None
     headers = rows(copied, "batches", topics="small", onCorrupt="rows")
     assert [row["baseOffset"] for row in headers if not row["crcOk"]] == [1]
+
+
+def overwrite(path, batch, at, data):
+    """Overwrites bytes of a batch that its checksum covers, and corrects the checksum."""
+    start, size = batch["position"], batch["sizeBytes"]
+    whole = bytearray(path.read_bytes())
+    whole[start + at : start + at + len(data)] = data
+    whole[start + 17 : start + 21] = crc32c(whole[start + 21 : start + size]).to_bytes(4, "big")
+    path.write_bytes(whole)
+
+
+RECORD_COUNT_AT, LAST_OFFSET_DELTA_AT = 57, 23
+
+
+@pytest.mark.parametrize(("at", "value", "reason"), [
+    (RECORD_COUNT_AT, 2, "a record is malformed, or the number of records is wrong"),
+    (LAST_OFFSET_DELTA_AT, -1, "its offsets are impossible"),
+])  # fmt: skip
+def test_records_after_a_batch_are_read_when_its_checksum_is_right_and_its_records_are_not(copied, at, value, reason):
+    found = rows(copied, "batches", topics="small")
+    path = copied / found[0]["file"]
+    for number in (3, 4, 7):
+        overwrite(path, found[number], at, value.to_bytes(4, "big", signed=True))
+    shown = rows(copied, topics="small", onCorrupt="rows")
+    problems = [row["problem"] for row in shown if row["problem"] is not None]
+    assert problems == [
+        f"{path}: byte {found[number]['position']}, the batch at offset {number}: {reason}" for number in (3, 4, 7)
+    ]
+    others = [row["offset"] for row in shown if row["problem"] is None and row["offset"] not in (3, 4, 7)]
+    assert others == [offset for offset in range(3000) if offset not in (3, 4, 7)]
+    with pytest.raises(
+        CorruptBatchError, match=f"{path}: byte {found[3]['position']}, the batch at offset 3: {reason}"
+    ):
+        rows(copied, topics="small")
 
 
 def test_torn_tail_of_the_active_segment_is_the_end(copied):

@@ -31,7 +31,7 @@ def _rows(split: Split, make: Any, *, corrupt_rows: bool) -> Iterator[Mapping[st
     for block in blocks(split):
         try:
             if not isinstance(block, Damage):
-                for batch in Batches(block):
+                for batch in Batches(block.data):
                     for row in make(batch, split):
                         yield {**place, **row}
                 continue

@@ -1,14 +1,15 @@
 """The table `records`: the records of segments, decoded into Arrow without a Python object for each record."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Final
 
 import pyarrow as pa
 
-from kafkacore._fast.columns.record_columns import COLUMNS, RecordColumns
-from kafkacore._fast.record.batch import CorruptBatchError, InvalidRecordError
+from kafkacore._fast.columns.record_columns import COLUMNS, ArrowRows, RecordColumns
+from kafkacore._fast.record.batch import Batches, CorruptBatchError, InvalidRecordError
 from kafkacore.spark.log.rows import batches_of, repeated
-from kafkacore.spark.log.scanning import Damage, blocks
+from kafkacore.spark.log.scanning import Block, Damage, blocks
 from kafkacore.spark.log.splits import Split
 
 _NATIVE: Final = frozenset(COLUMNS)
@@ -19,30 +20,72 @@ def record_batches(split: Split, schema: pa.Schema, *, corrupt_rows: bool) -> It
     raises CorruptBatchError."""
     replica = split.segment.replica
     wanted = {field.name for field in schema} & _NATIVE
-    columns = RecordColumns(wanted or {"offset"}, replica.topic, replica.partition, check_crcs=False)
+    new_columns = partial(RecordColumns, wanted or {"offset"}, replica.topic, replica.partition, check_crcs=False)
+    columns = new_columns()
     broker = replica.log_dir.broker
     place = {"broker": broker, "topic": replica.topic, "partition": replica.partition}
     for block in blocks(split):
-        try:
-            if not isinstance(block, Damage):
-                columns.feed(block)
-                yield from _taken(columns, schema, broker, last=False)
+        for part in [block] if isinstance(block, Damage) else _decoded(block, columns, new_columns):
+            if not isinstance(part, Damage):
+                yield _shown(part, schema, broker)
                 continue
-            problem = block.text()
-        # The checksum was correct, but the records are damaged.
+            if not corrupt_rows:
+                raise CorruptBatchError(part.text())
+            yield from (_shown(rows, schema, broker) for rows in _rest(columns))
+            yield from batches_of([{**place, "problem": part.text()}], schema)
+    yield from (_shown(rows, schema, broker) for rows in _rest(columns))
+
+
+def _decoded(
+    block: Block, columns: RecordColumns, new_columns: Callable[[], RecordColumns]
+) -> Iterator[ArrowRows | Damage]:
+    """Decodes a block with `columns`, and yields its full Arrow batches. Yields the damage for a batch that has a
+    correct checksum and malformed records, and continues after this batch."""
+    left = block
+    while len(left.data):
+        fed = False
+        try:
+            columns.feed(left.data)
+            fed = True
+            yield from iter(columns.take, None)
+        except (CorruptBatchError, InvalidRecordError):
+            damage, end = _first_damage(left, new_columns())
+        else:
+            return
+        if not fed:  # `feed` has refused the batches before the damage too
+            columns.feed(left.data[: damage.position - left.position])
+            yield from iter(columns.take, None)
+        yield damage
+        left = Block(left.path, left.position + end, left.data[end:])
+
+
+def _first_damage(block: Block, columns: RecordColumns) -> tuple[Damage, int]:
+    """Returns the first batch of a block that `columns` refuses, and the end of this batch in the block.
+
+    A refusal drops all bytes that `columns` holds, and its error has no position. So this function decodes one batch at
+    a time.
+    """
+    batches = Batches(block.data)
+    for batch in batches:
+        try:
+            columns.feed(batch.data)
+            for _ in _rest(columns):
+                pass
         except (CorruptBatchError, InvalidRecordError) as error:
-            problem = str(error)
-        if not corrupt_rows:
-            raise CorruptBatchError(problem)
-        yield from _taken(columns, schema, broker, last=True)
-        yield from batches_of([{**place, "problem": problem}], schema)
-    yield from _taken(columns, schema, broker, last=True)
+            position = block.position + batches.position - batch.size_bytes
+            reason = str(error).split(": ", 2)[-1]  # after the partition and the batch
+            return Damage(block.path, position, batch.base_offset, reason), batches.position
+    raise AssertionError("all batches of the block can be decoded")
 
 
-def _taken(columns: RecordColumns, schema: pa.Schema, broker: int, *, last: bool) -> Iterator[pa.RecordBatch]:
-    while (rows := columns.take(last=last)) is not None:
-        batch = pa.record_batch(rows)
-        yield pa.RecordBatch.from_arrays([_column(batch, field, broker) for field in schema], schema=schema)
+def _rest(columns: RecordColumns) -> Iterator[ArrowRows]:
+    while (rows := columns.take(last=True)) is not None:
+        yield rows
+
+
+def _shown(rows: ArrowRows, schema: pa.Schema, broker: int) -> pa.RecordBatch:
+    batch = pa.record_batch(rows)
+    return pa.RecordBatch.from_arrays([_column(batch, field, broker) for field in schema], schema=schema)
 
 
 def _column(batch: pa.RecordBatch, field: pa.Field, broker: int) -> pa.Array:

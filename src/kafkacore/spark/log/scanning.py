@@ -27,6 +27,14 @@ class Damage(NamedTuple):
         return f"{self.path}: byte {self.position}{where}: {self.reason}"
 
 
+class Block(NamedTuple):
+    """Whole batches with correct checksums, and their position in a file."""
+
+    path: str
+    position: int
+    data: memoryview
+
+
 class _Closable(Protocol):
     """An open file."""
 
@@ -103,7 +111,7 @@ def _scan_of(path: str, split: Split) -> BatchScan:
     return scan
 
 
-def blocks(split: Split) -> Iterator[memoryview | Damage]:
+def blocks(split: Split) -> Iterator[Block | Damage]:
     """Yields the intact batches of the split, in blocks of whole batches, and the damage between them, in file order.
 
     An incomplete batch at the end of the active segment ends the scan and is not damage, because an append may be in
@@ -115,14 +123,15 @@ def blocks(split: Split) -> Iterator[memoryview | Damage]:
     scan, split = found
     with scan:
         while True:
+            position = scan.position
             try:
-                block = scan.sound(BLOCK_BYTES)
+                data = scan.sound(BLOCK_BYTES)
             except CorruptBatchError:
                 yield Damage(scan.path, scan.position, None, REASONS[scan.damage])
                 return
-            if block is None:
+            if data is None:
                 break
-            yield block if len(block) else _bad_batch(scan)
+            yield Block(scan.path, position, data) if len(data) else _bad_batch(scan)
         if scan.left and not split.segment.active:
             yield torn(scan.path, scan.position, scan.size)
 

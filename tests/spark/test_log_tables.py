@@ -196,6 +196,19 @@ def test_records_after_a_batch_are_read_when_its_checksum_is_right_and_its_recor
         rows(copied, topics="small")
 
 
+def test_metadata_after_a_batch_is_read_when_its_checksum_is_right_and_its_records_are_not(copied):
+    before = rows(copied, "metadata")
+    found = [row for row in rows(copied, "batches", topics="__cluster_metadata") if not row["control"]]
+    bad = next(row for row in found if row["recordCount"] == 1)
+    path = copied / bad["file"]
+    overwrite(path, bad, RECORD_COUNT_AT, (2).to_bytes(4, "big"))
+    shown = rows(copied, "metadata", onCorrupt="rows")
+    (problem,) = [row["problem"] for row in shown if row["problem"] is not None]
+    assert problem.startswith(f"{path}: byte {bad['position']}, the batch at offset {bad['baseOffset']}: record 1 of")
+    offsets = {row["offset"] for row in before if row["file"] == bad["file"]}
+    assert {row["offset"] for row in shown if row["file"] == bad["file"] and row["problem"] is None} == offsets
+
+
 def test_torn_tail_of_the_active_segment_is_the_end(copied):
     path = max((copied / "small-0").glob("*.log"))
     os.truncate(path, path.stat().st_size - 10)

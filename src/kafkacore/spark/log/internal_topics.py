@@ -7,11 +7,12 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
+from kafkacore._fast.codec.compression import CodecError
 from kafkacore._fast.record.batch import Batch, Batches, CorruptBatchError, InvalidRecordError, Record
 from kafkacore.inspection.decoders import cluster_metadata, control_content, offsets, transaction_log
 from kafkacore.protocol.errors import KafkaError
 from kafkacore.spark.log.rows import batches_of, micros
-from kafkacore.spark.log.scanning import Damage, blocks, shown_path
+from kafkacore.spark.log.scanning import Block, Damage, blocks, shown_path
 from kafkacore.spark.log.splits import Split
 from kafkacore.storage import names
 
@@ -29,18 +30,25 @@ def _rows(split: Split, make: Any, *, corrupt_rows: bool) -> Iterator[Mapping[st
     replica = split.segment.replica
     place = {"broker": replica.log_dir.broker, "partition": replica.partition}
     for block in blocks(split):
-        try:
-            if not isinstance(block, Damage):
-                for batch in Batches(block.data):
-                    for row in make(batch, split):
-                        yield {**place, **row}
+        for part in [block] if isinstance(block, Damage) else _decoded(block, make, split):
+            if not isinstance(part, Damage):
+                yield {**place, **part}
                 continue
-            problem = block.text()
-        except (CorruptBatchError, InvalidRecordError) as error:
-            problem = f"{split.segment.path}: {error}"
-        if not corrupt_rows:
-            raise CorruptBatchError(problem)
-        yield {**place, "file": shown_path(split), "problem": problem}
+            if not corrupt_rows:
+                raise CorruptBatchError(part.text())
+            yield {**place, "file": shown_path(split), "problem": part.text()}
+
+
+def _decoded(block: Block, make: Any, split: Split) -> Iterator[dict[str, Any] | Damage]:
+    """Yields the rows of a block. Yields the damage for a batch that has a correct checksum and malformed records, and
+    continues after this batch."""
+    batches = Batches(block.data)
+    for batch in batches:
+        try:
+            yield from make(batch, split)
+        except (CodecError, CorruptBatchError, InvalidRecordError) as error:
+            position = block.position + batches.position - batch.size_bytes
+            yield Damage(block.path, position, batch.base_offset, str(error))
 
 
 def _json(value: Any) -> str | None:

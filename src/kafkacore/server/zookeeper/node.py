@@ -4,7 +4,7 @@ broker."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Final
 
 from kafkacore.config import BrokerConfig, ConfigError
@@ -23,10 +23,7 @@ from kafkacore.storage.directories import NodeDirectories, load
 from kafkacore.zookeeper import paths
 from kafkacore.zookeeper.client import ClientSettings, ZooKeeperClient
 from kafkacore.zookeeper.operations import (
-    CREATOR_ALL_ACL,
     OPEN_ACL,
-    READ_ACL,
-    Acl,
     Code,
     Create,
     ZooKeeperError,
@@ -61,7 +58,7 @@ class ZooKeeperSide:
         if chroot:
             await self._make_chroot(hosts, slash + chroot, timeout_ms or config.zookeeper_session_timeout_ms)
         self._session = session = BrokerSession(
-            client, config.node_id, self._acl,
+            client, config.node_id, lambda _path: OPEN_ACL,
             connection_timeout_ms=config.zookeeper_session_timeout_ms if timeout_ms is None else timeout_ms,
             on_epoch=self._epoch_changed, on_fault=self._on_fault,
         )  # fmt: skip
@@ -105,11 +102,6 @@ class ZooKeeperSide:
         session.broker_id = broker_id
         own = {"broker.id": str(broker_id), "node.id": str(broker_id)}
         self.config = BrokerConfig({**config.static, **own}, node_defaults=config.node_defaults)
-
-    def _acl(self, path: str) -> Sequence[Acl]:
-        if not self.config.zookeeper_set_acl:
-            return OPEN_ACL
-        return CREATOR_ALL_ACL if paths.is_sensitive(path) else (*CREATOR_ALL_ACL, *READ_ACL)
 
     def _epoch_changed(self, epoch: int) -> None:
         if self._broker is not None:

@@ -9,8 +9,10 @@ from confluent_kafka.admin import AdminClient
 
 from brokers import APACHE
 from java_classes import string_literals
+from kafkacore.controller.zookeeper.counts import Counts
 from kafkacore.observability.catalogue import metrics
 from kafkacore.server.metrics import broker_metrics
+from kafkacore.server.zookeeper.metrics import controller_metrics
 from kafkacore.testing import Broker
 from processes import PEERS, need, wait_until
 
@@ -157,6 +159,29 @@ def test_metrics_of_a_controller_in_zookeeper_mode_are_those_of_its_release():
     assert ours - theirs == {"EventQueueProcessingTimeMs", "AvgIdleRatio"}, "only KRaft has these"
 
 
+# The gauges of KafkaController in ZooKeeper mode. The names are the literals of its companion object.
+GAUGE_NAME = re.compile(r"[A-Z][A-Za-z]+(Count|State)")
+ABSENT_IN_ZOOKEEPER_MODE = {
+    "ControllerState": "the timers of ControllerStats show what the controller does",
+    "FencedBrokerCount": "always 0, because only KRaft fences brokers",
+    "ZkMigrationState": "there is no migration from ZooKeeper here: 3.9 does it",
+}
+
+
+def zookeeper_gauge_names():
+    path = PEERS / f"kafka-{APACHE['apache-3.9']}" / f"kafka_2.13-{APACHE['apache-3.9']}.jar"
+    need(path.exists(), "no jars of Apache Kafka: make peers")
+    return {each for each in string_literals(path, "kafka.controller.KafkaController$") if GAUGE_NAME.fullmatch(each)}
+
+
+def test_gauges_of_a_controller_in_zookeeper_mode_are_those_of_its_release():
+    theirs = zookeeper_gauge_names()
+    assert "ReplicasIneligibleToDeleteCount" in theirs
+    ours = {each.name for each in controller_metrics(Counts(), is_active=True)}
+    assert theirs - ours == ABSENT_IN_ZOOKEEPER_MODE.keys()
+    assert ours - theirs == set()
+
+
 def quorum_metrics_of_ours():
     types = {"broker-metadata-metrics", "node-metrics"} | {
         each for _, _, shown in QUORUM_CLASSES for each in shown.split("|")
@@ -164,7 +189,7 @@ def quorum_metrics_of_ours():
     return {
         name
         for type_, name in metrics()
-        if type_ in types and not name.endswith("RateAndTimeMs") and name != "EventQueueSize"
+        if type_ in types and not name.endswith(("RateAndTimeMs", "ToDeleteCount")) and name != "EventQueueSize"
     }
 
 

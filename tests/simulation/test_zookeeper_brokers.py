@@ -9,6 +9,7 @@ from kafkacore.controller.zookeeper.inter_broker_protocol import InterBrokerProt
 from kafkacore.protocol.apis import ApiKey
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import ControlledShutdownRequest
+from kafkacore.server.zookeeper.metrics import event_metrics
 from kafkacore.zookeeper import paths, znodes
 from kafkacore.zookeeper.operations import Code, Create, CreateMode, Result, SetData
 
@@ -76,12 +77,18 @@ def test_last_member_stays_in_the_isr_and_leads_again_when_it_joins():
         world.settle()
         state = world.state("events", 0)
         assert (state["leader"], state["isr"]) == (-1, last)
-        assert world.active().controller.counts().offline_partitions == 1
+        world.wait_for(lambda: world.active().controller.gauges.offline_partitions == 1)
         world.start_broker(order[2])
         world.settle()
         assert world.state("events", 0)["leader"] == order[2]
 
     run_cluster(story)
+
+
+def unclean_elections(controller):
+    """Returns the number that the metrics of this controller show."""
+    [shown] = [each for each in event_metrics(0, controller.measures) if each.name == "UncleanLeaderElectionsPerSec"]
+    return shown.value
 
 
 @pytest.mark.parametrize("where", ["topic", "default"])
@@ -102,7 +109,11 @@ def test_replica_from_outside_the_isr_leads_when_unclean_elections_are_allowed(w
         world.settle()
         state = world.state("events", 0)
         assert (state["leader"], state["isr"], state["leader_recovery_state"]) == (keeper, [keeper], 1)
-        assert world.active().controller.context.unclean_elections == 1
+        controller = world.active().controller
+        assert unclean_elections(controller) == 1
+        world.move_controller()
+        world.wait_for(lambda: not controller.is_active)
+        assert unclean_elections(controller) == 1, "the number of elections since the start of the node"
 
     run_cluster(story)
 

@@ -471,7 +471,7 @@ def test_new_controller_loads_the_cluster_in_few_round_trips():
             life.client.submit = counted
         world.move_controller()
         wait_for_another(world, 1)
-        assert world.active().controller.counts().global_partition == 200
+        world.wait_for(lambda: world.active().controller.gauges.global_partition == 200)
         assert len(submits) < 40, submits
         for broker_id in (1, 2, 3):
             assert len(world.sent(ApiKey.LEADER_AND_ISR, broker_id)) == 1
@@ -506,7 +506,7 @@ def test_state_that_cannot_be_read_counts_as_missing(content):
         world.do(SetData(path, content))
         world.kill(former.broker_id)
         wait_for_another(world, 1)
-        assert world.active().controller.counts().global_partition == len(PARTITIONS) - 1
+        world.wait_for(lambda: world.active().controller.gauges.global_partition == len(PARTITIONS) - 1)
         assert world.state("events", 1)["leader"] != former.broker_id
         world.do(SetData(path, good))
         world.move_controller()

@@ -354,7 +354,7 @@ def test_preferred_replica_leads_again_by_itself_when_too_many_leaders_are_elsew
         unbalanced(world, leader_imbalance_check_interval_seconds=30)
         active = world.active().controller
         assert len(imbalanced(active.context, 10)) == 4
-        assert active.counts().preferred_replica_imbalance == 4
+        world.wait_for(lambda: active.gauges.preferred_replica_imbalance == 4)
         world.step_for(40)
         world.settle()
         assert {world.state("events", number)["leader"] for number in range(4)} == {1}

@@ -8,6 +8,7 @@ from tests.support.zookeeper_controllers import run_cluster
 from kafkacore.controller.zookeeper.inter_broker_protocol import InterBrokerProtocol
 from kafkacore.protocol.apis import ApiKey
 from kafkacore.protocol.uuid import Uuid
+from kafkacore.server.zookeeper.metrics import controller_metrics
 from kafkacore.zookeeper import paths, znodes
 from kafkacore.zookeeper.operations import Delete
 
@@ -208,7 +209,7 @@ def test_deletion_waits_for_a_broker_that_is_down():
         world.delete_topic("events")
         world.settle()
         controller = world.active().controller
-        assert controller.counts().topics_ineligible_to_delete == 1
+        world.wait_for(lambda: controller.gauges.topics_ineligible_to_delete == 1)
         assert world.node(paths.topic("events")) is not None
         assert not world.lives[1].model.hosted
         world.start_broker(3)
@@ -216,6 +217,40 @@ def test_deletion_waits_for_a_broker_that_is_down():
         world.settle()
         assert world.node(paths.topic("events")) is None
         assert world.lives[3].model.stopped
+
+    run_cluster(story)
+
+
+def gauges(controller):
+    """Returns the gauges that the metrics of this controller show, by name."""
+    return {each.name: each.value for each in controller_metrics(controller.gauges, is_active=controller.is_active)}
+
+
+def test_gauges_show_a_deletion_when_it_waits_for_a_broker_and_nothing_when_the_controller_has_moved():
+    def story(world):
+        started(world)
+        world.create_topic("kept", {0: [1, 2]})
+        world.create_topic("events", {0: [1, 2, 3], 1: [2, 3, 1]})
+        world.settle()
+        former = world.active().controller
+        world.kill(3)
+        world.delete_topic("events")
+        expected = {
+            "ActiveControllerCount": 1,
+            "ActiveBrokerCount": 2,
+            "GlobalTopicCount": 2,
+            "GlobalPartitionCount": 3,
+            "OfflinePartitionsCount": 0,
+            "PreferredReplicaImbalanceCount": 0,
+            "TopicsToDeleteCount": 1,
+            "ReplicasToDeleteCount": 2,
+            "TopicsIneligibleToDeleteCount": 1,
+            "ReplicasIneligibleToDeleteCount": 2,
+        }
+        world.wait_for(lambda: gauges(former) == expected)
+        world.move_controller()
+        world.wait_for(lambda: not former.is_active)
+        assert gauges(former) == dict.fromkeys(expected, 0)
 
     run_cluster(story)
 
@@ -229,7 +264,7 @@ def test_deletion_is_retried_when_a_replica_refuses():
         model.refuses_deletion.add(("events", 0))
         world.delete_topic("events")
         world.settle()
-        assert world.active().controller.counts().replicas_ineligible_to_delete == 1
+        world.wait_for(lambda: world.active().controller.gauges.replicas_ineligible_to_delete == 1)
         assert world.node(paths.topic("events")) is not None
         model.refuses_deletion.clear()
         world.step_for(8)

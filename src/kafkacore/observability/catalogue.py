@@ -69,6 +69,10 @@ GlobalTopicCount gauge topics topics in the cluster
 GlobalPartitionCount gauge partitions partitions in the cluster
 OfflinePartitionsCount gauge partitions partitions without a leader
 PreferredReplicaImbalanceCount gauge partitions partitions that are not led by their first replica
+TopicsToDeleteCount gauge topics in ZooKeeper mode: topics that will be deleted
+ReplicasToDeleteCount gauge replicas in ZooKeeper mode: replicas of those topics that still have their data
+TopicsIneligibleToDeleteCount gauge topics in ZooKeeper mode: topics whose deletion waits
+ReplicasIneligibleToDeleteCount gauge replicas in ZooKeeper mode: replicas that cannot be deleted now
 MetadataErrorCount gauge errors errors at which this controller could not apply metadata
 LastAppliedRecordOffset gauge offset the offset of the last record that this controller applied, committed or not
 LastAppliedRecordTimestamp gauge ms the time of the last record that this controller applied

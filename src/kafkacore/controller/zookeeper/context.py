@@ -76,7 +76,6 @@ class ControllerContext:
 
         self.finalized_features: dict[str, int] = {}
         self.refused_transitions: Counter[str] = Counter()
-        self.unclean_elections = 0
 
     # --- brokers ---
 

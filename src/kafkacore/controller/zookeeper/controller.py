@@ -16,7 +16,7 @@ from typing import Any, Final
 from kafkacore.controller.zookeeper import counts, responses, watches
 from kafkacore.controller.zookeeper.access import Access
 from kafkacore.controller.zookeeper.context import ControllerContext
-from kafkacore.controller.zookeeper.counts import Counts
+from kafkacore.controller.zookeeper.counts import Counts, UpdateGauges
 from kafkacore.controller.zookeeper.event_queue import EventQueue
 from kafkacore.controller.zookeeper.events import Event, Notification, Request, SessionLostError, not_controller
 from kafkacore.controller.zookeeper.features import UpdateFeatures
@@ -82,6 +82,7 @@ class ZooKeeperController:
     def _forget(self) -> None:
         """Replaces the context, and the objects that use it, with empty ones."""
         self.context = ControllerContext()
+        self.gauges = Counts()  # any thread may read this attribute
         self.senders = Senders(self.settings, self.surroundings, self._respond)
         self.batch = RequestBatch(self.context, self.settings, self.senders.deliver)
 
@@ -124,9 +125,6 @@ class ZooKeeperController:
         self.settings.unclean_leader_election_enable = is_allowed
         if is_allowed and not was_allowed:
             self.allow_unclean_elections()
-
-    def counts(self) -> Counts:
-        return counts.count(self.context) if self.is_active else Counts()
 
     # --- called by handlers: coroutines that take and return generated messages ---
 
@@ -257,6 +255,8 @@ class ZooKeeperController:
         finally:
             self.measures.ran(event.state, (self._now_s() - began_s) * 1000)
             self.state = IDLE
+            if self.is_active and not isinstance(event, UpdateGauges):
+                self.schedule(counts.DELAY_MS, UpdateGauges)
 
     async def _send_or_give_up(self) -> None:
         """Sends the requests of the event. If a batch cannot be built, brokers get no requests about changes that are

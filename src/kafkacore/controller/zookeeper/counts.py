@@ -1,19 +1,29 @@
-"""The gauges of the controller (KafkaController's metrics), which are computed from the context on demand."""
+"""The gauges of the controller (KafkaController's metrics), which are computed from the context.
+
+Kafka's controller updates its gauges after each event. This one counts all partitions again, so it waits for a second
+in which it collects the changes of several events.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 from kafkacore.controller.zookeeper.context import ControllerContext
+from kafkacore.controller.zookeeper.events import Notification, Priority
 from kafkacore.controller.zookeeper.leadership import Assignment, LeaderAndIsr
 from kafkacore.controller.zookeeper.partition_states import PartitionState
 from kafkacore.controller.zookeeper.replica_states import ReplicaState
+from kafkacore.runtime.slices import Work
+
+if TYPE_CHECKING:
+    from kafkacore.controller.zookeeper.controller import ZooKeeperController
+
+DELAY_MS: Final = 1_000
 
 
 class Counts(NamedTuple):
     """Gauges. Each field has the name of an MBean of `kafka.controller:type=KafkaController`, without `Count`."""
 
-    active_controller: int = 0
     active_broker: int = 0
     global_topic: int = 0
     global_partition: int = 0
@@ -25,10 +35,21 @@ class Counts(NamedTuple):
     replicas_ineligible_to_delete: int = 0
 
 
-def count(context: ControllerContext) -> Counts:
+class UpdateGauges(Notification):
+    """Counts again, because earlier events may have changed something."""
+
+    priority: ClassVar = Priority.UPKEEP
+
+    async def process(self, controller: ZooKeeperController) -> None:
+        if controller.is_active:
+            controller.gauges = await controller.access.in_slices(count(controller.context))
+
+
+def count(context: ControllerContext) -> Work[Counts]:
     """Returns the gauges of the active controller. On every other broker they are all 0."""
     led = offline = imbalanced = 0
     for row in context.rows():
+        yield
         now, state = context.leaderships[row], context.partition_states[row]
         led += now is not None
         if context.is_deleted(row):
@@ -37,7 +58,6 @@ def count(context: ControllerContext) -> Counts:
         imbalanced += now is not None and not _is_preferred(context.assignments[row], now)
     doomed = [context.replica_state(each) for each in context.replicas_of(context.rows_of(context.topics_to_delete))]
     return Counts(
-        active_controller=1,
         active_broker=len(context.brokers),
         global_topic=len(context.topics),
         global_partition=led,

@@ -32,6 +32,7 @@ class Measures:
 
     def __init__(self) -> None:
         self.queue_ms = Distribution()
+        self.unclean_elections = 0  # elections of leaders from outside the ISR
         self.running_ms = {f"{name}RateAndTimeMs": Distribution() for name in _NAMES.values()}
 
     def waited(self, ms: float) -> None:

@@ -15,7 +15,6 @@ from kafkacore.controller.zookeeper.context import ControllerContext
 from kafkacore.controller.zookeeper.elections import Choice, Election
 from kafkacore.controller.zookeeper.leadership import RECOVERING, Assignment, Ids, LeaderAndIsr, first_leadership
 from kafkacore.controller.zookeeper.partition_states import PartitionState
-from kafkacore.controller.zookeeper.request_batches import RequestBatch
 from kafkacore.runtime.slices import Work
 
 if TYPE_CHECKING:
@@ -102,7 +101,7 @@ async def _elect(
             _choose(context, pending, election, topics, outcome, has_recovery=has_recovery)
         )
         updated = await controller.states.update(context, changes)
-        await controller.access.in_slices(_take(context, controller.batch, choices, updated.written))
+        await controller.access.in_slices(_take(controller, choices, updated.written))
         outcome.led.update(updated.written)
         outcome.failed.update({row: f"ZooKeeper answers {code.name}" for row, code in updated.failed.items()})
         pending = await reload(controller, updated.conflicts, outcome.failed)
@@ -111,11 +110,13 @@ async def _elect(
 
 
 def _take(
-    context: ControllerContext, batch: RequestBatch, choices: Mapping[int, Choice], written: Mapping[int, LeaderAndIsr]
+    controller: ZooKeeperController, choices: Mapping[int, Choice], written: Mapping[int, LeaderAndIsr]
 ) -> Work[None]:
+    # If the session ends meanwhile, the controller gets another context and batch.
+    context, batch, measures = controller.context, controller.batch, controller.measures
     for row, now in written.items():
         context.leaderships[row] = now
-        context.unclean_elections += choices[row].is_unclean
+        measures.unclean_elections += choices[row].is_unclean
         batch.leader_and_isr(choices[row].recipients, row)
         yield
     context.set_partition_states(written, PartitionState.ONLINE)

@@ -109,8 +109,8 @@ class ZooKeeperBroker(BrokerServer):
         return super().planes if self.control_plane is None else [*super().planes, self.control_plane.plane]
 
     def more_metrics(self) -> Iterable[Sample]:
-        yield from controller_metrics(self.context.read_image, lambda: self._controller.is_active)
         controller = self._controller.controller
+        yield from controller_metrics(controller.gauges, is_active=controller.is_active)
         yield from event_metrics(len(controller.events), controller.measures)
 
     # --- requests to the controller ---

@@ -5,13 +5,14 @@ import pytest
 from kafkacore.controller.zookeeper.context import ControllerContext
 from kafkacore.controller.zookeeper.counts import count
 from kafkacore.controller.zookeeper.leadership import Assignment, LeaderAndIsr
+from kafkacore.runtime.slices import finish_now
 
 
 def imbalance(assignment, leader, isr):
     context = ControllerContext()
     row = context.add_partition(context.add_topic("events", None), 0, assignment)
     context.leaderships[row] = LeaderAndIsr(leader, 1, isr, 0, 1, 1)
-    return count(context).preferred_replica_imbalance
+    return finish_now(count(context)).preferred_replica_imbalance
 
 
 @pytest.mark.parametrize(("leader", "imbalanced"), [(1, 0), (2, 1)])

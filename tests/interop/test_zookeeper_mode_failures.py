@@ -4,24 +4,36 @@ many controllers follow one another."""
 import os
 import socket
 import struct
+import threading
 import time
 
 import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
 from kazoo.client import KazooClient
 
 from asking import ask
+from kafkacore.config import BrokerConfig
+from kafkacore.network.limits import CONTROL_PLANE_QUEUE
 from kafkacore.protocol import apis
 from kafkacore.protocol.errors import ErrorCode
-from kafkacore.protocol.messages import LeaderAndIsrRequest, LeaderAndIsrResponse, ListOffsetsRequest
+from kafkacore.protocol.messages import (
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    ListOffsetsRequest,
+    MetadataRequest,
+)
+from kafkacore.server.node import Node
+from processes import free_ports, wait_until
 from quorums import OURS
 from wire import receive
-from zookeeper_cluster import APACHE, ZooKeeperCluster, consume, produce, values
-from zookeepers import need_zookeeper
+from zookeeper_cluster import APACHE, CONTROLLER_LISTENERS, ZooKeeperCluster, consume, produce, values
+from zookeepers import ZooKeeperServer, need_zookeeper
 
 # How long all ZooKeeper servers are down. KAFKACORE_OUTAGE_SECONDS=600 makes it ten minutes.
 OUTAGE_S = float(os.environ.get("KAFKACORE_OUTAGE_SECONDS", "10"))
 VERSION = 3  # the last version of LeaderAndIsr whose header has no tagged fields
-CONTROLLERS, REQUESTS = 4, 15  # the requests are more than the 20 places in the control plane's queue
+# A connection has at most one request in the control plane's queue, so more connections than the 20 places fill it.
+CONTROLLERS, REQUESTS = CONTROL_PLANE_QUEUE + 10, 3
 
 pytestmark = pytest.mark.timeout(240 + OUTAGE_S)
 
@@ -92,26 +104,37 @@ def test_broker_serves_again_when_it_died_in_its_controlled_shutdown(tmp_path, t
         assert bounced.batches("t", 0) == cluster.brokers[3].batches("t", 0)
 
 
-def test_newest_controller_wins_when_the_requests_of_many_fill_the_control_planes_queue(tmp_path, tools_of_either):
-    """Each of the controllers has its own connection, and sends all its requests without waiting for answers."""
+def test_newest_controller_wins_when_the_requests_of_many_fill_the_control_planes_queue(tmp_path):
+    """Each of the controllers has its own connection, and sends all its requests without waiting for answers. The
+    handlers of the control plane stand still until no place in the queue is left."""
     need_zookeeper()
-    with ZooKeeperCluster(tmp_path, {1: OURS}, control=[1]) as cluster:
-        topics = ["--bootstrap-server", cluster.bootstrap]
-        tools_of_either[APACHE].run("kafka-topics", *topics, "--create", "--topic", "t", "--replica-assignment", "1")
-        cluster.wait_leader("t", 0, 1)
-        broker_epoch, controller_epoch = epochs_of(cluster)
+    ports = free_ports(2)
+    client, control = [f"127.0.0.1:{port}" for port in ports]
+    with (
+        ZooKeeperServer(tmp_path / "zookeeper") as zookeeper,
+        Node(with_control_plane(tmp_path, zookeeper, *ports)) as node,
+    ):
+        wait_until(lambda: ask(client, MetadataRequest(), 12).controller_id == 1, what="broker 1 to be the controller")
+        admin = AdminClient({"bootstrap.servers": client})
+        admin.create_topics([NewTopic("t", 1, 1)])["t"].result(30)
+        wait_until(lambda: error_of_list_offsets(client, -1) == ErrorCode.NONE, what="broker 1 to lead t-0")
+        broker_epoch, controller_epoch = epochs_of(zookeeper)
+        plane, may_continue = node.broker.control_plane.plane, threading.Event()
+        plane.loop.call(may_continue.wait)
         connections = []
         try:
             for number in range(CONTROLLERS):
-                host, port = cluster.control_addresses[1].split(":")
-                connections.append(socket.create_connection((host, int(port)), 20))
+                connections.append(connect(control))
                 requests = [
                     leader_and_isr(controller_epoch + 1 + number, broker_epoch, 10 * (number + 1) + each)
                     for each in range(REQUESTS)
                 ]
                 connections[-1].sendall(b"".join(requests))
+            wait_until(lambda: queued(plane) == CONTROL_PLANE_QUEUE, what="the queue to be full")
+            may_continue.set()
             answers = [[answer_from(connection) for _ in range(REQUESTS)] for connection in connections]
         finally:
+            may_continue.set()
             for connection in connections:
                 connection.close()
         # The requests of each connection stay in order. After the broker has handled a request of a newer controller,
@@ -122,17 +145,31 @@ def test_newest_controller_wins_when_the_requests_of_many_fill_the_control_plane
             assert set(errors) <= {ErrorCode.NONE, ErrorCode.STALE_CONTROLLER_EPOCH}
         assert {answer.error_code for answer in answers[-1]} == {ErrorCode.NONE}
         last = 10 * CONTROLLERS + REQUESTS - 1
-        assert error_of_list_offsets(cluster, last) == ErrorCode.NONE
-        assert error_of_list_offsets(cluster, last - 1) == ErrorCode.FENCED_LEADER_EPOCH
+        assert error_of_list_offsets(client, last) == ErrorCode.NONE
+        assert error_of_list_offsets(client, last - 1) == ErrorCode.FENCED_LEADER_EPOCH
         late = leader_and_isr(controller_epoch + CONTROLLERS - 1, broker_epoch, last + 100)
-        assert send(cluster, late).error_code == ErrorCode.STALE_CONTROLLER_EPOCH
+        assert send(control, late).error_code == ErrorCode.STALE_CONTROLLER_EPOCH
         former = leader_and_isr(controller_epoch + CONTROLLERS, broker_epoch - 1, last + 100)
-        assert send(cluster, former).error_code == ErrorCode.STALE_BROKER_EPOCH
+        assert send(control, former).error_code == ErrorCode.STALE_BROKER_EPOCH
 
 
-def epochs_of(cluster):
+def with_control_plane(path, zookeeper, client_port, control_port):
+    """Returns the configuration of broker 1 with these two ports."""
+    return BrokerConfig({
+        "broker.id": "1", "zookeeper.connect": f"{zookeeper.connect}/kafka", "log.dirs": str(path / "data"),
+        "listeners": f"PLAINTEXT://127.0.0.1:{client_port},CONTROL://127.0.0.1:{control_port}",
+        "control.plane.listener.name": "CONTROL", "inter.broker.listener.name": "PLAINTEXT",
+        "listener.security.protocol.map": CONTROLLER_LISTENERS, "metrics.port": "-1",
+    })  # fmt: skip
+
+
+def queued(plane):
+    return plane.native.counters()["request_queue_size"]
+
+
+def epochs_of(zookeeper):
     """Returns the broker epoch and the controller epoch, which ZooKeeper stores."""
-    client = KazooClient(f"{cluster.zookeeper.connect}/kafka")
+    client = KazooClient(f"{zookeeper.connect}/kafka")
     client.start()
     try:
         return client.exists("/brokers/ids/1").czxid, int(client.get("/controller_epoch")[0])
@@ -155,11 +192,11 @@ def leader_and_isr(controller_epoch, broker_epoch, leader_epoch):
     return struct.pack(">i", len(encoded)) + encoded
 
 
-def error_of_list_offsets(cluster, leader_epoch):
+def error_of_list_offsets(address, leader_epoch):
     """Returns the error that ListOffsets gives to a client with this leader epoch of t-0."""
     partition = ListOffsetsRequest.ListOffsetsPartition(current_leader_epoch=leader_epoch)
     topic = ListOffsetsRequest.ListOffsetsTopic(name="t", partitions=[partition])
-    answer = ask(cluster.addresses[1], ListOffsetsRequest(replica_id=-1, topics=[topic]), 5)
+    answer = ask(address, ListOffsetsRequest(replica_id=-1, topics=[topic]), 5)
     return answer.topics[0].partitions[0].error_code
 
 
@@ -167,8 +204,12 @@ def answer_from(connection):
     return LeaderAndIsrResponse.decode(receive(connection)[1], VERSION)
 
 
-def send(cluster, request):
-    host, port = cluster.control_addresses[1].split(":")
-    with socket.create_connection((host, int(port)), 20) as connection:
+def connect(address):
+    host, port = address.split(":")
+    return socket.create_connection((host, int(port)), 20)
+
+
+def send(address, request):
+    with connect(address) as connection:
         connection.sendall(request)
         return answer_from(connection)

@@ -6,6 +6,7 @@ import asyncio
 import pytest
 from tests.support.zookeeper_controllers import error_of, run_cluster
 
+from kafkacore.controller.zookeeper.features import SAFE_DOWNGRADE, UPGRADE
 from kafkacore.controller.zookeeper.inter_broker_protocol import InterBrokerProtocol
 from kafkacore.protocol.apis import ApiKey
 from kafkacore.protocol.errors import ErrorCode
@@ -316,12 +317,110 @@ def test_block_that_cannot_be_continued_is_refused_and_stays(content):
 def update(world, *updates, version=1):
     request = UpdateFeaturesRequest(
         feature_updates=[
-            UpdateFeaturesRequest.FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=kind)
+            UpdateFeaturesRequest.FeatureUpdateKey(feature=name, max_version_level=level, **flag(kind, version))
             for name, level, kind in updates
         ]
     )
     response = world.ask("update_features", request, version)
     return {each.feature: (ErrorCode(each.error_code), each.error_message or "") for each in response.results}
+
+
+def flag(kind, version):
+    """Returns the field of an update that contains its type. Version 0 only says whether a downgrade is allowed."""
+    return {"upgrade_type": kind} if version else {"allow_downgrade": kind == SAFE_DOWNGRADE}
+
+
+def levels(world):
+    """Returns the finalized levels in ZooKeeper."""
+    return znodes.decode_features(world.node(paths.FEATURE).data).levels
+
+
+def with_features(world, **settings):
+    """Starts brokers that support two features."""
+    world.broker_features = {"group.version": (0, 3), "transaction.version": (0, 2)}
+    started(world, supported_features=world.broker_features, **settings)
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_feature_levels_are_written_when_every_broker_supports_them(version):
+    def story(world):
+        with_features(world)
+        for asked, found in (
+            (("group.version", 2, UPGRADE), {"group.version": 2}),
+            (("transaction.version", 1, UPGRADE), {"group.version": 2, "transaction.version": 1}),
+            (("group.version", 3, UPGRADE), {"group.version": 3, "transaction.version": 1}),
+            (("group.version", 1, SAFE_DOWNGRADE), {"group.version": 1, "transaction.version": 1}),
+            (("group.version", 0, SAFE_DOWNGRADE), {"transaction.version": 1}),
+        ):
+            written = world.node(paths.FEATURE).version
+            assert update(world, asked, version=version) == {asked[0]: (ErrorCode.NONE, "")}
+            assert levels(world) == found
+            assert world.node(paths.FEATURE).version == written + 1
+        former = world.active()
+        world.move_controller()
+        world.wait_for(lambda: world.active() not in (None, former))
+        world.settle()
+        assert world.active().controller.context.finalized_features == {"transaction.version": 1}
+
+    run_cluster(story)
+
+
+@pytest.mark.parametrize("version", [0, 1])
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        (("group.version", 2, UPGRADE), "to the same value"),
+        (("group.version", 1, UPGRADE), "without setting the downgradeType to SAFE"),
+        (("group.version", 3, SAFE_DOWNGRADE), "can not be greater than existing"),
+        (("group.version", 0, UPGRADE), "less than 1"),
+    ],
+)
+def test_finalized_feature_stays_when_the_type_of_the_update_does_not_fit_its_level(asked, message, version):
+    def story(world):
+        with_features(world)
+        update(world, ("group.version", 2, UPGRADE))
+        written = world.node(paths.FEATURE).version
+        error, text = update(world, asked, version=version)["group.version"]
+        assert error == ErrorCode.INVALID_REQUEST
+        assert message in text
+        assert levels(world) == {"group.version": 2}
+        assert world.node(paths.FEATURE).version == written
+
+    run_cluster(story)
+
+
+def test_valid_updates_are_written_when_the_request_has_others_that_are_refused():
+    def story(world):
+        with_features(world)
+        found = update(world, ("group.version", 9, UPGRADE), ("transaction.version", 2, UPGRADE))
+        assert found["group.version"][0] == ErrorCode.INVALID_REQUEST
+        assert found["transaction.version"] == (ErrorCode.NONE, "")
+        assert levels(world) == {"transaction.version": 2}
+
+    run_cluster(story)
+
+
+def test_feature_is_deleted_when_the_request_names_it_twice():
+    def story(world):
+        with_features(world)
+        update(world, ("group.version", 1, UPGRADE))
+        deletion = ("group.version", 0, SAFE_DOWNGRADE)
+        assert update(world, deletion, deletion) == {"group.version": (ErrorCode.NONE, "")}
+        assert levels(world) == {}
+
+    run_cluster(story)
+
+
+def test_feature_updates_are_refused_when_the_inter_broker_protocol_has_no_features():
+    def story(world):
+        with_features(world, inter_broker_protocol=InterBrokerProtocol("2.6"))
+        request = UpdateFeaturesRequest(
+            feature_updates=[UpdateFeaturesRequest.FeatureUpdateKey(feature="group.version", max_version_level=1)]
+        )
+        assert error_of(world, "update_features", request, 1) == ErrorCode.INVALID_REQUEST
+        assert levels(world) == {}
+
+    run_cluster(story)
 
 
 @pytest.mark.parametrize(

@@ -115,7 +115,8 @@ class Life:
             znodes.Endpoint(listener, "PLAINTEXT", f"host-{self.broker_id}", port)
             for listener, port in (("PLAINTEXT", 9092), ("CONTROLLER", 9090))
         )
-        data = znodes.encode_broker(znodes.BrokerRegistration(self.broker_id, endpoints))
+        features = self.world.broker_features
+        data = znodes.encode_broker(znodes.BrokerRegistration(self.broker_id, endpoints, features=features))
         while True:
             (result,) = await self.client.submit([Create(paths.broker(self.broker_id), data, CreateMode.EPHEMERAL)])
             if result.is_ok:
@@ -155,6 +156,7 @@ class ControllerWorld(ZooKeeperWorld):
         self.latency_s = (0.0005, 0.003)
         self._delays = self.random_of("delays")
         self.operator = self.random_of("operator")
+        self.broker_features = {}  # the features that every broker announces: the lowest and the highest level
         self.disks = {}  # broker: {(topic, partition): topic id}
         self.invariants = Invariants(self)
         self.admin = None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from kafkacore.controller.zookeeper import registrations
 from kafkacore.controller.zookeeper.events import Priority, Request
-from kafkacore.protocol.errors import ErrorCode
+from kafkacore.protocol.errors import ErrorCode, error_for
 from kafkacore.protocol.messages import UpdateFeaturesResponse
 from kafkacore.zookeeper import paths, znodes
 from kafkacore.zookeeper.fenced import Write
@@ -30,6 +30,8 @@ class UpdateFeatures(Request):
     state: ClassVar = "UpdateFeatures"
 
     async def decide(self, controller: ZooKeeperController) -> Any:
+        if not controller.settings.inter_broker_protocol.has_feature_versions:
+            raise error_for(ErrorCode.INVALID_REQUEST, "Feature versioning system is disabled.")
         existing = controller.context.finalized_features
         target, problems = dict(existing), {}
         for update in self.request.feature_updates:
@@ -40,7 +42,7 @@ class UpdateFeatures(Request):
             if problem is not None:
                 problems[update.feature] = problem
             elif update.max_version_level < 1:
-                del target[update.feature]
+                target.pop(update.feature, None)  # a request may name a feature twice
             else:
                 target[update.feature] = update.max_version_level
         failed = target != existing and not await write(controller, target)

@@ -3,9 +3,10 @@
 import shutil
 
 import pytest
+from kazoo.client import KazooClient
 
 from asking import ask
-from kafkacore.protocol.messages import CreateTopicsRequest
+from kafkacore.protocol.messages import ApiVersionsRequest, CreateTopicsRequest
 from quorums import OURS
 from zookeeper_cluster import APACHE, COUNT, Load, ZooKeeperCluster, consume, produce, values
 from zookeepers import need_zookeeper
@@ -51,6 +52,37 @@ def test_our_broker_leads_and_follows_when_apache_kafka_controls(mixed, tools_of
     tools.run("kafka-topics", *topics, "--delete", "--topic", "t")
     data = mixed.brokers[2].data
     mixed.wait(lambda: not list(data.glob("t-[01]")), "our broker has no log of the deleted topic")
+
+
+@pytest.mark.parametrize("controller", [1, 2], ids=["Apache Kafka controls", "ours controls"])
+def test_our_broker_shows_the_finalized_features_of_apache_kafka_when_their_znode_changes(tmp_path, controller):
+    need_zookeeper()
+    with ZooKeeperCluster(tmp_path, {1: APACHE, 2: OURS}, control=[2], first=controller) as cluster:
+        addresses = [*cluster.addresses.values(), cluster.control_addresses[2]]
+
+        def shown():
+            """Returns the epochs and the features that the listeners show, each once."""
+            found = set()
+            for address in addresses:
+                request = ApiVersionsRequest(client_software_name="test", client_software_version="1")
+                answer = ask(address, request, 3)
+                found.add((answer.finalized_features_epoch, tuple(each.name for each in answer.finalized_features)))
+            return found
+
+        client = KazooClient(f"{cluster.zookeeper.connect}/kafka")
+        client.start()
+        try:
+            data, stat = client.get("/feature")
+            cluster.wait(lambda: shown() == {(stat.version, ())}, "every listener shows the first epoch")
+            disabled = data.replace(b'"status":1', b'"status":0')
+            assert disabled != data
+            client.set("/feature", disabled)
+            cluster.wait(lambda: shown() == {(-1, ())}, "no listener shows an epoch while the znode is disabled")
+            client.set("/feature", data)
+            cluster.wait(lambda: shown() == {(stat.version + 2, ())}, "every listener shows the new epoch")
+        finally:
+            client.stop()
+            client.close()
 
 
 @pytest.mark.parametrize("kinds", [{1: OURS, 2: OURS}, {1: OURS, 2: APACHE}], ids=["ours alone", "with Apache Kafka"])

@@ -79,7 +79,8 @@ class BrokerContext:
         # Returns the id of the active controller, or -1. Only in ZooKeeper mode.
         self.zookeeper_controller: Callable[[], int] | None = None
         self.zookeeper: ZooKeeperParts
-        self.finalized_epoch = -1  # the offset at which the finalized features last changed
+        # The offset at which the finalized features last changed. In ZooKeeper mode, the version of `/feature`.
+        self.finalized_epoch = -1
 
     @cached_property
     def whole_answers(self) -> WholeAnswers:

@@ -33,8 +33,8 @@ class FeatureView(Protocol):
     def finalized_features(self) -> Mapping[str, int]: ...
     @property
     def finalized_epoch(self) -> int:
-        """The metadata offset at which the finalized features last changed, or -1 if there are no finalized features
-        yet."""
+        """The metadata offset at which the finalized features last changed, or the version of `/feature` in ZooKeeper
+        mode. -1 if there are no finalized features yet."""
 
 
 @cache

@@ -29,6 +29,7 @@ from kafkacore.server.zookeeper.configs import ConfigWatch, Settings
 from kafkacore.server.zookeeper.control_plane import ControlPlane
 from kafkacore.server.zookeeper.control_requests import ControlRequests
 from kafkacore.server.zookeeper.controller import LocalController
+from kafkacore.server.zookeeper.features import FeatureWatch
 from kafkacore.server.zookeeper.isr_changes import IsrChanges
 from kafkacore.server.zookeeper.membership import ZooKeeperMembership
 from kafkacore.server.zookeeper.metrics import controller_metrics, event_metrics
@@ -97,6 +98,7 @@ class ZooKeeperBroker(BrokerServer):
             self.control_plane = ControlPlane(config, self._world, parts["runtime"], self.context)
             self.bound |= self.control_plane.bound
         self._configs = ConfigWatch(session, self._take_configs_soon)
+        self._features = FeatureWatch(session, NO_FEATURES, self._take_features_soon, self._on_fault)
         self._loop = asyncio.get_running_loop()
 
     def _urgent_apis(self) -> Iterable[int]:
@@ -212,6 +214,8 @@ class ZooKeeperBroker(BrokerServer):
         roots.view.subscribe(self._forget_answers)
         self.registrar.start()
         await asyncio.wrap_future(self._controllers_loop.submit(self._configs.start()))
+        if self._protocol.has_feature_versions:
+            await asyncio.wrap_future(self._controllers_loop.submit(self._features.start()))
         self.replicas.take_config(roots.roles.image)
         await loop.run_in_executor(self._blocking, self._logs.load_all)
         roots.roles.subscribe(self._apply_roles)
@@ -226,6 +230,7 @@ class ZooKeeperBroker(BrokerServer):
 
     async def stop(self, controlled_ms: int | None, drain_ms: int) -> None:
         await asyncio.wrap_future(self._controllers_loop.submit(self._configs.stop()))
+        await asyncio.wrap_future(self._controllers_loop.submit(self._features.stop()))
         self._controllers_loop.call(self._states.close)
         await super().stop(controlled_ms, drain_ms)
         if self.control_plane is not None:
@@ -272,6 +277,16 @@ class ZooKeeperBroker(BrokerServer):
     async def _load_configs(self, topics: list[str]) -> None:
         await asyncio.wrap_future(self._controllers_loop.submit(self._configs.read_topics(topics)))
         # The settings were passed to this loop before the result was, so they are applied by now.
+
+    # --- features ---
+
+    def _take_features_soon(self, levels: Mapping[str, int], epoch: int) -> None:
+        """Passes on the features that `FeatureWatch` has read. Runs on the controllers' loop."""
+        self.plane.loop.call(self._take_features, levels, epoch)
+
+    def _take_features(self, levels: Mapping[str, int], epoch: int) -> None:
+        self.context.zookeeper.finalized_features, self.context.finalized_epoch = levels, epoch
+        self._publish_api_versions()
 
     # --- logs ---
 

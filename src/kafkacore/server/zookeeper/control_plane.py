@@ -57,15 +57,22 @@ class ControlPlaneContext:
     """The members that the handlers of this listener use."""
 
     supported_features: Mapping[str, tuple[int, int]] = {}
-    finalized_features: Mapping[str, int] = {}
-    finalized_epoch = -1
 
     def __init__(self, broker: BrokerContext, loop: LoopThread) -> None:
         """Creates the context. `loop` is the data plane's loop."""
+        self._broker = broker
         parts = broker.zookeeper
         self.zookeeper = _Parts(_OnDataLoop(parts.requests, loop), parts.controller)
         self.channel: ControllerChannel = broker.channel
         self.api_ranges: Sequence[ApiRange] = ()
+
+    @property
+    def finalized_features(self) -> Mapping[str, int]:
+        return self._broker.finalized_features
+
+    @property
+    def finalized_epoch(self) -> int:
+        return self._broker.finalized_epoch
 
 
 class ControlPlane:

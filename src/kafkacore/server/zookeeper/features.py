@@ -1,0 +1,96 @@
+"""Reads the finalized features from `/feature` in ZooKeeper mode, and watches that znode (KIP-584, Kafka's
+FinalizedFeatureChangeListener). This module runs on the controllers' loop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from kafkacore.metadata.records import MetadataError
+from kafkacore.server.zookeeper.session import BrokerSession
+from kafkacore.zookeeper import paths, znodes
+from kafkacore.zookeeper.operations import Code, Exists, GetData, WatchEvent
+
+LOG: Final = logging.getLogger("kafkacore.server")
+RETRY_S: Final = 1.0
+NO_EPOCH: Final = -1
+
+
+class FeatureWatch:
+    """Follows the finalized features. After each read, passes their levels and their epoch to `apply`. The epoch is the
+    version of the znode, or NO_EPOCH if the znode does not exist or is disabled.
+
+    `supported` maps the name of a feature to its lowest and highest supported level. The watch calls `on_fault` if the
+    cluster has finalized another level.
+    """
+
+    def __init__(
+        self,
+        session: BrokerSession,
+        supported: Mapping[str, tuple[int, int]],
+        apply: Callable[[Mapping[str, int], int], None],
+        on_fault: Callable[[BaseException], None],
+    ) -> None:
+        self._session = session
+        self._supported = supported
+        self._apply = apply
+        self._on_fault = on_fault
+        self._changed = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Reads the features, and follows their changes from now on."""
+        self._session.client.on_watch(self._fired)
+        self._session.on_new_session.append(self._read)
+        self._task = asyncio.ensure_future(self._follow())
+        await self._read()
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task})
+
+    def _fired(self, event: WatchEvent) -> None:
+        if event.path == paths.FEATURE:
+            self._changed.set()
+
+    async def _follow(self) -> None:
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            await self._read()
+
+    async def _read(self) -> None:
+        # Exists sets the watch even if the znode does not exist. It comes first, so that no change is missed.
+        watched, found = await self._session.sure([Exists(paths.FEATURE, watch=True), GetData(paths.FEATURE)])
+        for code in (watched.code, found.code):
+            if code not in (Code.OK, Code.NO_NODE):
+                LOG.warning("%s: %s; the broker reads it again in %.0f s", paths.FEATURE, code.name, RETRY_S)
+                asyncio.get_running_loop().call_later(RETRY_S, self._changed.set)
+                return
+        levels: Mapping[str, int] = {}
+        epoch = NO_EPOCH
+        if found.is_ok:
+            data, stat = found.value
+            try:
+                features = znodes.decode_features(data)
+            except znodes.MalformedZnodeError as error:
+                LOG.warning("%s cannot be read, so the broker has no finalized features: %s", paths.FEATURE, error)
+            else:
+                if features.is_enabled:
+                    levels, epoch = features.levels, stat.version
+        if refused := [f"{name}={level}" for name, level in levels.items() if not self._supports(name, level)]:
+            self._on_fault(
+                MetadataError(
+                    f"{paths.FEATURE} has finalized features that this node does not support: {', '.join(refused)}. "
+                    "Disable them with kafka-features, and start the node again"
+                )
+            )
+            return
+        self._apply(levels, epoch)
+
+    def _supports(self, name: str, level: int) -> bool:
+        least, most = self._supported.get(name, (0, 0))
+        return least <= level <= most

@@ -64,7 +64,7 @@ def test_change_is_refused_when_its_values_are_wrong_alone_or_together():
 
 
 @pytest.mark.parametrize(("threads", "allowed"), [("4", True), ("3", False), ("16", True), ("17", False)])
-def test_threads_may_change_to_between_half_and_double_at_once(threads, allowed):
+def test_one_change_may_at_most_halve_or_double_a_thread_count(threads, allowed):
     if allowed:
         assert check_change(CONFIG, {"num.io.threads": threads}, of_one=True).num_io_threads == int(threads)
     else:
@@ -113,7 +113,7 @@ def test_node_starts_when_a_parser_raises_an_unexpected_error(place, caplog, mon
     assert "not one of ours" in caplog.text
 
 
-def test_setting_of_one_listener_is_logged_when_it_applies_to_the_broker_only(caplog):
+def test_setting_of_one_listener_is_logged_when_only_the_whole_broker_has_it(caplog):
     adopted(CONFIG, {}, {"listener.name.plaintext.max.connections.per.ip": "4"})
     assert "has no effect here: max.connections.per.ip applies to the whole broker" in caplog.text
     caplog.clear()

@@ -14,8 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from kafkacore.simulation.planted import BUGS
-from kafkacore.simulation.trial import seeds_from, try_seed
+from hunts import assert_found
+from kafkacore.simulation.judge import Judge
+from kafkacore.simulation.planted import BUGS, BY_NAME, NATIVE, PlantedBug
+from kafkacore.simulation.trial import hunt, seeds_from, try_seed
 from kafkacore.tools.main import main
 from planted_leftovers import left_behind
 from seeds import SEED
@@ -102,3 +104,20 @@ def test_command_refuses_nodes_that_name_no_cluster(capsys: pytest.CaptureFixtur
 def test_planted_bug_leaves_nothing_behind_when_its_block_ends() -> None:
     found = {name: left for name, left in left_behind([bug.name for bug in BUGS]) if left}
     assert found == {}
+
+
+@pytest.mark.parametrize("bug", [*BUGS, *NATIVE], ids=lambda bug: bug.name)
+def test_planted_bug_names_checkers_of_the_judge(bug: PlantedBug) -> None:
+    assert bug.found_by
+    assert set(bug.found_by) <= {type(each) for each in Judge().checkers}
+
+
+def test_hunt_fails_and_says_what_was_found_when_the_bug_does_not_explain_it() -> None:
+    found = hunt(BY_NAME["committed-before-the-majority"], SEED, 60)
+    assert found is not None
+    assert_found(BY_NAME["committed-before-the-majority"], found)
+    with pytest.raises(AssertionError, match=r"must break VotesGoToCompleteLogs, but the run found:\n(.*\n)+again: "):
+        assert_found(BY_NAME["vote-to-a-shorter-log"], found)
+    error = found._replace(invariant="AttributeError")
+    with pytest.raises(AssertionError, match="must break CommittedStays"):
+        assert_found(BY_NAME["committed-before-the-majority"], error)

@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 from unittest import mock
 
+from kafkacore.simulation.checkers.violation import Checker
 from kafkacore.simulation.planted_native import planted_natively
 
 Wrong = Callable[..., Any]
@@ -25,14 +26,20 @@ class Patch(NamedTuple):
 
 
 class PlantedBug(NamedTuple):
-    """A bug to plant. `breaks` describes it. `nodes` is the smallest cluster that shows the bug, written as for
-    `kafkacore simulate --nodes`. `native` is the name of a bug in native code (`planted_native.py`)."""
+    """A bug to plant. `breaks` describes it. `found_by` names the checkers whose invariants the bug breaks: if anything
+    else ends a run, the run has found another defect. `nodes` is the smallest cluster that shows the bug, written as
+    for `kafkacore simulate --nodes`. `native` is the name of a bug in native code (`planted_native.py`)."""
 
     name: str
     breaks: str
     patches: tuple[Patch, ...]
+    found_by: tuple[type[Checker], ...]
     nodes: str = "quorum:3+1"
     native: str = ""
+
+    def is_found_by(self, invariant: str | None) -> bool:
+        """Returns whether a verdict with this broken invariant, or with an error of this name, has found the bug."""
+        return invariant in [each.__name__ for each in self.found_by]
 
 
 def owner_of(path: str) -> Any:

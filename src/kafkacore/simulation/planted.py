@@ -1,7 +1,7 @@
 """Bugs that tests plant on purpose, to prove that the simulator finds such bugs.
 
 A planted bug replaces an attribute of a Python class or module. Faults, clients and checkers are the same as without
-the bug.
+the bug. Each bug names the checkers that can find it.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ from kafkacore._fast.base.debug_checks import PLANTED
 from kafkacore._fast.record.batch import Batches
 from kafkacore.raft.file_log import ANY_EPOCH
 from kafkacore.raft.roles import NOBODY, Leader
+from kafkacore.simulation.checkers import elections, logs, metadata, records, replication
+from kafkacore.simulation.checkers.progress import Progress
 from kafkacore.simulation.plant import Patch, PlantedBug, Wrong, one, planted
-from kafkacore.simulation.planted_native import NATIVE_BUGS, OF_ONE_LOG
+from kafkacore.simulation.planted_native import NATIVE_BUGS
 from kafkacore.simulation.planted_replication import REPLICATION_BUGS
 
 __all__ = ["BUGS", "BY_NAME", "HUNTED", "NATIVE", "PlantedBug", "planted"]
@@ -266,46 +268,55 @@ BUGS: Final = (
         "vote-to-a-shorter-log",
         "A voter grants its vote without comparing the ends of the logs.",
         one(f"{RAFT}.election:Elections", "_grants", _any_log_will_do),
+        (elections.VotesGoToCompleteLogs,),
     ),
     PlantedBug(
         "two-votes-in-an-epoch",
         "A voter grants its vote to every candidate of an epoch.",
         one(f"{RAFT}.election:Elections", "_grants", _votes_again),
+        (elections.VotesPersist, elections.ElectionSafety),
     ),
     PlantedBug(
         "vote-before-it-is-on-disk",
         "Messages do not wait until the epoch and the vote are on disk.",
         one(f"{RAFT}.term:Term", "enter", _nobody_waits_for_the_state),
+        (elections.VotesPersist,),
     ),
     PlantedBug(
         "vote-forgotten-at-restart",
         "A restarted voter does not read its vote from quorum-state.",
         one(f"{RAFT}.term:Term", "__init__", _forgets_the_vote),
+        (elections.VotesPersist, elections.ElectionSafety),
     ),
     PlantedBug(
         "epoch-forgotten-at-restart",
         "A restarted voter takes its epoch only from the log.",
         one(f"{RAFT}.term:Term", "__init__", _forgets_the_epoch),
+        (elections.VotesPersist, elections.EpochsGrow),
     ),
     PlantedBug(
         "high-watermark-from-a-stale-epoch",
         "A leader commits records of earlier epochs before one of its own.",
         one(f"{RAFT}.replication:Replication", "advance_high_watermark", _counts_earlier_epochs),
+        (logs.CommittedStays,),
     ),
     PlantedBug(
         "committed-before-the-majority",
         "A leader commits records that are only on its own disk.",
         one(f"{RAFT}.replication:Replication", "advance_high_watermark", _counts_itself_alone),
+        (logs.CommittedStays,),
     ),
     PlantedBug(
         "lost-sync",
         "A voter reports a sync of the metadata log that it never made.",
         one(f"{RAFT}.syncs:Syncs", "take", _syncs_nothing),
+        (logs.CommittedStays,),
     ),
     PlantedBug(
         "fetch-before-the-sync",
         "A follower asks for the next records before its last ones are on disk.",
         one(f"{RAFT}.replica:Replica", "send", _sends_before_the_sync),
+        (logs.CommittedStays,),
     ),
     PlantedBug(
         "stale-controller-writes",
@@ -315,21 +326,25 @@ BUGS: Final = (
             Patch(f"{RAFT}.election:Elections", "on_begin_epoch", _follows_a_deposed_leader),
             Patch(f"{RAFT}.replication:Replication", "leader_only_error", _serves_later_epochs),
         ),
+        (elections.ElectionSafety,),
     ),
     PlantedBug(
         "divergence-overlooked",
         "A leader does not compare the epoch of the follower's last record.",
         one(f"{RAFT}.replication:Replication", "_place", _overlooks_divergence),
+        (logs.LogMatching, logs.CommittedStays),
     ),
     PlantedBug(
         "truncation-keeps-a-batch",
         "A follower that must truncate its log keeps one batch too many.",
         _logs("truncate", _keeps_one_batch),
+        (Progress, logs.LogMatching),
     ),
     PlantedBug(
         "snapshot-over-a-diverging-tail",
         "A follower that downloads a snapshot keeps the records of its old log above the snapshot.",
         _logs("begin_at_snapshot", _keeps_the_tail),
+        (logs.LogMatching,),
     ),
     PlantedBug(
         "passed-on-before-its-own-file",
@@ -342,18 +357,21 @@ BUGS: Final = (
             ),
             Patch(f"{RAFT}.driver:RaftDriver", "_begin_sync", _syncs_when_the_rest_is_written),
         ),
+        (logs.CommittedStays,),
         nodes="3c",
     ),
     PlantedBug(
         "fenced-broker-leads-on",
         "A fenced broker stays the leader of its partitions.",
         one("kafkacore.controller.quorum.cluster", "fence", _leaves_the_leaderships),
+        (metadata.BrokersInImage,),
         nodes="3c2b",
     ),
     PlantedBug(
         "acknowledged-before-the-sync",
         "A broker ignores flush.messages, and acknowledges records that are only in memory.",
         one("kafkacore.storage.log_settings", "LogSettings", _syncs_no_record),
+        (replication.CommittedRecordsAgree, records.AcknowledgedRecordsStay),
         nodes="3c2b",
     ),
     PlantedBug(
@@ -363,18 +381,21 @@ BUGS: Final = (
             Patch(module, "records_of", _leaves_out_configs)
             for module in ("kafkacore.controller.quorum.controller", "kafkacore.server.metadata_feed")
         ),
+        (metadata.ImagesAreEqual,),
         nodes="3c2b",
     ),
     PlantedBug(
         "lease-forgotten",
         "A new active controller does not count the silence of brokers that were registered before.",
         one("kafkacore.controller.quorum.controller:QuorumController", "on_leading", _forgets_the_leases),
+        (metadata.SilentBrokersAreFenced,),
         nodes="3c2b",
     ),
     PlantedBug(
         "fenced-heartbeat-counted",
         "A controller accepts heartbeats of an earlier incarnation of a broker.",
         one("kafkacore.controller.quorum.cluster", "check_epoch", _hears_former_lives),
+        (metadata.StaleBrokersAreRefused,),
         nodes="3c2b",
     ),
     *REPLICATION_BUGS,
@@ -390,9 +411,8 @@ RARE: Final = frozenset(
     }
 )
 HUNTED: Final = tuple(bug for bug in BUGS if bug.name not in RARE)
-_NODES: Final = dict.fromkeys(OF_ONE_LOG, "3c2b")
 NATIVE: Final = tuple(
-    PlantedBug(f"native-{name}", f"Broken: {guarantee}.", (), _NODES.get(name, "3c3b"), name)
-    for name, guarantee in NATIVE_BUGS.items()
+    PlantedBug(f"native-{name}", f"Broken: {bug.guarantee}.", (), bug.found_by, bug.nodes, name)
+    for name, bug in NATIVE_BUGS.items()
 )
 BY_NAME: Final = {bug.name: bug for bug in (*BUGS, *(NATIVE if PLANTED else ()))}

@@ -11,32 +11,74 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 from kafkacore._fast.base.debug_checks import PLANTED
+from kafkacore.simulation.checkers import leaders, records, replication
+from kafkacore.simulation.checkers.violation import Checker
 
 # base/planted.pxd reads this variable.
 _VARIABLE: Final = "KAFKACORE_PLANTED_BUG"
 
-# Maps the name of each bug to the guarantee that the bug breaks.
+ONE_LOG: Final = "3c2b"  # clusters without replicas find bugs that concern a single log
+REPLICAS: Final = "3c3b"
+
+
+class NativeBug(NamedTuple):
+    """A bug in native code: the guarantee that it breaks, the checkers whose invariants it breaks, and a cluster that
+    shows it."""
+
+    guarantee: str
+    found_by: tuple[type[Checker], ...]
+    nodes: str = REPLICAS
+
+
 NATIVE_BUGS: Final = MappingProxyType(
     {
-        "lost-sync": "an acknowledged record survives a power cut if each append is synced",
-        "unsynced-high-watermark": "nobody reads a record that a power cut can take back",
-        "torn-tail-accepted": "recovery keeps no batch whose checksum is wrong",
-        "recovery-point-ahead": "a start checks every record that no sync has covered",
-        "producer-epoch-ignored": "a producer with an older epoch is fenced",
-        "sequence-gap-accepted": "the batches of an idempotent producer follow each other without a gap",
-        "high-watermark-below-min-isr": "nobody reads a record that fewer than min.insync.replicas have (KIP-966)",
-        "joining-replica-not-awaited": "a caught-up replica outside the ISR can join it",
-        "followers-forgotten": "a follower's position survives a change of the ISR",
-        "acknowledgement-outlives-leadership": "a record is acknowledged only in the leadership that appended it",
-        "acknowledged-across-truncation": "no truncated record is acknowledged",
-        "unfenced-follower": "a follower accepts no records of another leader epoch",
+        "lost-sync": NativeBug(
+            "an acknowledged record survives a power cut if each append is synced",
+            (replication.CommittedRecordsAgree, records.AcknowledgedRecordsStay), ONE_LOG,
+        ),
+        "unsynced-high-watermark": NativeBug(
+            "nobody reads a record that a power cut can take back",
+            (replication.CommittedRecordsAgree, records.AcknowledgedRecordsStay), ONE_LOG,
+        ),
+        "torn-tail-accepted": NativeBug(
+            "recovery keeps no batch whose checksum is wrong",
+            (records.OneRecordForEachOffset, records.ReadsAreWhole), ONE_LOG,
+        ),
+        "recovery-point-ahead": NativeBug(
+            "a start checks every record that no sync has covered",
+            (records.OneRecordForEachOffset, records.ReadsAreWhole), ONE_LOG,
+        ),
+        "producer-epoch-ignored": NativeBug(
+            "a producer with an older epoch is fenced", (records.NoRecordTwice,),
+        ),
+        "sequence-gap-accepted": NativeBug(
+            "the batches of an idempotent producer follow each other without a gap", (records.NoRecordTwice,),
+        ),
+        "high-watermark-below-min-isr": NativeBug(
+            "nobody reads a record that fewer than min.insync.replicas have (KIP-966)",
+            (leaders.HighWatermarkNeedsMinIsr,),
+        ),
+        "joining-replica-not-awaited": NativeBug(
+            "a caught-up replica outside the ISR can join it", (leaders.JoiningReplicasAreAwaited,),
+        ),
+        "followers-forgotten": NativeBug(
+            "a follower's position survives a change of the ISR", (leaders.PositionsStay,),
+        ),
+        "acknowledgement-outlives-leadership": NativeBug(
+            "a record is acknowledged only in the leadership that appended it",
+            (records.OneRecordForEachOffset, records.AcknowledgedRecordsStay),
+        ),
+        "acknowledged-across-truncation": NativeBug(
+            "no truncated record is acknowledged", (records.OneRecordForEachOffset, records.AcknowledgedRecordsStay),
+        ),
+        "unfenced-follower": NativeBug(
+            "a follower accepts no records of another leader epoch", (replication.CommittedRecordsAgree,),
+        ),
     }
-)
-# These bugs concern a single log, so clusters without replicas find them.
-OF_ONE_LOG: Final = frozenset({"lost-sync", "unsynced-high-watermark", "torn-tail-accepted", "recovery-point-ahead"})
+)  # fmt: skip
 
 
 @contextmanager

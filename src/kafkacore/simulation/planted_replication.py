@@ -8,6 +8,8 @@ from typing import Any, Final
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import ListOffsetsResponse
 from kafkacore.replication import isr_manager
+from kafkacore.simulation.checkers import leaders, records, replication
+from kafkacore.simulation.checkers.violation import Checker
 from kafkacore.simulation.plant import Patch, PlantedBug, Wrong, one
 
 _LOOK_S: Final = 0.05
@@ -154,60 +156,74 @@ MANAGER: Final = "kafkacore.replication.isr_manager:IsrManager"
 ROLES: Final = "kafkacore.replication.roles:RoleChanges"
 
 
-def _bug(name: str, breaks: str, owner: str, attribute: str, wrong: Any) -> PlantedBug:
-    return PlantedBug(name, breaks, one(owner, attribute, wrong), NODES)
+def _bug(
+    name: str, breaks: str, owner: str, attribute: str, wrong: Any, found_by: tuple[type[Checker], ...]
+) -> PlantedBug:
+    return PlantedBug(name, breaks, one(owner, attribute, wrong), found_by, NODES)
 
 
 REPLICATION_BUGS: Final = (
     _bug(
         "unclean-election", "A replica outside the ISR becomes leader although the topic does not allow that.",
         "kafkacore.controller.quorum.leaders:LeaderChanges", "rules_of", _elects_anybody,
+        (replication.CleanElections, replication.CommittedRecordsAgree),
     ),
     _bug(
         "alter-partition-without-broker-epoch",
         "The controller adds a replica to the ISR although it has restarted since its leader last saw it (KIP-903).",
         "kafkacore.controller.quorum.alter_partition:IsrChange", "_is_eligible", _takes_any_life,
+        (replication.CommittedRecordsAgree,),
     ),
     _bug(
         "reassignment-drops-the-last-in-sync",
         "A reassignment ends before any of the remaining replicas is in sync.",
         "kafkacore.controller.common.partition_change:_Change", "_complete_reassignment", _removes_at_once,
+        (replication.CleanElections, replication.CommittedRecordsAgree),
     ),
     _bug(
         "isr-of-all-replicas", "A leader proposes followers for the ISR although they have not caught up.",
         MANAGER, "_wanted", _wants_every_follower,
+        (replication.CommittedRecordsAgree,),
     ),
     _bug(
         "isr-shrinks-without-the-controller", "A leader drops a replica from its ISR before the controller has agreed.",
         MANAGER, "_propose", _shrinks_unasked,
+        (replication.CommittedRecordsAgree,),
     ),
     PlantedBug(
         "min-isr-ignored", "The high watermark advances below min.insync.replicas (KIP-966).",
-        tuple(Patch(ROLES, name, _one_is_enough) for name in ("add", "add_run")), NODES,
+        tuple(Patch(ROLES, name, _one_is_enough) for name in ("add", "add_run")),
+        (leaders.HighWatermarkNeedsMinIsr,), NODES,
     ),
     _bug(
         "position-of-an-earlier-epoch", "A leader uses its followers' positions from its previous leadership.",
         ROLES, "carry_out", _remembers_positions,
+        (replication.CommittedRecordsAgree,),
     ),
     _bug(
         "diverging-epoch-overlooked", "A leader does not compare the epoch of the follower's last record.",
         f"{FETCH}:Asker", "read", _overlooks_the_last_epoch,
+        (replication.CommittedRecordsAgree, replication.ReplicasConverge),
     ),
     _bug(
         "log-start-not-propagated", "A leader's answers to Fetch do not contain its log start offset.",
         FETCH, "_partition", _keeps_its_start,
+        (replication.ReplicasConverge,),
     ),
     _bug(
         "acknowledgement-outlives-its-leadership",
         "A Produce that waits when its leader is deposed is acknowledged when that broker leads again.",
         "kafkacore.server.handlers.broker.produce", "acknowledged", _waits_for_the_next_leadership,
+        (records.OneRecordForEachOffset, records.AcknowledgedRecordsStay),
     ),
     _bug(
         "latest-before-the-epoch", "A new leader returns a high watermark below the start of its epoch (KIP-207).",
         "kafkacore.server.handlers.broker.list_offsets", "_find", _names_what_it_has,
+        (leaders.LatestWaitsForTheEpoch, replication.LatestCoversAcknowledged),
     ),
     _bug(
         "truncation-by-high-watermark", "A follower truncates to its high watermark, not by epochs (KIP-101).",
         "kafkacore.replication.fetchers:Fetchers", "follow", _cuts_to_the_high_watermark,
+        (replication.CommittedRecordsAgree,),
     ),
 )  # fmt: skip

@@ -115,14 +115,14 @@ def seeds_from(seed: int) -> Iterator[int]:
 
 
 def hunt(bug: PlantedBug, seed: int, cpu_s: float, nodes: str = QUORUM, steps: int = STEPS) -> Verdict | None:
-    """Runs clusters with a planted bug until a checker reports a violation, and returns that verdict. Returns None when
-    the CPU time is used up."""
+    """Runs clusters with a planted bug until a run finds a problem, and returns that verdict. The problem need not come
+    from the bug: `PlantedBug.is_found_by` decides that. Returns None when the CPU time is used up."""
     began = time.process_time()
     with planted(bug):
         for each in seeds_from(seed):
             verdict = try_seed(each, steps, nodes)
             if verdict.problem is not None:
-                return verdict
+                return verdict._replace(planted=bug.name)
             if time.process_time() - began > cpu_s:
                 return None
     raise AssertionError("there is always another seed")

@@ -10,6 +10,7 @@ from kafkacore._fast.base.error_codes cimport (
     FENCED_LEADER_EPOCH, FETCH_SESSION_ID_NOT_FOUND, INCONSISTENT_TOPIC_ID, NOT_LEADER_OR_FOLLOWER,
     OFFSET_OUT_OF_RANGE, UNKNOWN_LEADER_EPOCH, UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION,
 )
+from kafkacore._fast.base.planted cimport is_planted
 from kafkacore._fast.follow.ask cimport FETCH_BY_NAME
 from kafkacore._fast.follow.cut cimport cut_begin
 from kafkacore._fast.follow.followed cimport (
@@ -56,7 +57,7 @@ cdef bint is_as_asked(const Followed *each) noexcept nogil:
     again."""
     return (each.state == FOLLOW_FETCHES and followed_is_in_session(each)
             and each.sent.end_offset == each.at.end_offset and each.sent.last_epoch == each.at.last_epoch
-            and each.sent.leader_epoch == each.at.leader_epoch)
+            and (each.sent.leader_epoch == each.at.leader_epoch or is_planted(b"unfenced-follower")))
 
 
 cdef void take_divergence(Followed *each, const PartitionData *data) noexcept nogil:

@@ -209,7 +209,9 @@ class ClusterFaults:
 
     # --- the network ---
 
-    def isolate(self, random: Random) -> Begun:
+    def isolate(self, random: Random) -> Begun | None:
+        if len(self._ids) < 2:
+            return None
         node = random.choice(self._ids)
         others = [each for each in self._ids if each != node]
         return self._cut([link for other in others for link in ((node, other), (other, node))], f"node {node}")

@@ -85,9 +85,12 @@ class QuorumFaults:
 
     # --- the network ---
 
-    def isolate(self, random: Random) -> Begun:
+    def isolate(self, random: Random) -> Begun | None:
+        if len(self._ids) < 2:
+            return None
         node = random.choice(self._ids)
-        return self._cut({link for other in self._ids for link in ((node, other), (other, node))}, f"node {node}")
+        others = [each for each in self._ids if each != node]
+        return self._cut({link for other in others for link in ((node, other), (other, node))}, f"node {node}")
 
     def split(self, random: Random) -> Begun | None:
         if len(self._ids) < 2:
@@ -96,8 +99,10 @@ class QuorumFaults:
         rest = sorted(set(self._ids) - set(some))
         return self._cut({link for a in some for b in rest for link in ((a, b), (b, a))}, f"{some} from {rest}")
 
-    def one_way(self, random: Random) -> Begun:
-        source, target = random.choice(self._ids), random.choice(self._ids)
+    def one_way(self, random: Random) -> Begun | None:
+        if len(self._ids) < 2:
+            return None
+        source, target = random.sample(self._ids, 2)
         return self._cut({(source, target)}, f"{source} to {target}")
 
     def _cut(self, links: set[Link], what: str) -> Begun:

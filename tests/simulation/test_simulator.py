@@ -1,7 +1,8 @@
-"""The simulator itself. New seeds pass, and so do seeds that once failed. The same seed repeats a run.
+"""The simulator itself. Seeds pass, and so do seeds that once failed. The same seed repeats a run.
 
 `make test` runs only a part of the seeds: KAFKACORE_SIMULATED_SEEDS for quorums, and KAFKACORE_SIMULATED_CLUSTERS for
-whole nodes. `make simulate` runs for an hour on both cores.
+whole nodes. It also runs a few seeds that nobody has run before, so that every run of the tests adds to what the
+simulator has seen. A failure prints the seed. `make simulate` runs for an hour on both cores.
 """
 
 from __future__ import annotations
@@ -11,13 +12,14 @@ import subprocess
 import sys
 from itertools import islice
 from pathlib import Path
+from random import SystemRandom
 
 import pytest
 
 from hunts import assert_found
 from kafkacore.simulation.judge import Judge
 from kafkacore.simulation.planted import BUGS, BY_NAME, NATIVE, PlantedBug
-from kafkacore.simulation.trial import hunt, seeds_from, try_seed
+from kafkacore.simulation.trial import SEED_BITS, hunt, seeds_from, try_seed
 from kafkacore.tools.main import main
 from planted_leftovers import left_behind
 from seeds import SEED
@@ -27,6 +29,8 @@ SEEDS = int(os.environ.get("KAFKACORE_SIMULATED_SEEDS", "100"))
 CLUSTERS = ("3c3b", "3c2b", "3", "1c1b", "3c")
 CLUSTER_SEEDS = int(os.environ.get("KAFKACORE_SIMULATED_CLUSTERS", "8"))
 CLUSTER_STEPS = 20
+# Each run of the tests draws these seeds anew, even if KAFKACORE_SEED is set.
+NEW_SEEDS = {"quorum:3+1": 20, "3c3b": 1, "3c2b": 1, "3": 1}
 BAD_LIST = Path(__file__).parent / "bad_seeds.txt"
 BAD_SEEDS = [line.split() for line in BAD_LIST.read_text().splitlines() if not line.startswith("#")]
 
@@ -51,6 +55,13 @@ def test_cluster_breaks_no_invariant_when_faults_happen(nodes: str) -> None:
         verdict = try_seed(seed, CLUSTER_STEPS, nodes)
         assert verdict.problem is None, verdict.line()
         assert verdict.seen["ActiveController"], f"seed {seed} had no active controller"
+
+
+@pytest.mark.parametrize("nodes", NEW_SEEDS)
+def test_run_breaks_no_invariant_when_nobody_has_run_the_seed_before(nodes: str) -> None:
+    for _ in range(NEW_SEEDS[nodes]):
+        verdict = try_seed(SystemRandom().getrandbits(SEED_BITS), CLUSTER_STEPS, nodes)
+        assert verdict.problem is None, verdict.line()
 
 
 @pytest.mark.parametrize("hash_seed", ["1", "2"])

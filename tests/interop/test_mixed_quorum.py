@@ -12,8 +12,12 @@ import pytest
 from confluent_kafka import Producer
 
 import quorums
+from asking import ask
 from brokers import APACHE
 from kafka_tools import Outcome
+from kafkacore.protocol import apis
+from kafkacore.protocol.messages import AlterPartitionReassignmentsRequest, ApiVersionsRequest
+from kafkacore.server import handlers
 from processes import ROOT
 from quorums import OURS, MixedQuorum
 
@@ -36,10 +40,13 @@ def change_voters(quorum, run, *arguments):
     quorum.wait(done, " ".join(map(str, arguments)))
 
 
-def ours(*arguments):
-    command = [ROOT / ".venv" / "bin" / "kafkacore", "metadata-quorum", *arguments]
+def run_ours(*arguments):
+    command = [ROOT / ".venv" / "bin" / "kafkacore", *arguments]
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=60, check=False)
     return Outcome(done.returncode, done.stdout, done.stderr)
+
+
+ours = partial(run_ours, "metadata-quorum")
 
 
 @pytest.fixture
@@ -96,6 +103,39 @@ def test_broker_of_one_kind_serves_under_controllers_of_the_other(mixed_quorum, 
     later = quorum.create_topic()
     quorum.wait_visible([name, later])
     quorum.assert_logs_agree(quorum.wait_equal())
+
+
+def advertised(address):
+    """Returns the lowest and the highest version of each API that a node advertises."""
+    request = ApiVersionsRequest(client_software_name="test", client_software_version="1")
+    return {each.api_key: (each.min_version, each.max_version) for each in ask(address, request, 4).api_keys}
+
+
+def test_our_broker_offers_the_versions_that_the_active_controller_supports(mixed_quorum, tools_of_either, tmp_path):
+    """Apache Kafka 3.9 knows no version 1 of AlterPartitionReassignments, which newer tools use if they can."""
+    quorum = mixed_quorum("apache-3.9", ours=1, dynamic=True)
+    quorum.wait_visible([quorum.create_topic()])
+    plan = tmp_path / "plan.json"
+    plan.write_text('{"version": 1, "partitions": [{"topic": "topic-1", "partition": 0, "replicas": [100]}]}')
+    execute = ("--bootstrap-server", quorum.bootstrap, "--execute", "--reassignment-json-file", plan)
+    own = apis.api_versions_for("broker", frozenset(handlers.BROKER))
+    request = AlterPartitionReassignmentsRequest(timeout_ms=20_000)
+    for of_ours in (False, True, False):
+        leader = quorum.make_leader_of_kind(of_ours)
+        common = {
+            each.api_key: (each.min_version, each.max_version)
+            for each in apis.with_controller(own, advertised(quorum.addresses[leader]))
+        }
+        assert common[request.API_KEY] == ((0, 1) if of_ours else (0, 0))
+        if of_ours:
+            assert ask(quorum.bootstrap, request, 1).error_code == 0
+        else:
+            # A client that has asked for the versions earlier loses its connection, and asks again.
+            with pytest.raises(ConnectionError, match="the connection was closed"):
+                ask(quorum.bootstrap, request, 1)
+        assert advertised(quorum.bootstrap) == common
+        tools_of_either["apache-4.3"].run("kafka-reassign-partitions", *execute)
+        assert run_ours("reassign-partitions", *execute).exit == 0
 
 
 @pytest.mark.parametrize("release", APACHE)

@@ -7,6 +7,7 @@ import pytest
 from golden import RELEASES, golden_file
 from kafkacore.protocol import apis, features
 from kafkacore.protocol.errors import ErrorCode
+from kafkacore.server import handlers
 
 # This API has another name since 3.9 (KIP-1142).
 RENAMED = {"LIST_CLIENT_METRICS_RESOURCES": "LIST_CONFIG_RESOURCES"}
@@ -34,6 +35,12 @@ def test_every_api_has_kafka_s_stable_versions_listeners_and_headers(facts, rele
         assert {each.upper() for each in api.listeners} == {each.replace("_", "") for each in row.get("listeners", [])}
         assert [api.request_header_version(version) for version in versions] == row["request_headers"]
         assert [api.response_header_version(version) for version in versions] == row["response_headers"]
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_broker_forwards_the_apis_that_kafka_s_broker_forwards(facts, release):
+    theirs = {each["key"] for each in facts[release]["apis"] if each["forwardable"]}
+    assert {key for key in handlers.BROKER if key in theirs} == apis.FORWARDABLE
 
 
 def test_every_metadata_version_has_kafka_s_record_versions(facts):

@@ -11,7 +11,7 @@ from kafkacore.config import BrokerConfig
 from kafkacore.network.client import Disconnected
 from kafkacore.network.request import RequestContext
 from kafkacore.protocol import apis
-from kafkacore.protocol.apis import ApiKey
+from kafkacore.protocol.apis import ApiKey, NodeVersions
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import CreateTopicsResponse, EnvelopeResponse, Message
 from kafkacore.server.channel import ActiveController
@@ -31,6 +31,7 @@ class Links:
         self.sent: list[tuple[Address, Any]] = []
         self.ended: list[Address] = []
         self.leader: Address | None = None
+        self.versions: NodeVersions | None = None  # of each node that has answered
         self._moved: list[Callable[[], None]] = []
         self._waiting: list[tuple[Address, asyncio.Future[Any]]] = []
         self.changed = asyncio.Event()
@@ -69,6 +70,9 @@ class Links:
         if isinstance(answer, Exception):
             raise answer
         return answer
+
+    def learned_versions(self, host: str, port: int) -> NodeVersions | None:
+        return self.versions
 
     def disconnect(self, host: str, port: int) -> None:
         self.ended.append((host, port))

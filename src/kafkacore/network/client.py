@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 
 from kafkacore._fast.schema.message import message_class
 from kafkacore.protocol import apis
-from kafkacore.protocol.apis import ApiKey
+from kafkacore.protocol.apis import ApiKey, NodeVersions
 from kafkacore.protocol.errors import ErrorCode, KafkaError, ProtocolError, UnsupportedVersionError
 from kafkacore.protocol.messages import Message
 from kafkacore.runtime.randomness import backoff_ms
@@ -120,6 +120,12 @@ class NodeClient:
         """Returns the lowest and the highest version of each API key that the node supports. Raises the same errors as
         `request`."""
         return (await self._connected()).versions
+
+    @property
+    def learned_versions(self) -> NodeVersions | None:
+        """The versions that the node sent at the start of the connection. None while there is no connection."""
+        connection = self._connection
+        return connection.versions if connection is not None and not connection.lost else None
 
     async def hand_over(self) -> int:
         """Returns the descriptor of a connection without requests in flight. The caller must close the descriptor.

@@ -11,6 +11,7 @@ import random
 from typing import Any, Final, NamedTuple
 
 from kafkacore.network.client import ClientLimits, Connect, Disconnected, NodeClient
+from kafkacore.protocol.apis import NodeVersions
 from kafkacore.protocol.messages import Message
 
 # The most nodes to which a lane keeps connections. Above this number, a lane closes the connections to the nodes to
@@ -45,6 +46,11 @@ class Lane:
         if self._closed:
             raise Disconnected("this node is stopping")
         return await self._client(host, port).request(request, version)
+
+    def learned_versions(self, host: str, port: int) -> NodeVersions | None:
+        """Returns the versions that a node sent at the start of a connection. Returns None without a connection."""
+        learned = (client.learned_versions for client in self._nodes.get((host, port), ()))
+        return next((versions for versions in learned if versions is not None), None)
 
     def disconnect(self, host: str, port: int) -> None:
         """Closes the connections to a node. Requests in flight raise Disconnected."""

@@ -5,6 +5,7 @@ All of this comes from `apis.tsv`, which is generated from the message tables an
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, Final, NamedTuple
 
@@ -150,6 +151,10 @@ class ApiRange(NamedTuple):
     max_version: int
 
 
+# The lowest and the highest version of each API that another node supports, by key.
+NodeVersions = Mapping[int, tuple[int, int]]
+
+
 class RequestHeader(NamedTuple):
     """The start of a request. Its body begins after the first `size` bytes of the frame."""
 
@@ -164,6 +169,14 @@ class RequestHeader(NamedTuple):
 # Clients up to librdkafka 2.11 compress batches only if version 0 of Produce is advertised. A request below the lowest
 # version in the tables gets UNSUPPORTED_VERSION (KAFKA-18659).
 ADVERTISED_FLOORS: Final = {ApiKey.PRODUCE: 0}
+
+# A KRaft broker passes the requests of these APIs to the active controller, in an envelope (KIP-590).
+FORWARDABLE: Final = frozenset({
+    ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.ALTER_CONFIGS, ApiKey.CREATE_PARTITIONS, ApiKey.ELECT_LEADERS,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS, ApiKey.ALTER_PARTITION_REASSIGNMENTS, ApiKey.LIST_PARTITION_REASSIGNMENTS,
+    ApiKey.ALTER_CLIENT_QUOTAS, ApiKey.ALTER_USER_SCRAM_CREDENTIALS, ApiKey.DESCRIBE_QUORUM, ApiKey.UPDATE_FEATURES,
+    ApiKey.UNREGISTER_BROKER, ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER,
+})  # fmt: skip
 
 
 @cache
@@ -233,6 +246,21 @@ def api_versions_for(listener: str, implemented_keys: set[int] | frozenset[int] 
         for key, each in sorted(known.items())
         if listener in each.listeners and (implemented_keys is None or key in implemented_keys)
     ]
+
+
+def with_controller(ranges: Sequence[ApiRange], controller: NodeVersions | None) -> list[ApiRange]:
+    """Returns the versions that a broker advertises whose active controller supports the versions in `controller`. In
+    an API that the broker forwards, these are the versions that both nodes support. With None, returns `ranges`."""
+    if controller is None:
+        return list(ranges)
+    told = []
+    for each in ranges:
+        if each.api_key in FORWARDABLE:
+            lowest, highest = controller.get(each.api_key, (0, -1))
+            each = ApiRange(each.api_key, max(each.min_version, lowest), min(each.max_version, highest))  # noqa: PLW2901
+        if each.min_version <= each.max_version:
+            told.append(each)
+    return told
 
 
 def decode_request_header(frame: bytes | bytearray | memoryview) -> RequestHeader:

@@ -28,7 +28,7 @@ from kafkacore.network.listeners import Listener
 from kafkacore.network.plane import Answer, Plane
 from kafkacore.observability import request_log
 from kafkacore.observability.metrics import Sample
-from kafkacore.protocol.apis import ApiKey
+from kafkacore.protocol.apis import ApiKey, NodeVersions, with_controller
 from kafkacore.protocol.errors import error_for
 from kafkacore.protocol.messages import AllocateProducerIdsRequest, CreateTopicsRequest
 from kafkacore.protocol.response_errors import error_of_peer
@@ -242,6 +242,11 @@ class BrokerServer:
         made = None if self._intercepted else api_versions.bodies(self.context, API_VERSIONS)
         self.plane.native.publish_api_versions(made)
 
+    def _take_versions(self, controller: NodeVersions | None) -> None:
+        """Advertises only those versions of forwarded APIs that the active controller supports too."""
+        self.context.api_ranges = with_controller(self.dispatcher.api_ranges(), controller)
+        self._publish_api_versions()
+
     def _set_gate(self) -> None:
         """Decides which requests of the hot APIs (Produce, Fetch and the like) go to Python. While the request log is
         on, all of them do, so that the log is complete."""
@@ -300,6 +305,8 @@ class BrokerServer:
         # This subscription comes first, so that no handler answers from an older image.
         self._publisher.subscribe(self._forget_answers)
         self._publisher.subscribe(self._nudge)
+        # The registration tells the versions, so they are known before the first client connects.
+        self._channel.watch_versions(self._take_versions)
         self.registrar.start()
         await self._reached(BrokerState.RECOVERY, BrokerState.RUNNING)
         check_served(self.config, self._publisher.image)

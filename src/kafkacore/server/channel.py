@@ -7,12 +7,13 @@ import asyncio
 import contextlib
 import logging
 import socket
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from kafkacore.config import BrokerConfig
 from kafkacore.network.request import RequestContext
 from kafkacore.protocol import apis
-from kafkacore.protocol.apis import ApiKey
+from kafkacore.protocol.apis import ApiKey, NodeVersions
 from kafkacore.protocol.errors import ErrorCode, KafkaError, ProtocolError, UnsupportedVersionError, error_for
 from kafkacore.protocol.messages import DefaultPrincipalData, EnvelopeRequest, EnvelopeResponse, Message
 from kafkacore.protocol.response_errors import error_codes, error_of_peer
@@ -67,7 +68,15 @@ class ActiveController:
         self._changed = asyncio.Event()  # set, and then replaced, at each change of the leader
         self._attempts: dict[asyncio.Timeout, _Attempt] = {}
         self._turnstile = Turnstile()
+        self._versions: NodeVersions | None = None
+        self._watcher: Callable[[NodeVersions | None], None] = _ignore
         replica.raft.watch_leader(self._leader_moved)
+
+    def watch_versions(self, watcher: Callable[[NodeVersions | None], None]) -> None:
+        """Calls `watcher` now, and whenever the versions of the active controller's APIs change. They are None while
+        they are unknown, and while this node is the active controller. During an election they stay the same."""
+        self._watcher = watcher
+        watcher(self._versions)
 
     async def live(self, request: Message) -> Any:
         """Sends a broker's registration or heartbeat. Raises the same errors as `ask`."""
@@ -110,9 +119,10 @@ class ActiveController:
                 return await self._ask_here(lane, call, request)
             self._attempts[limit] = _Attempt(where, repeatable)
             try:
-                if call is None:
-                    return await self._lanes[lane].send(*where, request)
-                return _opened(call, await self._lanes[lane].send(*where, _envelope(call, request)), where)
+                sent = request if call is None else _envelope(call, request)
+                answer = await self._lanes[lane].send(*where, sent)
+                self._learn(self._lanes[lane].learned_versions(*where) or self._versions)
+                return answer if call is None else _opened(call, answer, where)
             except UnsupportedVersionError:
                 if call is None:
                     raise
@@ -120,6 +130,11 @@ class ActiveController:
                 raise error_for(ErrorCode.UNKNOWN_SERVER_ERROR) from None
             finally:
                 del self._attempts[limit]
+
+    def _learn(self, versions: NodeVersions | None) -> None:
+        if versions != self._versions:
+            self._versions = versions
+            self._watcher(versions)
 
     async def _ask_here(self, lane: str, call: RequestContext | None, request: Message) -> Any:
         local = self._local
@@ -146,6 +161,8 @@ class ActiveController:
         self._changed.set()
         self._changed = asyncio.Event()
         where, before = self._where(), self._last
+        if where is _HERE:
+            self._learn(None)
         if where is None or where == before:
             return  # during an election, the old controller may still answer
         self._last = where
@@ -194,6 +211,11 @@ class ControllerChannel:
         self._forwarding = asyncio.Semaphore(FORWARDS_AT_ONCE)
         self._waiting = 0
 
+    def watch_versions(self, watcher: Callable[[NodeVersions | None], None]) -> None:
+        """Does what ActiveController.watch_versions does, but calls `watcher` on the loop that runs now."""
+        here = asyncio.get_running_loop()
+        self.loop.call(self._active.watch_versions, lambda versions: here.call_soon_threadsafe(watcher, versions))
+
     async def send(self, request: Message) -> Any:
         """Sends one of the broker's own requests, in its newest version."""
         return await asyncio.wrap_future(self.loop.submit(self._active.ask(OWN, None, request, self._timeout_ms)))
@@ -212,6 +234,10 @@ class ControllerChannel:
         finally:
             self._waiting -= 1
         return answer
+
+
+def _ignore(versions: NodeVersions | None) -> None:
+    pass
 
 
 def _is_not_controller(answer: Message, call: RequestContext | None) -> bool:
@@ -233,9 +259,16 @@ def _envelope(call: RequestContext, request: Message) -> EnvelopeRequest:
 
 
 def _opened(call: RequestContext, enveloped: EnvelopeResponse, where: Address) -> Message:
-    """Returns the response inside an envelope. Raises NOT_CONTROLLER. Any other error of the envelope, or an unreadable
-    response, is a fault of one of the nodes. The client then gets UNKNOWN_SERVER_ERROR and keeps its connection."""
+    """Returns the response inside an envelope. Raises NOT_CONTROLLER.
+
+    Raises ProtocolError after UNSUPPORTED_VERSION, which closes the client's connection. Its next connection begins
+    with ApiVersions, and then shows the versions that this controller supports. Any other error of the envelope, or an
+    unreadable response, is a fault of one of the nodes. The client then gets UNKNOWN_SERVER_ERROR and keeps its
+    connection."""
     refused = error_of_peer(enveloped.error_code)
+    if refused == ErrorCode.UNSUPPORTED_VERSION:
+        name = apis.api(call.api_key).name
+        raise ProtocolError(f"the active controller does not support version {call.api_version} of {name}")
     if refused == ErrorCode.NOT_CONTROLLER:
         raise error_for(refused)
     if refused != ErrorCode.NONE:

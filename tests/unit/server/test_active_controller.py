@@ -206,3 +206,26 @@ def test_failed_decision_lets_the_next_one_decide() -> None:
             assert [str(each) for each in failed] == ["no decision"] * 3
 
     run(story)
+
+
+def test_versions_of_the_controller_follow_its_answers_and_elections() -> None:
+    async def story() -> None:
+        links = Links([BrokerHeartbeatResponse()] * 4)
+        active = active_controller(links, SimpleNamespace())
+        told: list[Any] = []
+        active.watch_versions(told.append)
+        older, newer = {ApiKey.CREATE_TOPICS: (2, 5)}, {ApiKey.CREATE_TOPICS: (2, 7)}
+        links.elect(OLD)
+        for versions in (older, dict(older), None):
+            links.versions = versions
+            await active.live(BrokerHeartbeatRequest())
+        links.elect(None)
+        assert told == [None, older], "a closed connection or an election changes nothing"
+        links.elect(NEW)
+        links.versions = newer
+        await active.live(BrokerHeartbeatRequest())
+        assert told == [None, older, newer]
+        active.on_leading(3)
+        assert told == [None, older, newer, None], "the active controller is in this process"
+
+    run(story)

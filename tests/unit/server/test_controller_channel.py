@@ -11,7 +11,8 @@ import pytest
 
 from controller_links import CALL, Links, active_controller, enveloped, topics
 from kafkacore.network.request import RequestContext
-from kafkacore.protocol.errors import ErrorCode, KafkaError, UnsupportedVersionError
+from kafkacore.protocol.apis import ApiKey
+from kafkacore.protocol.errors import ErrorCode, KafkaError, ProtocolError, UnsupportedVersionError
 from kafkacore.protocol.messages import CreateTopicsRequest, CreateTopicsResponse, EnvelopeResponse, Message
 from kafkacore.runtime.loops import LoopThread
 from kafkacore.server import channel
@@ -127,3 +128,28 @@ def test_controller_that_knows_no_envelopes_is_an_unknown_error_for_the_client()
     with pytest.raises(KafkaError) as failed:
         asked(UnsupportedVersionError("ENVELOPE: the node speaks 0 to -1"))
     assert failed.value.code == ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def test_client_s_connection_closes_when_the_controller_does_not_support_the_version() -> None:
+    with pytest.raises(ProtocolError, match="does not support version 7 of CREATE_TOPICS"):
+        asked(EnvelopeResponse(error_code=ErrorCode.UNSUPPORTED_VERSION))
+
+
+def test_broker_has_the_controller_s_versions_when_an_answer_to_a_client_arrives() -> None:
+    """The versions are passed on before the answer, so that a client whose connection closes finds them."""
+
+    async def forward() -> list[Any]:
+        loop = LoopThread("kc-loop-test")
+        links = Links([EnvelopeResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)])
+        links.leader, links.versions = ("h", 9093), {ApiKey.CREATE_TOPICS: (2, 5)}
+        told: list[Any] = []
+        try:
+            made = ControllerChannel(active_controller(links), loop, 1000)
+            made.watch_versions(told.append)
+            with pytest.raises(ProtocolError):
+                await made.forward(CALL, CreateTopicsRequest())
+            return told
+        finally:
+            await asyncio.get_running_loop().run_in_executor(None, loop.stop)
+
+    assert asyncio.run(forward()) == [None, {ApiKey.CREATE_TOPICS: (2, 5)}]

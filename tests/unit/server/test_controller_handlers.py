@@ -21,7 +21,7 @@ from kafkacore.protocol.messages import (
     EnvelopeRequest,
 )
 from kafkacore.protocol.uuid import Uuid
-from kafkacore.server.dispatch import Dispatcher
+from kafkacore.server.dispatch import SLICED_BYTES, Dispatcher
 from kafkacore.server.handlers import CONTROLLER
 from kafkacore.server.handlers.controller import decisions
 
@@ -101,8 +101,33 @@ def test_envelope_is_refused_when_the_controller_is_not_active(context: Any) -> 
 
 def test_envelope_is_refused_when_its_api_may_not_be_forwarded(context: Any) -> None:
     assert ask(context, envelope(DescribeClusterRequest(), 1), 0).error_code == ErrorCode.INVALID_REQUEST
-    broken = EnvelopeRequest(request_data=b"\0\x13", request_principal=b"\0\0", client_host_address=b"\x7f\0\0\1")
-    assert ask(context, broken, 0).error_code == ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize(
+    "request_data",
+    [
+        b"\0\x13",
+        b"\x7f\x13\0\7\0\0\0\x4d\xff\xff\0",
+        apis.request_prefix(ApiKey.CREATE_TOPICS, 7, 77, "client") + b"\xff",
+        b"\0\x13\0\x63\0\0\0\x4d\xff\xff\0",
+        apis.request_prefix(ApiKey.CREATE_TOPICS, 7, 77, "client") + b"\xff" * (SLICED_BYTES + 1),
+    ],
+    ids=["cut-header", "unknown-api", "cut-body", "unknown-version", "long-body"],
+)
+def test_envelope_is_of_an_unsupported_version_when_its_request_cannot_be_read(
+    context: Any, request_data: bytes
+) -> None:
+    """The broker then closes its client's connection, and keeps its own."""
+    request = envelope(CREATE, 7)
+    request.request_data = request_data
+    assert ask(context, request, 0).error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert not context.quorum.asked
+
+
+def test_envelope_is_refused_when_its_client_has_no_address(context: Any) -> None:
+    request = envelope(CREATE, 7)
+    request.client_host_address = b"\x7f"
+    assert ask(context, request, 0).error_code == ErrorCode.INVALID_REQUEST
 
 
 @pytest.mark.parametrize("principal", [b"", b"\0\x09", b"\0\0\xff\xff"])

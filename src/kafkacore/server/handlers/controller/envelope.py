@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import logging
 from collections.abc import Awaitable
 from typing import Any, Final
 
@@ -14,56 +15,56 @@ from kafkacore.protocol.errors import ErrorCode, ProtocolError, UnsupportedVersi
 from kafkacore.protocol.messages import DefaultPrincipalData, EnvelopeRequest, EnvelopeResponse
 from kafkacore.server.controller_context import ControllerContext
 
-FORWARDABLE: Final = frozenset(
-    {
-        ApiKey.CREATE_TOPICS,
-        ApiKey.DELETE_TOPICS,
-        ApiKey.ALTER_CONFIGS,
-        ApiKey.CREATE_PARTITIONS,
-        ApiKey.ELECT_LEADERS,
-        ApiKey.INCREMENTAL_ALTER_CONFIGS,
-        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
-        ApiKey.LIST_PARTITION_REASSIGNMENTS,
-        ApiKey.ALTER_CLIENT_QUOTAS,
-        ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
-        ApiKey.DESCRIBE_QUORUM,
-        ApiKey.UPDATE_FEATURES,
-        ApiKey.UNREGISTER_BROKER,
-        ApiKey.ADD_RAFT_VOTER,
-        ApiKey.REMOVE_RAFT_VOTER,
-    }
-)
+LOG: Final = logging.getLogger("kafkacore.server")
 _VERSION_BYTES: Final = 2  # the version of a serialized principal
 
 
 async def handle(controller: ControllerContext, call: RequestContext, request: EnvelopeRequest) -> EnvelopeResponse:
-    try:
-        header = apis.decode_request_header(request.request_data)
-        inner = RequestContext(
-            header.api_key,
-            header.api_version,
-            header.correlation_id,
-            header.client_id,
-            call.listener,
-            str(ipaddress.ip_address(request.client_host_address)),
-            principal=_principal(request.request_principal),
-            forwarded=True,
-        )
-    except ValueError as error:
-        raise error_for(ErrorCode.INVALID_REQUEST, f"The envelope contains no valid request: {error}") from None
-    if inner.api_key not in FORWARDABLE:
+    inner, body = _opened(call, request)
+    if inner.api_key not in apis.FORWARDABLE:
         raise error_for(
             ErrorCode.INVALID_REQUEST, f"{apis.api(inner.api_key).name} may not be forwarded in an envelope."
         )
     if inner.api_key != ApiKey.DESCRIBE_QUORUM and not controller.quorum.active:
         raise error_for(ErrorCode.NOT_CONTROLLER)
-    answer: Any = controller.dispatcher.answer(inner, request.request_data[header.size :])
-    if isinstance(answer, Awaitable):
-        answer = await answer
+    try:
+        answer: Any = controller.dispatcher.answer(inner, body)
+        if isinstance(answer, Awaitable):
+            answer = await answer
+    except ProtocolError as error:
+        # The broker must then close its client's connection. It must keep its own connection to this controller, which
+        # carries the requests of other clients.
+        LOG.info("the request of client %r in an envelope cannot be read: %s", inner.client_id, error)
+        raise error_for(ErrorCode.UNSUPPORTED_VERSION) from None
     if isinstance(answer, CachedAnswer):
         answer = answer.frame
     # A long response is a list of several parts.
     return EnvelopeResponse(response_data=answer if answer is None or isinstance(answer, bytes) else b"".join(answer))
+
+
+def _opened(call: RequestContext, request: EnvelopeRequest) -> tuple[RequestContext, bytes | memoryview]:
+    """Returns the context and the body of the request inside an envelope. Raises the errors of Apache Kafka's
+    EnvelopeUtils."""
+    principal = _principal(request.request_principal)
+    try:
+        host = str(ipaddress.ip_address(request.client_host_address))
+    except ValueError as error:
+        raise error_for(ErrorCode.INVALID_REQUEST, f"The envelope has no valid client address: {error}") from None
+    try:
+        header = apis.decode_request_header(request.request_data)
+    except ProtocolError as error:
+        raise error_for(ErrorCode.UNSUPPORTED_VERSION, f"The envelope contains no valid request: {error}") from None
+    inner = RequestContext(
+        header.api_key,
+        header.api_version,
+        header.correlation_id,
+        header.client_id,
+        call.listener,
+        host,
+        principal=principal,
+        forwarded=True,
+    )
+    return inner, request.request_data[header.size :]
 
 
 def _principal(data: bytes | None) -> str:

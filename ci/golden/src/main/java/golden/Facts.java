@@ -42,7 +42,8 @@ public final class Facts {
         for (ApiKeys api : ApiKeys.values()) {
             ApiMessageType type = api.messageType;
             ObjectNode row = out.addObject().put("key", api.id).put("name", api.name())
-                .put("lowest", type.lowestSupportedVersion()).put("highest", type.highestSupportedVersion(false));
+                .put("lowest", type.lowestSupportedVersion()).put("highest", type.highestSupportedVersion(false))
+                .put("forwardable", api.forwardable);
             type.listeners().forEach(each -> row.withArray("listeners").add(each.name()));
             for (short version = row.get("lowest").shortValue(); version <= row.get("highest").shortValue(); version++) {
                 row.withArray("request_headers").add(type.requestHeaderVersion(version));

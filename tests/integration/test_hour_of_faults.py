@@ -12,27 +12,16 @@ KAFKACORE_FAULT_SECONDS is the total time for both clusters. KAFKACORE_SEED repe
 
 import contextlib
 import os
-import warnings
 
 import pytest
 
 from brokers import APACHE, need_jars
-from namespaces import Namespaces
+from namespaces import possible_network
 from quorums import OURS
 from record_checks import GroupRecord, Stored, problems_of_log
 from replicated import ReplicatedCluster
 from seeds import SEED
-from torture import (
-    MOVING,
-    MOVING_PARTITIONS,
-    PARTITIONS,
-    RELEASE,
-    SETTINGS,
-    SPREAD,
-    Clients,
-    Faults,
-    SmallDisk,
-)
+from torture import RELEASE, SETTINGS, Clients, Faults, create_topics, small_disks
 
 SECONDS = int(os.environ.get("KAFKACORE_FAULT_SECONDS", "60"))
 MEMBERS = {
@@ -41,44 +30,18 @@ MEMBERS = {
 }
 
 
-@pytest.fixture
-def network():
-    """Returns a network of namespaces, or None if this user may not create namespaces and mount disks."""
-    try:
-        network = Namespaces()
-    except pytest.skip.Exception as missing:
-        warnings.warn(f"no link is cut and no disk is full in this run: {missing}", stacklevel=1)
-        yield None
-        return
-    try:
-        yield network
-    finally:
-        network.close()
-
-
 @pytest.mark.timeout(SECONDS + 900)
 @pytest.mark.parametrize("shape", MEMBERS)
-def test_nothing_acknowledged_is_lost_or_doubled_when_nodes_links_and_disks_fail(shape, network, tmp_path):
+def test_nothing_acknowledged_is_lost_or_doubled_when_nodes_links_and_disks_fail(shape, tmp_path):
     need_jars(APACHE[RELEASE])
-    cluster = ReplicatedCluster(tmp_path / "cluster", network=network, settings=SETTINGS, **MEMBERS[shape])
-    with contextlib.ExitStack() as undo:
-        disks = {}
-        if network is not None:
-            for node_id, member in cluster.brokers.items():
-                disks[node_id] = SmallDisk(member.data)
-                undo.callback(disks[node_id].close)
+    with possible_network() as network, contextlib.ExitStack() as undo:
+        cluster = ReplicatedCluster(tmp_path / "cluster", network=network, settings=SETTINGS, **MEMBERS[shape])
+        disks = small_disks(cluster.brokers, network, undo)
         undo.callback(cluster.close)
         cluster.start()
-        ids = list(cluster.brokers)
-        cluster.create(SPREAD, [ids[at % 3 :] + ids[: at % 3] for at in range(PARTITIONS)], min_insync_replicas="2")
-        cluster.create(MOVING, [ids[:2]] * MOVING_PARTITIONS, min_insync_replicas="1")
+        create_topics(cluster)
         with Clients(cluster, tmp_path, SEED) as clients:
-            faults = Faults(cluster, clients, SEED, network, disks)
-            try:
-                faults.run(SECONDS / len(MEMBERS))
-            finally:
-                said = clients.confluent.epochs.said
-                print(f"seed {SEED}, {clients.count()} records:", *faults.done, *said, sep="\n")
+            Faults(cluster, clients, SEED, network, disks).run(SECONDS / len(MEMBERS))
         assert list(clients.problems()) == []
 
 

@@ -1,9 +1,9 @@
-"""A `ProcessCluster` with replicated partitions. It can change and check their leaders, their ISRs and the contents of
-each replica.
+"""Clusters of processes with replicated partitions. A test can change and check their leaders, their ISRs and the
+contents of each replica.
 
-`ReplicatedCluster(path, brokers={101: OURS, 102: "apache-4.3"}, ...)` makes the cluster. `Writes` writes to its
-partitions in the background. `assert_whole` then reads each partition from each of its replicas, and compares the files
-of the replicas.
+`ReplicatedCluster(path, brokers={101: OURS, 102: "apache-4.3"}, ...)` makes a cluster in KRaft mode. `Writes` writes to
+its partitions in the background. `assert_whole` then reads each partition from each of its replicas, and compares the
+files of the replicas.
 """
 
 import threading
@@ -58,9 +58,8 @@ class PartitionState:
     isr: tuple[int, ...]
 
 
-class ReplicatedCluster(ProcessCluster):
-    def __init__(self, path, *, settings=None, **options):
-        super().__init__(path, settings=SETTINGS | (settings or {}), **options)
+class Replicated:
+    """Adds changes and checks of partitions to a cluster of processes in either mode."""
 
     def seen(self):
         return f"{super().seen()}\n--- partitions: {str(self.partitions())[:SEEN_CHARACTERS]}"
@@ -71,6 +70,11 @@ class ReplicatedCluster(ProcessCluster):
             if member.alive() and (answer := self.ask(node_id, request, version)) is not None and accepts(answer):
                 return answer
         return None
+
+    def ask_controller(self, request, version, accepts=lambda answer: True):
+        """Returns the controller's response if `accepts` accepts it, else None. In KRaft mode, any broker forwards the
+        request to the controller."""
+        return self.ask_any(request, version, accepts)
 
     # --- the state of the partitions ---
 
@@ -115,7 +119,7 @@ class ReplicatedCluster(ProcessCluster):
         )
 
         def created():
-            answer = self.ask_any(made(topics=[topic], timeout_ms=ANSWER_MS), 5)
+            answer = self.ask_controller(made(topics=[topic], timeout_ms=ANSWER_MS), 5)
             errors.append(answer and answer.topics[0].error_message)
             return answer and answer.topics[0].error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
 
@@ -128,9 +132,9 @@ class ReplicatedCluster(ProcessCluster):
         self.wait_in_sync(name, count=len(assignment))
         self.wait(lambda: self.known(name), f"{name} in the metadata of every live broker")
 
-    def reassign(self, target):
+    def reassign(self, target, expected=frozenset({ErrorCode.NONE})):
         """Starts a reassignment. `target` maps (topic, partition) to the new replicas, or to None to cancel a
-        reassignment."""
+        reassignment. `expected` has the error codes that a partition may get."""
         made = AlterPartitionReassignmentsRequest
         topics = {}
         for (topic, partition), replicas in target.items():
@@ -141,16 +145,19 @@ class ReplicatedCluster(ProcessCluster):
             timeout_ms=ANSWER_MS,
             topics=[made.ReassignableTopic(name=name, partitions=each) for name, each in topics.items()],
         )
-        answer = self.wait(lambda: self.ask_any(request, 0), "an answer to AlterPartitionReassignments")
-        errors = {each.error_code for topic in answer.responses for each in topic.partitions} | {answer.error_code}
-        assert errors == {0}, answer
+        answer = self.wait(
+            lambda: self.ask_controller(request, 0, lambda answer: answer.error_code != ErrorCode.NOT_CONTROLLER),
+            "an answer to AlterPartitionReassignments",
+        )
+        assert answer.error_code == 0, answer
+        assert {each.error_code for topic in answer.responses for each in topic.partitions} <= expected, answer
 
     def move(self, target):
         """Reassigns partitions, and waits until only the new replicas are left and all of them are in sync."""
         self.reassign(target)
 
         def moved():
-            answer = self.ask_any(ListPartitionReassignmentsRequest(timeout_ms=ANSWER_MS, topics=None), 0)
+            answer = self.ask_controller(ListPartitionReassignmentsRequest(timeout_ms=ANSWER_MS, topics=None), 0)
             found = self.partitions(*{topic for topic, _ in target})
             there = all(
                 (state := found.get(which)) is not None
@@ -178,7 +185,7 @@ class ReplicatedCluster(ProcessCluster):
         )
 
         answer = self.wait(
-            lambda: self.ask_any(request, 2, lambda answer: answer.error_code == 0), "an answer to ElectLeaders"
+            lambda: self.ask_controller(request, 2, lambda answer: answer.error_code == 0), "an answer to ElectLeaders"
         )
         return {
             (topic.topic, each.partition_id): ErrorCode(each.error_code)
@@ -285,6 +292,11 @@ class ReplicatedCluster(ProcessCluster):
             assert found.keys() == expected.keys(), f"{topic}-{partition}: batches of {node_id} and {leader} differ"
             differ = [offset for offset in expected if found[offset] != expected[offset]]
             assert not differ, f"{topic}-{partition}: offset {differ[0]} differs between {leader} and {node_id}"
+
+
+class ReplicatedCluster(Replicated, ProcessCluster):
+    def __init__(self, path, *, settings=None, **options):
+        super().__init__(path, settings=SETTINGS | (settings or {}), **options)
 
 
 def fetch(address, topic, partition, offset):

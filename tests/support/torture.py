@@ -17,6 +17,7 @@ import time
 from confluent_kafka import Consumer, TopicPartition
 
 from brokers import APACHE, java
+from kafkacore.protocol.errors import ErrorCode
 from process_cluster import LIMIT_S
 from processes import Child, wait_until
 from record_checks import GroupRecord, problems_of_log
@@ -353,15 +354,37 @@ class SmallDisk:
         subprocess.run(["umount", "-l", self.path], check=True, capture_output=True)
 
 
+def small_disks(brokers, network, undo):
+    """Gives each broker a small disk. Returns the disks by node id, or nothing if there is no network, because then
+    this user may not mount disks either. `undo` unmounts the disks."""
+    disks = {}
+    for node_id, member in brokers.items() if network is not None else ():
+        disks[node_id] = SmallDisk(member.data)
+        undo.callback(disks[node_id].close)
+    return disks
+
+
+def create_topics(cluster):
+    ids = list(cluster.brokers)
+    cluster.create(SPREAD, [ids[at % 3 :] + ids[: at % 3] for at in range(PARTITIONS)], min_insync_replicas="2")
+    cluster.create(MOVING, [ids[:2]] * MOVING_PARTITIONS, min_insync_replicas="1")
+
+
 class Faults:
     """Breaks nodes and heals them. The seed decides the order of the faults. `done` has a line for each fault.
 
-    Without network namespaces it does not cut links, and without small disks it does not fill disks.
+    Without network namespaces it does not cut links, and without small disks it does not fill disks. `alone` has the
+    faults during which no second fault happens.
     """
+
+    alone = ()
+    # The answers that a partition may get when it is reassigned.
+    answers_to_reassignments = frozenset({ErrorCode.NONE})
 
     def __init__(self, cluster, clients, seed, network=None, disks=None):
         self.cluster, self.clients, self.network, self.disks = cluster, clients, network, disks or {}
-        self.choices, self.done, self.began = random.Random(seed), [], time.monotonic()
+        self.seed, self.choices = seed, random.Random(seed)
+        self.done, self.began = [], time.monotonic()
         self.chosen = []
         self.kinds = [self.killed, self.stopped_and_continued, self.restarted, self.reassigned, self.all_preferred]
         if network is not None:
@@ -371,27 +394,35 @@ class Faults:
 
     def run(self, seconds):
         """Causes faults until the time has run out. Every kind of fault happens at least once, and the order changes
-        from round to round."""
+        from round to round. Finally prints what happened."""
         deadline = self.began + seconds
-        while True:
-            for kind in self.choices.sample(self.kinds, len(self.kinds)):
-                self.one(kind)
-            if time.monotonic() > deadline:
-                return
+        try:
+            while True:
+                for kind in self.choices.sample(self.kinds, len(self.kinds)):
+                    self.one(kind)
+                if time.monotonic() > deadline:
+                    return
+        finally:
+            said = self.clients.confluent.epochs.said
+            print(f"seed {self.seed}, {self.clients.count()} records:", *self.done, *said, sep="\n")
 
     def one(self, kind):
-        nodes = self.chosen = self.choices.sample(list(self.cluster.members), 2)
         kinds = [kind]
-        if self.choices.random() < TWO_AT_ONCE:
-            kinds.append(self.choices.choice(self.kinds))
+        if kind.__name__ not in self.alone and self.choices.random() < TWO_AT_ONCE:
+            kinds.append(self.choices.choice([each for each in self.kinds if each.__name__ not in self.alone]))
+        nodes = self.chosen = self.targets(kinds)
         with contextlib.ExitStack() as healed:
-            for each, node_id in zip(kinds, nodes, strict=False):
+            for each, node_id in zip(kinds, nodes, strict=True):
                 hold_s = self.choices.choice(HOLD_S)
                 at = time.monotonic() - self.began
                 self.done.append(f"{at:.1f} s: {each.__name__} {node_id} for {hold_s} s")
                 healed.enter_context(each(node_id))
                 time.sleep(hold_s)  # the duration of the fault, not a wait for a condition
         self.wait_whole()
+
+    def targets(self, kinds):
+        """Chooses a node for each fault."""
+        return self.choices.sample(list(self.cluster.members), len(kinds))
 
     def wait_whole(self):
         """Waits until every node serves requests, every replica is in sync, and each partition accepts records."""
@@ -468,7 +499,7 @@ class Faults:
         target = {(MOVING, each): self.choices.sample(brokers, 2) for each in range(MOVING_PARTITIONS)}
         target |= {(SPREAD, each): self.choices.sample(brokers, 3) for each in range(PARTITIONS)}
         with contextlib.suppress(TimeoutError):
-            self.cluster.reassign(target)
+            self.cluster.reassign(target, self.answers_to_reassignments)
         yield
 
     @contextlib.contextmanager

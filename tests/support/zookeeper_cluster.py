@@ -36,8 +36,8 @@ SETTINGS = {
 class ZooKeeperBroker(Member):
     """A broker in a process of its own, and the address for its clients."""
 
-    def __init__(self, directory, node_id, kind, settings, address, jvm=None):
-        super().__init__(directory, node_id, kind, settings, jvm=jvm)
+    def __init__(self, directory, node_id, kind, settings, address, network=None, jvm=None):
+        super().__init__(directory, node_id, kind, settings, network, jvm)
         self.address = address
 
     def start(self):
@@ -50,20 +50,22 @@ class ZooKeeperBroker(Member):
 class ZooKeeperCluster:
     """A cluster in ZooKeeper mode. `control` has the ids of the brokers with a control-plane listener (KIP-291).
     `servers` is the number of ZooKeeper servers, and `zookeeper` has their options. `jvm` replaces the JVM options for
-    a quick start of Apache Kafka's brokers."""
+    a quick start of Apache Kafka's brokers. With `network` (Namespaces), each broker runs on a separate host.
+    `places` among ZooKeeper's options then puts the servers into the network."""
 
     def __init__(
-        self, path, kinds, settings=None, control=(), first=None, servers=1, *, zookeeper=None, jvm=None
+        self, path, kinds, settings=None, control=(), first=None, servers=1, *, zookeeper=None, jvm=None, network=None
     ):  # fmt: skip
         path, options = Path(path), zookeeper or {}
         where = path / "zookeeper"
-        self._jvm = jvm
+        self._jvm, self._network = jvm, network
         self.zookeeper = (
             ZooKeeperServer(where, **options) if servers == 1 else ZooKeeperEnsemble(where, servers, **options)
         )
         ports = iter(free_ports(2 * len(kinds)))
-        self.addresses = {node_id: f"127.0.0.1:{next(ports)}" for node_id in kinds}
-        self.control_addresses = {node_id: f"127.0.0.1:{next(ports)}" for node_id in kinds}
+        host = (lambda node_id: "127.0.0.1") if network is None else network.host
+        self.addresses = {node_id: f"{host(node_id)}:{next(ports)}" for node_id in kinds}
+        self.control_addresses = {node_id: f"{host(node_id)}:{next(ports)}" for node_id in kinds}
         self.brokers = {
             node_id: self._broker(path, node_id, kind, settings or {}, node_id in control)
             for node_id, kind in kinds.items()
@@ -84,7 +86,9 @@ class ZooKeeperCluster:
         if kind == OURS:
             own["metrics.port"] = "-1"
         settings = own | SETTINGS | settings
-        return ZooKeeperBroker(path / str(node_id), node_id, kind, settings, self.addresses[node_id], self._jvm)
+        namespace = self._network.add(node_id) if self._network is not None else None
+        where = path / str(node_id)
+        return ZooKeeperBroker(where, node_id, kind, settings, self.addresses[node_id], namespace, self._jvm)
 
     @property
     def bootstrap(self):

@@ -37,15 +37,16 @@ class ZooKeeperServer:
 
     def __init__(
         self, directory, settings=None, properties=None, *,
-        durable=False, heap="128m", jvm=None, tick_ms=500, peers=(), number=0,
+        durable=False, heap="128m", jvm=None, tick_ms=500, peers=(), number=0, host="127.0.0.1", network=None,
     ):  # fmt: skip
         """`jvm` has JVM options to use instead of those that make the start quick. `peers` has the lines
         `server.N=...` of an ensemble, and `number` is this server's N. Without `peers`, the constructor starts the
-        server."""
+        server. `network` is the name of the server's network namespace, in which it has the address `host`."""
         self.directory = Path(directory)
         self.number = number
+        self.host, self.network = host, network
         self.port = free_ports(1)[0]
-        self.connect = f"127.0.0.1:{self.port}"
+        self.connect = f"{host}:{self.port}"
         self.heap, self.jvm = heap, jvm
         self.properties = {
             "zookeeper.admin.enableServer": "false",
@@ -61,7 +62,7 @@ class ZooKeeperServer:
         lines = {
             "dataDir": data,
             "clientPort": self.port,
-            "clientPortAddress": "127.0.0.1",
+            "clientPortAddress": host,
             "tickTime": tick_ms,  # the shortest session timeout is two ticks
             "initLimit": 60,
             "syncLimit": 10,
@@ -81,8 +82,9 @@ class ZooKeeperServer:
     def launch(self):
         options = [f"-D{key}={value}" for key, value in self.properties.items()]
         command, *rest = java(RELEASE, self.heap, self.jvm)
+        inside = ["ip", "netns", "exec", self.network] if self.network else []
         # If pytest is killed, the kernel also kills the server.
-        line = ["setpriv", "--pdeathsig", "KILL", "--", command, *options, *rest, MAIN, self.configuration]
+        line = [*inside, "setpriv", "--pdeathsig", "KILL", "--", command, *options, *rest, MAIN, self.configuration]
         self.child = Child(line, self.directory / "server.log")
 
     def wait_ready(self):
@@ -91,7 +93,7 @@ class ZooKeeperServer:
     def ask(self, word):
         """Returns the answer to a four-letter command, or '' if the server does not answer in time."""
         try:
-            with socket.create_connection(("127.0.0.1", self.port), timeout=2) as link:
+            with socket.create_connection((self.host, self.port), timeout=2) as link:
                 link.sendall(word.encode())
                 parts = []
                 while part := link.recv(65536):
@@ -135,20 +137,23 @@ class ZooKeeperServer:
 
 
 class ZooKeeperEnsemble:
-    """Servers that replicate. `connect` contains the addresses of all of them."""
+    """Servers that replicate. `connect` contains the addresses of all of them. `places` has the host and the network
+    namespace of each server."""
 
-    def __init__(self, directory, count=3, settings=None, properties=None, **options):
+    def __init__(self, directory, count=3, settings=None, properties=None, *, places=None, **options):
         ports = free_ports(2 * count)
+        places = places or [("127.0.0.1", None)] * count
         peers = [
-            f"server.{number}=127.0.0.1:{ports[2 * number - 2]}:{ports[2 * number - 1]}"
-            for number in range(1, count + 1)
+            f"server.{number}={host}:{ports[2 * number - 2]}:{ports[2 * number - 1]}"
+            for number, (host, _) in enumerate(places, 1)
         ]
         self.servers = [
             ZooKeeperServer(
-                Path(directory) / f"server-{number}", settings, properties, peers=peers, number=number, **options
+                Path(directory) / f"server-{number}", settings, properties, peers=peers, number=number, host=host,
+                network=network, **options,
             )
-            for number in range(1, count + 1)
-        ]
+            for number, (host, network) in enumerate(places, 1)
+        ]  # fmt: skip
         self.connect = ",".join(server.connect for server in self.servers)
         for server in self.servers:
             server.launch()

@@ -1,5 +1,6 @@
 """Controllers in ZooKeeper mode: they are elected, resign, lose their sessions, and take over from one another."""
 
+import itertools
 import json
 
 import pytest
@@ -7,7 +8,9 @@ from tests.support.zookeeper_controllers import run_cluster
 
 from kafkacore.controller.zookeeper import failover
 from kafkacore.controller.zookeeper.inter_broker_protocol import InterBrokerProtocol
+from kafkacore.controller.zookeeper.request_batches import RequestBatch
 from kafkacore.protocol.apis import ApiKey
+from kafkacore.simulation.schedule import NS_OF_A_S
 from kafkacore.simulation.zookeeper_server import Transaction
 from kafkacore.zookeeper import paths, znodes
 from kafkacore.zookeeper.operations import Code, Create, CreateMode, Delete, Multi, Result, SetData, ZooKeeperError
@@ -375,6 +378,71 @@ def test_controller_is_elected_again_when_its_takeover_fails(monkeypatch):
         only = world.start_broker(1)
         world.wait_for(lambda: world.active() is only and world.controller_epoch() == 2)
         assert failed == [1]
+
+    run_cluster(story)
+
+
+@pytest.mark.parametrize("reason", ["the take-over", "its requests"])
+def test_controller_pauses_longer_and_longer_when_it_fails_in_every_term(reason, monkeypatch):
+    """After a term without a failure, the pauses are short again."""
+    take_over, flushing = failover.take_over, RequestBatch.flushing
+    is_broken, made, terms = True, [], []  # made: the controllers' batches, which have all requests of the take-over
+
+    def story(world):
+        nonlocal is_broken
+
+        def note_term():
+            terms.append(world.schedule.now_ns / NS_OF_A_S)
+            if is_broken and reason == "the take-over":
+                raise ValueError("broken")
+
+        async def noted_take_over(controller):
+            note_term()
+            await take_over(controller)
+            made.append(controller.batch)
+
+        def broken_flushing(batch):
+            if is_broken and batch in made:
+                raise ValueError("broken")
+            return flushing(batch)
+
+        monkeypatch.setattr(failover, "take_over", noted_take_over)
+        monkeypatch.setattr(RequestBatch, "flushing", broken_flushing)
+        only = world.start_broker(1)
+        world.wait_for(lambda: len(terms) == 8, limit_s=300)
+        pauses = [now - before for before, now in itertools.pairwise(terms)]
+        assert pauses == pytest.approx([1, 2, 4, 8, 16, 30, 30], abs=0.5)
+        is_broken = False
+        world.wait_for(lambda: world.active() is only)
+        world.settle()
+        terms.clear()
+        is_broken = True
+        world.move_controller()
+        world.wait_for(lambda: len(terms) == 2)
+        assert terms[1] - terms[0] == pytest.approx(1, abs=0.5)
+        is_broken = False
+        world.wait_for(lambda: world.active() is only)
+
+    run_cluster(story)
+
+
+def test_other_broker_takes_over_at_once_when_the_first_one_fails(monkeypatch):
+    take_over = failover.take_over
+
+    async def fail_on_broker_1(controller):
+        if controller.settings.broker_id == 1:
+            raise ValueError("broken")
+        await take_over(controller)
+
+    monkeypatch.setattr(failover, "take_over", fail_on_broker_1)
+
+    def story(world):
+        world.start_broker(1)
+        world.start_broker(2)
+        world.wait_for(lambda: (active := world.active()) is not None and active.broker_id == 2, limit_s=3)
+        epoch = world.controller_epoch()
+        world.step_for(60)
+        assert world.controller_epoch() == epoch
 
     run_cluster(story)
 

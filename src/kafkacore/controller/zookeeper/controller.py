@@ -27,6 +27,7 @@ from kafkacore.controller.zookeeper.protocols import controller_election
 from kafkacore.controller.zookeeper.protocols.controlled_shutdown import ControlledShutdown
 from kafkacore.controller.zookeeper.protocols.controller_election import (
     NO_CONTROLLER,
+    Pause,
     Reelect,
     RegisterBrokerAndReelect,
     Startup,
@@ -65,13 +66,14 @@ class ZooKeeperController:
         self.surroundings = surroundings
         self.events = EventQueue()
         self.measures = Measures()
-        self._now_s: Callable[[], float] = float  # the event loop's clock, set by `start`
+        self.now_s: Callable[[], float] = float  # the event loop's clock, set by `start`
         self.access = Access(zookeeper)
         self.states = StateStore(self.access, settings)
         self.topics = TopicStore(self.access, settings)
         self.registrations = Registrations(self.access)
         self.active_controller_id = NO_CONTROLLER  # the id of the broker that `/controller` contains
         self.is_active = False
+        self.pause = Pause()
         self.state = IDLE  # the name of the controller's state, as in Kafka's ControllerState
         self._connected = asyncio.Event()
         self._session_has_ended = False
@@ -99,7 +101,7 @@ class ZooKeeperController:
         self.zookeeper.on_state(self._state_changed)
         if self.zookeeper.state is SessionState.CONNECTED:
             self._connected.set()
-        self._now_s = asyncio.get_running_loop().time
+        self.now_s = asyncio.get_running_loop().time
         self.put(Startup())
         self._runner = asyncio.get_running_loop().create_task(self._run())
 
@@ -174,7 +176,7 @@ class ZooKeeperController:
     # --- called by protocols ---
 
     def put(self, event: Event) -> None:
-        event.queued_s = self._now_s()
+        event.queued_s = self.now_s()
         self.events.put(event)
 
     def schedule(self, delay_ms: int, event: type[Notification]) -> None:
@@ -228,12 +230,14 @@ class ZooKeeperController:
         are already in ZooKeeper."""
         self.access.bind()
         self.state = event.state
-        began_s = self._now_s()
+        began_s = self.now_s()
         self.measures.waited((began_s - event.queued_s) * 1000)
         try:
             await event.process(self)
             await self.access.in_slices(self.batch.flushing())
             event.complete()
+            if self.is_active:
+                self.pause.forgive()
         except SessionLostError:
             self.batch.discard()
             event.preempt(not_controller())
@@ -253,7 +257,7 @@ class ZooKeeperController:
                 # A read that ZooKeeper has refused sets no watch, so nothing else would start this event again.
                 self.schedule(controller_election.RETRY_MS, type(event))
         finally:
-            self.measures.ran(event.state, (self._now_s() - began_s) * 1000)
+            self.measures.ran(event.state, (self.now_s() - began_s) * 1000)
             self.state = IDLE
             if self.is_active and not isinstance(event, UpdateGauges):
                 self.schedule(counts.DELAY_MS, UpdateGauges)

@@ -9,6 +9,7 @@ shuts down. Each of these events changes `/controller`, so the watches of all br
 from __future__ import annotations
 
 import logging
+import math
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 from kafkacore.controller.zookeeper import failover
@@ -38,6 +39,7 @@ LOG: Final = logging.getLogger("kafkacore.controller")
 NO_CONTROLLER: Final = -1
 FIRST_EPOCH: Final = 0
 RETRY_MS: Final = 1_000
+MAX_PAUSE_MS: Final = 30_000
 
 
 class Identity(Notification):
@@ -57,8 +59,13 @@ class Identity(Notification):
             controller.schedule(RETRY_MS, type(self))
 
     async def follow(self, controller: ZooKeeperController) -> None:
-        """Reads the owner of `/controller`. If nobody owns it, this broker stands for election."""
-        if await resign_if_moved(controller) == NOBODY:
+        """Reads the owner of `/controller`. If nobody owns it, this broker stands for election, unless it pauses."""
+        if await resign_if_moved(controller) != NOBODY:
+            return
+        pause_ms = controller.pause.left_ms(controller.now_s())
+        if pause_ms > 0:
+            controller.schedule(pause_ms, Reelect)
+        else:
             await _stand(controller)
 
 
@@ -81,6 +88,30 @@ class Reelect(Identity):
 class ControllerChange(Identity):
     """`/controller` was created or written. It may have been deleted since. The watch that fired reports only the first
     change, so this event is also a reason to stand for election."""
+
+
+class Pause:
+    """The time for which a broker is no candidate, after it has given up because it failed as the controller. Each
+    failure doubles the time. Without a pause, a broker that always fails would be elected again and again, and would
+    load the whole cluster's state each time. Other brokers are candidates meanwhile. The times `now_s` are those of the
+    event loop's clock."""
+
+    def __init__(self) -> None:
+        self._failures = 0
+        self._until_s = 0.0
+
+    def begin(self, now_s: float) -> None:
+        pause_ms = min(RETRY_MS << min(self._failures, 20), MAX_PAUSE_MS)
+        LOG.warning("this broker is no candidate for the next %d ms, because it failed as the controller", pause_ms)
+        self._until_s = now_s + pause_ms / 1000
+        self._failures += 1
+
+    def forgive(self) -> None:
+        """Called when the controller has finished an event. So the next pause is short again."""
+        self._failures = 0
+
+    def left_ms(self, now_s: float) -> int:
+        return max(math.ceil((self._until_s - now_s) * 1000), 0)
 
 
 class _Owner(NamedTuple):
@@ -115,10 +146,17 @@ async def fenced(controller: ZooKeeperController) -> None:
     """Handles a write that found another controller epoch. If this broker still owns `/controller`, somebody has
     written to `/controller_epoch`, and all writes of this broker would fail. Then it gives up."""
     await resign_if_moved(controller)
-    await give_up(controller)
+    await _leave(controller)
 
 
 async def give_up(controller: ZooKeeperController) -> None:
+    """Resigns after a failure, and pauses before it is a candidate again."""
+    if controller.is_active:
+        controller.pause.begin(controller.now_s())
+        await _leave(controller)
+
+
+async def _leave(controller: ZooKeeperController) -> None:
     """Resigns and deletes `/controller`, so that another broker is elected (triggerControllerMove)."""
     if controller.is_active:
         controller.resign()

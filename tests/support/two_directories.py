@@ -28,6 +28,8 @@ TIMEOUT_MS = 10_000
 class Client:
     """Sends requests to the broker at `address`. Tests name a directory by the last part of its path."""
 
+    describe_version = 5  # the version of DescribeLogDirs
+
     def __init__(self, address: str) -> None:
         self.address = address
 
@@ -100,7 +102,7 @@ class Client:
 
     def describe(self) -> dict[str, Any]:
         """Sends DescribeLogDirs. Returns the result of each directory."""
-        results = ask(self.address, DescribeLogDirsRequest(topics=None), 5).results
+        results = ask(self.address, DescribeLogDirsRequest(topics=None), self.describe_version).results
         return {Path(each.log_dir).name: each for each in results}
 
     def shown(self, name: str, topic: str) -> dict[tuple[int, bool], Any]:

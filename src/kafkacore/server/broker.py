@@ -30,7 +30,7 @@ from kafkacore.observability import request_log
 from kafkacore.observability.metrics import Sample
 from kafkacore.protocol.apis import ApiKey, NodeVersions, with_controller
 from kafkacore.protocol.errors import error_for
-from kafkacore.protocol.messages import AllocateProducerIdsRequest, CreateTopicsRequest
+from kafkacore.protocol.messages import AllocateProducerIdsRequest, CreateTopicsRequest, CreateTopicsResponse
 from kafkacore.protocol.response_errors import error_of_peer
 from kafkacore.protocol.uuid import Uuid
 from kafkacore.replication.making import Threads, make_fetchers
@@ -157,7 +157,7 @@ class BrokerServer:
         self.registrar = self._make_membership(cluster_id, directory_ids, previous_epoch)
         self._assignments = DirectoryAssignments(self.node_id, self._broker_epoch, channel.send, on_fault)
         self.moves = self.context.moves = logs.moves(
-            self._assignments.told,
+            self._report_directory,
             config.num_replica_alter_log_dirs_threads,
             lambda: self.replicas.config.replica_alter_log_dirs_io_max_bytes_per_second,
             config.replica_fetch_backoff_ms,
@@ -182,8 +182,12 @@ class BrokerServer:
         """Sends one of the broker's own requests to the active controller."""
         return await self._channel.send(request)
 
+    async def _report_directory(self, replica: tuple[Uuid, int], directory: Uuid) -> None:
+        """Reports to the controller that a replica is about to move to another log directory."""
+        await self._assignments.told(replica, directory)
+
     async def _create_asked(self, request: CreateTopicsRequest) -> Any:
-        """Creates topics for which clients' requests have asked."""
+        """Creates topics for which the node's owner, or a client's request, has asked."""
         return await self._channel.send(request)
 
     def _make_membership(self, cluster_id: str, directory_ids: Sequence[Uuid], previous_epoch: int) -> Membership:
@@ -388,11 +392,15 @@ class BrokerServer:
             CreateTopicsRequest.CreatableTopic(name=name, num_partitions=count, replication_factor=-1, configs=set_to)
             for name, count in topics
         ]
-        answer = await self._channel.send(CreateTopicsRequest(topics=made))
+        answer = await self._create_asked(CreateTopicsRequest(topics=made))
         for topic in answer.topics:
-            while not topic.error_code and self.context.image.topic_by_id(topic.topic_id) is None:
+            while not topic.error_code and not self._serves(topic):
                 await self._applied()
         return [(topic.name, topic.error_code, topic.error_message) for topic in answer.topics]
+
+    def _serves(self, created: CreateTopicsResponse.CreatableTopicResult) -> bool:
+        """Returns whether this broker knows a topic that was just created."""
+        return self.context.image.topic_by_id(created.topic_id) is not None
 
     def settings_of(self, topic: str) -> LogSettings:
         """Returns the settings of a topic's logs."""

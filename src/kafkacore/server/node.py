@@ -288,14 +288,11 @@ class Node:
         runtime = self._take_runtime()
         side = ZooKeeperSide(self.config, world, runtime.loop(CONTROLLER), self._failed)
         self._undo.append(lambda: world.on(runtime.loop(CONTROLLER), side.close(), _STOP_SECONDS))
-        try:
-            cluster_id = await world.on(runtime.loop(CONTROLLER), side.open())
-        except MetadataError as error:  # a cluster that this node must not serve
-            self._failed(error)
-            self.raise_fault()
-            raise
+        await self._run_start(runtime.loop(CONTROLLER), side.open())
         config = self.config = side.config
-        directories = open_zookeeper_directories(config, cluster_id, world.environment.wall_ms(), files, world.new_uuid)
+        directories = open_zookeeper_directories(
+            config, side.cluster_id, world.environment.wall_ms(), files, world.new_uuid
+        )
         locks = DirectoryLocks(directories.directory_ids, files, dispensable=list(directories.directory_ids))
         self._undo.append(locks.close)
         directories = directories.without(locks.failed)

@@ -139,12 +139,12 @@ class ZooKeeperAdmin:
         made = [topic for topic in topics if not topic.error_code]
         try:
             async with asyncio.timeout(request.timeout_ms / 1000):
-                while not all(_has_leaders(self._read_view(), topic.name, topic.num_partitions) for topic in made):
+                while not all(has_leaders(self._read_view(), topic.name, topic.num_partitions) for topic in made):
                     await self._applied()
         except TimeoutError:
             image = self._read_view()
             for topic in made:
-                if not _has_leaders(image, topic.name, topic.num_partitions):
+                if not has_leaders(image, topic.name, topic.num_partitions):
                     topic.error_code = ErrorCode.REQUEST_TIMED_OUT
 
     async def _create_partitions(self, request: Any) -> Any:
@@ -284,7 +284,8 @@ def _assignment(run: Any) -> dict[int, znodes.Assignment]:
     }
 
 
-def _has_leaders(image: MetadataImage, name: str, count: int) -> bool:
+def has_leaders(image: MetadataImage, name: str, count: int) -> bool:
+    """Returns whether the image has the topic, and a leader for each of its partitions."""
     topic = image.topic(name)
     return topic is not None and all(
         (state := image.partition(topic, index)) is not None and state.leader >= 0 for index in range(count)

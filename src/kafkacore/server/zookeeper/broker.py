@@ -17,13 +17,13 @@ from kafkacore.metadata.image import MetadataImage
 from kafkacore.network.plane import Plane
 from kafkacore.observability.metrics import Sample
 from kafkacore.protocol.apis import ApiKey
-from kafkacore.protocol.messages import AlterPartitionRequest
+from kafkacore.protocol.messages import AlterPartitionRequest, CreateTopicsResponse
 from kafkacore.protocol.uuid import Uuid
 from kafkacore.runtime.loops import LoopThread
 from kafkacore.server.broker import BrokerServer
 from kafkacore.server.handlers import ZOOKEEPER_BROKER
 from kafkacore.server.producer_ids import ProducerIdBlock
-from kafkacore.server.zookeeper.admin import ZooKeeperAdmin
+from kafkacore.server.zookeeper.admin import ZooKeeperAdmin, has_leaders
 from kafkacore.server.zookeeper.channel import BY_INTER_BROKER, Address, ZooKeeperChannel
 from kafkacore.server.zookeeper.configs import ConfigWatch, Settings
 from kafkacore.server.zookeeper.control_plane import ControlPlane
@@ -177,10 +177,15 @@ class ZooKeeperBroker(BrokerServer):
                     )
         self._roots.take_roles(states)
 
+    async def _report_directory(self, replica: tuple[Uuid, int], directory: Uuid) -> None:
+        """Does nothing: in ZooKeeper mode, no controller needs the directories of replicas."""
+
     async def _create_asked(self, request: Any) -> Any:
-        """Creates topics for a client. In ZooKeeper mode, the broker that gets the request writes the topic's znode
-        itself."""
+        """Writes the znodes of topics. In ZooKeeper mode, the broker that gets the request does this itself."""
         return await self._admin.create_topics(request)
+
+    def _serves(self, created: CreateTopicsResponse.CreatableTopicResult) -> bool:
+        return has_leaders(self._roots.view.image, created.name, created.num_partitions)
 
     # --- membership ---
 
@@ -246,7 +251,7 @@ class ZooKeeperBroker(BrokerServer):
 
     def _apply_roles(self, image: MetadataImage, delta: MetadataDelta | None) -> None:
         self._parts.apply(image, delta)
-        self._logs.take_placed()  # in ZooKeeper mode, no controller needs the directories of replicas
+        self._logs.take_placed()  # as in `_report_directory`
         self._uncoordinated.apply(image)
         if self.context.groups_made is not None or image.topic(OFFSETS_TOPIC) is not None:
             # A topic that leaves this broker is not deleted, so the coordinator must not get the delta.

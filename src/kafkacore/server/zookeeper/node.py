@@ -33,7 +33,8 @@ LOG: Final = logging.getLogger("kafkacore.server")
 
 
 class ZooKeeperSide:
-    """Owns the session and the controller of a node. `open` and `close` run on `loop`, the controllers' loop."""
+    """Owns the session and the controller of a node. `open` and `close` run on `loop`, the controllers' loop. `open`
+    sets `cluster_id`, and in `config` the broker's id."""
 
     def __init__(
         self, config: BrokerConfig, world: World, loop: LoopThread, on_fault: Callable[[BaseException], None]
@@ -43,9 +44,10 @@ class ZooKeeperSide:
         self._session: BrokerSession | None = None
         self._controller: LocalController | None = None
         self._broker: ZooKeeperBroker | None = None
+        self.cluster_id = ""
 
-    async def open(self) -> str:
-        """Opens the session with ZooKeeper. Returns the id of the cluster.
+    async def open(self) -> None:
+        """Opens the session with ZooKeeper, and reads the cluster's id.
 
         Raises ConfigError for a malformed address, MetadataError for a cluster with ACLs, TimeoutError, ZooKeeperError,
         MalformedZnodeError.
@@ -67,7 +69,7 @@ class ZooKeeperSide:
         if config.node_id < 0:
             await self._take_broker_id(session)
         self._controller = LocalController(self.config, world, session, zookeeper_lanes(self.config, world))
-        return await session.cluster_id(lambda: str(Uuid.random()))
+        self.cluster_id = await session.cluster_id(lambda: str(Uuid.random()))
 
     def _client(self, connect: str) -> ZooKeeperClient:
         settings = ClientSettings(session_timeout_ms=self.config.zookeeper_session_timeout_ms)

@@ -21,13 +21,13 @@ from kafkacore._fast.base.sync cimport Mutex
 from kafkacore._fast.wait.timer cimport Timer, Wheel
 
 cdef enum:
-    # The maximum size of one read of small frames. It is also the most bytes, not yet cut into frames, that a stalled
-    # connection keeps. The budget does not count these bytes.
+    # The maximum size of one read of small frames. A stalled connection keeps at most this many bytes that are not cut
+    # into frames yet. The budget does not count these bytes.
     SCRATCH_BYTES = 16384
     # After a frame of this size or more, the connection first reads only the next size prefix. Then it reads the body
     # directly into its final place.
     BIG_FRAME_BYTES = 8192
-    SPARE_REQUESTS = 256      # the most free Requests that a reactor keeps for reuse
+    SPARE_REQUESTS = 256      # a reactor keeps at most this many free Requests for reuse
 
 # The reasons why a processor does not read a connection or serve its requests.
 cdef enum:

@@ -37,5 +37,5 @@ cdef inline void *driven_tag(Driven *driven) noexcept nogil:
     return <void *> (<uintptr_t> driven | 1)
 
 cdef inline Driven *driven_of(void *tagged) noexcept nogil:
-    """Returns the Driven, or NULL if the user data is that of a Connection."""
+    """Returns the Driven, or NULL if the user data belongs to a Connection."""
     return <Driven *> (<uintptr_t> tagged & ~<uintptr_t> 1) if <uintptr_t> tagged & 1 else NULL

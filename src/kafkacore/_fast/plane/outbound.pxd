@@ -27,7 +27,7 @@ cdef enum:
     LOST_ORDERED = -4
 
 cdef enum:
-    OUTBOUND_LEAST_BYTES = 16384    # the least size of the answer's buffer
+    OUTBOUND_LEAST_BYTES = 16384    # the smallest size of the answer's buffer
     OUTBOUND_SMALL_ANSWERS = 64     # the buffer shrinks after this many answers in a row that fit into the least size
 
 ctypedef struct Outbound:
@@ -40,7 +40,7 @@ ctypedef struct Outbound:
     bint awaits               # an answer is expected
     bint is_whole             # the answer is complete, and the user has not called `outbound_done`
     bint is_doomed            # the socket has failed while the user did not read from it
-    bint holds_reads          # a test has cut the link in this direction, as for `holds_writes`
+    bint holds_reads          # a test has cut this direction of the link; `holds_writes`: the other direction
     bint holds_writes
     uint8_t *answer           # with its size prefix
     int64_t capacity
@@ -57,8 +57,7 @@ cdef void outbound_free(Outbound *out) noexcept nogil       # the Outbound must 
 # Takes ownership of the socket, even if the call fails. Returns 0 or -errno.
 cdef int outbound_attach(Outbound *out, int handle) noexcept nogil
 cdef void outbound_drop(Outbound *out) noexcept nogil       # closes the socket if there is one
-# Returns a writer for the next request's frame, positioned after its size. The writer stays valid until
-# `outbound_send`.
+# Returns a writer for the next request's frame. It begins after the size prefix, and is valid until `outbound_send`.
 cdef Writer *outbound_begin(Outbound *out) noexcept nogil
 cdef void outbound_send(Outbound *out) noexcept nogil       # may call `lost`
 # Returns the whole answer without its size prefix. It is valid until `outbound_done`.

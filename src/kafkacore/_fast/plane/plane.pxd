@@ -1,12 +1,12 @@
 """A plane: the limits, memory, ring, gate, hot APIs and metrics that the connections of a listener group share. A hot
-API is one that native code serves. A node has one native Plane for each group of listeners (data, controller, control).
-The package `network` creates a Plane and keeps it until its last connection has closed.
+API is an API that native code serves. A node has one native Plane for each group of listeners (data, controller,
+control). The package `network` creates a Plane and keeps it until its last connection has closed.
 
 A Request belongs to its connection's processor. While the request is on the ring, and until the mail with its answer
-arrives, the handler owns it. Published values (gate, partition table, ApiVersions answers, endpoints) are immutable and
-are replaced as a whole. A processor uses a published value only within one turn (one pass of its event loop). The plane
-frees an old value when each processor has ended the turn in which it could have read the value. Each processor counts
-the beginnings and ends of its turns, so its count is odd during a turn.
+arrives, the handler owns the request. Published values (gate, partition table, ApiVersions answers, endpoints) are
+immutable and are replaced as a whole. A processor uses a published value only within one turn (one pass of its event
+loop). The plane frees an old value when each processor has ended the turn in which it could have read the value. Each
+processor counts the beginnings and ends of its turns, so its count is odd during a turn.
 """
 
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t
@@ -28,7 +28,7 @@ cdef enum:
     STAGES = 6            # queue, local, remote, throttle, response queue, send
     STAGE_BUCKETS = 40
     NOTICES = 256         # log lines that may wait for Python; further lines are only counted
-    MAX_LISTENERS = 64    # the most listeners of one plane
+    MAX_LISTENERS = 64    # a plane has at most this many listeners
     TURN_NS = 1000000     # how long a processor serves one connection, or one request, before it serves others
 
 ctypedef struct Plane
@@ -40,10 +40,10 @@ ctypedef struct Request:
     Plane *plane
     void *connection      # holds a reference
     Request *next         # next in the connection's queue
-    Inbox *inbox          # the inbox of its processor
-    Wheel *wheel          # the timing wheel of its processor
+    Inbox *inbox          # the inbox of the connection's processor
+    Wheel *wheel          # the timing wheel of this processor
     void (*settled)(Request *request, bint complete) noexcept nogil  # see request_answered, request_unblocked
-    int32_t listener      # the number of the listener that accepted its connection
+    int32_t listener      # the number of the listener that accepted the connection
     uint8_t address[16]   # the peer's IPv6 address, or its IPv4 address mapped into IPv6
     int32_t port
     int16_t progress      # REQUEST_*; only the thread of the connection's processor uses it
@@ -55,7 +55,7 @@ ctypedef struct Request:
     const uint8_t *client_id        # inside the frame; NULL if it is null or the frame was released
     int32_t client_id_size
     int32_t header_size             # the body starts here
-    int64_t inflated_bytes  # inflated bytes of its records, which count against the connection's share of a turn
+    int64_t inflated_bytes  # inflated bytes of the records, which count against the connection's share of a turn
     int8_t skew                     # where in a cache line the data of the next similar request should begin
     Answer answer
     bint close_after                # the connection closes after this answer
@@ -84,7 +84,7 @@ cdef enum:
 cdef enum:
     SERVED = 0            # the answer is complete
     SERVED_PARKED = 1     # the request has had its effect, and will be answered later; the next Produce may be served
-    SERVED_BLOCKED = 2    # it has had no effect or only a part; later requests of its connection must wait for it
+    SERVED_BLOCKED = 2    # it has had no effect, or only a part of its effect; later requests of its connection wait
     SERVED_PUNT = 3       # nothing was done; the request goes onto the ring
     SERVED_CLOSE = 4      # the request is malformed: log one line and close the connection
 
@@ -187,17 +187,18 @@ cdef void plane_hold(Plane *plane) noexcept nogil
 cdef void plane_release(Plane *plane) noexcept nogil
 
 
-# Call it on the owner's thread when request.answer is complete.
+# Call this on the thread of the connection's processor, when request.answer is complete.
 cdef void request_answered(Request *request) noexcept nogil
-# Call it on the owner's thread when SERVED_BLOCKED becomes SERVED_PARKED.
+# Call this on the processor's thread, when a request that was SERVED_BLOCKED has had its effect and becomes
+# SERVED_PARKED.
 cdef void request_unblocked(Request *request) noexcept nogil
-# Gives the frame's memory back to the plane. Only the owner's thread may call this function. After the call, nothing
-# may point into the frame.
+# Gives the frame's memory back to the plane. Only the thread that owns the request now may call this: the thread of the
+# processor or of the handler. After the call, nothing may point into the frame.
 cdef void request_release_frame(Request *request) noexcept nogil
-# Any thread may post the answer of a request from the ring.
+# Sends a request that was taken from the ring back to its processor, with its answer. Any thread may call this.
 cdef void request_post_answer(Request *request) noexcept nogil
-cdef Inbox *request_inbox(Request *request) noexcept nogil  # the inbox of its processor, for a Parked
-# The wheel of its processor, for a deadline; only for the owner's thread.
+cdef Inbox *request_inbox(Request *request) noexcept nogil  # the processor's inbox, for Parked.inbox
+# The processor's timing wheel, for deadlines. Only the processor's thread may use it.
 cdef Wheel *request_wheel(Request *request) noexcept nogil
 cdef PartitionTable *request_table(Request *request) noexcept nogil  # valid until the Serve or resume function returns
 
@@ -213,7 +214,7 @@ cdef object hot_api(Serve serve, void *state, object keep)
 
 
 cdef enum:
-    MAX_PROCESSORS = 64   # the most processors that serve one plane
+    MAX_PROCESSORS = 64   # at most this many processors serve one plane
 
 
 cdef class NativePlane:
@@ -230,6 +231,6 @@ cdef class NativePlane:
     cdef int check(self) except -1
     cdef int configure(self, dict limits) except -1
     cdef int watch_turns(self, const int64_t *turns, object processor) except -1
-    # Points `place` to `what`. Keeps `owner` alive until no processor can be reading `what`.
+    # Stores the pointer `what` in `place`. Keeps `owner` alive until no processor can be reading the data at `what`.
     cdef int publish(self, str field, void **place, void *what, object owner) except -1
     cdef int publish_table(self, PartitionTable *table, object owner) except -1

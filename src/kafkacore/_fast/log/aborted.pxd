@@ -6,7 +6,7 @@ from kafkacore._fast.log.log cimport Log
 from kafkacore._fast.log.read cimport ReadResult
 from kafkacore._fast.log.txn_index cimport AbortedTransaction
 
-# Returns whether a read from `offset` can return records of an aborted transaction. In most logs it cannot. Never
+# Returns whether a read from `offset` can return records of an aborted transaction. In most logs, no read can. Never
 # blocks.
 cdef bint log_may_be_aborted(Log *log, int64_t offset) noexcept nogil
 # Sets `into` to a malloc'ed array of the aborted transactions that overlap the range `found`, which a read from

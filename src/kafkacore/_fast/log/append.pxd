@@ -39,8 +39,7 @@ cdef int log_prepare(const LogConfig *config, int64_t now_ms, uint8_t *records, 
 cdef void prepared_free(Prepared *prepared) noexcept nogil
 
 # Appends a batch that log_prepare has accepted. Call this with the lock held. Returns 0, a Kafka error code, or
-# LOG_BLOCKED. In the last case it has queued `blocked`, unless `blocked` is NULL. Call this again when `blocked` is
-# woken.
+# LOG_BLOCKED. In the last case `blocked` is queued, unless it is NULL. Call this again when `blocked` is woken.
 cdef int log_append_prepared(Log *log, Prepared *prepared, int32_t leader_epoch, Waiter *blocked,
                              AppendInfo *info) noexcept nogil
 # Appends whole batches that already have their offsets and leader epochs, for a follower or a log that is replicated
@@ -49,5 +48,6 @@ cdef int log_append_checked(Log *log, const uint8_t *records, const BatchesResul
                             AppendInfo *info) noexcept nogil
 
 # Updates producers, transactions and leader epochs for a batch that is in the log. Appends and recovery call this.
-# Returns 0 or -ENOMEM. Sets `ended` to the transaction that the batch ended; its last_offset is -1 if there was none.
+# Returns 0 or -ENOMEM. Sets `ended` to the transaction that the batch ended; `ended.last_offset` is -1 if the batch
+# ended none.
 cdef int log_note_state(Log *log, const uint8_t *batch, size_t size, EndedTransaction *ended) noexcept nogil

@@ -23,8 +23,8 @@ cdef int32_t epochs_latest(const Log *log) noexcept nogil  # -1 if the log has n
 # The epoch of the record at `offset`; -1 if unknown.
 cdef int32_t epochs_at(const Log *log, int64_t offset) noexcept nogil
 # Finds the largest epoch that is at most `epoch`, and the offset at which it ends. Both results are -1 if `epoch` is
-# above all epochs of the log. If it is below all of them, the results are `epoch` itself and the start offset of the
-# first entry. (In Kafka: LeaderEpochFileCache.endOffsetFor.)
+# above all epochs of the log. If `epoch` is below all epochs, the results are `epoch` itself and the start offset of
+# the first entry. (In Kafka: LeaderEpochFileCache.endOffsetFor.)
 cdef void epochs_end(const Log *log, int32_t epoch, int32_t *found_epoch, int64_t *end_offset) noexcept nogil
 cdef void epochs_write(const Log *log, Writer *out) noexcept nogil  # writes the text of the file
 # Parses the text of the file into an empty list of entries. Returns 0, -EINVAL or -ENOMEM.

@@ -3,12 +3,12 @@ depend.
 
 A partition reports an "edge" when a follower may join its ISR or a member of its ISR has fallen behind. The queue holds
 a partition at most once. Python drains the queue, decides which ISRs change, and sends requests to the controller
-(`partition_edges`). The brokers are those of the committed metadata. A broker must not join an ISR if it is fenced or
-has restarted since its last Fetch (KIP-903).
+(`partition_edges`). The list of brokers comes from the committed metadata. A broker must not join an ISR if it is
+fenced or has restarted since its last Fetch (KIP-903).
 
-`lock` guards all fields except those commented "atomic". No other lock is taken while it is held, but partitions take
-it while they hold `Log.lock`. An IsrLink is part of its partition. IsrEdges holds no reference to the partition, so the
-link must be removed before the partition is freed.
+`lock` guards all fields except those commented "atomic". A thread that holds `lock` takes no other lock. A thread that
+holds `Log.lock` may take `lock`. An IsrLink is part of its partition. IsrEdges holds no reference to the partition, so
+the link must be removed before the partition is freed.
 """
 
 from libc.stdint cimport int32_t, int64_t
@@ -47,7 +47,7 @@ ctypedef struct IsrEdges:
     Inbox inbox
     Mail mail                 # wakes the thread that drains the queue
 
-# Returns NULL after a failure, with -errno in `error`.
+# After a failure, returns NULL and stores -errno in `error`.
 cdef IsrEdges *isr_edges_new(Agenda *agenda, int64_t max_lag_ms, int *error) noexcept nogil
 cdef void isr_edges_hold(IsrEdges *edges) noexcept nogil
 cdef void isr_edges_release(IsrEdges *edges) noexcept nogil
@@ -60,8 +60,8 @@ cdef void isr_edges_report(IsrEdges *edges, IsrLink *link) noexcept nogil
 # Removes up to `most` links from the queue, the oldest first. Returns their number. The caller gets a reference to the
 # partition of each link.
 cdef int32_t isr_edges_take(IsrEdges *edges, IsrLink **into, int32_t most) noexcept nogil
-# Stores up to `most` links in `into`, beginning with those whose lag was last checked the longest time ago. Returns
-# their number. The caller gets a reference to the partition of each link.
+# Stores up to `most` links in `into`, beginning with the links whose lag was checked least recently. Returns their
+# number. The caller gets a reference to the partition of each link.
 cdef int32_t isr_edges_oldest(IsrEdges *edges, IsrLink **into, int32_t most) noexcept nogil
 cdef BrokerState isr_edges_broker(IsrEdges *edges, int32_t broker_id) noexcept nogil
 # Takes ownership of `brokers`, which must be malloc'ed and sorted by id.

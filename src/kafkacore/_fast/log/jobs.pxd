@@ -25,7 +25,7 @@ cdef Log *log_of_job(Job *job) noexcept nogil
 
 
 cdef enum:
-    FILES_ROUNDS = 1500   # the most rounds of a repeated step: 30 s, with 20 ms between two rounds
+    FILES_ROUNDS = 1500   # a step is repeated at most this many times: for 30 s, every 20 ms
 
 cdef bint is_short_of_files(int result) noexcept nogil  # -EMFILE or -ENFILE
 # Returns whether to repeat a step that must not stop before it is complete. Returns True if `result` says that no file

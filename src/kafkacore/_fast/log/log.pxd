@@ -92,7 +92,8 @@ ctypedef struct Log:
     int32_t state
     LogDir *dir                          # changes when the log moves; without the lock, read it with `log_dir`
     const Clock *clock
-    # The names of the partition to which the log belongs, and the functions that change its reference count.
+    # The names of the partition to which the log belongs, and the functions that change the partition's reference
+    # count.
     const char *topic
     int32_t topic_size
     int32_t index
@@ -176,5 +177,5 @@ cdef LogDir *log_dir(const Log *log) noexcept nogil
 # Call this after an error of the directory. Takes the directory offline and wakes the waiters of this log.
 cdef void log_fail(Log *log, int error) noexcept nogil
 # Like log_fail, for work that began when the log was in `dir`. If the log has been closed or moved to another directory
-# since then, only `dir` goes offline, and not even that if `error` is ENOENT.
+# since then, only `dir` goes offline. If in addition `error` is ENOENT, not even `dir` goes offline.
 cdef void log_fail_in(Log *log, LogDir *dir, int error) noexcept nogil

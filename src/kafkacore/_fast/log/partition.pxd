@@ -52,7 +52,7 @@ cdef enum:
 ctypedef struct Follower:
     int32_t broker_id
     bint in_sync              # in the committed ISR
-    bint is_joining           # only in the proposed ISR; the maximal ISR also has these replicas (KIP-497)
+    bint is_joining           # only in the proposed ISR, and so also in the maximal ISR (KIP-497)
     int64_t broker_epoch      # the broker epoch that its last fetch named; -1 if none
     int64_t end_offset        # the end of its log; -1 if it has not fetched yet
     int64_t log_start_offset  # the start of its log; -1 if it has not fetched yet
@@ -189,7 +189,7 @@ ctypedef struct ReadAsked:
     bint counts                   # the first attempt of this fetch: the read counts for TotalFetchRequestsPerSec
     # The leader's quota is exceeded, so throttled partitions give no records to replicas outside the ISR (KIP-73).
     bint over_quota
-    ListLink *reader              # NULL, or the `in_readers` of a Change, which is marked from this read on
+    ListLink *reader              # NULL, or the `in_readers` of a Change that is marked at each change after this read
 
 # Sets the three given fields. All other fields become zero, except the epochs, which become NO_EPOCH.
 cdef void read_asked_init(ReadAsked *asked, int64_t offset, int64_t max_bytes, int isolation) noexcept nogil

@@ -22,10 +22,10 @@ ctypedef struct LeaderRole:
     const int32_t *isr            # the committed ISR; ids below zero stand for no replica
     int32_t isr_count
 
-# Makes this node the leader. If it already is, sets another ISR, other replicas or a newer epoch. A new leader epoch
-# begins at the log end. The new followers are matched with the present followers by broker id, and keep their positions
-# within a leader epoch. A newer partition epoch ends a proposal. Returns False for an older leader epoch or partition
-# epoch, if the partition was closed, or if memory runs out (then `error` is -ENOMEM).
+# Makes this node the leader. If it already leads, sets another ISR, other replicas or a newer epoch. A new leader epoch
+# begins at the log end. Within a leader epoch, a follower that the partition already had keeps its position. A newer
+# partition epoch ends a proposal. Returns False for an older leader epoch or partition epoch, if the partition was
+# closed, or if memory runs out (then `error` is -ENOMEM).
 cdef bint partition_lead(Partition *p, const LeaderRole *role, int *error) noexcept nogil
 # Makes this node follow `leader_id` (-1: there is no leader). Returns False for an older epoch, or if the partition was
 # closed.

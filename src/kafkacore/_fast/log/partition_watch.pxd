@@ -1,2 +1,2 @@
-"""Lets requests that Python answers wait for partitions, on an event loop. One thread creates, arms and reads a
-PartitionWatch. Partitions wake it from any thread."""
+"""With a PartitionWatch, a request that Python answers can wait for partitions on an event loop. One thread creates,
+arms and reads the watch. Partitions wake it from any thread."""

@@ -10,7 +10,7 @@ ctypedef struct ReadResult:
     int64_t position
     int64_t size          # 0 at `bound`, or if the first batch is larger than max_bytes
     int64_t first_offset  # the base offset of the first batch
-    int32_t cuts          # the segment's `cuts` when the range was found; if it has changed, the bytes may have too
+    int32_t cuts          # the segment's `cuts` when the range was found; if it changes, the bytes may have changed
     bint cached           # the range is recent, so it is in the page cache and need not be checked
 
 # Finds the batches from the one that holds `offset` up to `bound` (exclusive), about `max_bytes` in total, but at least

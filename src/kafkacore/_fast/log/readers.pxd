@@ -5,11 +5,11 @@ A reader has one `Changes`, and one `Change` for each of its partitions. The par
 (`Partition.readers`). When a thread moves the partition's log end, high watermark, last stable offset or log start
 offset, or changes its role or ISR, it marks those Changes under `Log.lock`. The reader takes the marked Changes and
 looks at the partition of each. It marks a Change again if it could not finish with that partition. A mark stays until
-the reader takes it, and a Change is marked once however often its partition changes.
+the reader takes it, and further changes of the partition add no second mark.
 
 `Log.lock` guards a partition's list, and the fields `in_readers`, `kind` and `at` of the Changes in that list.
-`Changes.lock` guards all other fields of both structs, except those commented "atomic". No other lock is taken while it
-is held, but partitions take it under `Log.lock`.
+`Changes.lock` guards all other fields of both structs, except those commented "atomic". A thread that holds it takes no
+other lock. A thread that holds `Log.lock` may take it.
 
 While a Change watches a partition, it holds a reference to the partition. The reference is released when the Change
 leaves, or when the partition closes and dismisses all its readers. The owner of a Change calls `change_leave` before it
@@ -76,8 +76,8 @@ cdef Partition *change_watches(Change *change) noexcept nogil  # without a refer
 
 # --- for the partition; call these with `Log.lock` held ---
 cdef void readers_join(Partition *p, const ReadAsked *asked, int64_t at) noexcept nogil
-# Marks the Changes of all readers that must learn of the change. `reached` has an item for each kind: the offset that
-# makes a Change ready if its `at` is not above it. Returns True if this must be called again for more waiters.
+# Marks the Changes of all readers that must learn of the change. For each kind, `reached` has an offset: a Change
+# becomes ready if its `at` is not above this offset. Returns True if this must be called again for more waiters.
 cdef bint readers_tell(Partition *p, const int64_t *reached, bint everybody, WakeList *wakes) noexcept nogil
 # Makes all readers stop watching the partition and check it again. Returns how many references to the partition the
 # caller must release, without the lock.

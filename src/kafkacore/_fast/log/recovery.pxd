@@ -24,7 +24,7 @@ ctypedef struct LoadPlan:
     int64_t trusted_until
     int64_t gaps_until               # compaction may have left gaps between the offsets below this one
     bint clean                       # the node was shut down cleanly
-    bint at_rest                     # no file stays open until the first append, even after a recovery
+    bint at_rest                     # the load, even with a recovery, leaves no file open before the first append
     int64_t *progress                # atomic: the number of bytes checked so far
     int64_t *segments_done           # atomic: the number of segments checked so far
     int64_t *segments_left           # atomic: the number of segments of this log that must still be checked

@@ -5,7 +5,7 @@ followers, and one for the records that it fetches. If a quota is exceeded, the 
 only for replicas outside the ISR. The traffic of all throttled partitions counts against the quota.
 `Partition.throttled` says whether a partition is throttled.
 
-`lock` guards all fields, except those commented "atomic". No other lock is taken while it is held.
+`lock` guards all fields, except those commented "atomic". A thread that holds it takes no other lock.
 """
 
 from libc.stdint cimport int32_t, int64_t
@@ -18,7 +18,7 @@ cdef enum:
     THROTTLED_FOLLOWER = 2    # follower.replication.throttled.replicas names this broker's replica
 
 cdef enum:
-    MOST_SAMPLES = 3600       # the most samples of a window, even if a broker asks for more
+    MOST_SAMPLES = 3600       # a window has at most this many samples, even if a broker asks for more
 
 ctypedef struct QuotaSample:
     int64_t started_ms

@@ -14,12 +14,12 @@ ctypedef struct SegmentEnd:
     int64_t max_timestamp_ms         # -1 if there is none
     int64_t offset_of_max_timestamp
     int64_t first_timestamp_ms       # the greatest timestamp of the first batch; -1 if there is none
-    bint times_are_whole             # the time index ends with the greatest timestamp, as that of a closed segment does
+    bint times_are_whole             # the time index ends with the greatest timestamp, as in a closed segment
 
 # Finds the end, beginning at the last index entry, which is in memory or in the files. When the node starts, it calls
-# this for every log. So this does not read the offset index of a segment that is no longer than the index interval, and
-# treats that index as empty. Returns 0 or -errno. -EINVAL: an index is corrupt. -EILSEQ: some bytes are not a batch.
-# May block.
+# this for every log. To save time, this does not read the offset index of a segment whose size is at most the index
+# interval, and treats the index as empty. Returns 0 or -errno. -EINVAL: an index is corrupt. -EILSEQ: some bytes are
+# not a batch. May block.
 cdef int segment_find_end(Segment *segment, int64_t interval_bytes, SegmentEnd *found) noexcept nogil
 cdef void segment_note_end(Segment *segment, const SegmentEnd *found) noexcept nogil
 # Opens the last segment, which a load left closed, and reads its indexes into memory. An index whose file has no

@@ -25,8 +25,8 @@ cdef int log_truncate_to(Log *log, int64_t offset, const Fence *fence, Waiter *b
 cdef int log_truncate_fully(Log *log, int64_t offset, const Fence *fence, Waiter *blocked) noexcept nogil
 
 # Call this without the lock, when the checkpoint file has the new recovery point of a log that was truncated below its
-# old one. If a thread has declared that it writes that file (`LogDir.cuts`), such a log stays ROLLING until this call.
-# Releases a reference to the log.
+# old recovery point. If a thread has declared that it writes that file (`LogDir.cuts`), such a log stays ROLLING until
+# this call. Releases a reference to the log.
 cdef void log_checkpointed(Log *log) noexcept nogil
 
 # Call this with the lock held. In state OPEN, stops appends and rolls until `log_end_change`. Returns 0, LOG_BLOCKED or

@@ -6,9 +6,9 @@ from libc.stdint cimport int16_t, int64_t, uint8_t
 
 from kafkacore._fast.follow.followed cimport Fetcher
 
-# Applies the body of the answer to the current request. Returns 0, or a fault (schema.pxd) if the answer cannot be
-# read. After a fault, the driver ends the connection and calls `fetcher_failed`. Sets `error` to the top-level error
-# code of the answer. If that is not 0, the next request begins a new session.
+# Applies an answer, which belongs to the current request. `body` is its body. Returns 0, or a fault (schema.pxd) if the
+# answer cannot be read. After a fault, the driver ends the connection and calls `fetcher_failed`. Sets `error` to the
+# top-level error code of the answer. If that is not 0, the next request begins a new session.
 cdef int fetcher_absorb(Fetcher *f, const uint8_t *body, size_t size, int16_t *error) noexcept nogil
 # These functions apply an answer in parts. `absorb_begin` reads the answer. `body` must stay valid, and no request may
 # follow, until `absorb_more` has returned True. A part ends after about `most` bytes of records.

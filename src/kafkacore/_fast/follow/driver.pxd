@@ -55,7 +55,7 @@ ctypedef struct Driver:
     int32_t event_count
     Event events[MOST_EVENTS]
 
-# Returns NULL with -errno in `error`. The driver starts on the processor with its first order.
+# After a failure, returns NULL and stores -errno in `error`. The driver starts on the processor with its first order.
 cdef Driver *driver_new(Reactor *reactor, Plane *plane, const FetcherLimits *limits, int64_t most_answer_bytes,
                         int *error) noexcept nogil
 cdef void driver_release(Driver *d) noexcept nogil

@@ -8,8 +8,8 @@ from kafkacore._fast.log.partition cimport Partition
 from kafkacore._fast.wait.mail cimport Inbox
 from kafkacore._fast.world.agenda cimport Agenda
 
-# Returns NULL with -errno in `error` after a failure. `agenda` is the task queue of a simulation, or NULL outside a
-# simulation. If `inbox` is NULL, the fetcher gets its own inbox.
+# After a failure, returns NULL and stores -errno in `error`. `agenda` is the task queue of a simulation, or NULL
+# outside a simulation. If `inbox` is NULL, the fetcher gets its own inbox.
 cdef Fetcher *fetcher_new(const FetcherLimits *limits, Inbox *inbox, Agenda *agenda, int *error) noexcept nogil
 # Begins to follow a partition from the end of its log on. If the fetcher already follows the partition in this epoch,
 # nothing changes. Returns 0 or -ENOMEM.

@@ -2,11 +2,11 @@
 decides what its next request is, and applies the answers (KIP-227, KIP-320, KIP-595, KIP-903). In Kafka, the classes
 AbstractFetcherThread and FetchSessionHandler do this.
 
-A fetcher has no socket, clock or thread. Its driver gets a request from it, sends the request, and passes back the
-answer or the failure of the request. At any time, at most one request has no answer. One thread owns a fetcher and
-everything in it, and calls these functions without the GIL. Work that waits for a disk runs as a job on the I/O pool
-(io.pxd). When the job is done, the pool sends mail to `inbox`. The driver delivers the mail and then gets the next
-request from the fetcher.
+A fetcher has no socket, clock or thread. Its driver gets a request from the fetcher, sends the request, and passes back
+the answer or the failure. At any time, at most one request has no answer. One thread owns a fetcher and everything in
+it, and calls these functions without the GIL. Work that waits for a disk runs as a job on the I/O pool (io.pxd). When
+the job is done, the pool sends mail to `inbox`. The driver delivers the mail and then gets the next request from the
+fetcher.
 
 Modules: followed (the partitions and their states), local (this broker's logs), cut (truncations), take (records), ask
 (requests), absorb (answers), fetcher (start, end, mail, timing), handle (the Python interface for simulated worlds),
@@ -94,7 +94,7 @@ ctypedef struct Followed:
     Followed *named_chain
     Link in_all             # in `Fetcher.all`, in the order of fetching
     Link in_changed         # in the list of partitions that the next Fetch checks for changes
-    Link in_line            # in the list of delayed partitions, or in the list of those in a FOLLOW_ASKS_ state
+    Link in_line            # in `Fetcher.delayed`, `asks_end` or `asks_start`, according to the state
     int32_t state
     int64_t due_ms
     Position at             # the position from which it fetches
@@ -158,7 +158,7 @@ ctypedef struct Fetcher:
     int16_t offsets_version
     int under_way               # ASK_...: the kind of the request without an answer
     Taking taking
-    bint was_full               # whether that request names all partitions
+    bint was_full               # whether the request without an answer names all partitions
     int32_t session_id
     int32_t session_epoch
     int64_t session_number      # counts the sessions; never 0
@@ -183,8 +183,8 @@ ctypedef struct Fetcher:
 
 # --- states; for the owner's thread ---
 cdef Followed *fetcher_find(const Fetcher *f, const uint8_t *topic_id, int32_t index) noexcept nogil
-# Returns the partition with that name that is still followed, or NULL. Two partitions may have the same name if a topic
-# was created again.
+# Returns the partition that has this name and is still followed, or NULL. Two partitions may have the same name if a
+# topic was created again.
 cdef Followed *fetcher_find_named(const Fetcher *f, const char *topic, int32_t size, int32_t index) noexcept nogil
 # Adds a partition in the state FOLLOW_FAILED, with a reference to `p`. Returns NULL if memory runs out.
 cdef Followed *fetcher_add(Fetcher *f, Partition *p) noexcept nogil
@@ -195,7 +195,7 @@ cdef void followed_set(Followed *each, int state) noexcept nogil
 cdef void followed_delay(Followed *each) noexcept nogil
 # Sets `lag`, and the copy of it in the Partition, which metrics read.
 cdef void followed_lags(Followed *each, int64_t lag) noexcept nogil
-cdef void followed_go_on(Followed *each) noexcept nogil     # fetches from the end of its log
+cdef void followed_go_on(Followed *each) noexcept nogil     # the partition fetches again, from the end of its log
 cdef void followed_drop_kept(Followed *each) noexcept nogil
 cdef void followed_fail(Followed *each, int kind, int64_t why) noexcept nogil
 cdef void followed_note_changed(Followed *each) noexcept nogil  # the next Fetch checks the partition for changes

@@ -1,5 +1,5 @@
-"""The work of a fetcher on the logs of this broker. Each change contains the leader epoch to which it belongs. A
-partition compares this epoch with its own while its lock is held, and rejects a change from any other epoch."""
+"""The work of a fetcher on the logs of this broker. Each change contains the leader epoch to which it belongs. Under
+its lock, a partition compares this epoch with its own epoch, and rejects a change from any other epoch."""
 
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -9,7 +9,7 @@ from kafkacore._fast.log.partition cimport Partition
 from kafkacore._fast.wait.park cimport Waiter
 
 ctypedef struct Appended:
-    size_t bytes            # also 0 if the first batch has a higher epoch than the leader's
+    size_t bytes            # also 0 if the epoch of the first batch is above the leader's epoch
     int64_t first_offset
     int64_t last_offset
 
@@ -29,8 +29,8 @@ cdef bint local_begins_within(Partition *p, const uint8_t *data, size_t size, in
 # this log has records below the leader's log start offset. Returns 0 or a Kafka error code.
 cdef int local_note_leader(Partition *p, int32_t leader_epoch, int64_t high_watermark, int64_t log_start_offset,
                            bint *start_is_behind) noexcept nogil
-# Returns the offset to which this log must be truncated (KIP-279). The leader has answered that its log diverges: the
-# leader's largest epoch up to the last epoch of this log is `epoch`, which ends at `end_offset`.
+# Returns the offset to which this log must be truncated (KIP-279). The leader has answered that the logs diverge:
+# `epoch` is the leader's largest epoch that is not above the last epoch of this log, and ends at `end_offset`.
 cdef int64_t local_divergence(Partition *p, int32_t epoch, int64_t end_offset) noexcept nogil
 # Truncates the log in the way that `what` (CUT_...) selects. Call this on an I/O thread. Returns 0, LOG_BLOCKED or a
 # Kafka error code.

@@ -8,8 +8,8 @@ from kafkacore._fast.log.partition cimport Partition
 from kafkacore._fast.wait.mail cimport Mail
 
 cdef enum:
-    ORDER_FOLLOW = 0        # follows the partitions of `items`, and stops following those without an epoch
-    ORDER_ATTACH = 1        # attaches the socket `handle`. Like ORDER_LOOK, it gives news when executed
+    ORDER_FOLLOW = 0        # follows the partitions of `items` that have an epoch, and stops following the others
+    ORDER_ATTACH = 1        # attaches the socket `handle`; like ORDER_LOOK, then posts the driver's mail `news`
     ORDER_BROKER_EPOCH = 2
     ORDER_LOSE = 3          # ends the connection, for the reason `why`
     ORDER_HOLD = 4

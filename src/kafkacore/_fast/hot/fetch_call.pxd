@@ -30,7 +30,7 @@ ctypedef struct Part:
     int64_t offset
     int64_t log_start_offset      # the log start offset of the follower that sent the request
     bint counted                  # whether this part has been counted as a fetch request of its topic
-    SessionPartition *kept        # holds a reference to its entry in the session; NULL without a session
+    SessionPartition *kept        # holds a reference to the partition's entry in the session; NULL without a session
     int32_t preferred             # the replica from which the client should read; -1 for this node's replica
     int16_t error
     AbortedEntry *aborted         # from malloc; aborted transactions in the range that was read, for READ_COMMITTED
@@ -40,7 +40,7 @@ ctypedef struct Part:
     Waiter waiter
 
 ctypedef struct FetchCall:
-    Parked parked                 # must be the first field, so that its address is that of the call
+    Parked parked                 # must be the first field, so that it has the address of the call
     Job job                       # the job that reads if a read must wait for the disk
     Request *request              # NULL after the connection has closed
     NodeState *state
@@ -48,7 +48,7 @@ ctypedef struct FetchCall:
     int32_t follower_id           # the broker that sent the request; -1 for a client
     int64_t follower_epoch        # the broker epoch of the follower; -1 if not sent
     int64_t asked_ms              # time of receipt by the monotonic clock
-    bint noted                    # whether the follower's positions are recorded, which the first read does
+    bint noted                    # whether the first read has recorded the follower's positions
     bint from_any_replica         # the client may read from a follower (KIP-392)
     Arena arena
     int64_t held_bytes            # bytes counted in the plane's budget since the call was first parked

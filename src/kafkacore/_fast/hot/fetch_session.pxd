@@ -25,8 +25,8 @@ ctypedef struct FetchSessions:
     int64_t count
     int64_t partition_count
     int64_t evictions
-    int64_t memory_bytes                 # the most bytes for the partitions of all sessions
-    int64_t used_bytes                   # bytes of all sessions, each at its last fetch
+    int64_t memory_bytes                 # limit for the partitions of all sessions
+    int64_t used_bytes                   # bytes of all sessions, as counted at the last fetch of each
     uint64_t hash_key[2]
     uint64_t random                      # the state of the id generator, which the owner of the cache seeds
     FetchSession *buckets[256]

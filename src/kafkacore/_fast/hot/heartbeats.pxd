@@ -21,7 +21,7 @@ from kafkacore._fast.base.sync cimport Mutex
 
 cdef enum:
     CHAINS = 4096           # hash chains of groups, by the hash of the group id
-    CHAIN_LENGTH = 16       # the most groups in a chain; the handler serves the members of all other groups
+    CHAIN_LENGTH = 16       # a chain has at most this many groups; the handler serves all other groups
     TOLD_BYTES = 65536      # the size of the longest assignment; the handler sends longer assignments
 
 ctypedef struct Beat:
@@ -30,7 +30,7 @@ ctypedef struct Beat:
     Slice assignment        # points into a bytes object that the PublishedGroup keeps
     # Atomic: time of the last heartbeat, by the environment's clock; 0 if none since the group was published.
     int64_t heard_ns
-    int32_t synced          # atomic: 1 after a processor has sent its assignment
+    int32_t synced          # atomic: 1 after a processor has sent the member's assignment
 
 ctypedef struct StableGroup:
     StableGroup *next              # next in its hash chain

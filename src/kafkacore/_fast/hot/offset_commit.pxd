@@ -1,5 +1,5 @@
-"""Handles OffsetCommit without a Python object for each partition. The request is parsed into C structs in an arena.
-The records for the log and the body of the answer are written from these structs.
+"""Handles OffsetCommit without a Python object for each partition. It parses the request into C structs in an arena,
+and writes the records for the log and the body of the answer from these structs.
 
 An OffsetCommit belongs to its caller, which must hold the GIL. It holds a reference to the bytes from which it was
 parsed.
@@ -20,7 +20,7 @@ ctypedef struct CommittedPartition:
     int64_t committed_offset
     Slice committed_metadata            # may be null
     int16_t error_code                  # the error code that was last written to a response
-    int16_t refused  # the error of this partition; 0 if it is committed as soon as the group accepts the commit
+    int16_t refused  # the error for which this partition is not committed; 0 if the commit includes it
 
 ctypedef struct CommittedTopic:
     Slice name                          # valid up to version 9, or after the topic was found
@@ -44,9 +44,9 @@ cdef class OffsetCommit(RecordSource):
     cdef readonly str group_instance_id         # None if absent
     cdef readonly int32_t generation_id_or_member_epoch
     cdef readonly int64_t retention_time_ms
-    cdef readonly list names                    # topic names; empty until found if the request has a topic id
+    cdef readonly list names                    # name of each topic; with topic ids, empty until `find` sets it
     cdef public int16_t error                   # the error for every partition that has no error of its own
-    cdef int16_t too_large                      # the error with which `accept` refused partitions; 0 before
+    cdef int16_t too_large                      # the error of partitions with too much metadata; 0 before `accept`
     cdef bytes body                             # all slices point into `body` or into `found`
     cdef list found                             # topic names as bytes
     cdef Arena arena

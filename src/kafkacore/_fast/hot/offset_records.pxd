@@ -9,7 +9,7 @@ from kafkacore._fast.schema.schema cimport Slice
 
 cdef enum:
     OFFSET_KEY_BYTES = 2 + 2 + 2 + 4           # bytes of a key without the group and topic names
-    OFFSET_VALUE_BYTES = 2 + 8 + 4 + 5 + 8 + 19  # the most bytes of a value without its metadata
+    OFFSET_VALUE_BYTES = 2 + 8 + 4 + 5 + 8 + 19  # the largest size of a value without its metadata
     TOPIC_ID_BYTES = 16
 
 ctypedef struct OffsetFields:

@@ -50,7 +50,8 @@ ctypedef struct FetchSession:
     Mutex lock
     int32_t id
     int32_t epoch                        # atomic; the next request must have this epoch
-    # A follower's session. A client's session can replace it only if it has been unused for SESSION_EVICTION_MS.
+    # Whether a follower owns the session. A client's session can replace such a session only if no Fetch has used it
+    # for SESSION_EVICTION_MS.
     bint privileged
     bint uses_topic_ids                  # fetch version 13 or above
     int64_t created_ms                   # the cache's lock guards this field and the next four

@@ -8,20 +8,20 @@ from kafkacore._fast.hot.fetch_session cimport FetchSessionCache, FetchSessions
 from kafkacore._fast.log.replication_quota cimport Quota, ReplicationQuota
 
 # Counts requests that wait for partitions, for the metrics of DelayedOperationPurgatory. The counters are atomic.
-# Processors contend for these counters. This adds little, because they already contend for the plane's budget whenever
-# they park a request.
+# Processors contend for these counters. This costs little more, because they already contend for the plane's budget
+# whenever they park a request.
 ctypedef struct Purgatory:
     int64_t operations
     int64_t watched                      # the total number of partitions for which these operations wait
 
 ctypedef struct NodeState:               # the plane's `hot_state`; exists longer than the plane
-    int32_t fetch_max_bytes  # fetch.max.bytes: the most bytes of an answer, unless its first batch is larger
+    int32_t fetch_max_bytes  # fetch.max.bytes: the largest size of an answer, unless its first batch is larger
     int32_t node_id
     bint selects_by_rack                 # replica.selector.class is RackAwareReplicaSelector (KIP-392)
     FetchSessions *sessions
     Quota *leader_quota                  # the quota for bytes that the node sends to followers (KIP-73); NULL for none
     Endpoints *endpoints                 # published; NULL until the node publishes a table
-    char apart[64]  # separates the fields below, which change often, from those above, which seldom change
+    char apart[64]  # separates the fields below, which change often, from the fields above, which seldom change
     Purgatory produce_purgatory
     Purgatory fetch_purgatory
 

@@ -49,7 +49,7 @@ ctypedef struct CodecContext:
     int state
     const uint8_t *source
     const uint8_t *source_end
-    int64_t whole_bytes  # the part not yet returned of a body that cramjam has inflated as a whole into the scratch
+    int64_t whole_bytes  # the bytes that cramjam has inflated into `scratch` and that have not been returned yet
     int64_t inflated_bytes
     int64_t limit_bytes
 

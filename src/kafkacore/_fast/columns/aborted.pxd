@@ -24,5 +24,5 @@ cdef void aborted_free(Aborted *aborted) noexcept nogil
 cdef int aborted_set(Aborted *aborted, object pairs) except -1
 # Returns whether the producer's batch that ends at `last_offset` is aborted.
 cdef bint is_aborted(const Aborted *aborted, int64_t producer_id, int64_t last_offset) noexcept nogil
-# Handles an ABORT marker, which ends the producer's entries that begin before it.
+# Handles an ABORT marker. It ends the producer's entries that begin before the marker.
 cdef void end_aborted(Aborted *aborted, int64_t producer_id, int64_t marker_offset) noexcept nogil

@@ -125,9 +125,9 @@ cdef inline int blob_add(Blob *blob, const uint8_t *data, int32_t size) noexcept
 cdef int array_init(
     ArrowArray *array, int64_t length, int64_t nulls, int buffers, int children, Shared *shared
 ) noexcept nogil
-# Makes `block` buffer `index` of the array. The array frees the block.
+# Sets buffer `index` of the array to `block`, which the array frees.
 cdef void array_own(ArrowArray *array, int index, void *block) noexcept nogil
-# Makes `block` buffer `index` of the array. The block belongs to the array's Shared.
+# Sets buffer `index` of the array to `block`, which belongs to the array's Shared.
 cdef void array_borrow(ArrowArray *array, int index, const void *block) noexcept nogil
 cdef int blob_export(Blob *blob, ArrowArray *array) noexcept nogil   # the blob is empty afterwards
 # `format` and `name` must be static.

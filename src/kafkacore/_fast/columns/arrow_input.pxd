@@ -10,7 +10,7 @@ from kafkacore._fast.columns.arrow cimport ArrowArray, ArrowSchema
 
 cdef enum ColumnKind:
     ABSENT = 0
-    BYTES = 1                    # binary or text; a column of type null counts as one without values
+    BYTES = 1                    # binary, text, or Arrow's type null, whose rows are all null
     INT32 = 2
     TIME = 3
     LIST = 4
@@ -33,7 +33,7 @@ cdef inline bint is_valid(const Column *column, int64_t row) noexcept nogil:
 
 
 cdef inline int64_t bounds(const Column *column, int64_t row, int64_t *start) noexcept nogil:
-    """Returns the size of a row's bytes or list. Sets `start` to the position of their first element."""
+    """Returns the size of a row's bytes or list. Sets `start` to the position of the first byte or element."""
     row += column.offset
     if column.is_large:
         start[0] = (<const int64_t *> column.numbers)[row]

@@ -35,7 +35,7 @@ ctypedef struct Compactor:
     int64_t keyless_records    # the number of dropped records without a key; a compacted log keeps none of them
 
 ctypedef struct Kept:
-    const uint8_t *data        # part of the original batch, or of `rebuilt`; NULL if nothing is left of the batch
+    const uint8_t *data        # points into the original batch or into `rebuilt`; NULL if nothing is left
     size_t size
     int64_t last_offset
     int64_t max_timestamp

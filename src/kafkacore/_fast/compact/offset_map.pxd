@@ -36,7 +36,7 @@ ctypedef struct OffsetMap:
     int64_t homes
     # The number of slots: the home slots, and extra slots for keys that do not fit into the last home slots.
     int64_t room
-    int64_t limit         # the most keys that the map accepts
+    int64_t limit         # the map accepts at most this many keys
     int64_t count
     int64_t latest_offset  # the map covers all records up to this offset; -1 if it covers none
 
@@ -49,8 +49,8 @@ cdef void offset_map_release(OffsetMap *map) noexcept nogil  # frees the slots
 
 cdef void offset_map_hash(const OffsetMap *map, const uint8_t *key, size_t size, KeyHash *hash) noexcept nogil
 cdef void offset_map_prefetch(const OffsetMap *map, const KeyHash *hash) noexcept nogil
-# Sets the offset of a key. The caller must put the offsets of a key in ascending order. Returns 0, or OFFSET_MAP_FULL
-# if nothing has changed.
+# Sets the offset of a key. The caller must put the offsets of a key in ascending order. Returns 0. If the map is full,
+# returns OFFSET_MAP_FULL and changes nothing.
 cdef int offset_map_put(OffsetMap *map, const KeyHash *hash, int64_t offset) noexcept nogil
 # Returns the key's offset, or -1 if the map does not have the key.
 cdef int64_t offset_map_get(const OffsetMap *map, const KeyHash *hash) noexcept nogil

@@ -2,17 +2,17 @@
 UnifiedLog.replaceSegments and LogLoader).
 
 While the files of the compacted segment are written, their names end in `.cleaned`. Once all of them are synced, they
-are renamed to `.swap`. If the node crashes before this moment, the next start uses the former segments; after it, the
-next start uses the compacted segment. Then the list of the log's segments changes, the former files are removed, and
-the files of the compacted segment lose the suffix `.swap`. If a crash interrupts these steps, the next start completes
-them. Their order ensures that no index is then next to records of another segment, even if the disk keeps an arbitrary
-subset of the name changes between two syncs:
+are renamed to `.swap`. If the node crashes before the renaming, the next start uses the former segments. If it crashes
+later, the next start uses the compacted segment. Then the list of the log's segments changes, the former files are
+removed, and the files of the compacted segment lose the suffix `.swap`. If a crash interrupts these steps, the next
+start completes them. The order of the steps ensures that no index is then beside records of another segment, even if
+the disk keeps an arbitrary subset of the name changes between two syncs:
 
 1. `.cleaned` -> `.swap`; sync of the directory
 2. the log's list of segments is replaced: new readers use the open files of the compacted segment, and earlier readers
    keep the open files of the former segments
-3. the former .log files are removed, with a sync before each one that begins after the new segment's last batch; sync;
-   then the former indexes are removed, and the transaction index whose name the new one needs; sync
+3. the former .log files are removed; before each file that begins after the new segment's last batch, the directory is
+   synced; sync; then the former indexes are removed, and the transaction index whose name the new one needs; sync
 4. `.log.swap` -> `.log`; sync
 5. the same for the indexes; sync
 
@@ -41,7 +41,7 @@ cdef int swap_create(Segment *fresh) noexcept nogil
 cdef int swap_sync(Segment *fresh) noexcept nogil
 cdef void swap_discard(Segment *fresh) noexcept nogil  # removes the files; may block
 # Replaces the former segments. May block. Returns 0 on success, and then the log holds its own reference to `fresh`.
-# LOG_BLOCKED: `blocked` is queued; call this again when it is woken. -ECANCELED: the former segments no longer belong
-# to the log, and nothing has changed. Any other -errno: either a former segment could not be opened, and nothing has
-# changed, or the log directory is offline now.
+# LOG_BLOCKED: `blocked` is queued; call this again when `blocked` is woken. -ECANCELED: the former segments no longer
+# belong to the log, and nothing has changed. Any other -errno: either a former segment could not be opened, and nothing
+# has changed, or the log directory is offline now.
 cdef int swap_in(Swap *swap, Waiter *blocked) noexcept nogil

@@ -33,8 +33,8 @@ cdef void scan_init(Scan *scan, const Disk *disk) noexcept nogil
 # Opens a file. If `max_bytes` is negative, the scan covers the whole file. Returns 0 or -errno.
 cdef int scan_open(Scan *scan, const char *path, int64_t max_bytes) noexcept nogil
 cdef void scan_close(Scan *scan) noexcept nogil
-# Reads the next whole batch. `data` is valid until the next call. If the magic byte is above 2, reads the header as one
-# of magic 2, as Kafka does. Returns a ScanStatus.
+# Reads the next whole batch. `data` is valid until the next call. If the magic byte is above 2, reads the header as if
+# the magic byte were 2, as Kafka does. Returns a ScanStatus.
 cdef int scan_next(Scan *scan, BatchHeader *header, const uint8_t **data) noexcept nogil
 
 

@@ -1,8 +1,9 @@
 """Record batches: the header as a struct, and the records as views. Reads and writes magic 2. Reads magic 0 and 1 as
 stored.
 
-Only Writers allocate memory: that of a BatchBuilder, and those for inflated records. "Record Batch" and "Old Message
-Format" in Kafka's documentation describe the layout, as do KIP-98, KIP-32, KIP-82 and KIP-534 (delete horizon).
+Only Writers allocate memory: the Writer of a BatchBuilder, and the Writers for inflated records. "Record Batch" and
+"Old Message Format" in Kafka's documentation describe the layout, as do KIP-98, KIP-32, KIP-82 and KIP-534 (delete
+horizon).
 """
 
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -181,7 +182,7 @@ ctypedef struct FoundRecord:
     bint found
 
 # Finds the first record of a whole magic 2 batch with timestamp >= `timestamp` and offset >= `start_offset`
-# (ListOffsets by time). Returns BATCH_OK whether or not there is one.
+# (ListOffsets by time). Returns BATCH_OK whether or not such a record exists.
 cdef int find_timestamp(
     const void *data, size_t size, int64_t timestamp, int64_t start_offset,
     CodecContext *context, const InflateLimits *limits, FoundRecord *found
@@ -191,8 +192,8 @@ cdef int find_max_timestamp(
     const void *data, size_t size, CodecContext *context, const InflateLimits *limits, FoundRecord *found
 ) noexcept nogil
 
-# Inflates the messages that a compressed message of magic 0 or 1 wraps into the Writer `inflated`. The caller always
-# frees `inflated`. In magic 1, the offsets of these messages are relative, and the last one corresponds to the
+# Inflates a compressed message of magic 0 or 1, and writes the messages in it to the Writer `inflated`. The caller
+# always frees `inflated`. In magic 1, the offsets of these messages are relative, and the last one corresponds to the
 # wrapper's offset (KIP-31). So the caller must add `base_offset` to each offset. `base_offset` is 0 if the offsets are
 # absolute, by the same rule as in Kafka.
 cdef int open_wrapper(

@@ -6,8 +6,8 @@ another codec. If it returns 0 without setting `result.rewrite`, call `stamp_bat
 the maximum timestamp where they differ, and the checksum. Lastly, call `assign_offsets` under the partition's lock. It
 writes only bytes that the checksum does not cover.
 
-The validation is stricter than LogValidator. In uncompressed batches, too, it rejects an offset delta that is not the
-record's index, and does not repair it. It rejects bytes after the last whole batch, which Kafka drops. It returns
+The validation is stricter than LogValidator. Even in an uncompressed batch, it rejects an offset delta that is not the
+record's index, instead of repairing it. It rejects bytes after the last whole batch, which Kafka drops. It returns
 INVALID_RECORD for a body that cannot be inflated (Kafka: UNKNOWN_SERVER_ERROR). It always rejects a log append time
 that a producer has set. It limits the inflated size and the compression ratio.
 """
@@ -27,10 +27,10 @@ cdef enum AppendOrigin:
     ORIGIN_BUMPED_MARKER = 4
 
 cdef enum:
-    MAX_RECORD_ERRORS = 16       # the most records that a response names
+    MAX_RECORD_ERRORS = 16       # a response names at most this many records
     TARGET_PRODUCER = -1         # compression.type=producer: the codec of the producer is kept
 
-ctypedef struct ValidateRules:   # the rules of one partition, which serve for many batches
+ctypedef struct ValidateRules:   # the rules of one partition, which apply to many batches
     InflateLimits limits
     int64_t timestamp_before_max_ms
     int64_t timestamp_after_max_ms
@@ -64,7 +64,7 @@ ctypedef struct ValidateResult:
     RecordError errors[MAX_RECORD_ERRORS]
     BatchHeader header           # the header as received
     int64_t max_timestamp        # for the log: the greatest timestamp of the records, or now_ms with log append time
-    # The offset delta of the first record with that timestamp; of the last record with log append time.
+    # The offset delta of the first record with that timestamp. With log append time: of the last record.
     int32_t max_timestamp_index
     int64_t log_append_time_ms   # -1 with create time
     int64_t body_bytes           # the size of the inflated records
@@ -78,7 +78,7 @@ cdef int16_t validate_batch(
     const uint8_t *data, size_t size, const ValidateRules *rules, int64_t now_ms, CodecContext *context,
     ValidateResult *result
 ) noexcept nogil
-# Appends the accepted batch with its new codec and timestamps to `out`. The limit of `out` must leave room for the most
+# Appends the accepted batch with its new codec and timestamps to `out`. The limit of `out` must leave room for all
 # bytes that the codec may write (rewrite_room). Returns 0, MESSAGE_TOO_LARGE or UNKNOWN_SERVER_ERROR.
 cdef int16_t rewrite_batch(
     const uint8_t *data, size_t size, const ValidateRules *rules, const ValidateResult *result, CodecContext *context,

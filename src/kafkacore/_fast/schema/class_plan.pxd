@@ -27,7 +27,7 @@ cdef class Plan:
     cdef Py_ssize_t unknown     # offset of the slot for unknown tagged fields; the slot is NULL if there are none
     cdef list alive             # owns the objects that the arrays point to
     cdef object message         # the tables.Message, if the class is a whole message
-    cdef int64_t max_elements   # the most elements that all arrays of one message may have together
+    cdef int64_t max_elements   # all arrays of one message together have at most this many elements
     cdef dict layouts
     cdef const Shape *shapes[MAX_VERSIONS]
 

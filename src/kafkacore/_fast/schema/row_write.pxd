@@ -12,7 +12,7 @@ from kafkacore._fast.base.cursor cimport Writer
 from kafkacore._fast.schema.schema cimport Op, Shape
 
 cdef enum:
-    MAX_TAGGED = 64             # the most tagged fields that a struct may have
+    MAX_TAGGED = 64             # a struct has at most this many tagged fields
 
 # Selects the rows that a call writes: all rows, or the rows that a column of row numbers lists.
 ctypedef struct Selection:

@@ -32,7 +32,7 @@ ctypedef struct Arena:
     size_t limit
 
 cdef void arena_init(Arena *arena, size_t limit) noexcept nogil
-# Zeroed and aligned to 8 bytes; NULL if it would exceed the limit.
+# Returns zeroed memory, aligned to 8 bytes. Returns NULL if this would exceed the limit.
 cdef void *arena_alloc(Arena *arena, size_t size) noexcept nogil
 cdef void arena_reset(Arena *arena) noexcept nogil                 # frees all blocks but one
 cdef void arena_free(Arena *arena) noexcept nogil

@@ -1,8 +1,9 @@
 """The order in which threads must take native locks. Debug builds check the order each time a thread takes a lock.
 
 A thread that holds a lock may take only locks of a higher rank. A thread that holds a leaf lock may take no other lock.
-No thread may take a native lock while it holds the GIL, because the holder of the lock may be waiting for the GIL. A
-violation prints both names and aborts. docs/design.md has the same order in words.
+No thread may take a native lock while it holds the GIL, because the holder of the lock may be waiting for the GIL.
+After a violation, the check prints the names of both locks and aborts the process. docs/design.md has the same order in
+words.
 """
 
 cdef enum:

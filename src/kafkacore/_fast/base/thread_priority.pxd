@@ -44,7 +44,7 @@ cdef extern from * nogil:
         return kc_schedule_now(&now) ? (int64_t) now.runtime : -1;
     }
     """
-    # Never raises the priority; only for threads that never hold the GIL.
+    # Lowers the calling thread's priority, or leaves it as it is. Only for threads that never hold the GIL.
     void lower_priority "kc_lower_priority"(int nice)
     # Asks the kernel for short time slices. When the calling thread wakes up, it then runs immediately, before threads
     # with longer slices. Its timers and its waits for the GIL become accurate to 1 us.

@@ -21,7 +21,7 @@ cdef enum:
     WAKE_GONE = 4         # a partition was closed or moved, so the waiter's next read may return errors
 
 ctypedef struct Parked:
-    Mail mail             # must be the first field, so that a Mail's address is that of its Parked
+    Mail mail             # must be the first field, so that a Mail and its Parked have the same address
     Timer timer
     Inbox *inbox          # the inbox of the owning processor, or of a thread of the simulator
     int32_t refs          # atomic

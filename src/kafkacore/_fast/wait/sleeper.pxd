@@ -13,7 +13,7 @@ from kafkacore._fast.wait.park cimport Parked, Waiter
 from kafkacore._fast.world.agenda cimport Agenda
 
 ctypedef struct Sleeper:
-    # Must be the first field, so that its address is that of the Sleeper. `park_release` frees the Sleeper.
+    # Must be the first field, so that it has the address of the Sleeper. `park_release` frees the Sleeper.
     Parked parked
     Inbox inbox
     Waiter waiter         # the Sleeper's only waiter

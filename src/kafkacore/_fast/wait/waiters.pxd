@@ -38,7 +38,7 @@ cdef inline bint waiters_take_all(Waiter **list, WakeList *wakes) noexcept nogil
     return False
 
 
-# Like `waiters_take_all`, but moves only the waiters that `reached` satisfies: those with `at` <= `reached`.
+# Like `waiters_take_all`, but moves only the waiters that `reached` satisfies: waiters with `at` <= `reached`.
 cdef inline bint waiters_take(Waiter **list, long long reached, WakeList *wakes) noexcept nogil:
     cdef Waiter *waiter = list[0]
     cdef Waiter *rest

@@ -11,7 +11,7 @@ from kafkacore._fast.world.environment cimport Transport
 ctypedef struct Trouble:
     Transport real
     uint64_t state            # state of the random numbers; atomic
-    int64_t most_bytes        # the most bytes that one read or write moves
+    int64_t most_bytes        # one read or write moves at most this many bytes
     uint64_t again_below      # a call returns -EAGAIN if its second random number is below this
     uint64_t break_below      # a call returns -ECONNRESET if its first random number is below this
     int64_t calls             # the number of calls; atomic

@@ -53,7 +53,7 @@ ctypedef struct Change:
     char *path
     char *other           # for a rename, the new path
     Inode *inode          # for a link
-    bint kept             # whether it survives the cut
+    bint kept             # whether the change survives the cut
 
 ctypedef struct Store:
     Names now

@@ -16,7 +16,7 @@ from reported_cluster import EARLY, GROUP, LATE, LEFT, MOVED, TOPIC, WRITTEN, to
 from topic_filling import Topics
 
 pytestmark = pytest.mark.timeout(300)
-OPTIONS = {"metadata": [], "compacted": [], "drain": []}
+OPTIONS = {"metadata": [], "compacted": [], "drain": [], "rate_hours": 24.0}
 
 
 @pytest.fixture(scope="module")

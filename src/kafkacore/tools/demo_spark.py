@@ -224,7 +224,7 @@ class Demo:
             "replica-audit": (brokers, {"metadata": controllers, "compacted": []}),
             "controller-report": (controllers, {}),
             "lag-history": (brokers, {}),
-            "placement-plan": (brokers + controllers[:1], {"drain": []}),
+            "placement-plan": (brokers + controllers[:1], {"drain": [], "rate_hours": 1.0}),
         }
         for name in self.pipelines:
             paths, options = inputs[name]

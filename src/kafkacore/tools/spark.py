@@ -41,6 +41,10 @@ def add_arguments(parser: ArgumentParser) -> None:
             )
         if name == "placement-plan":
             pipeline.add_argument("--drain", nargs="*", type=int, default=[], metavar="BROKER", help="brokers to empty")
+            pipeline.add_argument(
+                "--rate-hours", type=float, default=24.0, metavar="N",
+                help="count appended bytes per second in the last N hours (default %(default)g)",
+            )  # fmt: skip
     demo = pipelines.add_parser("demo", help=_DEMO, description=_DEMO)
     demo.add_argument("--output", metavar="DIR", help="the directory for the tables and the page (default: a new one)")
     demo.add_argument(

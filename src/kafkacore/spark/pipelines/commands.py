@@ -151,30 +151,40 @@ def _marks(axes: Any, marks: dict[str, list[object]]) -> None:
 
 
 def _placement_plan(spark: SparkSession, arguments: Namespace, report: Report) -> int:
-    now, changed, racks = placement_plan.plan_directories(spark, arguments.path, drained=arguments.drain)
+    now, changed, racks = placement_plan.plan_directories(
+        spark, arguments.path, drained=arguments.drain, hours=arguments.rate_hours
+    )
     before, after = placement.load(now, [], racks), placement.load(now, changed, racks)
     plan_path = os.path.join(arguments.output, "reassignment.json")
     with open(plan_path, "w", encoding="utf-8") as file:
         json.dump(placement.reassignment_json(changed), file)
-    columns = "broker int, rack string, bytesBefore bigint, bytesAfter bigint, leadersBefore int, leadersAfter int"
+    columns = (
+        "broker int, rack string, bytesBefore bigint, bytesAfter bigint, bytesPerSecondBefore double, "
+        "bytesPerSecondAfter double, leadersBefore int, leadersAfter int"
+    )
     rows = [
-        (each, racks[each], before.bytes[each], after.bytes[each], before.leaders[each], after.leaders[each])
+        (
+            each, racks[each], before.bytes[each], after.bytes[each], before.rates[each], after.rates[each],
+            before.leaders[each], after.leaders[each],
+        )
         for each in sorted(racks)
-    ]
+    ]  # fmt: skip
     kept = _keep(arguments, {"brokers": spark.createDataFrame(rows, columns)})["brokers"]
     report.text(f"{len(changed)} of {len(now)} partitions change, and {after.moved} bytes move.")
-    report.plot("Bytes of each broker", lambda axes: _bars(axes, rows))
+    report.plot("Bytes of each broker", lambda axes: _bars(axes, rows, 2, "bytes"))
+    report.plot("Bytes appended per second to each broker", lambda axes: _bars(axes, rows, 4, "bytes per second"))
     report.table("Brokers", kept.orderBy("broker"))
     print(f"{plan_path}: the plan, for kafka-reassign-partitions --reassignment-json-file")
     return 0
 
 
-def _bars(axes: Any, rows: Sequence[tuple[Any, ...]]) -> None:
-    """Draws two bars for each broker: its bytes before and after the plan."""
-    for shift, column, label in ((-0.2, 2, "now"), (0.2, 3, "planned")):
-        axes.bar([at + shift for at in range(len(rows))], [row[column] for row in rows], width=0.4, label=label)
+def _bars(axes: Any, rows: Sequence[tuple[Any, ...]], column: int, unit: str) -> None:
+    """Draws two bars for each broker: the value before the plan, in `column`, and the value after it, in the next
+    column."""
+    for shift, at_column, label in ((-0.2, column, "now"), (0.2, column + 1, "planned")):
+        axes.bar([at + shift for at in range(len(rows))], [row[at_column] for row in rows], width=0.4, label=label)
     axes.set_xticks(range(len(rows)), [f"broker {row[0]}" for row in rows])
-    axes.set_ylabel("bytes")
+    axes.set_ylabel(unit)
     # Place the legend outside the plot, where the bars do not hide it.
     axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
 

@@ -1,7 +1,11 @@
 """Chooses moves of replicas that balance the load of brokers. This module is plain Python and runs on the driver. Its
 input is one row for each partition.
 
-The plan makes few moves. It first takes replicas from the fullest brokers until no move lowers the maximum. Then it
+A broker has a load of bytes that it holds, and a load of bytes per second that are appended to its replicas. The unit
+of each load is its mean over all brokers. A broker is strained by the square of what it has above the mean, so that a
+move may add a little to one load if it takes much from the other.
+
+The plan makes few moves. It first takes replicas from the fullest brokers until no move reduces the strain. Then it
 changes the order of replicas to balance the preferred leaders, which moves no bytes. A move never leaves a partition on
 fewer racks than before. The running time is proportional to (partitions moved) x (partitions of a broker).
 """
@@ -11,22 +15,27 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 TOLERANCE: Final = 0.02  # as a share of the mean: brokers within this distance from the mean count as balanced
+_LIMIT: Final = 1 + TOLERANCE
+_GAIN: Final = 1e-9  # a smaller change of strain is an error of rounding
 
 
 class Partition(NamedTuple):
-    """A partition: its replicas in their order, and the size of each replica in bytes. The first replica is the
-    preferred leader."""
+    """A partition: its replicas in their order, the size of each replica in bytes, and the bytes per second that are
+    appended to each replica. The first replica is the preferred leader."""
 
     topic: str
     number: int
     replicas: tuple[int, ...]
     size: int
+    rate: float = 0.0
 
 
 class Load(NamedTuple):
-    """The result of a plan: the bytes and preferred leaders of each broker, and the bytes that the plan moves."""
+    """The result of a plan: the bytes, the bytes per second and the preferred leaders of each broker, and the bytes
+    that the plan moves."""
 
     bytes: dict[int, int]
+    rates: dict[int, float]
     leaders: dict[int, int]
     moved: int
 
@@ -51,9 +60,9 @@ def plan(
     """
     work = _Plan(partitions, racks, drained)
     work.drain()
-    work.even_out_bytes()
+    work.even_out()
     work.even_out_leaders()
-    work.even_out_bytes(followers_only=True)  # moved leader replicas have changed the bytes of the brokers
+    work.even_out(followers_only=True)  # moved leader replicas have changed how full the brokers are
     return work.changed()
 
 
@@ -76,6 +85,7 @@ def load(before: Sequence[Partition], after: Sequence[Partition], brokers: Colle
     `before`."""
     replaced = {(one.topic, one.number): one for one in after}
     held = dict.fromkeys(brokers, 0)
+    rates = dict.fromkeys(brokers, 0.0)
     leaders = dict.fromkeys(brokers, 0)
     moved = 0
     for old in before:
@@ -84,7 +94,8 @@ def load(before: Sequence[Partition], after: Sequence[Partition], brokers: Colle
         leaders[new.replicas[0]] = leaders.get(new.replicas[0], 0) + 1
         for broker in new.replicas:
             held[broker] = held.get(broker, 0) + old.size
-    return Load(held, leaders, moved)
+            rates[broker] = rates.get(broker, 0.0) + old.rate
+    return Load(held, rates, leaders, moved)
 
 
 class _Plan:
@@ -96,13 +107,25 @@ class _Plan:
         self.drained = set(drained)
         self.targets = [broker for broker in racks if broker not in self.drained]
         self.replicas = [list(one.replicas) for one in partitions]
-        self.held: dict[int, int] = dict.fromkeys(racks, 0)
         self.on: dict[int, set[int]] = {broker: set() for broker in racks}
         for index, one in enumerate(partitions):
             self._check(one)
             for broker in one.replicas:
-                self.held[broker] += one.size
                 self.on[broker].add(index)
+        # The shares of each replica in both loads, and the loads of each broker. The unit is the mean of the brokers.
+        sizes = self._shares([one.size for one in partitions])
+        rates = self._shares([one.rate for one in partitions])
+        self.shares = list(zip(sizes, rates, strict=True))
+        # A move costs the bytes of the replica, and the same work for a replica of any size: that counts as the mean.
+        self.mean_share = len(self.targets) / max(sum(len(one.replicas) for one in partitions), 1)
+        self.held = {
+            broker: (sum(sizes[index] for index in on), sum(rates[index] for index in on))
+            for broker, on in self.on.items()
+        }
+
+    def _shares(self, values: Sequence[float]) -> list[float]:
+        total = sum(value * len(one.replicas) for value, one in zip(values, self.before, strict=True))
+        return [value * len(self.targets) / total if total else 0.0 for value in values]
 
     def _check(self, one: Partition) -> None:
         unknown = [broker for broker in one.replicas if broker not in self.racks]
@@ -127,18 +150,36 @@ class _Plan:
         moved = [target if broker == source else broker for broker in current]
         return self.spread(moved) >= min(self.spread(current), self.spread(self.targets))
 
+    def strain(self, broker: int, index: int | None = None, sign: int = 1) -> float:
+        """Returns how strained a broker is. With `index`, returns how strained it would be with one more replica of
+        this partition, or with one fewer if `sign` is -1."""
+        size, rate = self.held[broker]
+        if index is not None:
+            share = self.shares[index]
+            size, rate = size + sign * share[0], rate + sign * share[1]
+        above = 0.0
+        if size > _LIMIT:
+            above += (size - _LIMIT) * (size - _LIMIT)
+        if rate > _LIMIT:
+            above += (rate - _LIMIT) * (rate - _LIMIT)
+        return above
+
+    def room(self, index: int, broker: int) -> tuple[float, float, int]:
+        """Returns a key that is least for the broker that has the most room for a replica of this partition."""
+        return self.strain(broker, index) - self.strain(broker), max(self.held[broker]), broker
+
     def move(self, index: int, source: int, target: int) -> None:
-        current, size = self.replicas[index], self.before[index].size
+        current, (size, rate) = self.replicas[index], self.shares[index]
         current[current.index(source)] = target
-        self.held[source] -= size
-        self.held[target] += size
+        self.held[source] = (self.held[source][0] - size, self.held[source][1] - rate)
+        self.held[target] = (self.held[target][0] + size, self.held[target][1] + rate)
         self.on[source].discard(index)
         self.on[target].add(index)
 
     def drain(self) -> None:
         for broker in sorted(self.drained & set(self.racks)):
             # The largest replicas move first, because they then have the most brokers to choose from.
-            for index in sorted(self.on[broker], key=lambda index: (-self.before[index].size, index)):
+            for index in sorted(self.on[broker], key=lambda index: (-max(self.shares[index]), index)):
                 allowed = [target for target in self.targets if self.may_move(index, broker, target)]
                 if not allowed:
                     one = self.before[index]
@@ -146,42 +187,47 @@ class _Plan:
                         f"{one.topic}-{one.number} cannot leave broker {broker} without losing a rack: no other broker"
                         " in a separate rack may hold the replica"
                     )
-                self.move(index, broker, min(allowed, key=lambda target: (self.held[target], target)))
+                self.move(index, broker, min(allowed, key=lambda target: self.room(index, target)))
 
-    def even_out_bytes(self, *, followers_only: bool = False) -> None:
-        """Moves replicas away from the fullest broker that can give one. Stops when no move brings the loads of the
-        giving and the receiving broker closer together."""
-        if not self.targets:
-            return
-        limit = sum(self.held[broker] for broker in self.targets) / len(self.targets) * (1 + TOLERANCE)
+    def even_out(self, *, followers_only: bool = False) -> None:
+        """Moves replicas away from the fullest broker that can give one. Stops when no move reduces the strain."""
         stuck: set[int] = set()
-        while True:
-            donors = [broker for broker in self.targets if broker not in stuck and self.held[broker] > limit]
-            if not donors:
-                return
-            donor = max(donors, key=lambda broker: (self.held[broker], -broker))
-            chosen = self._best_move(donor, followers_only=followers_only)
-            if chosen is None:
-                stuck.add(donor)
-                continue
-            self.move(chosen[0], donor, chosen[1])
-            stuck.discard(chosen[1])
+        moved = True
+        while moved:  # a move can make room for a broker that was stuck before
+            stuck.clear()
+            moved = False
+            while (donor := self._fullest(stuck)) is not None:
+                chosen = self._best_move(donor, followers_only=followers_only)
+                if chosen is None:
+                    stuck.add(donor)
+                    continue
+                self.move(chosen[0], donor, chosen[1])
+                stuck.discard(chosen[1])
+                moved = True
+
+    def _fullest(self, stuck: Collection[int]) -> int | None:
+        donors = [broker for broker in self.targets if broker not in stuck and max(self.held[broker]) > _LIMIT]
+        return max(donors, key=lambda broker: (max(self.held[broker]), -broker), default=None)
 
     def _best_move(self, donor: int, *, followers_only: bool) -> tuple[int, int] | None:
-        """Returns the move that brings the loads of the two brokers closest together. Its size is nearest to half of
-        their difference."""
-        for target in sorted(self.targets, key=lambda broker: (self.held[broker], broker)):
-            distance = self.held[donor] - self.held[target]
+        """Returns the partition to move and the broker that gets it: the broker with the least of the donor's larger
+        load, if it can take a replica. The best move is the one that reduces the strain most for its cost."""
+        load = self.held[donor].index(max(self.held[donor]))
+        before = self.strain(donor) - _GAIN
+        gains = [
+            (index, before - self.strain(donor, index, -1))
+            for index in self.on[donor]
+            if not (followers_only and self.replicas[index][0] == donor)
+        ]
+        for target in sorted(self.targets, key=lambda broker: (self.held[broker][load], broker)):
+            now = self.strain(target)
             fitting = [
-                index
-                for index in self.on[donor]
-                if 0 < self.before[index].size < distance
-                and not (followers_only and self.replicas[index][0] == donor)
-                and self.may_move(index, donor, target)
+                ((gain + now - left) / (self.shares[index][0] + self.mean_share), -index)
+                for index, gain in gains
+                if (left := self.strain(target, index)) < gain + now and self.may_move(index, donor, target)
             ]
             if fitting:
-                nearest = min(fitting, key=lambda index: (abs(2 * self.before[index].size - distance), index))
-                return nearest, target
+                return -max(fitting)[1], target
         return None
 
     # --- leaders ---
@@ -194,19 +240,25 @@ class _Plan:
         led: dict[int, set[int]] = {broker: set() for broker in self.racks}
         for index, replicas in enumerate(self.replicas):
             led[replicas[0]].add(index)
+        moved = True
+        while moved:  # a leader replica that moved can open another chain
+            self._hand_over_leaders(led)
+            moved = self._move_leaders(led)
+
+    def _hand_over_leaders(self, led: dict[int, set[int]]) -> None:
         for broker in sorted(self.targets, key=lambda broker: -len(led[broker])):
             while (path := self._path(broker, led)) is not None:
                 for index, source, target in reversed(path):
                     self._lead(index, target)
                     led[source].discard(index)
                     led[target].add(index)
-        self._move_leaders(led)
 
-    def _move_leaders(self, led: dict[int, set[int]]) -> None:
+    def _move_leaders(self, led: dict[int, set[int]]) -> bool:
         """Moves one leader replica at a time away from the broker with the most leaders. The smallest leader moves
-        first."""
+        first. Returns whether any leader replica moved."""
+        moved = False
         smallest = {
-            broker: sorted(indexes, key=lambda index: (-self.before[index].size, index))
+            broker: sorted(indexes, key=lambda index: (-max(self.shares[index]), index))
             for broker, indexes in led.items()
         }
         while donors := [broker for broker in self.targets if smallest[broker]]:
@@ -214,13 +266,15 @@ class _Plan:
             index = smallest[donor].pop()
             poor = [other for other in self.targets if len(led[other]) <= len(led[donor]) - 2]
             if not poor:
-                return
+                break
             allowed = [other for other in poor if self.may_move(index, donor, other)]
             if allowed:
-                target = min(allowed, key=lambda other: (len(led[other]), self.held[other], other))
+                target = min(allowed, key=lambda other: (len(led[other]), *self.room(index, other)))
                 self.move(index, donor, target)
                 led[donor].discard(index)
                 led[target].add(index)
+                moved = True
+        return moved
 
     def _path(self, start: int, led: Mapping[int, set[int]]) -> list[tuple[int, int, int]] | None:
         """Returns the shortest chain of hand-overs from `start` to a broker with at least two leaderships fewer.

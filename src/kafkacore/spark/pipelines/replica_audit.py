@@ -9,7 +9,8 @@ same batches at the same offsets, without gaps. The audit compares:
 - Only offsets below the committed end, which is the greatest high watermark that a replica has checkpointed. Later
   records may differ.
 - The end of each replica. A replica that ends below its own checkpointed high watermark has lost records. So has a
-  replica in the ISR that ends below the committed end.
+  replica in the ISR that ends below the committed end. A replica that was moved to another broker is not short: it has
+  no files and is not in the ISR, but a checkpoint may still name it.
 - Compacted partitions: the newest record of each key, because brokers clean at different times. A key whose newest
   record is a tombstone may be gone on another replica.
 
@@ -115,7 +116,7 @@ def findings(
 
 def replica_bounds(batches: DataFrame, segments: DataFrame, checkpoints: DataFrame) -> DataFrame:
     """Returns for each replica the `start` and the `end` of its log, its checkpointed high watermark (0 if no file
-    contains one), and `committed`, the greatest high watermark of the partition."""
+    contains one), `present` (whether it has files), and `committed`, the greatest high watermark of the partition."""
     logs = batches.groupBy(*_REPLICA).agg((F.max("lastOffset") + 1).alias("lastEnd"))
     files = segments.where(F.col("kind") == "live").groupBy(*_REPLICA)
     bases = files.agg(F.min("baseOffset").alias("first"), F.max("baseOffset").alias("lastBase"))
@@ -128,6 +129,7 @@ def replica_bounds(batches: DataFrame, segments: DataFrame, checkpoints: DataFra
         F.greatest(F.coalesce("first", zero), F.coalesce("deletedTo", zero)).alias("start"),
         F.greatest(F.coalesce("lastEnd", zero), F.coalesce("lastBase", zero)).alias("end"),
         F.coalesce("highWatermark", zero).alias("highWatermark"),
+        F.col("first").isNotNull().alias("present"),
     )
     return known.withColumn("committed", F.max("highWatermark").over(Window.partitionBy(*_PARTITION)))
 
@@ -161,7 +163,7 @@ def _too_short(bounds: DataFrame, isr: DataFrame | None) -> DataFrame:
     else:
         members = isr.select(*_REPLICA).distinct().withColumn("member", F.lit(True))
         must = bounds.join(members, list(_REPLICA), "left").withColumn(
-            "must", F.when(F.col("member"), F.col("committed")).otherwise(F.col("highWatermark"))
+            "must", F.when(F.col("member"), F.col("committed")).when(F.col("present"), F.col("highWatermark"))
         )
     short = must.where(F.col("end") < F.col("must"))
     detail = F.format_string("the log ends at offset %s, but must reach %s", F.col("end"), F.col("must"))

@@ -1,11 +1,13 @@
 """A `Node` of this process in ZooKeeper mode, on a real ZooKeeper, as its owner uses it."""
 
 import contextlib
+import urllib.request
 
 import pytest
 from kazoo.client import KazooClient
 
 from kafkacore.config import BrokerConfig
+from kafkacore.observability.catalogue import metrics, prometheus_name, sample
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.server.node import Node, NodeFailed
 from kafkacore.testing.groups import Groups
@@ -75,6 +77,22 @@ def test_node_shows_what_it_runs_when_its_owner_asks(zookeeper, tmp_path):
         assert (node.controller, node.controller_server, node.replica, node.fault) == (None, None, None, None)
         assert node.catch_up(LIMIT_S) == []
         assert dict(Groups(node)) == {}
+
+
+def test_metrics_page_shows_every_metric_of_zookeeper_mode_when_the_controller_has_a_broker(zookeeper, tmp_path):
+    expected = {
+        prometheus_name(sample(each.type, each.name, 0))
+        for each in metrics().values()
+        if each.help.startswith("in ZooKeeper mode")
+    }
+
+    def missing(node):
+        with urllib.request.urlopen(node.metrics_address, timeout=LIMIT_S) as page:
+            lines = page.read().decode().splitlines()
+        return {each for each in expected if not any(line.startswith(each) for line in lines)}
+
+    with running(zookeeper, tmp_path, 1, metrics_port="0") as [node]:
+        wait_until(lambda: not missing(node), LIMIT_S, "every metric", lambda: f"missing: {missing(node)}")
 
 
 @pytest.mark.parametrize("at", [0, 1], ids=["controller", "other"])

@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient
 from brokers import APACHE
 from java_classes import string_literals
 from kafkacore.controller.zookeeper.counts import Counts
-from kafkacore.observability.catalogue import metrics
+from kafkacore.observability.catalogue import metric, metrics
 from kafkacore.server.metrics import broker_metrics
 from kafkacore.server.zookeeper.metrics import controller_metrics
 from kafkacore.testing import Broker
@@ -162,7 +162,6 @@ def test_metrics_of_a_controller_in_zookeeper_mode_are_those_of_its_release():
 # The gauges of KafkaController in ZooKeeper mode. The names are the literals of its companion object.
 GAUGE_NAME = re.compile(r"[A-Z][A-Za-z]+(Count|State)")
 ABSENT_IN_ZOOKEEPER_MODE = {
-    "ControllerState": "the timers of ControllerStats show what the controller does",
     "FencedBrokerCount": "always 0, because only KRaft fences brokers",
     "ZkMigrationState": "there is no migration from ZooKeeper here: 3.9 does it",
 }
@@ -177,9 +176,36 @@ def zookeeper_gauge_names():
 def test_gauges_of_a_controller_in_zookeeper_mode_are_those_of_its_release():
     theirs = zookeeper_gauge_names()
     assert "ReplicasIneligibleToDeleteCount" in theirs
-    ours = {each.name for each in controller_metrics(Counts(), is_active=True)}
+    ours = {each.name for each in controller_metrics(Counts(), "Idle", is_active=True)}
     assert theirs - ours == ABSENT_IN_ZOOKEEPER_MODE.keys()
     assert ours - theirs == set()
+
+
+# A broker's connections to ZooKeeper, and its controller's to brokers. The names are the literals of these classes, and
+# the words between `ZooKeeper` and `PerSec` those of ZooKeeperClient's constructor.
+ZOOKEEPER_CLASSES = (
+    ("ControllerChannelManager", r"(Total)?QueueSize|RequestRateAndQueueTimeMs",
+     ("kafka.controller.ControllerChannelManager", "kafka.controller.ControllerChannelManager$")),
+    ("SessionExpireListener", r"SessionState|[A-Z][A-Za-z]+s",
+     ("kafka.zookeeper.ZooKeeperClient",)),
+    ("ZooKeeperClientMetrics", r"[A-Z][A-Za-z]+Ms", ("kafka.zk.KafkaZkClient",)),
+)  # fmt: skip
+ABSENT_OF_THE_SESSION = {
+    "ZooKeeperReadOnlyConnectsPerSec": "the client leaves a read-only server before it has a session there",
+    "ZooKeeperSaslAuthenticationsPerSec": "the client authenticates with a digest, never with SASL",
+}
+
+
+@pytest.mark.parametrize(("type_", "pattern", "classes"), ZOOKEEPER_CLASSES)
+def test_metrics_of_connections_in_zookeeper_mode_are_those_of_its_release(type_, pattern, classes):
+    path = PEERS / f"kafka-{APACHE['apache-3.9']}" / f"kafka_2.13-{APACHE['apache-3.9']}.jar"
+    need(path.exists(), "no jars of Apache Kafka: make peers")
+    literals = {each for name in classes for each in string_literals(path, name) if re.fullmatch(pattern, each)}
+    events = {each for each in literals if not re.search(r"Size|Ms|State", each)}
+    theirs = literals - events | {f"ZooKeeper{each}PerSec" for each in events}
+    ours = {name for each, name in metrics() if each == type_ and metric(each, name).group.startswith("kafka.")}
+    assert ours - theirs == set()
+    assert theirs - ours == (ABSENT_OF_THE_SESSION.keys() if type_ == "SessionExpireListener" else set())
 
 
 def quorum_metrics_of_ours():
@@ -188,8 +214,8 @@ def quorum_metrics_of_ours():
     }
     return {
         name
-        for type_, name in metrics()
-        if type_ in types and not name.endswith(("RateAndTimeMs", "ToDeleteCount")) and name != "EventQueueSize"
+        for (type_, name), known in metrics().items()
+        if type_ in types and not known.help.startswith("in ZooKeeper mode")
     }
 
 

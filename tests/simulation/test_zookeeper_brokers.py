@@ -9,7 +9,7 @@ from kafkacore.controller.zookeeper.inter_broker_protocol import InterBrokerProt
 from kafkacore.protocol.apis import ApiKey
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import ControlledShutdownRequest
-from kafkacore.server.zookeeper.metrics import event_metrics
+from kafkacore.server.zookeeper.metrics import channel_metrics, event_metrics
 from kafkacore.zookeeper import paths, znodes
 from kafkacore.zookeeper.operations import Code, Create, CreateMode, Result, SetData
 
@@ -83,6 +83,17 @@ def test_last_member_stays_in_the_isr_and_leads_again_when_it_joins():
         assert world.state("events", 0)["leader"] == order[2]
 
     run_cluster(story)
+
+
+def shown(controller, name, broker_id=None):
+    """Returns a metric of the controller's channels, of one broker or of all."""
+    tags = () if broker_id is None else (("broker-id", str(broker_id)),)
+    [found] = [
+        each.value
+        for each in channel_metrics(controller.senders, controller.measures)
+        if (each.name, each.tags) == (name, tags)
+    ]
+    return found
 
 
 def unclean_elections(controller):
@@ -470,5 +481,31 @@ def test_events_of_a_broker_failure_are_measured():
         assert sum(measures.running_ms["LeaderElectionRateAndTimeMs"].counts) > elections
         assert measures.running_ms["LeaderElectionRateAndTimeMs"].total > 0, "the event waited for ZooKeeper"
         assert sum(measures.queue_ms.counts) > before
+
+    run_cluster(story)
+
+
+def test_answers_of_brokers_are_measured_from_the_change_on():
+    def story(world):
+        started(world)
+        world.create_topic("events", {0: [1, 2, 3]})
+        world.settle()
+        controller = world.active().controller
+        answered = controller.measures.answered_ms
+        before, late = sum(answered.counts), other_than(world)
+        world.lives[late].is_cut = True
+        world.create_topic("more", {0: [late, world.active().broker_id]})
+        states = set()
+        world.wait_for(lambda: states.add(controller.state) or shown(controller, "QueueSize", late) == 1)
+        assert "TopicChange" in states
+        world.step_for(1)
+        assert shown(controller, "TotalQueueSize") == 1, "LeaderAndIsr is in flight, UpdateMetadata waits"
+        assert sum(answered.counts) - before == 3, "the other brokers have answered"
+        world.step_for(10)
+        world.lives[late].is_cut = False
+        world.settle()
+        assert shown(controller, "TotalQueueSize") == 0
+        assert shown(controller, "RequestRateAndQueueTimeMs", late).total >= 10_000
+        assert sum(answered.counts[answered.bounds.index(8192) + 1 :]) == 2, "these were answered 10 s after the change"
 
     run_cluster(story)

@@ -223,7 +223,8 @@ def test_deletion_waits_for_a_broker_that_is_down():
 
 def gauges(controller):
     """Returns the gauges that the metrics of this controller show, by name."""
-    return {each.name: each.value for each in controller_metrics(controller.gauges, is_active=controller.is_active)}
+    shown = controller_metrics(controller.gauges, controller.state, is_active=controller.is_active)
+    return {each.name: each.value for each in shown}
 
 
 def test_gauges_show_a_deletion_when_it_waits_for_a_broker_and_nothing_when_the_controller_has_moved():
@@ -237,6 +238,7 @@ def test_gauges_show_a_deletion_when_it_waits_for_a_broker_and_nothing_when_the_
         world.delete_topic("events")
         expected = {
             "ActiveControllerCount": 1,
+            "ControllerState": 0,
             "ActiveBrokerCount": 2,
             "GlobalTopicCount": 2,
             "GlobalPartitionCount": 3,
@@ -250,6 +252,7 @@ def test_gauges_show_a_deletion_when_it_waits_for_a_broker_and_nothing_when_the_
         world.wait_for(lambda: gauges(former) == expected)
         world.move_controller()
         world.wait_for(lambda: not former.is_active)
+        world.wait_for(lambda: former.state == "Idle")
         assert gauges(former) == dict.fromkeys(expected, 0)
 
     run_cluster(story)

@@ -73,6 +73,7 @@ TopicsToDeleteCount gauge topics in ZooKeeper mode: topics that will be deleted
 ReplicasToDeleteCount gauge replicas in ZooKeeper mode: replicas of those topics that still have their data
 TopicsIneligibleToDeleteCount gauge topics in ZooKeeper mode: topics whose deletion waits
 ReplicasIneligibleToDeleteCount gauge replicas in ZooKeeper mode: replicas that cannot be deleted now
+ControllerState gauge - in ZooKeeper mode: the kind of event that the controller now runs, a number as in Apache Kafka
 MetadataErrorCount gauge errors errors at which this controller could not apply metadata
 LastAppliedRecordOffset gauge offset the offset of the last record that this controller applied, committed or not
 LastAppliedRecordTimestamp gauge ms the time of the last record that this controller applied
@@ -108,6 +109,14 @@ ListPartitionReassignmentRateAndTimeMs histogram ms in ZooKeeper mode: time for 
 UpdateFeaturesRateAndTimeMs histogram ms in ZooKeeper mode: time for changes of features
 UncleanLeaderElectionsPerSec counter elections elections of leaders from outside the ISR and the ELR
 ElectionFromEligibleLeaderReplicasPerSec counter elections elections of leaders from the ELR (KIP-966)
+
+kafka.controller ControllerChannelManager
+TotalQueueSize gauge requests in ZooKeeper mode: the sum of QueueSize
+QueueSize gauge requests in ZooKeeper mode: requests that the controller has not yet sent to each broker
+RequestRateAndQueueTimeMs histogram ms in ZooKeeper mode: how long requests of the controller to each broker waited
+
+kafkacore.controller ControllerChannelManager
+ChangeToAnswerTimeMs histogram ms in ZooKeeper mode: time from a change until a broker answers a request about it
 
 kafka.server raft-metrics
 current-state gauge - always 1; the label is the role of this replica
@@ -271,6 +280,16 @@ max-dirty-percent gauge percent the share of uncompacted bytes in the dirtiest l
 time-since-last-run-ms gauge ms the time since the cleaners last checked for work
 uncleanable-partitions-count gauge partitions logs in each directory that cannot be compacted
 uncleanable-bytes gauge bytes dirty bytes of the logs in each directory that cannot be compacted
+
+kafka.server SessionExpireListener
+SessionState gauge - in ZooKeeper mode: always 1; the label is the state of the session with ZooKeeper
+ZooKeeperSyncConnectsPerSec counter connections in ZooKeeper mode: connections that a ZooKeeper server has accepted
+ZooKeeperDisconnectsPerSec counter connections in ZooKeeper mode: connections to ZooKeeper that broke
+ZooKeeperExpiresPerSec counter sessions in ZooKeeper mode: sessions that ZooKeeper has ended
+ZooKeeperAuthFailuresPerSec counter sessions in ZooKeeper mode: sessions whose authentication ZooKeeper has refused
+
+kafka.server ZooKeeperClientMetrics
+ZooKeeperRequestLatencyMs histogram ms in ZooKeeper mode: time from a request to ZooKeeper until its answer
 
 kafka.network RequestChannel
 RequestQueueSize gauge requests requests that wait for the handlers

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from kafkacore.zookeeper.connect_string import parse_connect_string
+from kafkacore.zookeeper.measures import ClientMeasures
 from kafkacore.zookeeper.operations import Code, Operation, Result, WatchEvent, ZooKeeperError
 from kafkacore.zookeeper.session import (
     Call,
@@ -62,6 +63,7 @@ class ZooKeeperClient:
         self._watch_callbacks: list[Callable[[WatchEvent], None]] = []
         self._state_callbacks: list[Callable[[SessionState, SessionId], None]] = []
         self._is_draining = False
+        self.measures = ClientMeasures()
         self.former_session_ids: list[SessionId] = []  # sessions that may have left ephemeral znodes of this client
 
     @property
@@ -91,7 +93,9 @@ class ZooKeeperClient:
             if self._session.session_id:
                 self.former_session_ids = [*self.former_session_ids[-15:], self._session.session_id]
         self._loop = asyncio.get_running_loop()
-        self._session = session = Session(self._servers, self._chroot, self._settings, self._random)
+        self._session = session = Session(
+            self._servers, self._chroot, self._settings, self._random, self.measures.latency_ms
+        )
         connected = self._loop.create_future()
 
         def note(state: SessionState, _: SessionId) -> None:
@@ -208,6 +212,7 @@ class ZooKeeperClient:
                 for on_watch in self._watch_callbacks:
                     _call_back(on_watch, effect)
             case StateChanged(state, session_id):
+                self.measures.moved(state, has_expired=self._session is not None and self._session.has_expired)
                 for on_state in list(self._state_callbacks):
                     _call_back(on_state, state, session_id)
             case Connect(host, port):

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
+from kafkacore.runtime.sampling import Distribution
 from kafkacore.zookeeper import jute
 from kafkacore.zookeeper.operations import Code, Operation, Result, WatchEvent
 from kafkacore.zookeeper.watches import Watches
@@ -108,14 +109,20 @@ class _Sent(NamedTuple):
     operation: Operation | None  # None for the request that ends the session
     call: Call | None
     position: int  # the position of the operation in its call
+    at: float  # the time at which the request was sent
 
 
 class Session:
     """A session. `servers` is a list of hosts and ports, in the order in which they are tried. `chroot` is '' or an
-    absolute path."""
+    absolute path. `latency_ms` collects the time from each request to its answer."""
 
     def __init__(
-        self, servers: Sequence[tuple[str, int]], chroot: str, settings: ClientSettings, source: random.Random
+        self,
+        servers: Sequence[tuple[str, int]],
+        chroot: str,
+        settings: ClientSettings,
+        source: random.Random,
+        latency_ms: Distribution,
     ) -> None:
         self.state = SessionState.NOT_CONNECTED
         self.session_id: SessionId = 0
@@ -126,6 +133,7 @@ class Session:
         self._servers, self._chroot, self._settings = servers, chroot, settings
         self._chroot_bytes = chroot.encode()
         self._random = source
+        self._latency_ms = latency_ms
         self._password = jute.NO_PASSWORD
         self._tried = 0  # the number of servers tried since the last one that accepted the session
         self._next_server = 0
@@ -172,13 +180,18 @@ class Session:
             if not call.sent:
                 self._finish(call, Code.SESSION_EXPIRED)
         self._xid = self._xid % jute.LAST_XID + 1
-        self._sent.append(_Sent(self._xid, 0, None, None, 0))
+        self._sent.append(_Sent(self._xid, 0, None, None, 0, now))
         self._send(jute.encode_close(self._xid), now)
         self._close_at = now + CLOSE_MS
 
     @property
     def is_over(self) -> bool:
         return self.state in {SessionState.CLOSED, SessionState.AUTH_FAILED}
+
+    @property
+    def has_expired(self) -> bool:
+        """Whether the server has ended the session."""
+        return self.state is SessionState.CLOSED and not self._closing
 
     @property
     def outstanding_bytes(self) -> int:
@@ -329,7 +342,7 @@ class Session:
                 LOG.error("ZooKeeper refused the authentication (%s); the session ends", Code.of(error).name)
                 self._end(SessionState.AUTH_FAILED, Code.AUTH_FAILED)
         elif xid >= 0:
-            self._read_answer(frame, xid, error)
+            self._read_answer(frame, xid, error, now)
 
     def _read_greeting(self, frame: bytes, now: float) -> None:
         answer = jute.decode_connected(frame)
@@ -354,11 +367,11 @@ class Session:
             self._send(request, now)
         self._become(SessionState.CONNECTED)
 
-    def _read_answer(self, frame: bytes, xid: int, error: int) -> None:
+    def _read_answer(self, frame: bytes, xid: int, error: int, now: float) -> None:
         if not self._sent or self._sent[0].xid != xid:
             expected = self._sent[0].xid if self._sent else "none"
             raise jute.MalformedFrameError(f"an answer to request {xid}, but the answer to {expected} must come first")
-        _, size, operation, call, position = self._sent[0]
+        _, size, operation, call, position, at = self._sent[0]
         code = Code.of(error) if error else Code.OK
         if operation is None or call is None:
             self._sent.popleft()
@@ -370,6 +383,7 @@ class Session:
         result = jute.decode(frame, code, operation, self._chroot)
         self._sent.popleft()
         self._outstanding_bytes -= size
+        self._latency_ms.record(now - at)
         self.watches.note(operation, code)
         self._settle(call, position, result)
 
@@ -390,7 +404,7 @@ class Session:
             call = self._waiting[0]
             operations, total = call.operations, len(call.operations)
             while call.sent < total and self._outstanding_bytes < limit:
-                frame = self._encoded(call, call.sent, operations[call.sent])
+                frame = self._encoded(call, call.sent, operations[call.sent], now)
                 call.sent += 1
                 if frame:
                     frames.append(frame)
@@ -399,7 +413,7 @@ class Session:
         if frames:
             self._send(b"".join(frames), now)
 
-    def _encoded(self, call: Call, position: int, operation: Operation) -> bytes:
+    def _encoded(self, call: Call, position: int, operation: Operation, now: float) -> bytes:
         """Encodes the request, and stores that its response is expected. Returns b"" for a request that the session
         itself refuses, because it would make the server drop the connection."""
         self._xid = xid = self._xid % jute.LAST_XID + 1
@@ -412,7 +426,7 @@ class Session:
             LOG.error("a request of %d bytes exceeds jute.maxbuffer and is not sent", len(frame) - 4)
             self._settle(call, position, Result(Code.MARSHALLING_ERROR))
             return b""
-        self._sent.append(_Sent(xid, len(frame), operation, call, position))
+        self._sent.append(_Sent(xid, len(frame), operation, call, position, now))
         self._outstanding_bytes += len(frame)
         return frame
 

@@ -6,6 +6,7 @@ import asyncio
 import pytest
 import uvloop
 
+from kafkacore.server.zookeeper.metrics import session_metrics
 from kafkacore.zookeeper import paths
 from kafkacore.zookeeper.client import ZooKeeperClient
 from kafkacore.zookeeper.common_writes import create_ephemeral, ensure_paths, read_all
@@ -40,6 +41,15 @@ def states_of(client):
     states = []
     client.on_state(lambda state, _: states.append(state.name))
     return states
+
+
+def shown(client):
+    """Returns the counts that the metrics show, and the label of the state."""
+    found = {}
+    for each in session_metrics(client):
+        name = each.name.removeprefix("ZooKeeper").removesuffix("PerSec")
+        found[name] = each.tags[0][1] if each.tags else each.value
+    return found
 
 
 # --- lost connections ---
@@ -85,6 +95,33 @@ def test_session_survives_when_its_server_stops():
         assert codes(await client.read([Exists("/mine")])) == ["OK"]
         assert client.session_id == session_id
         assert not connected.connections
+
+    run_story(story)
+
+
+def test_metrics_show_connections_and_sessions_when_they_break_and_end():
+    async def story(world):
+        client = await world.client()
+        await client.submit([Create("/a")])
+        latency = shown(client).pop("RequestLatencyMs")
+        assert sum(latency.counts) == 1
+        assert latency.total > 0
+        for server in world.zookeeper.servers.values():
+            if server.connections:
+                server.stop()
+        await until(lambda: client.state is SessionState.CONNECTING)
+        assert shown(client)["SessionState"] == "CONNECTING"
+        await until(lambda: client.state is SessionState.CONNECTED)
+        world.zookeeper.expire(client.session_id)
+        await until(lambda: client.state is SessionState.CLOSED)
+        await client.start()
+        await client.close()
+        counts = shown(client)
+        counts.pop("RequestLatencyMs")
+        # The client of an expired session first loses its connection. Another server then refuses the session.
+        assert counts == {
+            "SessionState": "CLOSED", "SyncConnects": 3, "Disconnects": 2, "Expires": 1, "AuthFailures": 0,
+        }  # fmt: skip
 
     run_story(story)
 

@@ -5,6 +5,7 @@ from random import Random
 
 import pytest
 
+from kafkacore.runtime.sampling import Distribution
 from kafkacore.simulation import zookeeper_wire as wire
 from kafkacore.zookeeper import jute
 from kafkacore.zookeeper.operations import Code, EventType, Exists, GetChildren, GetData, Multi, Result, SetData, Stat
@@ -29,7 +30,8 @@ class Driver:
     """Feeds events to a session and records its effects."""
 
     def __init__(self, chroot="", **settings):
-        self.session = Session(SERVERS, chroot, ClientSettings(**settings), Random(1))
+        self.latency_ms = Distribution()
+        self.session = Session(SERVERS, chroot, ClientSettings(**settings), Random(1), self.latency_ms)
         self.now = 0.0
         self.states, self.connects, self.sent, self.finished, self.events = [], [], [], [], []
         self.drops = 0
@@ -118,7 +120,7 @@ def test_session_goes_through_the_states_of_the_redesign_when_its_link_breaks_an
     ],
 )
 def test_session_refuses_a_transition_when_the_redesign_does_not_name_it(start, target):
-    session = Session(SERVERS, "", ClientSettings(), Random(1))
+    session = Session(SERVERS, "", ClientSettings(), Random(1), Distribution())
     session.state = start
     with pytest.raises(AssertionError):
         session._become(target)
@@ -155,6 +157,19 @@ def test_call_has_an_unknown_outcome_when_the_link_breaks_after_any_of_it_was_se
     driver.greeted()
     driver.answer(3, SetData("/c", b""), Result(Code.OK, STAT))
     assert driver.finished[1:] == [("waits", ["OK"])]
+
+
+def test_latency_of_each_request_is_measured_when_its_answer_comes():
+    driver = Driver().open().greeted()
+    driver.submit("two", Exists("/a"), Exists("/b"))
+    driver.now += 3
+    driver.answer(1, Exists("/a"), Result(Code.OK, STAT))
+    driver.now += 4
+    driver.answer(2, Exists("/b"), Result(Code.NO_NODE))
+    driver.submit("cut off", Exists("/c"))
+    driver.lose()
+    assert driver.latency_ms.total == 3 + 7
+    assert sum(driver.latency_ms.counts) == 2, "a request without an answer has no latency"
 
 
 def test_calls_end_with_session_expired_when_they_were_never_sent():

@@ -74,7 +74,8 @@ class ZooKeeperController:
         self.active_controller_id = NO_CONTROLLER  # the id of the broker that `/controller` contains
         self.is_active = False
         self.pause = Pause()
-        self.state = IDLE  # the name of the controller's state, as in Kafka's ControllerState
+        self.state = IDLE  # the name of the controller's state, as in Kafka's ControllerState; any thread may read it
+        self._changed_s = 0.0  # when the running event was queued
         self._connected = asyncio.Event()
         self._session_has_ended = False
         self._timers: dict[type[Notification], Timer] = {}
@@ -85,8 +86,8 @@ class ZooKeeperController:
         """Replaces the context, and the objects that use it, with empty ones."""
         self.context = ControllerContext()
         self.gauges = Counts()  # any thread may read this attribute
-        self.senders = Senders(self.settings, self.surroundings, self._respond)
-        self.batch = RequestBatch(self.context, self.settings, self.senders.deliver)
+        self.senders = Senders(self.settings, self.surroundings, self._respond, self.measures.answered_ms)
+        self.batch = RequestBatch(self.context, self.settings, self._deliver)
 
     # --- called by the broker ---
 
@@ -229,7 +230,7 @@ class ZooKeeperController:
         """Runs one event. Sends the requests to brokers when the event ends, even after an error, because the changes
         are already in ZooKeeper."""
         self.access.bind()
-        self.state = event.state
+        self.state, self._changed_s = event.state, event.queued_s
         began_s = self.now_s()
         self.measures.waited((began_s - event.queued_s) * 1000)
         try:
@@ -306,6 +307,9 @@ class ZooKeeperController:
             self.access.end_session()
             self.resign()
             self.active_controller_id = NO_CONTROLLER
+
+    def _deliver(self, broker: LiveBroker, request: ControlRequest) -> None:
+        self.senders.deliver(broker, request, self._changed_s)
 
     def _respond(self, broker: LiveBroker, request: ControlRequest, response: Any) -> None:
         event = responses.event_of(self.context, broker, request, response)

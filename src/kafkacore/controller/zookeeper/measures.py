@@ -1,5 +1,5 @@
-"""How long events waited for the controller and how long they ran. The metrics have the names of Apache Kafka 3.9
-(ControllerEventManager, ControllerStats)."""
+"""How long events waited for the controller, how long they ran, and how long brokers took to answer. The metrics have
+the names of Apache Kafka 3.9 (ControllerEventManager, ControllerStats)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,27 @@ from typing import Final
 
 from kafkacore.runtime.sampling import Distribution
 
+# Kafka's ControllerState, in the order of the numbers that its metric shows.
+STATES: Final = (
+    "Idle",
+    "ControllerChange",
+    "BrokerChange",
+    "TopicChange",
+    "TopicDeletion",
+    "AlterPartitionReassignment",
+    "AutoLeaderBalance",
+    "ManualLeaderBalance",
+    "ControlledShutdown",
+    "IsrChange",
+    "LeaderAndIsrResponseReceived",
+    "LogDirChange",
+    "ControllerShutdown",
+    "UncleanLeaderElectionEnable",
+    "TopicUncleanLeaderElectionEnable",
+    "ListPartitionReassignment",
+    "UpdateMetadataResponseReceived",
+    "UpdateFeatures",
+)
 # Maps Kafka's name of a controller state to the name of its metric. The two differ where Kafka has kept an older
 # metric.
 _NAMES: Final = {
@@ -32,6 +53,7 @@ class Measures:
 
     def __init__(self) -> None:
         self.queue_ms = Distribution()
+        self.answered_ms = Distribution()  # from the change until a broker has answered a request that reports it
         self.unclean_elections = 0  # elections of leaders from outside the ISR
         self.running_ms = {f"{name}RateAndTimeMs": Distribution() for name in _NAMES.values()}
 

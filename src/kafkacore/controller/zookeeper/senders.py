@@ -8,11 +8,12 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kafkacore.controller.zookeeper.request_batches import ControlRequest
 from kafkacore.controller.zookeeper.surroundings import ControllerSettings, LiveBroker, Surroundings
 from kafkacore.protocol.errors import KafkaError
+from kafkacore.runtime.sampling import Distribution
 
 LOG: Final = logging.getLogger("kafkacore.controller")
 RETRY_MS: Final = 100
@@ -20,23 +21,44 @@ RETRY_MS: Final = 100
 Respond = Callable[[LiveBroker, ControlRequest, Any], None]
 
 
-class Sender:
-    """Sends one request at a time, in order."""
+class _Queued(NamedTuple):
+    request: ControlRequest
+    queued_s: float
+    changed_s: float
 
-    def __init__(self, broker: LiveBroker, listener: str, surroundings: Surroundings, respond: Respond) -> None:
+
+class Sender:
+    """Sends one request at a time, in order. Times are those of the event loop's clock."""
+
+    def __init__(
+        self,
+        broker: LiveBroker,
+        listener: str,
+        surroundings: Surroundings,
+        respond: Respond,
+        answered_ms: Distribution,
+    ) -> None:
+        """`answered_ms` collects how long after the change that caused it each request was answered."""
         self.broker = broker
         self.listener = listener
+        self.queue_ms = Distribution()
         self._surroundings = surroundings
         self._respond = respond
-        self._waiting: deque[ControlRequest] = deque()
+        self._answered_ms = answered_ms
+        self._waiting: deque[_Queued] = deque()  # the first request is in flight
         self._task: asyncio.Task[None] | None = None
         self._is_closed = False
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def put(self, request: ControlRequest) -> None:
-        self._waiting.append(request)
+    @property
+    def queued(self) -> int:
+        """The number of requests behind the one in flight. Any thread may read it."""
+        return max(len(self._waiting) - 1, 0)
+
+    def put(self, request: ControlRequest, changed_s: float) -> None:
+        self._waiting.append(_Queued(request, asyncio.get_running_loop().time(), changed_s))
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run())
 
@@ -48,29 +70,34 @@ class Sender:
             self._task.cancel()
 
     async def _run(self) -> None:
+        now_s = asyncio.get_running_loop().time
         while self._waiting:
-            request = self._waiting[0]
+            request, queued_s, changed_s = self._waiting[0]
+            self.queue_ms.record((now_s() - queued_s) * 1000)
+            response = await self._send(request)
+            if self._is_closed:
+                return
+            self._waiting.popleft()
+            self._answered_ms.record((now_s() - changed_s) * 1000)
+            self._note(request, response)
+        self._task = None
+
+    async def _send(self, request: ControlRequest) -> Any:
+        """Sends a request until the broker answers, and returns the response."""
+        while True:
             try:
-                response = await self._surroundings.send(
+                return await self._surroundings.send(
                     self.broker, self.listener, request.api_key, request.api_version, request.body
                 )
             except (OSError, KafkaError) as error:
                 LOG.warning("broker %d does not answer request %d, which will be sent again: %s",
                             self.broker.broker_id, request.api_key, error)  # fmt: skip
-                await self._pause()
-                continue
             except Exception:
                 # The response is unreadable, or this code has a bug. Without a retry, the broker would get no more
                 # requests.
                 LOG.exception("request %d to broker %d failed and will be sent again",
                               request.api_key, self.broker.broker_id)  # fmt: skip
-                await self._pause()
-                continue
-            if self._is_closed:
-                return
-            self._waiting.popleft()
-            self._note(request, response)
-        self._task = None
+            await self._pause()
 
     def _note(self, request: ControlRequest, response: Any) -> None:
         """Passes a response to the handler. An exception of the handler is only logged, so that it does not block later
@@ -97,14 +124,25 @@ def _end(pause: asyncio.Future[None]) -> None:
 class Senders:
     """The senders of the live brokers (ControllerChannelManager)."""
 
-    def __init__(self, settings: ControllerSettings, surroundings: Surroundings, respond: Respond) -> None:
+    def __init__(
+        self,
+        settings: ControllerSettings,
+        surroundings: Surroundings,
+        respond: Respond,
+        answered_ms: Distribution,
+    ) -> None:
         self._settings = settings
         self._surroundings = surroundings
         self._respond = respond
+        self._answered_ms = answered_ms
         self._senders: dict[int, Sender] = {}
 
     def __len__(self) -> int:
         return len(self._senders)
+
+    def all(self) -> list[Sender]:
+        """Returns the senders. Any thread can call this."""
+        return list(self._senders.values())
 
     def waiting(self, broker_id: int) -> int:
         """Returns the number of requests that wait for the broker."""
@@ -114,7 +152,7 @@ class Senders:
         """Starts a generation, and ends the former generation of the same broker."""
         self.remove(broker.broker_id)
         listener = self._listener_of(broker)
-        self._senders[broker.broker_id] = Sender(broker, listener, self._surroundings, self._respond)
+        self._senders[broker.broker_id] = Sender(broker, listener, self._surroundings, self._respond, self._answered_ms)
 
     def _listener_of(self, broker: LiveBroker) -> str:
         """Returns `control.plane.listener.name` (KIP-291) if the broker advertises that listener, else the inter-broker
@@ -139,8 +177,9 @@ class Senders:
         for broker_id in list(self._senders):
             self.remove(broker_id)
 
-    def deliver(self, broker: LiveBroker, request: ControlRequest) -> None:
-        """Passes a request to the broker's sender. Drops a request for a generation that has ended."""
+    def deliver(self, broker: LiveBroker, request: ControlRequest, changed_s: float) -> None:
+        """Passes a request to the broker's sender. Drops a request for a generation that has ended. `changed_s` is the
+        time of the change that the request reports."""
         sender = self._senders.get(broker.broker_id)
         if sender is not None and sender.broker.epoch == broker.epoch:
-            sender.put(request)
+            sender.put(request, changed_s)

@@ -32,7 +32,7 @@ from kafkacore.server.zookeeper.controller import LocalController
 from kafkacore.server.zookeeper.features import FeatureWatch
 from kafkacore.server.zookeeper.isr_changes import IsrChanges
 from kafkacore.server.zookeeper.membership import ZooKeeperMembership
-from kafkacore.server.zookeeper.metrics import controller_metrics, event_metrics
+from kafkacore.server.zookeeper.metrics import channel_metrics, controller_metrics, event_metrics, session_metrics
 from kafkacore.server.zookeeper.parts import ZooKeeperParts
 from kafkacore.server.zookeeper.producer_id_znode import allocate
 from kafkacore.server.zookeeper.roots import PartitionState, TopicKey, ZooKeeperRoots
@@ -112,8 +112,10 @@ class ZooKeeperBroker(BrokerServer):
 
     def more_metrics(self) -> Iterable[Sample]:
         controller = self._controller.controller
-        yield from controller_metrics(controller.gauges, is_active=controller.is_active)
+        yield from controller_metrics(controller.gauges, controller.state, is_active=controller.is_active)
         yield from event_metrics(len(controller.events), controller.measures)
+        yield from channel_metrics(controller.senders, controller.measures)
+        yield from session_metrics(self._session.client)
 
     # --- requests to the controller ---
 

@@ -1,4 +1,5 @@
-"""The metrics of the controller on a node in ZooKeeper mode."""
+"""The metrics that only a node in ZooKeeper mode has: its controller, and its session with ZooKeeper. Any thread can
+call these functions."""
 
 from __future__ import annotations
 
@@ -6,18 +7,23 @@ from collections.abc import Iterator
 from typing import Final
 
 from kafkacore.controller.zookeeper.counts import Counts
-from kafkacore.controller.zookeeper.measures import Measures
+from kafkacore.controller.zookeeper.measures import STATES, Measures
+from kafkacore.controller.zookeeper.senders import Senders
 from kafkacore.observability.catalogue import sample
 from kafkacore.observability.metrics import Buckets, Sample
 from kafkacore.runtime.sampling import Distribution
+from kafkacore.zookeeper.client import ZooKeeperClient
 
 _TYPE: Final = "KafkaController"
+_CHANNELS: Final = "ControllerChannelManager"
+_SESSION: Final = "SessionExpireListener"
 
 
-def controller_metrics(gauges: Counts, *, is_active: bool) -> Iterator[Sample]:
-    """Yields the controller's gauges. They are all 0 on a node that is not the active controller, as in Apache
-    Kafka."""
+def controller_metrics(gauges: Counts, state: str, *, is_active: bool) -> Iterator[Sample]:
+    """Yields the controller's gauges. On a node that is not the active controller, all but its state are 0, as in
+    Apache Kafka."""
     yield sample(_TYPE, "ActiveControllerCount", int(is_active))
+    yield sample(_TYPE, "ControllerState", STATES.index(state))
     yield sample(_TYPE, "ActiveBrokerCount", gauges.active_broker)
     yield sample(_TYPE, "GlobalTopicCount", gauges.global_topic)
     yield sample(_TYPE, "GlobalPartitionCount", gauges.global_partition)
@@ -31,12 +37,35 @@ def controller_metrics(gauges: Counts, *, is_active: bool) -> Iterator[Sample]:
 
 def event_metrics(waiting: int, measures: Measures) -> Iterator[Sample]:
     """Yields the length of the controller's event queue, how long its events took, and what they counted. A node that
-    is not the active controller has events too. Any thread can call this."""
+    is not the active controller has events too."""
     yield sample("ControllerEventManager", "EventQueueSize", waiting)
     yield sample("ControllerEventManager", "EventQueueTimeMs", _buckets(measures.queue_ms))
     for name, running_ms in measures.running_ms.items():
         yield sample("ControllerStats", name, _buckets(running_ms))
     yield sample("ControllerStats", "UncleanLeaderElectionsPerSec", measures.unclean_elections)
+
+
+def channel_metrics(senders: Senders, measures: Measures) -> Iterator[Sample]:
+    """Yields the requests that wait for brokers, and how long requests took. Only the active controller has a queue for
+    each broker."""
+    every = senders.all()
+    yield sample(_CHANNELS, "TotalQueueSize", sum(each.queued for each in every))
+    for each in every:
+        tags = (("broker-id", str(each.broker.broker_id)),)
+        yield sample(_CHANNELS, "QueueSize", each.queued, tags)
+        yield sample(_CHANNELS, "RequestRateAndQueueTimeMs", _buckets(each.queue_ms), tags)
+    yield sample(_CHANNELS, "ChangeToAnswerTimeMs", _buckets(measures.answered_ms))
+
+
+def session_metrics(client: ZooKeeperClient) -> Iterator[Sample]:
+    """Yields the state of the node's session with ZooKeeper, and what the node has seen in all its sessions."""
+    measures = client.measures
+    yield sample(_SESSION, "SessionState", 1, (("state", client.state.name),))
+    yield sample(_SESSION, "ZooKeeperSyncConnectsPerSec", measures.connects)
+    yield sample(_SESSION, "ZooKeeperDisconnectsPerSec", measures.disconnects)
+    yield sample(_SESSION, "ZooKeeperExpiresPerSec", measures.expired)
+    yield sample(_SESSION, "ZooKeeperAuthFailuresPerSec", measures.refused)
+    yield sample("ZooKeeperClientMetrics", "ZooKeeperRequestLatencyMs", _buckets(measures.latency_ms))
 
 
 def _buckets(found: Distribution) -> Buckets:

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 from kafkacore.controller.zookeeper.request_batches import ControlRequest
 from kafkacore.controller.zookeeper.senders import RETRY_MS, Senders
 from kafkacore.controller.zookeeper.surroundings import ControllerSettings, LiveBroker
+from kafkacore.runtime.sampling import Distribution
 from kafkacore.zookeeper.znodes import BrokerRegistration, Endpoint
 
 ENDPOINTS = tuple(Endpoint(name, "PLAINTEXT", "host", 9092) for name in ("PLAINTEXT", "CONTROLLER"))
@@ -25,6 +26,7 @@ class Wire:
         self.failures = failures
         self.sent, self.pauses, self.answered = [], [], []
         self.hold = None
+        self.answered_ms = Distribution()
 
     async def send(self, to, listener, api_key, api_version, body):
         self.sent.append((to.epoch, listener, api_key))
@@ -41,7 +43,7 @@ class Wire:
 
     def senders(self, **settings):
         note = lambda to, asked, response: self.answered.append((to.epoch, asked.api_key, response))  # noqa: E731
-        return Senders(ControllerSettings(1, **settings), self, note)
+        return Senders(ControllerSettings(1, **settings), self, note, self.answered_ms)
 
 
 async def turns(count=10):
@@ -56,7 +58,7 @@ def test_requests_leave_in_order_one_at_a_time():
         senders = wire.senders()
         senders.add(broker(1))
         for number in (4, 6, 5):
-            senders.deliver(broker(1), request(number))
+            senders.deliver(broker(1), request(number), 0.0)
         await turns()
         assert wire.sent == [(1, "PLAINTEXT", 4)]
         assert senders.waiting(5) == 3
@@ -68,12 +70,35 @@ def test_requests_leave_in_order_one_at_a_time():
     asyncio.run(story())
 
 
+def test_queue_and_times_are_measured_when_a_broker_answers_late():
+    async def story():
+        wire = Wire(failures=1)
+        wire.hold = asyncio.get_running_loop().create_future()
+        senders = wire.senders()
+        senders.add(broker(1))
+        [sender] = senders.all()
+        changed_s = asyncio.get_running_loop().time() - 3600
+        for number in (4, 6):
+            senders.deliver(broker(1), request(number), changed_s)
+        await turns()
+        assert (sender.queued, sum(sender.queue_ms.counts)) == (1, 1), "one request is in flight"
+        wire.hold.set_result(None)
+        await turns()
+        assert (sum(sender.queue_ms.counts), sum(wire.answered_ms.counts)) == (1, 0), "the broker has not answered yet"
+        wire.pauses[0][1]()
+        await turns()
+        assert (sender.queued, sum(sender.queue_ms.counts)) == (0, 2)
+        assert wire.answered_ms.counts[-1] == 2, "an hour after the change"
+
+    asyncio.run(story())
+
+
 def test_request_is_sent_again_after_a_pause_until_the_broker_answers():
     async def story():
         wire = Wire(failures=2)
         senders = wire.senders()
         senders.add(broker(1))
-        senders.deliver(broker(1), request(4))
+        senders.deliver(broker(1), request(4), 0.0)
         for _ in range(2):
             await turns()
             delay_ms, end = wire.pauses[-1]
@@ -89,7 +114,7 @@ def test_request_is_sent_again_after_a_pause_until_the_broker_answers():
 def test_sender_goes_on_after_an_answer_that_it_cannot_read():
     async def story():
         wire = Wire()
-        senders = Senders(ControllerSettings(1), wire, lambda to, asked, response: response.error_code)
+        senders = Senders(ControllerSettings(1), wire, lambda to, asked, response: response.error_code, Distribution())
         send, broken = wire.send, [ValueError("not a message")]
 
         async def damaged(*arguments):
@@ -99,8 +124,8 @@ def test_sender_goes_on_after_an_answer_that_it_cannot_read():
 
         wire.send = damaged
         senders.add(broker(1))
-        senders.deliver(broker(1), request(4))
-        senders.deliver(broker(1), request(6))
+        senders.deliver(broker(1), request(4), 0.0)
+        senders.deliver(broker(1), request(6), 0.0)
         await turns()
         wire.pauses[0][1]()
         await turns()
@@ -115,14 +140,14 @@ def test_retries_end_with_the_generation_of_the_broker():
         wire = Wire(failures=1)
         senders = wire.senders()
         senders.add(broker(1))
-        senders.deliver(broker(1), request(4))
+        senders.deliver(broker(1), request(4), 0.0)
         await turns()
         senders.add(broker(2))
         wire.pauses[0][1]()
         await turns()
         assert [epoch for epoch, *_ in wire.sent] == [1]
-        senders.deliver(broker(1), request(4))  # for an earlier broker epoch of broker 1
-        senders.deliver(broker(2), request(6))
+        senders.deliver(broker(1), request(4), 0.0)  # for an earlier broker epoch of broker 1
+        senders.deliver(broker(2), request(6), 0.0)
         await turns()
         assert wire.sent[1:] == [(2, "PLAINTEXT", 6)]
 
@@ -135,7 +160,7 @@ def test_answer_to_a_former_generation_is_dropped():
         wire.hold = asyncio.get_running_loop().create_future()
         senders = wire.senders()
         senders.add(broker(1))
-        senders.deliver(broker(1), request(4))
+        senders.deliver(broker(1), request(4), 0.0)
         await turns()
         senders.remove(5)
         wire.hold.cancel()
@@ -151,10 +176,10 @@ def test_control_plane_serves_where_the_broker_advertises_it():
         wire = Wire()
         senders = wire.senders(control_plane_listener="CONTROLLER")
         senders.add(broker(1))
-        senders.deliver(broker(1), request(4))
+        senders.deliver(broker(1), request(4), 0.0)
         await turns()
         senders.add(broker(2, ENDPOINTS[:1]))
-        senders.deliver(broker(2), request(4))
+        senders.deliver(broker(2), request(4), 0.0)
         await turns()
         assert [listener for _, listener, _ in wire.sent] == ["CONTROLLER", "PLAINTEXT"]
 

@@ -1,8 +1,8 @@
 """Connects commands to a live cluster: the options for its address, and requests with their responses.
 
 A command connects to brokers or controllers of the cluster (KIP-919). A broker forwards a request to the active
-controller if the controller has to decide about it. With the address of a controller, the command finds the active
-controller.
+controller if the controller has to decide about it. A broker in ZooKeeper mode, and a controller, refuses such a
+request instead, and the command finds the active controller.
 """
 
 from __future__ import annotations
@@ -102,7 +102,9 @@ class Admin:
         """
 
         async def attempt() -> Any:
-            answer = await (self._ask_any(request) if self.kind == BROKERS else self._ask_active(request))
+            answer = await self._ask_any(request) if self.kind == BROKERS else None
+            if answer is None or error_of(answer) == ErrorCode.NOT_CONTROLLER:
+                answer = await self._ask_active(request)
             return None if error_of(answer) in _LOOK_AGAIN else answer
 
         return await self._until(attempt)

@@ -1,24 +1,32 @@
-"""Operators change the znodes of a cluster, with kafka-configs --zookeeper and with a plain ZooKeeper client such as
-zookeeper-shell."""
+"""Operators change a cluster: its znodes with zookeeper-shell and kafka-configs --zookeeper, and its partitions with
+the tools of both implementations."""
 
 import json
+import subprocess
 
 import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
+from brokers import java
+from processes import ROOT
 from quorums import OURS
 from zookeeper_cluster import APACHE, COUNT, ZooKeeperCluster, consume, produce, values
-from zookeepers import need_zookeeper
+from zookeepers import RELEASE, need_zookeeper
+
+SHELL = "org.apache.zookeeper.ZooKeeperMainWithTlsSupportForKafka"
+LARGE = [b"x" * 900_000] * 5  # records of which a follower fetches one at a time
 
 pytestmark = pytest.mark.timeout(240)
 
 
 class Shell:
-    """An operator's ZooKeeper client, which works below the chroot of the cluster."""
+    """An operator's ZooKeeper clients, which work below the chroot of the cluster: zookeeper-shell, and a faster one
+    that reads."""
 
     def __init__(self, cluster):
-        self.client = KazooClient(f"{cluster.zookeeper.connect}/kafka")
+        self.connect = f"{cluster.zookeeper.connect}/kafka"
+        self.client = KazooClient(self.connect)
 
     def __enter__(self):
         self.client.start()
@@ -28,8 +36,14 @@ class Shell:
         self.client.stop()
         self.client.close()
 
+    def run(self, *command):
+        """Runs one command in zookeeper-shell. It ends its own process, so it cannot run in that of the other tools."""
+        line = [*java(RELEASE, "64m"), SHELL, "-server", self.connect, *command]
+        done = subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+
     def create(self, path, content):
-        self.client.create(path, json.dumps(content).encode())
+        self.run("create", path, json.dumps(content))
 
     def get(self, path):
         """Returns the content of a znode, or None if the znode does not exist."""
@@ -57,8 +71,8 @@ def test_cluster_does_what_operators_write_into_znodes(tmp_path, tools_of_either
         moves = {"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [2, 1]}]}
         if kinds[controller] == OURS:
             # Incomplete JSON changes nothing. The controller reads the znode again when its content changes.
-            shell.client.create(path, b'{"version": 1, "partitions": [')
-            shell.client.set(path, json.dumps(moves).encode())
+            shell.run("create", path, '{"version": 1, "partitions": [')
+            shell.run("set", path, json.dumps(moves))
         else:
             shell.create(path, moves)
         cluster.wait(lambda: shell.get(path) is None, "the reassignment is complete")
@@ -75,8 +89,8 @@ def test_cluster_does_what_operators_write_into_znodes(tmp_path, tools_of_either
 
         # The controller moves if an operator deletes `/controller`, and also if an operator writes another id to it.
         for spoil in (
-            lambda: shell.client.delete("/controller"),
-            lambda: shell.client.set("/controller", b'{"version":1,"brokerid":7,"timestamp":"1"}'),
+            lambda: shell.run("delete", "/controller"),
+            lambda: shell.run("set", "/controller", '{"version":1,"brokerid":7,"timestamp":"1"}'),
         ):
             epoch = shell.get("/controller_epoch")
             spoil()
@@ -86,21 +100,98 @@ def test_cluster_does_what_operators_write_into_znodes(tmp_path, tools_of_either
             )
             assert cluster.controller() in kinds
 
-        # kafka-configs of 3.9 still writes these settings directly to ZooKeeper. Our brokers do not need them, and must
-        # not fail because of them.
+        # kafka-configs of 3.9 still writes two kinds of settings directly to ZooKeeper: those of brokers that are down,
+        # and those of users with SCRAM, which our brokers do not serve, and which must not make them fail.
         tool = tools_of_either[APACHE]
         where = ["--zookeeper", f"{cluster.zookeeper.connect}/kafka"]
         tool.run("kafka-configs", *where, "--alter", "--entity-type", "users", "--entity-name", "alice",
                  "--add-config", "SCRAM-SHA-256=[iterations=4096,password=secret]")  # fmt: skip
-        tool.run("kafka-configs", *where, "--alter", "--entity-type", "brokers", "--entity-name", "9",
-                 "--add-config", "log.cleaner.threads=2")  # fmt: skip
-        shown = tool.run("kafka-configs", *where, "--describe", "--entity-type", "brokers", "--entity-name", "9").out
-        assert "log.cleaner.threads=2" in shown
+        cluster.brokers[2].stop()
+        broker = ["--entity-type", "brokers", "--entity-name", "2"]
+        tool.run("kafka-configs", *where, "--alter", *broker, "--add-config", "log.cleaner.threads=2")
+        assert "log.cleaner.threads=2" in tool.run("kafka-configs", *where, "--describe", *broker).out
+        cluster.brokers[2].start()
+        cluster.wait_members(kinds)
+        shown = tool.run("kafka-configs", "--bootstrap-server", cluster.addresses[2], "--describe", *broker).out
+        assert "DYNAMIC_BROKER_CONFIG:log.cleaner.threads=2" in shown
 
-        shell.client.create("/admin/delete_topics/t")
+        shell.run("create", "/admin/delete_topics/t")
         cluster.wait(lambda: shell.get("/brokers/topics/t") is None, "the topic is gone")
         cluster.wait(
             lambda: not [path for member in cluster.brokers.values() for path in member.data.glob("t-?")],
             "no broker has a log of the deleted topic",
         )
         assert cluster.live() == sorted(kinds)
+
+
+class Reassign:
+    """The reassignment tool of one implementation. It connects to a broker that is not the controller."""
+
+    def __init__(self, path, tool, address):
+        self.file, self.tool, self.address = path / "plan.json", tool, address
+
+    def __call__(self, *arguments):
+        server = ["--bootstrap-server", self.address]
+        if self.tool is not None:
+            return self.tool.run("kafka-reassign-partitions", *server, *arguments).out
+        line = [ROOT / ".venv" / "bin" / "kafkacore", "reassign-partitions", *server, *arguments]
+        done = subprocess.run([str(word) for word in line], capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def plan(self, action, moves=None, *arguments):
+        if moves is not None:
+            rows = [{"topic": topic, "partition": index, "replicas": to} for (topic, index), to in moves.items()]
+            self.file.write_text(json.dumps({"version": 1, "partitions": rows}))
+        return self(f"--{action}", "--reassignment-json-file", self.file, *arguments)
+
+
+@pytest.mark.parametrize("controller", [1, 2], ids=["Apache Kafka controls", "ours controls"])
+def test_partitions_move_and_stay_when_a_reassignment_tool_asks_a_broker(tmp_path, tools_of_either, controller):
+    """A plan is executed and verified, and another one is cancelled, with the tool of each implementation. The settings
+    for throttles go to ZooKeeper and disappear from it."""
+    need_zookeeper()
+    with (
+        ZooKeeperCluster(tmp_path, {1: APACHE, 2: OURS}, first=controller) as cluster,
+        Shell(cluster) as shell,
+    ):
+        admin = tools_of_either[APACHE]
+        other = cluster.addresses[3 - controller]
+        for name, tool in (("theirs", admin), ("ours", None)):
+            reassign, slow = Reassign(tmp_path, tool, other), f"{name}-slow"
+            for topic in (name, slow):
+                admin.run("kafka-topics", "--bootstrap-server", cluster.bootstrap, "--create", "--topic", topic,
+                          "--replica-assignment", "1,2")  # fmt: skip
+                for index, leader in enumerate((1, 2)):
+                    cluster.wait_leader(topic, index, leader)
+            produce(cluster, name, 0, values(name))
+            moves = {(name, 0): [2], (name, 1): [1, 2]}
+            assert "Successfully started" in reassign.plan("execute", moves, "--throttle", "1000000")
+            assert throttled(shell, name) == {1, 2, name}
+            cluster.wait_isr(name, 0, 2)
+            cluster.wait_isr(name, 1, 1, 2)
+            cluster.wait(lambda run=reassign: "No partition reassignments found" in run("--list"), "nothing moves")
+            told = reassign.plan("verify")
+            assert all(f"{name}-{index} is completed." in told for index in (0, 1))
+            cluster.wait(lambda topic=name: not throttled(shell, topic), "the throttles are gone")
+            assert consume(cluster, name, 0, COUNT) == values(name)
+
+            # With such a throttle, the first records use up the bytes of many seconds.
+            produce(cluster, slow, 0, LARGE)
+            reassign.plan("execute", {(slow, 0): [2]}, "--throttle", "1")
+            assert f"{slow}-0" in reassign("--list")
+            assert "Successfully cancelled" in reassign.plan("cancel")
+            assert "No partition reassignments found" in reassign("--list")
+            cluster.wait_isr(slow, 0, 1)
+            assert shell.get(f"/brokers/topics/{slow}")["partitions"]["0"] == [1]
+            cluster.wait(lambda topic=slow: not throttled(shell, topic), "the throttles are gone")
+
+
+def throttled(shell, topic):
+    """Returns the brokers and topics whose settings in ZooKeeper contain throttles."""
+    found = {1: "/config/brokers/1", 2: "/config/brokers/2", topic: f"/config/topics/{topic}"}
+    return {
+        key
+        for key, path in found.items()
+        if any("throttled" in name for name in (shell.get(path) or {}).get("config", {}))
+    }

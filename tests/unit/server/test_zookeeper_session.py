@@ -202,12 +202,17 @@ def change(entity, settings):
 
 async def watching(world):
     """Returns a watch on settings, and the list of settings that it has read."""
-    broker, told = Broker(await world.client()), []
+    broker = Broker(await world.client())
     await broker.register()
     await broker.client.submit([Create(paths.config("topics", "old"), znodes.encode_config({"retention.ms": "1"}))])
-    watch = ConfigWatch(broker.session, told.append)
+    return broker, *await watching_again(world, broker)
+
+
+async def watching_again(world, broker):
+    told = []
+    watch = ConfigWatch(broker.session, told.append, lambda: world.schedule.now_ns // 1_000_000)
     await watch.start()
-    return broker, watch, told
+    return watch, told
 
 
 def test_settings_are_read_at_the_start_and_after_each_change():
@@ -234,6 +239,37 @@ def test_settings_are_gone_when_their_znode_is_deleted():
         await broker.client.submit([Delete(name), notification])
         await until(lambda: len(told) == 2)
         assert told[1] == {(TOPIC, "old"): {}}
+        await watch.stop()
+
+    run_story(story)
+
+
+def notifications(world):
+    return [path for path in world.zookeeper.tree.nodes if path.startswith(f"{paths.CONFIG_CHANGES}/")]
+
+
+def test_notifications_are_deleted_when_they_are_older_than_15_minutes():
+    async def story(world):
+        broker, watch, told = await watching(world)
+        await broker.client.submit(change("topics/one", {"retention.ms": "2"}))
+        await broker.client.submit([
+            Create(paths.config_change(), b"{", CreateMode.PERSISTENT_SEQUENTIAL),
+            Create(f"{paths.CONFIG_CHANGES}/by-hand", b""),
+        ])  # fmt: skip
+        await until(lambda: len(told) == 2)
+        await asyncio.sleep(14 * 60)
+        await broker.client.submit(change("topics/two", {"retention.ms": "2"}))
+        await until(lambda: len(told) == 3)
+        await asyncio.sleep(1)
+        assert len(notifications(world)) == 4, "none is old enough"
+        await asyncio.sleep(2 * 60)
+        await broker.client.submit(change("topics/three", {"retention.ms": "2"}))
+        await until(lambda: len(notifications(world)) == 3)
+        assert told[-1] == {(TOPIC, "three"): {"retention.ms": "2"}}
+        await watch.stop()
+        await asyncio.sleep(14 * 60)
+        watch, _ = await watching_again(world, broker)
+        assert len(notifications(world)) == 2, "the newest one, and the znode that is no notification"
         await watch.stop()
 
     run_story(story)

@@ -97,7 +97,7 @@ class ZooKeeperBroker(BrokerServer):
         if config.control_plane_listener is not None:
             self.control_plane = ControlPlane(config, self._world, parts["runtime"], self.context)
             self.bound |= self.control_plane.bound
-        self._configs = ConfigWatch(session, self._take_configs_soon)
+        self._configs = ConfigWatch(session, self._take_configs_soon, self._world.environment.wall_ms)
         self._features = FeatureWatch(session, NO_FEATURES, self._take_features_soon, self._on_fault)
         self._loop = asyncio.get_running_loop()
 

@@ -1,8 +1,8 @@
 """Reads a broker's settings from `/config` in ZooKeeper mode, and watches `/config/changes`.
 
 The writer of settings first changes `/config/TYPE/NAME`. Then it creates a sequential znode in `/config/changes`, which
-says what has changed. Every broker watches `/config/changes` (KIP-226, Kafka's ZkConfigManager). This module runs on
-the controllers' loop.
+says what has changed. Every broker watches `/config/changes` (KIP-226, Kafka's ZkConfigManager), and at each change
+deletes old notifications. This module runs on the controllers' loop.
 """
 
 from __future__ import annotations
@@ -16,23 +16,27 @@ from urllib.parse import unquote
 from kafkacore.metadata.image import BROKER, TOPIC, ConfigKey
 from kafkacore.server.zookeeper.session import BrokerSession
 from kafkacore.zookeeper import paths, znodes
-from kafkacore.zookeeper.operations import Code, GetChildren, GetData, WatchEvent
+from kafkacore.zookeeper.operations import Code, Delete, GetChildren, GetData, WatchEvent
 
 LOG: Final = logging.getLogger("kafkacore.server")
 _KINDS: Final = {"topics": TOPIC, "brokers": BROKER}
 RETRY_S: Final = 1.0
+EXPIRY_MS: Final = 15 * 60 * 1000  # the age at which Apache Kafka deletes a notification
 
 Settings = Mapping[ConfigKey, Mapping[str, str]]
 
 
 class ConfigWatch:
     """Follows the settings in ZooKeeper, and passes them to `apply` after each read. Leaves out the settings of
-    clients, users and IP addresses, because this broker does not enforce quotas."""
+    clients, users and IP addresses, because this broker does not enforce quotas. `now_ms` returns the wall-clock
+    time."""
 
-    def __init__(self, session: BrokerSession, apply: Callable[[Settings], None]) -> None:
+    def __init__(self, session: BrokerSession, apply: Callable[[Settings], None], now_ms: Callable[[], int]) -> None:
         self._session = session
         self._apply = apply
+        self._now_ms = now_ms
         self._last = -1  # the sequence number of the last change that was applied
+        self._made_ms: dict[str, int] = {}  # when each notification was created, by ZooKeeper's clock
         self._changed = asyncio.Event()
         self._is_incomplete = False  # whether ZooKeeper has refused to return something
         self._task: asyncio.Task[None] | None = None
@@ -115,11 +119,22 @@ class ConfigWatch:
             if not result.is_ok:
                 self._refused(f"{paths.CONFIG_CHANGES}/{name}", result.code)
                 continue
+            self._made_ms[name] = result.value[1].ctime_ms
             try:
                 entities.append(znodes.decode_config_change(result.value[0]))
             except znodes.MalformedZnodeError as error:
                 LOG.warning("%s/%s cannot be read, and is left out: %s", paths.CONFIG_CHANGES, name, error)
+        await self._purge(listed.value[0])
         return entities
+
+    async def _purge(self, listed: Iterable[str]) -> None:
+        """Deletes the notifications that have expired. All brokers do this, so a notification may be gone already."""
+        self._made_ms = {name: self._made_ms[name] for name in listed if name in self._made_ms}
+        oldest = self._now_ms() - EXPIRY_MS
+        expired = [name for name, made_ms in self._made_ms.items() if made_ms < oldest]
+        for name, result in zip(expired, await self._session.sure([_delete(name) for name in expired]), strict=True):
+            if result.code not in (Code.OK, Code.NO_NODE):
+                LOG.warning("%s/%s could not be deleted: %s", paths.CONFIG_CHANGES, name, result.code.name)
 
     async def read_topics(self, names: Iterable[str]) -> None:
         """Reads the settings of these topics."""
@@ -146,3 +161,7 @@ class ConfigWatch:
                 self._refused(path, result.code)
         if settings:
             self._apply(settings)
+
+
+def _delete(name: str) -> Delete:
+    return Delete(f"{paths.CONFIG_CHANGES}/{name}")

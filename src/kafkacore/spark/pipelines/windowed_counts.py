@@ -61,7 +61,7 @@ def write_twice(
 
     Args:
         path: the Parquet table; the function writes each batch into its directory `batch=N`.
-        options: those of the format `kafkacore`, with the topic.
+        options: the options of the format `kafkacore`, including the topic.
         between: called with the id of the batch after the write to the topic and before the write to Parquet.
     """
 
@@ -78,8 +78,8 @@ def write_twice(
 
 
 def last_rows(rows: DataFrame, order: Column) -> DataFrame:
-    """Returns the last row of each window and keyword by `order`: start, keyword, lines, bytes, and `batch` if rows
-    have it."""
+    """Returns one row for each window and keyword: the row with the greatest `order`. It has the columns start,
+    keyword, lines and bytes, and also batch if `rows` has this column."""
     names = [name for name in (*_COUNTS, "batch") if name in rows.columns]
     last = rows.groupBy(*_KEY).agg(F.max_by(F.struct(*names), order).alias("last"))
     return last.select(*_KEY, "last.*")
@@ -97,8 +97,8 @@ def last_of_table(rows: DataFrame) -> DataFrame:
 
 
 def repeated(rows: DataFrame) -> DataFrame:
-    """Returns the rows that are in the topic more than once, because their batch ran again: start, keyword, batch,
-    copies."""
+    """Returns the rows that the topic contains more than once, because a batch ran again. The columns are start,
+    keyword, batch and copies."""
     return rows.groupBy(*_KEY, "batch").agg(F.count("*").alias("copies")).where("copies > 1")
 
 

@@ -31,12 +31,12 @@ _LEAST_ANSWER_BYTES: Final = 4  # the size of a correlation id
 # After one of these errors the client closes the connection and opens another one. A host name that cannot be encoded
 # raises ValueError.
 _UNUSABLE: Final = (OSError, TimeoutError, KafkaError, ValueError)
-_LATE_S: Final = 0.1  # a timer that fires this late shows that the loop has not read its sockets for as long
+_LATE_S: Final = 0.1  # a timer that fires this late shows that the loop has not read its sockets for this long
 _MOST_PATIENCE_S: Final = 1.0
 
 
 class ClientLimits(NamedTuple):
-    """The limits of a client, in milliseconds, bytes and counts. The defaults are those of Kafka's clients."""
+    """The limits of a client, in milliseconds, bytes and counts. The defaults are those that Kafka's clients use."""
 
     request_timeout_ms: float = 30_000
     connection_setup_timeout_ms: float = 10_000

@@ -14,7 +14,7 @@ from kafkacore.network.client import ClientLimits, Connect, Disconnected, NodeCl
 from kafkacore.protocol.apis import NodeVersions
 from kafkacore.protocol.messages import Message
 
-# The most nodes to which a lane keeps connections. Above this number, a lane closes the connections to the nodes to
+# A lane keeps connections to at most this many nodes. Beyond this number, it closes the connections to the nodes to
 # which it has sent nothing for the longest time.
 MOST_NODES: Final = 64
 

@@ -41,7 +41,7 @@ class PlaneLimits(NamedTuple):
     slow_frame_ms: int = 30000  # the interval of the checks of this speed
     half_closed_ms: int = 10000  # how long responses are still sent to a peer that has closed its sending side
     answers_depth: int = 64  # the number of responses for which one connection may wait
-    answers_bytes: int = 8 << 20  # the size of the complete responses of one connection that may wait for its socket
+    answers_bytes: int = 8 << 20  # how many bytes of complete responses may wait for the socket of one connection
     # The number of frames that a processor reads from one connection before it reads from the next one.
     turn_frames: int = 16
     turn_bytes: int = 1 << 20
@@ -64,7 +64,7 @@ class PlaneLimits(NamedTuple):
         return next(found, (self.max_connections, self.per_second()))
 
     def native(self) -> dict[str, int]:
-        """Returns the limits as arguments of `NativePlane`, except for those in OF_THE_PLANE."""
+        """Returns the limits as arguments of `NativePlane`, without the arguments in OF_THE_PLANE."""
         made = {
             limit.native: getattr(self, name)
             for name, limit in LIMITS.items()
@@ -134,7 +134,7 @@ def limits_from(config: Any) -> PlaneLimits:
 
 @cache
 def physical_memory_bytes() -> int:
-    """Returns the memory of the machine, or that of the control group if this is less."""
+    """Returns the memory of the machine, or the memory limit of the control group if this limit is lower."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     try:
         with open("/sys/fs/cgroup/memory.max", encoding="ascii") as limit:

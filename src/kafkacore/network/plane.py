@@ -1,9 +1,9 @@
-"""A plane serves the listeners of one kind. It consists of these listeners, their acceptor and processor threads, an
-event loop that runs the request handlers, and the ring (a queue) that passes requests to this loop.
+"""A plane serves the clients of one group of listeners, for example all data listeners. It has an acceptor thread,
+processor threads, an event loop that runs the request handlers, and a ring (a queue) that passes requests to this loop.
 
-One class serves the data plane, the controller's plane and the control plane of KIP-291. They differ in the capacity of
-their ring, and in the threads that the Runtime gives them. Each kind of plane has its own acceptor, processors and
-loop.
+The class Plane serves as the data plane, as the controller's plane and as the control plane of KIP-291. These planes
+differ in the capacity of their ring, and in the threads that the Runtime gives them. Each kind of plane has its own
+acceptor, processors and loop.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Plane:
 
     `api_ranges` contains (key, lowest version, highest version) of each API that the plane accepts. Any other request
     closes its connection, as in Kafka. Native code serves the `hot` APIs without the GIL. `answer` gets all other
-    requests, and those requests to hot APIs that native code does not serve. Processors may repeat responses of
+    requests, and the requests to hot APIs that native code leaves to Python. Processors may repeat responses of
     `cached_apis` until `forget` drops them.
 
     Requests to `urgent_apis` overtake all other requests that wait for the handlers (KAFKA-4453). The loop takes urgent
@@ -99,7 +99,7 @@ class Plane:
         self._going: set[asyncio.Future[Any]] = set()  # futures for which responses wait
         self._reading = False
         self._urgent_apis = frozenset(urgent_apis)
-        # Requests that were taken from the ring in the search for urgent requests behind them.
+        # Regular requests that were taken from the ring to find urgent requests behind them.
         self._regular: deque[InboundRequest] = deque()
         self.native = NativePlane(
             kind,
@@ -207,7 +207,7 @@ class Plane:
         self._close_sockets()
 
     def intercept(self, around: Callable[[Answer], Answer] | None) -> None:
-        """Lets the function that `around(handlers)` returns answer the requests on this loop from now on. This function
+        """From now on, the function that `around(handlers)` returns answers the requests on this loop. This function
         can call the handlers. With None, the handlers answer again."""
         self._answer = self._handlers if around is None else around(self._handlers)
 

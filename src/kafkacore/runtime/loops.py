@@ -100,9 +100,9 @@ _MADE: Final[weakref.WeakSet[LoopThread]] = weakref.WeakSet()
 
 @atexit.register
 def _hold_all() -> None:
-    """Suspends all loops at the end of the process. A loop that ran on after the interpreter's end would crash, because
-    libuv calls the interpreter for every timer and socket. The loops are not stopped, because this would cancel their
-    tasks and run arbitrary `finally` blocks."""
+    """Suspends all loops at the end of the process. A loop that continued after the interpreter's end would crash,
+    because libuv calls the interpreter for every timer and socket. The loops are not stopped, because this would cancel
+    their tasks and run arbitrary `finally` blocks."""
     for each in tuple(_MADE):
         each.hold()
 

@@ -40,8 +40,8 @@ class Scheduled:
 
 
 class Scheduler:
-    """Runs scheduled work. A scheduler belongs to one thread. If it gets the `call_later` of a loop, this is the loop's
-    thread. Otherwise it is the thread that calls `run_due`.
+    """Runs scheduled work. A scheduler belongs to one thread: the loop's thread if the scheduler gets the `call_later`
+    of a loop, else the thread that calls `run_due`.
 
     If the work raises an error, the scheduler logs the error, and periodic work continues. Missed runs of periodic work
     are skipped.

@@ -28,20 +28,21 @@ T = TypeVar("T")
 
 
 class World:
-    """The real environment of a node. A test can pass `environment`, which replaces the clock and the disk of native
-    code, and `files`, which replaces the disk for Python's small files. A node with its own `environment` gets its own
-    threads, because threads read the clock of one environment.
+    """The real environment of a node. A test can replace the clock and the disk that native code uses (`environment`),
+    and the disk on which Python stores small files (`files`). If a test passes an `environment`, the node starts
+    threads of its own, because a thread reads the clock of only one environment.
 
-    `make_plane` creates the planes of this world, from the arguments of `network.plane.Plane`. If it is None,
-    `network.plane.Plane` itself creates them.
+    `make_plane` creates a plane. It takes the arguments of `network.plane.Plane`. If it is None, a node creates a
+    `network.plane.Plane`.
     """
 
     make_plane: Callable[..., Any] | None = None
     # Makes connections to other nodes, as `loop.create_connection` does. If None, the running loop makes them.
     connect: Callable[[Callable[[], asyncio.Protocol], str, int], Coroutine[Any, Any, object]] | None = None
 
-    # Registers a native connection to a host and port, so that a test can cut this link with the connection's methods
-    # `hold` and `disconnect`. The returned function ends the registration. None if no test cuts links.
+    # Only for tests that cut links; otherwise None. A node calls it with each new native connection and the address of
+    # the other end. The test can then call the connection's methods `hold` and `disconnect`. The node calls the
+    # returned function when the connection has ended.
     watch_link: Callable[[tuple[str, int], Any], Callable[[], None]] | None = None
 
     def __init__(self, environment: Environment | None = None, files: Files = OS_FILES) -> None:

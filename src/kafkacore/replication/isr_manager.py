@@ -176,7 +176,7 @@ class IsrManager:
 
     def applied(self, image: MetadataImage) -> None:
         """Handles a newer metadata image that the replica manager has applied. If a partition has changed in that
-        image, ends its proposal, because the committed state takes precedence.
+        image, ends the partition's proposal, because the committed state takes precedence.
         """
         self.image = image
         for key in [key for key, ahead in self._ahead.items() if self._committed(key) is not ahead]:

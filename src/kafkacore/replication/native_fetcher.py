@@ -1,4 +1,4 @@
-"""Fetches the partitions that this broker follows from one other broker, on a processor thread.
+"""Fetches partitions from the broker that leads them, on a processor thread.
 
 The processor sends the requests and handles the responses without Python code (`_fast.follow.driver`). This module
 opens connections, passes them to the processor, and reports errors.

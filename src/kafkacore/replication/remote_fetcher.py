@@ -1,4 +1,4 @@
-"""Fetches the partitions that this broker follows from one other broker, over one connection of the running loop.
+"""Fetches partitions from the broker that leads them, over one connection of the running loop.
 
 Native code (`_fast.follow`) builds the requests, appends and truncates. This driver sends one request at a time. It
 runs in simulated clusters, which have no processors (native I/O threads). A real broker uses `native_fetcher`.

@@ -22,7 +22,7 @@ LOG: Final = logging.getLogger("kafkacore.raft")
 
 class CommitMark:
     """The file that contains the mark. Its methods block, and raise OSError. The file is in the log's own directory, so
-    it is copied and removed together with the log. Its name and format are those of Apache Kafka's checkpoint of high
+    it is copied and removed together with the log. It has the name and the format of Apache Kafka's checkpoint of high
     watermarks.
     """
 

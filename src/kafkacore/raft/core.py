@@ -175,8 +175,8 @@ class Raft:
         self._send_what_is_due()
 
     def response(self, correlation: int, response: Any | None, now_ms: int) -> None:
-        """Handles the response to the request `Send`. `response` is None if the connection failed or no response
-        arrived in time.
+        """Handles the response to the request with this correlation id. `response` is None if the connection failed or
+        no response arrived in time.
         """
         self._pass_time(now_ms)
         if self.replica.effects.is_changing:
@@ -196,16 +196,14 @@ class Raft:
         self._send_what_is_due()
 
     def durable(self, sync: Sync, now_ms: int) -> None:
-        """Reports that the sync that `take_sync` returned is done. All records that the sync covers now survive a power
-        loss.
-        """
+        """Reports that a sync from `take_sync` is done. All records that the sync covers now survive a power loss."""
         self._pass_time(now_ms)
         if self.replica.syncs.done(sync):
             self.replication.advance_high_watermark()
             self._send_what_is_due()
 
     def persisted(self, version: int, now_ms: int) -> None:
-        """Reports that the quorum state that `take_state` returned as `version` is on disk."""
+        """Reports that this version of the quorum state, from `take_state`, is on disk."""
         self._pass_time(now_ms)
         self.replica.term.persisted(version)
         self.elections.vote_persisted()

@@ -144,7 +144,7 @@ class Elections:
         self._count(role)
 
     def unanswered(self, role: Prospective | Candidate, sent: InFlight) -> None:
-        """Handles that a voter did not answer. This replica sends that voter another request after the back-off."""
+        """Notes that a voter did not answer. This replica sends the voter another request after the back-off."""
         role.asked.discard(sent.to.node_id)
         role.silent.add(sent.to.node_id)
         self._count(role)

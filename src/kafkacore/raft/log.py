@@ -170,8 +170,8 @@ class LogEpochs(ABC):
 
 
 class RecentBatches:
-    """Keeps the last batches of a log in memory, up to `max_bytes`. Most Fetches of replicas that keep up are served
-    from here.
+    """Keeps the last batches of a log in memory, up to `max_bytes`. These batches serve most Fetches of replicas that
+    keep up.
     """
 
     def __init__(self, max_bytes: int) -> None:

@@ -277,7 +277,7 @@ class Membership:
         return None
 
     def _refusal(self, role: Leader, kraft_version: int = 1) -> tuple[ErrorCode, str] | None:
-        """Returns the error because of which the voter set cannot change now, or None if it can change. The change
+        """Returns the error that prevents a change of the voter set now, or None if the set can change. The change
         needs at least `kraft_version`.
         """
         replica = self._replica
@@ -399,8 +399,8 @@ class Membership:
             voter_id=replica.me.replica_id,
             voter_directory_id=replica.me.directory_id,
             listeners=_listeners(request_class, config.endpoints),
-            # Commit needs this replica's next Fetch, which it sends only after the response. So the response must not
-            # wait for the commit.
+            # The leader can commit the change only after this replica's next Fetch, and this replica sends that Fetch
+            # only after the response. So the response must not wait for the commit.
             ack_when_committed=False,
         )
 

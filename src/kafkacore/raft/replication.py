@@ -253,7 +253,7 @@ class Replication:
             role.fetched &= role.voters.keys()
 
     def wake_parked(self) -> None:
-        """Answers those waiting Fetches that can now get new records or a new high watermark."""
+        """Answers the waiting Fetches that can now get new records or a new high watermark."""
         if self._parked:
             waiting, self._parked = self._parked, []
             for parked in waiting:

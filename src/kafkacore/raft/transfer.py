@@ -1,4 +1,4 @@
-"""FetchSnapshot: a follower that needs records which the leader has already deleted downloads the leader's snapshot
+"""FetchSnapshot: if a follower needs records that the leader has already deleted, it downloads the leader's snapshot
 (KIP-630)."""
 
 from __future__ import annotations

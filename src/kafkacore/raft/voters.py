@@ -33,8 +33,7 @@ class Voter(NamedTuple):
     kraft_versions: tuple[int, int] = (0, 1)
 
     def endpoint(self, listener: str) -> tuple[str, int] | None:
-        """Returns the host and port of a listener. If no listener has that name, returns those of the first
-        listener."""
+        """Returns the host and port of a listener, or of the first listener if none has that name."""
         for name, host, port in self.endpoints:
             if name == listener:
                 return host, port

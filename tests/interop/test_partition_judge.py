@@ -10,15 +10,16 @@ These differences are intended:
 - After a re-election of the same leader, we count a follower's position only from its first Fetch in the new epoch.
   Apache Kafka keeps the old positions. So our high watermark may be below Apache Kafka's until the followers have
   fetched.
-- If new metadata repeats the partition epoch, we keep a proposed ISR that the controller has not answered yet. Apache
-  Kafka forgets the proposal, although the controller may still commit it. So our maximal ISR may have more members, and
-  our high watermark may be below Apache Kafka's.
+- While the controller has not answered a proposed ISR, new metadata may arrive with an unchanged partition epoch. We
+  then keep the proposal. Apache Kafka forgets it, although the controller may still commit it. So our maximal ISR may
+  have more members, and our high watermark may be below Apache Kafka's.
 - If a follower's Fetch advances the high watermark, our answer contains the new one. Apache Kafka's answer contains the
   old one.
 - If a follower's position or a high watermark is inside a batch, we leave it there. Apache Kafka moves it to the
-  beginning of the batch. In these histories both are always at the ends of batches, because followers store whole
-  batches.
-- Our high watermark also moves when time passes or a broker's state changes. Apache Kafka's waits for the next event.
+  beginning of the batch. In these histories, positions and high watermarks are always at the ends of batches, because
+  followers store whole batches.
+- Our high watermark also advances when time passes or a broker's state changes. In Apache Kafka, it advances only at
+  the next event, such as a Fetch.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ pytestmark = [pytest.mark.peer("apache-4.3"), pytest.mark.timeout(300)]
 STORIES = int(os.environ.get("KAFKACORE_PARTITION_STORIES", "30"))
 STEPS = 100
 OTHERS = (2, 3, 4)
-# All histories of a run together contain at least these commands.
+# Each of these outcomes occurs in at least one history of a run.
 EXPECTED = {
     *(f"error {int(each)}" for each in (
         ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_ENOUGH_REPLICAS,

@@ -15,7 +15,7 @@ def too_late():
     except RuntimeError as error:
         print(error)
     left_open.stop()
-atexit.register(too_late)  # before the loop's own, and so run after it
+atexit.register(too_late)  # registered before the loop's handler, so it runs after that handler
 from kafkacore.runtime.loops import LoopThread
 
 async def later():

@@ -6,7 +6,7 @@ can hold the values. numpy itself is not needed. The type of a field decides the
 - numbers: one dimension. uuid: `(rows, 16)` bytes, or one dimension of bytes. string, bytes: a list.
 - arrays of numbers: `(rows, room)`, where a row ends before its first negative number; or a pair of such an array and a
   column of counts, in which -1 means null. Arrays of uuid: a pair of `(rows, room, 16)` bytes and counts.
-- any field: a single value, which all rows then have. For an array field, the single value must be None or ().
+- any field: a single value for all rows. For an array field, this value must be None or ().
 
 A field without a column has its default in every row.
 """
@@ -260,8 +260,9 @@ cdef class RowCodec:
         """Fills `columns` with the messages at `data[starts[i]:ends[i]]`, one for each row.
 
         Columns must be writable and have one row for each message. If a column is a list, values are appended to it. A
-        field without a column is skipped. A field that this version does not have gets its default. Raises
-        ProtocolError, which names the row, and ValueError for unsuitable columns.
+        field without a column is skipped. If this version lacks a field, the field's column gets the default. Raises
+        ProtocolError if a message cannot be decoded; the text names its row. Raises ValueError if a column has a wrong
+        type or size.
         """
         cdef Columns given = self.columns(columns, True)
         cdef int64_t row
@@ -296,8 +297,8 @@ cdef class RowCodec:
         return 0
 
     cdef int fill_objects(self, Columns given, int64_t row) except -1:
-        """Appends the default to each list that has no value for this row. The value is missing if the version lacks
-        the field, or if the field is tagged and has its default."""
+        """Appends the default to each list to which the walk has appended nothing for this row. The reason is that the
+        version lacks the field, or that the message leaves out the tagged field because it has its default."""
         cdef const Op *op
         cdef Column *column
         cdef int32_t i

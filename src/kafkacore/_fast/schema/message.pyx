@@ -111,7 +111,7 @@ cdef class Message(Struct):
 
     @classmethod
     def decode(cls, data, int version, int64_t max_elements=0):
-        """Returns the message, which must fill all of `data`. Raises ProtocolError, which names the field, and
+        """Returns the message, which must fill all of `data`. Raises ProtocolError, whose text names the field, and
         UnsupportedVersionError.
 
         `max_elements` limits the total number of array elements and tagged fields in the message. The default is a

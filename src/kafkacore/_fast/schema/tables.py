@@ -3,8 +3,8 @@ compiler.
 
 The tables are files under `protocol/tables`, with one JSON object per line. Parsing all 500 tables would slow a start,
 so this module finds and parses a line when its message is first used. A message has the table of Kafka 4.3. The table
-of Kafka 3.9 adds the versions that are older than those of 4.3, and the messages that 4.x dropped. Coordinator records
-use only the tables of 4.3. Kafka 3.9 has the same bytes under other version numbers: the version of a key in 3.9 is its
+of Kafka 3.9 adds the versions that 4.3 no longer has, and the messages that 4.x dropped. Coordinator records use only
+the tables of 4.3. Kafka 3.9 has the same bytes under other version numbers: the version of a key in 3.9 is its
 `api_key` in 4.3.
 
 The file `apis.tsv` in the same directory lists the facts about every API that a starting node needs. `ci/stubs.py`
@@ -114,7 +114,7 @@ class Message:
         return next((table for versions, table in self.tables if version in versions), None)
 
     def changes(self) -> frozenset[int]:
-        """Returns the versions whose format may differ from that of the previous version. At these versions, the
+        """Returns the versions whose format may differ from the format of the previous version. At these versions, the
         version range of the message or of a field begins or ends."""
         ranges = [versions for versions, _ in self.tables]
         for _, table in self.tables:

@@ -1,7 +1,7 @@
 """Checks the order of native locks. lock_order.pxd has the contract.
 
-For all extensions, this one records which locks each thread holds. The functions are not inline. If they were, each
-extension would have its own copy of the thread-local variable.
+This extension records which locks each thread holds, for all other extensions too. The functions are not inline. If
+they were, each extension would have its own copy of the thread-local variable.
 """
 
 from libc.stdio cimport fprintf, stderr

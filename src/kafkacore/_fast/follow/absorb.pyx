@@ -30,7 +30,7 @@ from kafkacore._fast.schema.wire cimport (
 cdef enum:
     ARENA_BYTES = 1 << 28      # the memory for the partitions of an answer; enough for two million partitions
     LAST_EPOCH = 0x7FFFFFFF
-    PARTITION_COST = 512       # how many bytes of a part each partition counts as, with or without records
+    PARTITION_COST = 512       # each partition counts as this many bytes of a part, plus its records
 
 cdef int64_t NO_LIMIT = 0x7FFFFFFFFFFFFFFF
 
@@ -171,8 +171,8 @@ cdef void take_start(Followed *each, int64_t leader_start) noexcept nogil:
 
 
 cdef Followed *find_asking(Link *asks, const ListOffsetsTopicResponse *topic, int32_t index) noexcept nogil:
-    """Finds the partition among those that the request named. Those partitions are at the front of the list. Their
-    number is at most OFFSETS_AT_ONCE (ask.pyx)."""
+    """Finds the partition among the partitions that the request named. They are at the front of the list, and there are
+    at most OFFSETS_AT_ONCE of them (ask.pyx)."""
     cdef Link *link = asks.next
     cdef Followed *each
     while link != asks:

@@ -24,7 +24,7 @@ cdef enum:
     REPLICA_STATE_SINCE = 15
     LATEST = -1
     EARLIEST = -2
-    OFFSETS_AT_ONCE = 64           # the most partitions in one ListOffsets request
+    OFFSETS_AT_ONCE = 64           # a ListOffsets request names at most this many partitions
     # The longest wait of a Fetch, in ms, while logs are being opened, rolled or truncated. The wait is short, so that
     # the partitions of these logs soon join the next Fetch.
     BUSY_WAIT_MS = 5

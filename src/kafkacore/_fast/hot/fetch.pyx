@@ -54,7 +54,7 @@ cdef enum:
     # The kernel reads ahead at least this far, so one check of the page cache for each range of this size is enough.
     PROBE_BYTES = 128 << 10
     ANY_REPLICA_VERSION = 11  # from this version on, clients send their rack and may fetch from a follower (KIP-392)
-    MOST_REPLICAS = 32            # the most replicas of a partition among which the nearest is chosen
+    MOST_REPLICAS = 32            # the nearest replica is chosen among at most this many
     SMALL_BYTES = 16 << 10        # a call that keeps at most this many bytes may always wait
 
 cdef int32_t live_calls = 0       # atomic; tests check that it returns to zero

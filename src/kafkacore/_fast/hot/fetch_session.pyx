@@ -146,7 +146,8 @@ cdef bint make_room(FetchSessions *cache, FetchSession *candidate, int64_t now_m
 cdef bint evict(FetchSessions *cache, FetchSession *candidate, int64_t now_ms) noexcept nogil:
     """Evicts the session that has been unused for the longest time, if this time exceeds SESSION_EVICTION_MS.
     Otherwise, if no slot is free, considers the least valuable session that the candidate may replace. Evicts this
-    session if it is less valuable than the candidate. A follower's session is more valuable than any client's."""
+    session if it is less valuable than the candidate. A follower's session is more valuable than any client's
+    session."""
     cdef FetchSession **stalest = NULL
     cdef FetchSession **least = NULL
     cdef FetchSession **place
@@ -174,7 +175,7 @@ cdef bint evict(FetchSessions *cache, FetchSession *candidate, int64_t now_ms) n
 
 cdef bint may_replace(const FetchSession *candidate, const FetchSession *session, int64_t now_ms) noexcept nogil:
     """Returns whether the candidate may replace the session. Any candidate may replace a session that was created more
-    than SESSION_EVICTION_MS ago. A younger session can only be replaced if it is a client's, by a follower's."""
+    than SESSION_EVICTION_MS ago. In addition, a follower's session may replace a younger session of a client."""
     if now_ms - session.created_ms > SESSION_EVICTION_MS:
         return True
     return candidate.privileged and not session.privileged
@@ -340,7 +341,7 @@ cdef class FetchSessionCache:
 
     @property
     def used_bytes(self) -> int:
-        """The bytes of all sessions, each at its last fetch."""
+        """The bytes of all sessions, as counted at the last fetch of each."""
         return self.locked(&self.cache.used_bytes)
 
     @property

@@ -27,7 +27,7 @@ from kafkacore._fast.schema.wire cimport (
 cdef enum:
     # From this version on, SyncGroup requests must contain the type and name of the protocol (KIP-559).
     PROTOCOL_SINCE = 5
-    MOST_TEXT_BYTES = 32767     # the most bytes of a protocol's type or name
+    MOST_TEXT_BYTES = 32767     # a protocol's type or name has at most this many bytes
     ANSWER_BYTES = 64           # enough bytes for headers and other fields
     SYNC_BYTES = ANSWER_BYTES + TOLD_BYTES + 2 * MOST_TEXT_BYTES
     ARENA_BYTES = 1024          # too small for a group leader's SyncGroup with assignments, which the handler reads

@@ -31,7 +31,7 @@ cdef enum:
     MAX_ARENA = 96 << 20        # enough for MAX_ELEMENTS elements
     MAX_RESPONSE = 0x7FFFFFFF
     BIG = 32768                 # larger requests are read and written without the GIL
-    # The most bytes in an answer: of its head, of a topic without its name, and of a partition.
+    # The largest sizes of the parts of an answer: the head, a topic without its name, and a partition.
     ANSWER_BYTES = 16
     TOPIC_ANSWER_BYTES = 32
     PARTITION_ANSWER_BYTES = 8

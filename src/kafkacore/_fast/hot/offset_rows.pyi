@@ -6,8 +6,8 @@ class TopicOffsets:
     """The committed offsets of a group for one topic, by partition. A row is a tuple: offset, leader epoch, metadata,
     commit timestamp, expire timestamp (-1 for none), topic id (zeros for none).
 
-    Commits and deletions may arrive in another order than that of the log. `at` is the position of a commit or deletion
-    in the log. A commit or deletion has no effect if the row already has a commit at a later position."""
+    Commits and deletions may arrive in another order than in the log. `at` is the position of a commit or deletion in
+    the log. A commit or deletion has no effect if the row already has a commit at a later position."""
 
     def __len__(self) -> int: ...
     def __contains__(self, partition: int) -> bool: ...

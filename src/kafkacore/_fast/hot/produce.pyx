@@ -66,7 +66,7 @@ ctypedef struct Part:
     Waiter waiter
 
 ctypedef struct ProduceCall:
-    Parked parked                 # must be the first field, so that its address is that of the call
+    Parked parked                 # must be the first field, so that it has the address of the call
     Request *request              # NULL after the connection has closed
     NodeState *state
     Arena arena

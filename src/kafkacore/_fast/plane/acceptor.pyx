@@ -83,9 +83,9 @@ cdef extern from * nogil:
 
 cdef enum:
     PAUSE_MS = 10             # how often the acceptor checks whether a paused listener may continue
-    ACCEPTS = 64              # the most connections that an acceptor accepts from one listener in a row
+    ACCEPTS = 64              # an acceptor accepts at most this many connections from one listener in a row
     RESERVED_SHARE = 8        # this fraction of the file descriptors (1 / N) is kept for logs and checkpoints
-    MOST_RESERVED = 1024      # the most descriptors that are reserved
+    MOST_RESERVED = 1024      # at most this many descriptors are reserved
     LAST_SHARE = 4            # connections never get this fraction of the reserve (1 / N)
     SHORT_LINE_NS = 60000000000   # the least time between two log lines about missing descriptors
 

@@ -25,7 +25,7 @@ cdef extern from *:
 cdef enum:
     ANSWER_LIMIT = 0x7FFFFFFF  # a size prefix is a signed 32 bit integer
     BIG_PART = 32768           # a part of an answer that is larger than this is copied without the GIL
-    BATCH = 64                 # the most requests that one call takes from the ring
+    BATCH = 64                 # one call takes at most this many requests from the ring
 
 cdef int64_t live_inbound = 0  # atomic
 

@@ -17,7 +17,7 @@ cdef extern from * nogil:
     int clzll "__builtin_clzll"(unsigned long long value)
 
 cdef enum:
-    PARTS = 32                 # the most parts of one sendmsg
+    PARTS = 32                 # one sendmsg has at most this many parts
 
 # The next position to send: a request and an extent of its answer.
 ctypedef struct Place:
@@ -77,7 +77,7 @@ cdef void advance(Request *request, int64_t size) noexcept nogil:
 
 cdef bint was_cut(const Extent *extent) noexcept nogil:
     """Returns whether the log was truncated after the range was found. A truncation increments the counter before it
-    changes a byte. So if the counter has not changed after the send, the sent bytes are those of the range that was
+    changes a byte. So if the counter has not changed after the send, the sent bytes are the bytes of the range that was
     found. If the counter has changed, the connection is closed, and the client never gets the rest of the answer."""
     return load32(&extent.segment.cuts) != extent.cuts
 

@@ -32,8 +32,8 @@ cdef extern from "<unistd.h>" nogil:
     int c_close "close"(int file)
 
 cdef enum:
-    EVENTS = 256              # the most events of one epoll_wait
-    READY = 32                # the most ready connections that continue in one turn
+    EVENTS = 256              # one epoll_wait returns at most this many events
+    READY = 32                # at most this many ready connections continue in one turn
     ALL = 0x7FFFFFFF
     LOOK_NS = 100000          # the processor polls the sockets at least this often while mail keeps arriving
     GAP_CAP_NS = 1000000

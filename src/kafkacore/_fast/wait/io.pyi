@@ -5,8 +5,8 @@ from kafkacore._fast.world.environment import Environment
 class LogDirectory:
     """An entry of `log.dirs`: its path, the threads that wait for its device, and whether it is online.
 
-    `threads` is the most threads in the pool. `nice` lowers the priority of its jobs. With `urgent`, its threads run as
-    soon as they are woken. Raises OSError and ValueError.
+    `threads` is the largest number of threads in the pool. `nice` lowers the priority of its jobs. With `urgent`, its
+    threads run as soon as they are woken. Raises OSError and ValueError.
     """
 
     def __init__(

@@ -38,7 +38,7 @@ cdef extern from "<unistd.h>" nogil:
     int usleep(unsigned microseconds) noexcept
 
 cdef enum:
-    COMMITTERS = 16       # the most concurrent syncs; the device's queue merges their flushes
+    COMMITTERS = 16       # at most this many syncs run at once; the device's queue merges their flushes
     COMPANY_SHARE = 4     # a commit waits for more requests for at most 1/COMPANY_SHARE of the last commit's duration
     COMPANY_NS = 1000000  # the longest of these waits
 
@@ -456,9 +456,9 @@ cdef void hear_of_failure(Mail *mail) noexcept nogil:
 cdef class LogDirectory:
     """An entry of `log.dirs`: its path, the threads that wait for its device, and whether it is online.
 
-    `threads` is the most threads in the pool (num.recovery.threads.per.data.dir or more). `nice` lowers the priority of
-    its jobs (codec work, slow reads), but not of commits. With `urgent`, its threads run as soon as they are woken.
-    Raises OSError.
+    `threads` is the largest number of threads in the pool (num.recovery.threads.per.data.dir or more). `nice` lowers
+    the priority of its jobs (codec work, slow reads), but not of commits. With `urgent`, its threads run as soon as
+    they are woken. Raises OSError.
     """
 
     def __cinit__(self, Environment environment not None, path, int threads=8, *, int nice=0,

@@ -26,8 +26,8 @@ cdef enum:
     FRAME_HEADER = 64             # bytes for the struct, so that the data begins on its own cache line
     SMALLEST_SHIFT = 9            # the smallest size class has blocks of 512 bytes
     CLASSES = 15                  # the largest size class has blocks of 8 MiB; larger blocks are not kept
-    KEPT_BYTES = 16 << 20         # the most bytes that a thread keeps
-    KEPT_BLOCKS = 256             # the most blocks of one class that a thread keeps
+    KEPT_BYTES = 16 << 20         # a thread keeps at most this many bytes
+    KEPT_BLOCKS = 256             # a thread keeps at most this many blocks of one class
 
 # The frames that a thread keeps for reuse, the newest first.
 ctypedef struct Recycler:

@@ -31,7 +31,7 @@ cdef Ring *ring_new(int32_t capacity) noexcept nogil:
         free(ring.cells)
         free(ring)
         return NULL
-    if inbox_init(&ring.bell) != 0:  # errno is that of eventfd(2)
+    if inbox_init(&ring.bell) != 0:  # errno comes from eventfd(2)
         mutex_destroy(&ring.lock)
         free(ring.cells)
         free(ring)

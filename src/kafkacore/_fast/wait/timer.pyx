@@ -59,7 +59,7 @@ cdef void wheel_cancel(Wheel *wheel, Timer *timer) noexcept nogil:
 
 
 cdef int turn_slot(Wheel *wheel, int level, int64_t slot_index) noexcept nogil:
-    """Removes the timers of a slot, fires those that are due, and moves the others to a finer wheel. If a `fire`
+    """Removes the timers of a slot, fires the timers that are due, and moves the others to a finer wheel. If a `fire`
     function adds a timer, the new timer fires in the next millisecond at the earliest."""
     cdef Timer *pending = wheel.slots[level][slot_index]
     cdef Timer *timer

@@ -37,7 +37,7 @@ DONE = "done"
 
 
 class CompactionCancelled(Exception):
-    """Raised when the log was truncated, moved or closed during the round. After that moment, the round has changed
+    """Raised when the log was truncated, moved or closed during the round. Since then, the round has changed
     nothing."""
 
 

@@ -34,7 +34,7 @@ cdef extern from "<errno.h>" nogil:
 cdef enum:
     LEAST_BUFFER_BYTES = 4096
     INDEX_LIMIT_BYTES = 64 << 20
-    MOST_OF_A_GROUP = 256  # the most segments in one group, because all their files are open at the same time
+    MOST_OF_A_GROUP = 256  # a group has at most this many segments, because all their files are open together
 
 
 # --- the start of a round ---
@@ -140,9 +140,9 @@ cdef int begin_map(Compaction *c) noexcept nogil:
 
 
 cdef int64_t old_horizon(const Compaction *c, int64_t delete_retention_ms) noexcept nogil:
-    """Returns the latest time at which a segment may have been modified for the round to remove its tombstones of magic
-    0 and 1. Their batches have no field for a delete horizon. So this time is computed from the modification time of
-    the last segment that an earlier round compacted."""
+    """Returns the horizon of magic 0 and 1: the round keeps the tombstones of a segment that was modified after this
+    time. The batches have no field for a delete horizon. So this time is computed from the modification time of the
+    last segment that an earlier round compacted."""
     cdef int32_t i = segment_of(c, c.first_dirty - 1)
     if c.first_dirty <= c.list.items[0].base_offset:
         return 0

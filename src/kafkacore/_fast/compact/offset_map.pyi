@@ -24,7 +24,7 @@ class KeyOffsets:
     def __len__(self) -> int: ...
     @property
     def limit(self) -> int:
-        """The most keys that the map accepts."""
+        """The number of keys that the map accepts."""
 
     @property
     def memory_bytes(self) -> int: ...

@@ -35,7 +35,7 @@ from kafkacore._fast.record.validate cimport (
 )
 
 cdef enum:
-    UNWRITTEN_ENTRIES = 512      # the most index entries that may wait in memory
+    UNWRITTEN_ENTRIES = 512      # at most this many index entries wait in memory
     LARGE_BYTES = 16 << 20       # from this size on, disk blocks are reserved after the end of a segment
     AHEAD_BYTES = 32 << 20       # more blocks are reserved when fewer reserved bytes than this are left
 

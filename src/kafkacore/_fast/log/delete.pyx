@@ -38,7 +38,7 @@ cdef int unlink_first(SegmentList *list, int32_t count) noexcept nogil:
 
 
 cdef bint begins_with(const Log *log, const SegmentList *list, int32_t count) noexcept nogil:
-    """Returns whether the log's first segments are still those of `list`. Call this with the lock held."""
+    """Returns whether the log still begins with the first segments of `list`. Call this with the lock held."""
     cdef int32_t i
     if log.segments == NULL or log.segments.count <= count:
         return False

@@ -151,7 +151,7 @@ cdef int64_t copy_block(Partition *source, Partition *into, int64_t max_bytes, S
 
 
 cdef int follow_start(Partition *source, Partition *into) noexcept nogil:
-    """Deletes from the copy those records that the source deleted after they were copied."""
+    """Deletes from the copy the records that the source deleted after they were copied."""
     cdef int64_t offset = min(locked(&source.log, &source.log.log_start_offset),
                               locked(&into.log, &into.log.end_offset))
     return log_advance_start(&into.log, offset)

@@ -136,13 +136,12 @@ cdef bint partition_take_everybody(Partition *p, WakeList *wakes) noexcept nogil
 
 
 cdef bint synced_first(const Partition *p) noexcept nogil:
-    """Returns whether each acknowledgement waits for a flush. If so, this replica counts only those of its records that
-    it has synced."""
+    """Returns whether each acknowledgement waits for a flush. If so, only the synced records of this replica count."""
     return p.log.config.flush_messages <= 1
 
 
 cdef int64_t satisfied_by(const Partition *p, int kind) noexcept nogil:
-    """Returns the offset up to which this kind of waiters is satisfied. A waiter is satisfied if its `at` is at most
+    """Returns the offset up to which waiters of this kind are satisfied. A waiter is satisfied if its `at` is at most
     this offset."""
     if kind == WAIT_FETCH:
         return p.high_watermark - 1

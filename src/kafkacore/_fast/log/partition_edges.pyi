@@ -27,8 +27,8 @@ class PartitionEdges:
         broker epoch."""
 
     def check_lag(self, most: int = ...) -> int:
-        """Checks the lag of the followers of up to `most` led partitions, beginning with those that were last checked
-        the longest time ago. Returns how many partitions it checked. Call this so often that each partition is checked
+        """Checks the lag of the followers of up to `most` led partitions, beginning with the partitions that were
+        checked least recently. Returns how many partitions it checked. Call this often enough to check each partition
         twice within replica.lag.time.max.ms."""
 
     def take(self, most: int) -> list[tuple[Uuid, int]]:

@@ -343,11 +343,11 @@ class PartitionHandle:
         follower: tuple[int, int, int] | None = None,
         notes: bool = True,
     ) -> ReadBytes:
-        """Reads as Fetch does. Returns the batches as they are stored, of which the last one may be incomplete.
-        Blocking. `isolation` is 0 to read up to the high watermark, 1 up to the last stable offset, and 2 or 3 up to
-        the log end. 0, 1 and 2 need a leader, or, with `any_replica`, a leader or a follower. 3 reads in any role.
-        `follower` is the broker id, the broker epoch (or -1) and the log start offset of the follower that sent the
-        request. With `notes`, that follower's position is recorded. Raises OSError."""
+        """Reads as Fetch does. Returns the batches as they are stored. The last one may be incomplete. Blocking.
+        `isolation` is 0 to read up to the high watermark, 1 up to the last stable offset, and 2 or 3 up to the log end.
+        0, 1 and 2 need a leader, or, with `any_replica`, a leader or a follower. 3 reads in any role. `follower` is the
+        broker id, the broker epoch (or -1) and the log start offset of the follower that sent the request. With
+        `notes`, that follower's position is recorded. Raises OSError."""
 
     def offset_by_time(self, timestamp_ms: int, bound: int | None = None) -> tuple[int, int, int]:
         """Returns offset, timestamp and leader epoch of the first record at or after `timestamp_ms` and below `bound`

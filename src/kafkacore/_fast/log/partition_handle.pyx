@@ -801,11 +801,11 @@ cdef class PartitionHandle:
     def read(self, int64_t offset, int64_t max_bytes=1048576, int isolation=READ_LOCAL, bint min_one=True,
              int32_t current_epoch=-1, int32_t last_fetched_epoch=-1, bint any_replica=False, follower=None,
              bint notes=True):
-        """Reads as Fetch does. Returns the batches as they are stored, of which the last one may be incomplete.
-        Blocking. `isolation` is 0 to read up to the high watermark, 1 up to the last stable offset, and 2 or 3 up to
-        the log end. 0, 1 and 2 need a leader, or, with `any_replica`, a leader or a follower. 3 reads in any role.
-        `follower` is the broker id, the broker epoch (or -1) and the log start offset of the follower that sent the
-        request. With `notes`, that follower's position is recorded. Raises OSError."""
+        """Reads as Fetch does. Returns the batches as they are stored. The last one may be incomplete. Blocking.
+        `isolation` is 0 to read up to the high watermark, 1 up to the last stable offset, and 2 or 3 up to the log end.
+        0, 1 and 2 need a leader, or, with `any_replica`, a leader or a follower. 3 reads in any role. `follower` is the
+        broker id, the broker epoch (or -1) and the log start offset of the follower that sent the request. With
+        `notes`, that follower's position is recorded. Raises OSError."""
         cdef ReadAsked asked
         cdef FollowerFetch fetch
         cdef WakeList wakes

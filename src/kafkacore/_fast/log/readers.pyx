@@ -218,7 +218,7 @@ cdef int news_of(const Partition *p) noexcept nogil:
 
 
 cdef int of_interest(int kind) noexcept nogil:
-    """Returns the changes because of which a response to this kind of reader must include the partition."""
+    """Returns the kinds of change of a partition that a response to this kind of reader must report."""
     cdef int news = NEWS_HIGH_WATERMARK | NEWS_START | NEWS_ROLE
     if kind == WAIT_FOLLOWER:
         return news | NEWS_END

@@ -1,6 +1,6 @@
 """Finds the end of a segment that was closed, and opens it for appends again.
 
-Until the segment is opened, readers use its index files, like those of a sealed segment. So a node with many idle
+Until the segment is opened, readers use its index files, as they do with a sealed segment. So a node with many idle
 partitions needs neither open files nor memory for their indexes.
 """
 

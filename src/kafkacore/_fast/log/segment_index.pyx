@@ -321,7 +321,7 @@ cdef int segment_reserve(Segment *segment) noexcept nogil:
 
 
 cdef void add_time_entry(Segment *segment) noexcept nogil:
-    """Adds the greatest timestamp if it is greater than that of the last entry (TimeIndex.maybeAppend)."""
+    """Adds the greatest timestamp if it is above the timestamp of the last entry (TimeIndex.maybeAppend)."""
     cdef TimeEntry *entry
     if segment.time_count > 0 and segment.max_timestamp_ms <= segment.time_index[segment.time_count - 1].timestamp_ms:
         return

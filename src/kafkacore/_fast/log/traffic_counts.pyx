@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 
 class TrafficCounts(NamedTuple):
-    """The sums of the counts of several partitions. The fields are those of `traffic.pxd`."""
+    """The sums of the counts of several partitions. `traffic.pxd` gives the meaning of each field."""
 
     produces: int = 0
     failed_produces: int = 0

@@ -274,8 +274,8 @@ cdef int log_truncate_to(Log *log, int64_t offset, const Fence *fence, Waiter *b
     result = fenced(log, fence)
     if result != 0 or log.state == LOG_LAZY or offset >= log.end_offset:
         if result == 0 and fence != NULL:
-            # Removes also an epoch in which this replica led but appended nothing. Otherwise this log would diverge
-            # forever.
+            # This also removes an epoch in which this replica led but appended nothing. Otherwise this log would
+            # diverge forever.
             epochs_truncate_end(log, log.end_offset)
             log_save_epochs(log)
         mutex_unlock(&log.lock)

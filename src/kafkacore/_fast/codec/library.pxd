@@ -123,15 +123,15 @@ cdef extern from * nogil:
         return kc_codec_take(kc_codec_dlopen(soname), names, table, count);
     }
 
-    /* The caller passes its version and its struct size. inflateInit2_ compares them with those of the library. */
+    /* The caller passes its version and its struct size. inflateInit2_ compares them with the values of the library. */
     static int (*kc_inflate_init_)(kc_z_stream *, int, const char *, int);
     static int kc_inflate_init(kc_z_stream *stream, int window_bits) {
         return kc_inflate_init_(stream, window_bits, KC_ZLIB_VERSION, sizeof *stream);
     }
 
-    /* Fills the table with zlib's functions. If zlib-ng is installed, its inflate functions replace those of zlib: they
-       reject the same bodies and need half the time. zlib-ng's stream struct has the layout of zlib's up to the
-       checksum. The checksum has a different width, but no code here reads it. */
+    /* Fills the table with zlib's functions. If zlib-ng is installed, its inflate functions replace zlib's: they reject
+       the same bodies and need half the time. zlib-ng's stream struct has the layout of zlib's up to the checksum. The
+       checksum has a different width, but no code here reads it. */
     static int kc_codec_resolve_zlib(void) {
         static const char *const whole[] = {"inflateInit2_", "inflate", "inflateReset", "inflateEnd", "deflateInit2_",
             "deflate", "deflateReset", "deflateEnd", "deflateBound"};

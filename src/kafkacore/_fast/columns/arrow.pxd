@@ -56,7 +56,7 @@ cdef extern from * nogil:
 
 cdef enum:
     NULLABLE = 2                 # ARROW_FLAG_NULLABLE
-    MOST_DATA_BYTES = 0x7FFFFFFF  # the most bytes of a column, because its offsets have 32 bits
+    MOST_DATA_BYTES = 0x7FFFFFFF  # a column has at most this many bytes, because its offsets have 32 bits
 
 # Memory that several arrays share. Each array holds a reference.
 ctypedef struct Shared:

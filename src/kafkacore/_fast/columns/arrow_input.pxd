@@ -10,14 +10,14 @@ from kafkacore._fast.columns.arrow cimport ArrowArray, ArrowSchema
 
 cdef enum ColumnKind:
     ABSENT = 0
-    BYTES = 1                    # binary, text, or Arrow's type null, whose rows are all null
+    BYTES = 1                    # binary or text
     INT32 = 2
     TIME = 3
     LIST = 4
 
 ctypedef struct Column:
     int kind
-    bint is_null                 # whether the column has Arrow's type null
+    bint is_null                 # whether the column has Arrow's type null: every row is null, whatever the kind
     bint is_large                # whether the offsets have 64 bits
     const uint8_t *valid         # NULL if no row is null
     const void *numbers          # offsets or values

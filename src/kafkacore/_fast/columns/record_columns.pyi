@@ -18,7 +18,7 @@ class RecordColumns:
     this object.
 
     Args:
-        max_inflated_bytes: the most bytes to which one compressed batch may inflate.
+        max_inflated_bytes: a compressed batch may inflate to at most this many bytes.
         check_crcs: whether `take` verifies checksums.
     """
 

@@ -37,7 +37,7 @@ cdef enum:
     MOST_ROWS = 1 << 20
     MOST_TOPIC_BYTES = 1000      # Kafka allows 249
     NO_TIMESTAMP_TYPE = -1       # for magic 0, as in Kafka's TimestampType
-    KEPT_BYTES = 16 << 20        # the most bytes of the block for inflated bodies that are kept between batches
+    KEPT_BYTES = 16 << 20        # a larger block for inflated bodies is not kept between batches
     NO_BATCH = -1
 
 cdef int64_t live_decoders = 0

@@ -36,8 +36,8 @@ class RecordBatchBuilder:
     ) -> bool:
         """Adds a record. Returns False, and adds nothing, if the record does not fit into `limit_bytes`.
 
-        `timestamp` is in milliseconds, or -1 for none. By default, `offset_delta` is that of the last record plus 1.
-        Raises InvalidRecordError. Raises ValueError if the batch has been built.
+        `timestamp` is in milliseconds, or -1 for none. By default, `offset_delta` is the offset delta of the last
+        record plus 1. Raises InvalidRecordError. Raises ValueError if the batch has been built.
         """
 
     def append_all(self, timestamp: int, pairs: Iterable[tuple[bytes | None, bytes | None]]) -> bool:

@@ -90,7 +90,7 @@ cdef class RecordBatchBuilder:
     Args:
         codec: none, gzip, snappy, lz4 or zstd.
         level: as in Kafka's compression.*.level.
-        limit_bytes: the most bytes before compression. `append` returns False for a record that would exceed the limit.
+        limit_bytes: the limit of the size before compression. `append` returns False for a record that would exceed it.
         log_append_time_ms: sets the timestamp type to log append time, and the timestamp of the batch to this value.
         delete_horizon_ms: the delete horizon (KIP-534).
     """

@@ -23,7 +23,7 @@ cdef extern from "<fcntl.h>" nogil:
 
 cdef enum:
     BLOCK_BYTES = 1 << 18        # small enough to stay in the cache of a core between the copy and the checksum
-    LEAST_LENGTH = 14            # the least length of a batch of any magic: LegacyRecord.RECORD_OVERHEAD_V0
+    LEAST_LENGTH = 14            # no batch of any magic is shorter: LegacyRecord.RECORD_OVERHEAD_V0
     HEADER_TO_MAGIC_BYTES = 17   # Kafka ignores the rest of a file if it is not larger than this
     ROWS_AT_ONCE = 1 << 16
 
@@ -84,7 +84,7 @@ cdef const uint8_t *bring(Scan *scan, int64_t at, int64_t size) noexcept nogil:
 
 
 cdef int read_header(const uint8_t *p, int64_t available, BatchHeader *header) noexcept nogil:
-    """Like parse_header, but reads a header with a magic byte above 2 as one of magic 2."""
+    """Like parse_header, but treats a magic byte above 2 as 2."""
     cdef uint8_t raw[HEADER_BYTES]
     cdef int status = parse_header(p, <size_t> available, header)
     if status != BATCH_BAD_MAGIC or p[MAGIC_AT] > 0x7F or available < HEADER_BYTES:

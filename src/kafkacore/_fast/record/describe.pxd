@@ -18,7 +18,7 @@ cdef enum DescribeFlags:
     DESCRIBE_RECORDS = 1    # also a line for each record of a batch
     DESCRIBE_METADATA = 2   # the lines of records have offset, time, sizes, sequence number and header keys
     DESCRIBE_CONTENTS = 4   # the lines of records have key and value
-    DESCRIBE_DECODED = 8    # the caller itself describes the records, except those of control batches
+    DESCRIBE_DECODED = 8    # the caller itself describes the records, except the records of control batches
 
 # Describes the batch at `position` of its file. `valid` says whether its checksum is right.
 cdef void describe_batch(Writer *out, int style, const BatchHeader *header, int64_t position,

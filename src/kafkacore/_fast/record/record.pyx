@@ -17,7 +17,7 @@ cdef enum:
     LEAST_LENGTH_V0 = 14         # the `batch_length` of an empty magic 0 message
     LEAST_LENGTH_V1 = 22
     LEAST_LENGTH_V2 = HEADER_BYTES - LOG_OVERHEAD
-    # The most bytes that a codec adds to an incompressible body, in addition to a share of its length.
+    # A codec adds at most this many bytes to an incompressible body, plus a share of the body's length.
     FRAMING_BYTES = 4096
 
 

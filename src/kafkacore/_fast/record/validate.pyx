@@ -30,7 +30,7 @@ from kafkacore._fast.base.varint cimport get_varint, get_varlong
 
 cdef enum:
     MAX_VARINT_BYTES = 5
-    # The most bytes that a codec adds to an incompressible body, in addition to a share of its length.
+    # A codec adds at most this many bytes to an incompressible body, plus a share of the body's length.
     FRAMING_BYTES = 4096
 
 

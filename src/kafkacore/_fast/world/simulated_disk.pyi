@@ -60,7 +60,7 @@ class SimulatedDisk:
 
     def take_spent_ns(self) -> int:
         """Returns the virtual time, in ns, that operations have taken since the last call of this method. Counts only
-        operations for which no native task waited: those of Python code, and those of native code that runs outside a
+        operations for which no native task waited: operations of Python code, and of native code that runs outside a
         task, on the thread of the world."""
 
     def rot(self, share: float) -> None:

@@ -2,8 +2,8 @@
 
 One Spark session with `local[2]` runs both formats on the same topics of the same broker. For each row, the benchmark
 warms up both formats three times and then alternates them. It also alternates which format begins, because the second
-of two equal runs is faster. CPU is that of the JVM and of Spark's Python workers, without the broker. `boundary` is a
-Python source that returns the same Arrow batch repeatedly. It shows the highest rate that Spark's DataSource API
+of two equal runs is faster. The CPU figures cover the JVM and Spark's Python workers, but not the broker. `boundary` is
+a Python source that returns the same Arrow batch repeatedly. It shows the highest rate that Spark's DataSource API
 allows. `--smoke` runs every row with small sizes, to check that the rows work.
 """
 
@@ -29,7 +29,7 @@ from topic_filling import Topics  # noqa: E402
 
 OURS, THEIRS, FILES, BOUNDARY = "kafkacore", "kafka", "kafkacore-log", "boundary"
 WARM_UPS = 3
-LEAST_BATCHES = 3  # the fewest batches of a stream from which a median is taken
+LEAST_BATCHES = 3  # a median needs at least this many batches of a stream
 TICKS = os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
 

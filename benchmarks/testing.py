@@ -2,8 +2,8 @@
 
     python -m benchmarks.testing [--rounds 30] [--tests 200]
 
-Modules are imported before the timing starts, as for every test of a run but the first. The figures are medians of
-wall-clock time, and the CPU time of this process. The first line of output shows the load of the machine.
+Modules are imported before the timing starts, as they are for every test of a run except the first. The figures are
+medians of wall-clock time, and the CPU time of this process. The first line of output shows the load of the machine.
 """
 
 from __future__ import annotations

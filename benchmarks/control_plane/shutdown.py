@@ -1,6 +1,5 @@
-"""Counts the requests that one controlled shutdown causes: those that the controller sends to brokers, and how often it
-waits for ZooKeeper. Afterwards the broker restarts, and a StopReplica with its previous broker epoch is sent to it
-again."""
+"""Counts the requests that the controller sends to brokers because of one controlled shutdown, and how often it waits
+for ZooKeeper. Afterwards the broker restarts, and a StopReplica with its previous broker epoch is sent to it again."""
 
 import collections
 import struct

@@ -5,8 +5,8 @@ several numbers of partitions.
   that all three sessions of one rack have expired. The time runs from the check to the published image. It includes
   building the batches for the log, but the commit itself takes no time. "follow" is the time in which another node
   reads those batches and replays them.
-- snapshot: a node reads a snapshot with topics of ten partitions, RF 3, and builds an image. The memory is that of the
-  image alone, measured as the growth of the process.
+- snapshot: a node reads a snapshot with topics of ten partitions, RF 3, and builds an image. The memory figure is the
+  growth of the process, which the image alone causes.
 - failover: see `failover.py`.
 
 Times are in milliseconds, wall time in one column and CPU time in the next. If the machine does other work, the two

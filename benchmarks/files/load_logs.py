@@ -3,7 +3,7 @@ turns.
 
 There are two measurements. The first is the recovery of logs after a crash, which checks every batch and rebuilds every
 index. The second is the load of many partitions after a clean shutdown, for each given number of partitions. Each load
-runs in a separate process. The measured time is that of the call that loads, without the start of Python or the JVM.
+runs in a separate process. The time covers only the call that loads the logs, without the start of Python or the JVM.
 The JVM has the heap of a broker. CPU seconds cover all threads of the process, including the JVM's compiler and
 collector.
 

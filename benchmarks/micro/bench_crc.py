@@ -1,5 +1,5 @@
-"""Benchmarks of every implementation of CRC-32C that this processor can run, compared with those of Python clients. The
-same for gzip's CRC-32, compared with zlib's.
+"""Compares every implementation of CRC-32C that this processor can run with the implementations in Python clients. Does
+the same for gzip's CRC-32 and the implementation in zlib.
 
 .venv/bin/python -m pytest benchmarks/micro/bench_crc.py --benchmark-group-by=group --benchmark-columns=min,median
 """

@@ -44,7 +44,7 @@ def digits(value):
 
 def table(results, rows, names, against=None):
     """Returns a Markdown table with a line for each figure of each row, and a column for each contestant. `against` may
-    name a contestant. Then a last column divides the first contestant's medians by those of that contestant."""
+    name a contestant. Then a last column divides the first contestant's medians by the medians of that contestant."""
     columns = [*names, f"{names[0]} / {against}"] if against in names[1:] else names
     lines = ["| work | figure | " + " | ".join(columns) + " |", "|---|---|" + "---|" * len(columns)]
     for row, (title, _, _) in rows.items():

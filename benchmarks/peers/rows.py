@@ -75,9 +75,9 @@ def with_cpu(work, *pids):
 
 
 def back_memory(size_bytes):
-    """Touches and frees `size_bytes` of memory. In a virtual machine, some pages were never used or were given back to
-    the host. When the page cache first uses such a page, it causes a fault in the hypervisor, which costs ten times the
-    broker's own work.
+    """Touches and frees `size_bytes` of memory. The host of a virtual machine has not given memory for pages that the
+    machine never used or gave back. When the page cache first uses such a page, it causes a fault in the hypervisor,
+    which costs ten times the broker's own work.
     """
     with mmap.mmap(-1, size_bytes) as memory:
         page = b"x" * mmap.PAGESIZE

@@ -44,7 +44,7 @@ def jvm(kind):
 
 class Nodes(ReplicatedCluster):
     """A cluster that `Nodes(...)` starts. The measurements of `benchmarks.peers` treat it as one broker. Its
-    `bootstrap` is the node that leads the topics of `fresh_topic`, and its CPU time is that of all three nodes."""
+    `bootstrap` is the node that leads the topics of `fresh_topic`. Its CPU time is the sum for all three nodes."""
 
     def __init__(self, kind, directory, settings=None, tools=None):
         super().__init__(

@@ -259,8 +259,8 @@ def together(results):
 
 
 def run_floor(program, work, directory, size_bytes, count):
-    """Runs benchmarks/floor and returns its figures. Its files stay, like those of the clusters. Only a large file is
-    deleted, because the next round should reuse its pages."""
+    """Runs benchmarks/floor and returns its figures. Its files stay, as the files of the clusters do. Only a large file
+    is deleted, because the next round should reuse its pages."""
     scratch = tempfile.mkdtemp(dir=directory)
     command = [program, work, scratch, str(size_bytes), str(count)]
     figures = json.loads(subprocess.run(command, env=ENVIRONMENT, check=True, capture_output=True, text=True).stdout)

@@ -3,7 +3,7 @@ answers. A reactor is the event loop of a processor thread. Any thread may call 
 All other functions run on the thread of the connection's reactor.
 
 Each of the following holds a reference to the connection: the reactor's list, each Request, and a memory reservation
-whose mail (a message to the reactor, see mail.pxd) may be posted.
+whose mail (a message to the reactor, see mail.pxd) may still arrive.
 """
 
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
@@ -32,7 +32,7 @@ cdef enum:
 # The reasons why a processor does not read a connection or serve its requests.
 cdef enum:
     STALL_MEMORY = 1          # the connection's frame waits for memory
-    STALL_ORDER = 2           # the request `waiting` may not start before earlier answers have been sent
+    STALL_ORDER = 2           # the request `waiting` must not start before earlier answers have been sent
     STALL_RING = 4            # the plane's ring is full
     STALL_MUTED = 8           # the client is throttled until `hold` fires
     STALL_DELAYED = 16        # the gate delays the request `waiting` until `hold` fires

@@ -2,8 +2,8 @@
 Driven may have a socket, and the processor can call it in each turn (one pass of the processor's event loop).
 
 Only the thread of the reactor may use these structs and functions. A Driven is part of a larger object, whose owner
-frees the object after `driven_leave`. The owner must free it while a mail is delivered or in `go_on`, never while the
-processor handles the socket events of a turn.
+frees the object after `driven_leave`. The owner may free it only during the delivery of a mail or in `go_on`, never
+while the processor handles the socket events of a turn.
 """
 
 from libc.stdint cimport int32_t, uint32_t, uintptr_t

@@ -1,5 +1,5 @@
-"""Jobs on pool threads that have exclusive use of a log's files. They open a log, open its last segment for appends
-again, or roll it.
+"""Jobs that run on pool threads and have exclusive use of a log's files. A job opens a log, opens the log's last
+segment for appends again, or rolls the log.
 
 If no file descriptor is free (EMFILE, ENFILE), such a job changes nothing, and the directory stays online. For a short
 time the log then rejects appends with KAFKA_STORAGE_ERROR, and clients retry them.

@@ -329,8 +329,8 @@ class ReplicaManager:
         return self._config
 
     def take_config(self, image: MetadataImage) -> bool:
-        """Applies broker settings that have changed at run time and from which topics take their defaults (KIP-226).
-        Returns whether any of them has changed.
+        """Applies the broker settings from which topics take their defaults, if they have changed at run time
+        (KIP-226). Returns whether any of them has changed.
         """
         changed = self._adopt(image.set_config(BROKER, ""), image.set_config(BROKER, str(self._node_id)))
         self._logs.cordon(self._config.cordoned_log_dirs)

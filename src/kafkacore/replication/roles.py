@@ -14,7 +14,7 @@ from kafkacore.replication.fetchers import Follow
 
 
 class Followers(Protocol):
-    """Fetches the partitions that other brokers lead. Fetchers implements this interface."""
+    """Fetches the partitions that other brokers lead. The class Fetchers implements this interface."""
 
     def follow(self, partitions: Iterable[Follow]) -> None: ...
     def stop(self, partitions: Iterable[PartitionHandle]) -> None: ...

@@ -26,8 +26,8 @@ class TopicTraffic(NamedTuple):
 
 
 class Traffic:
-    """The counts of partitions, including those that have left. Only one thread calls `retire`. Any thread can call
-    `sum`.
+    """The counts of partitions, including partitions that have left. Only one thread calls `retire`. Any thread can
+    call `sum`.
     """
 
     __slots__ = ("_shown", "gone")

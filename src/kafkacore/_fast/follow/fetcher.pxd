@@ -20,8 +20,8 @@ cdef void fetcher_stop_all(Fetcher *f) noexcept nogil
 cdef void fetcher_connected(Fetcher *f, int16_t fetch_version, int16_t offsets_version) noexcept nogil
 # Call this if the current request will get no readable answer. The next request begins a new session.
 cdef void fetcher_failed(Fetcher *f) noexcept nogil
-# Lets partitions whose delay has ended fetch again. Returns the time at which the next delay ends, or -1 if there is
-# none.
+# Ends the delays that are over at `now_ms`, so that their partitions fetch again. Returns the time at which the next
+# delay ends, or -1 if there is none.
 cdef int64_t fetcher_advance(Fetcher *f, int64_t now_ms) noexcept nogil
 # Updates the counts of lag and partitions.
 cdef void fetcher_count(Fetcher *f) noexcept nogil

@@ -193,7 +193,7 @@ cdef void fetcher_forget(Followed *each) noexcept nogil
 cdef void fetcher_release(Fetcher *f) noexcept nogil
 cdef void followed_set(Followed *each, int state) noexcept nogil
 cdef void followed_delay(Followed *each) noexcept nogil
-# Sets `lag`, and the copy of it in the Partition, which metrics read.
+# Sets `lag`, and also `fetch_lag` of the Partition, which metrics read.
 cdef void followed_lags(Followed *each, int64_t lag) noexcept nogil
 cdef void followed_go_on(Followed *each) noexcept nogil     # the partition fetches again, from the end of its log
 cdef void followed_drop_kept(Followed *each) noexcept nogil

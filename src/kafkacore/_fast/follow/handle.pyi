@@ -94,8 +94,8 @@ class FetcherHandle:
         """Reports that no answer will come. The next request begins a new session."""
 
     def advance(self, now_ms: int) -> int:
-        """Lets partitions whose pause has ended fetch again. Returns the time at which the next pause ends, or -1 if
-        there is none."""
+        """Ends the pauses that are over at `now_ms`, so that their partitions fetch again. Returns the time at which
+        the next pause ends, or -1 if there is none."""
 
     def events(self) -> list[FetcherEvent]:
         """Returns the first 64 events since the last call."""

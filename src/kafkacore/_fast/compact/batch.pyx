@@ -82,7 +82,7 @@ cdef inline const uint8_t *glance(const uint8_t *p, const uint8_t *end, const Ba
 
 
 cdef int open_body(Compactor *compactor, const uint8_t *batch, const BatchHeader *header, Reader *body) noexcept nogil:
-    """Makes `body` read the records of a batch. Inflates them first if they are compressed."""
+    """Sets `body` to a reader over the records of a batch. Inflates compressed records first."""
     cdef int status
     reader_init(body, batch + HEADER_BYTES, header.size_bytes - HEADER_BYTES)
     if batch_codec(header) == CODEC_NONE:

@@ -9,8 +9,8 @@ from kafkacore._fast.log.segment cimport Segment
 cdef void log_commit_init(Log *log) noexcept nogil  # call this once, before the log is used
 
 # --- call these with the lock held ---
-# Makes the next round of the committer sync all records below `offset`, or below the log end offset if that is smaller.
-# Call log_call_committer afterwards.
+# Requests that the committer's next round syncs all records below `offset`, or below the log end offset if it is
+# smaller. Call log_call_committer afterwards.
 cdef void log_want_synced(Log *log, int64_t offset) noexcept nogil
 # Returns the offset at which recovery after a crash must begin: the synced offset, or the base offset of an earlier
 # segment whose files have not been synced since the segment was sealed.

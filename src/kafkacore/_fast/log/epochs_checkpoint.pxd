@@ -8,5 +8,5 @@ from kafkacore._fast.log.log cimport Log
 # Returns whether the file lacks entries that must be written now. If the last segment has stayed closed since the load,
 # epochs without records need not be written.
 cdef bint log_epochs_wanted(const Log *log) noexcept nogil
-# Makes a pool thread write the file soon, if log_epochs_wanted returns True.
+# Submits a job that writes the file, if log_epochs_wanted returns True.
 cdef void log_save_epochs(Log *log) noexcept nogil

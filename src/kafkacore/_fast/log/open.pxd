@@ -13,8 +13,8 @@ from kafkacore._fast.wait.park cimport Waiter
 # Changes the state from LAZY to OPENING. Returns LOG_BLOCKED with `blocked` queued, or an error that clients retry.
 # After an error nothing has changed.
 cdef int log_start_open(Log *log, Waiter *blocked) noexcept nogil
-# Changes the state from OPEN to ROLLING, and makes a job open the last segment, which a load left closed. Returns the
-# same values as log_start_open.
+# Changes the state from OPEN to ROLLING, and submits a job that opens the last segment, which a load left closed.
+# Returns the same values as log_start_open.
 cdef int log_start_wake(Log *log, Waiter *blocked) noexcept nogil
 # Starts one of these two changes if the next append would have to wait for it. A request with many partitions first
 # calls this for all of them, so that their logs are opened together.

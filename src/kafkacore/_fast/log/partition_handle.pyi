@@ -328,8 +328,8 @@ class PartitionHandle:
         """Returns True when all records appended so far are on the disk, or False after `timeout_ms`. Blocking."""
 
     def flush_soon(self) -> None:
-        """Makes the committer sync all records appended so far in its next round. Returns at once. A watch for SYNCED
-        reports when the sync is done."""
+        """Requests that the committer's next round syncs all records appended so far. Returns at once. A watch for
+        SYNCED reports when the sync is done."""
 
     def read(
         self,

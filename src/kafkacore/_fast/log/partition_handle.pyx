@@ -661,13 +661,13 @@ cdef class PartitionHandle:
         return since_ns // 1000000 if since_ns >= 0 else -1
 
     def flush_soon(self):
-        """Makes the committer sync all records appended so far in its next round. Returns at once."""
+        """Requests that the committer's next round syncs all records appended so far. Returns at once."""
         cdef int64_t end_offset = self.end_offset
         with nogil:
             log_commit_soon(&self.partition.log, end_offset)
 
     def change(self, int what, int64_t offset, int32_t leader_epoch=-1):
-        """Makes one of the changes above. Repeats the attempt while another change of the log is in progress."""
+        """Makes the change `what` (TRUNCATE and so on). Tries again while another change of the log is in progress."""
         cdef Sleeper *sleeper = sleeper_new(self.directory.dir)
         cdef int result
         with nogil:

@@ -24,13 +24,13 @@ cdef int segment_open_indexes(Segment *segment) noexcept nogil
 # `held` is the segment's field for the handle. A handle in this field stays open until the segment closes its files.
 cdef int segment_borrow(Segment *segment, const int32_t *held, const char *suffix) noexcept nogil
 cdef void segment_give_back(Segment *segment, const int32_t *held, int file) noexcept nogil
-cdef int segment_load_indexes(Segment *segment) noexcept nogil  # reads them into memory; -EINVAL if they are corrupt
+cdef int segment_load_indexes(Segment *segment) noexcept nogil  # reads them from the files; -EINVAL if they are corrupt
 cdef int segment_write_indexes(Segment *segment) noexcept nogil  # writes the entries that are only in memory
 # Adds the greatest timestamp, with which the time index of a closed segment ends. Call this under the lock, before
 # segment_seal. Returns 0 or -ENOMEM.
 cdef int segment_end_times(Segment *segment) noexcept nogil
 cdef int segment_seal(Segment *segment) noexcept nogil  # writes the indexes; no append may follow
-cdef int segment_reset_indexes(Segment *segment) noexcept nogil  # makes them empty, as before the first append
+cdef int segment_reset_indexes(Segment *segment) noexcept nogil  # empties the indexes, as before the first append
 cdef void segment_forget_indexes(Segment *segment) noexcept nogil  # frees the memory; the files have all entries
 # For a truncation, once `size` is the new end of the .log. The first function removes the entries at or after `offset`
 # from memory; call it under the lock. The second function removes them from the files; call it without the lock,

@@ -56,7 +56,7 @@ ctypedef struct FetchCall:
     FetchRequest body             # the request; its texts and arrays are valid until the call is parked
     FetchResponse answer
     FetchSession *session         # holds a reference; NULL unless the fetch is incremental
-    bint looks_at_all  # the call reads all partitions of its session, not only those that have changed
+    bint looks_at_all  # the call reads all partitions of its session, not only the changed ones
     bint is_overtaken             # another request of the session has arrived, so this one gets an error
     int32_t settled_count         # number of partitions of the session that have nothing new, and therefore no part
     bint starts_session           # a full fetch that requests a new session

@@ -1,8 +1,9 @@
 """A fetch session (KIP-227): its partitions, in the order of fetching, and which of these partitions have changed.
 
 A session's lock guards its partitions. A thread that holds this lock may take the lock of a log. An unanswered Fetch
-holds references to the session and to each partition of the session that it reads. So none of these is freed while the
-Fetch needs it. If a partition has been removed from the session in the meantime, its `is_dropped` is set.
+holds references to the session and to each partition of the session that it reads. So the session and these partitions
+are not freed while the Fetch needs them. If a partition is removed from the session in the meantime, its `is_dropped`
+is set.
 
 Clients choose the partitions of a session, so the hash table of the partitions uses a keyed hash (SipHash-1-3).
 

@@ -113,7 +113,7 @@ ctypedef struct Connection:
     int64_t rest_at
     Request *waiting          # the request that has been cut out but not started
     Verdict verdict
-    Request *first            # the queue: requests that have been started and whose answer has not been sent completely
+    Request *first            # the queue: started requests whose answers have not been sent completely
     Request *last
     int32_t queued            # the number of requests in this queue
     int32_t unanswered        # how many of these requests have no complete answer yet

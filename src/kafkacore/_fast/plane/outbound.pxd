@@ -23,7 +23,7 @@ cdef enum:
     LOST_CLOSED = 0           # the other node closed the connection
     LOST_MALFORMED = -1       # the other node sent bytes that are not an answer
     LOST_NO_MEMORY = -2
-    LOST_TIMED_OUT = -3       # set only by the code that uses the connection, as is LOST_ORDERED
+    LOST_TIMED_OUT = -3       # only the code that uses the connection sets this value and LOST_ORDERED
     LOST_ORDERED = -4
 
 cdef enum:

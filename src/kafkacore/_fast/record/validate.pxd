@@ -22,7 +22,7 @@ cdef enum AppendOrigin:
     ORIGIN_CLIENT = 0
     ORIGIN_COORDINATOR = 1       # group and transaction coordinators, which may send control and transactional batches
     ORIGIN_RAFT_LEADER = 2       # sets offsets and epoch itself, so the batch must have rules.leader_epoch
-    ORIGIN_TRANSACTION = 3       # a client whose transaction is open, as the coordinator has verified (KIP-890)
+    ORIGIN_TRANSACTION = 3       # a client; the coordinator has verified that its transaction is open (KIP-890)
     # A coordinator of transaction.version 2, whose marker has a new producer epoch (KIP-1228).
     ORIGIN_BUMPED_MARKER = 4
 

@@ -1,8 +1,8 @@
-"""Handles OffsetCommit without a Python object for each partition. It parses the request into C structs in an arena,
-and writes the records for the log and the body of the answer from these structs.
+"""Handles OffsetCommit without a Python object for each partition. This module parses the request into C structs in an
+arena, and writes the records for the log and the body of the answer from these structs.
 
-An OffsetCommit belongs to its caller, which must hold the GIL. It holds a reference to the bytes from which it was
-parsed.
+An OffsetCommit belongs to its caller, which must hold the GIL. The OffsetCommit holds a reference to the bytes of the
+request.
 """
 
 from libc.stddef cimport size_t

@@ -1,5 +1,5 @@
-"""An answer (a response, as it is sent): a list of extents, which are sent in order. Each extent is a piece of memory
-or a range of a file.
+"""An answer is a response in the form in which it is sent: a list of extents, which are sent in order. Each extent is a
+piece of memory or a range of a file.
 
 An Answer belongs to one thread at a time: first to the thread that builds it, then to the connection's processor. A
 file extent holds a reference to its segment until it is sent or dropped.

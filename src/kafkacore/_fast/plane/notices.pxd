@@ -1,5 +1,5 @@
-"""Lines for the application log from threads without the GIL. These threads send the lines to the plane as mail. Python
-takes the lines and logs them.
+"""Lines that threads without the GIL write for the application log. The threads send the lines to the plane as mail.
+Python takes the lines and logs them.
 """
 
 from libc.stdint cimport int32_t, uint8_t

@@ -1,7 +1,8 @@
-"""The documents name only files, folders and locks that exist, and the documented lock order names every lock of the
-code."""
+"""The documents name only files, folders and locks that exist. The documented lock order names every lock of the code,
+and the documented packages import what the contract checker allows."""
 
 import re
+import runpy
 from pathlib import Path
 
 import pytest
@@ -80,3 +81,34 @@ def test_every_lock_of_the_lock_order_exists():
     text = text[text.index("## Locks") : text.index("## Ownership")]
     named = set(re.findall(r"`([A-Z]\w+\.\w*(?:lock|mutex|changed|checkpointing))`", text))
     assert named - {lock for lock, _ in python_locks()} - set(native_locks()) == set()
+
+
+def names_in(text):
+    return set(re.findall(r"`(\w+)`", text))
+
+
+def documented_imports(table, above):
+    """Returns which packages each package of a table may import. `above` is the set of packages in layers below the
+    table's."""
+    imports = {}
+    for line in table.splitlines():
+        row = re.match(r"\| `(\w+)` \|.*?\| (.*?) \|", line)
+        if row is None:
+            continue
+        package, cell = row.groups()
+        if excepted := re.match(r"all (?:above )?but ([^;]*)", cell):
+            allowed = above | set(imports) - names_in(excepted[1]) | names_in(cell[excepted.end() :])
+        else:
+            allowed = names_in(re.sub(r"(?:as|all that) `\w+`", "", cell))
+            for referred in re.findall(r"(?:as|all that) `(\w+)`|`(\w+)` and (?:all|what) it imports", cell):
+                allowed |= imports["".join(referred)]
+        imports[package] = allowed
+    return imports
+
+
+def test_the_packages_of_the_design_import_what_the_contracts_allow():
+    contracts = runpy.run_path(str(ROOT / "ci" / "contracts.py"))
+    _, native, python = DESIGN.read_text().split("## A node in one process")[0].split("\n### ")
+    assert documented_imports(native, set()) == contracts["FAST"]
+    allowed = {package: imports for package, imports in contracts["ALLOWED"].items() if package != "_fast"}
+    assert documented_imports(python, {"_fast"}) == allowed

@@ -372,7 +372,7 @@ ROWS = [
         "a log start within a batch",
         lambda base, log: checkpoint(base, checkpoints.LOG_START_OFFSET, 9),
         differs=frozenset({"times"}),
-        why="Apache Kafka's lookup by time ends with the first segment that is old enough; ours finds a record",
+        why="Apache Kafka's lookup by time ends at the first segment with a timestamp late enough; ours finds a record",
     ),
     Row(
         "a log start beyond the end of the log",
@@ -423,7 +423,7 @@ ROWS = [
         clean=False,
         records=cleaned_records,
         differs=frozenset({"times"}),
-        why="Apache Kafka's lookup by time ends with a segment whose empty batch is old enough; ours finds a record",
+        why="Apache Kafka's lookup by time ends at a segment whose empty batch is late enough; ours finds a record",
     ),
     Row("messages of magic 0 and 1, compressed ones too, after a crash", long_ago, clean=False, records=old_records),
     Row("`.tmp` of a file that was about to be replaced", writes(f"{checkpoints.LEADER_EPOCH}.tmp")),

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from kafkacore._fast.world.environment import Environment
 from kafkacore.config import BrokerConfig
@@ -20,15 +20,14 @@ from kafkacore.network.listeners import Listener
 from kafkacore.network.plane import Plane
 from kafkacore.network.request import RequestContext
 from kafkacore.protocol import apis
-from kafkacore.protocol.errors import ErrorCode, KafkaError
-from kafkacore.protocol.messages import ControllerRegistrationRequest
+from kafkacore.protocol.messages import ControllerRegistrationRequest, Message
 from kafkacore.protocol.uuid import Uuid
 from kafkacore.raft.voters import Endpoints, ReplicaKey
 from kafkacore.runtime.process import CONTROLLER, Runtime
-from kafkacore.runtime.watched import watch
 from kafkacore.runtime.world import World
 from kafkacore.server.channel import ActiveController
 from kafkacore.server.controller_context import ControllerContext
+from kafkacore.server.controller_registrar import ControllerRegistrar
 from kafkacore.server.dispatch import Answered, Dispatcher
 from kafkacore.server.features import supported_features
 from kafkacore.server.handlers import CONTROLLER as HANDLERS
@@ -93,7 +92,7 @@ class ControllerServer:
         self.replica.raft.add_listener(self.active)
         self.replica.make_snapshots(store.log, self.quorum.snapshot)
         self._ticking: asyncio.TimerHandle | None = None
-        self._registering: asyncio.Task[None] | None = None
+        self._registrar = ControllerRegistrar(self._registration(), self._ask_active, world.random)
 
     def _answer(self, call: RequestContext, body: memoryview) -> Answered:
         return self.dispatcher.answer(call, body)
@@ -102,6 +101,7 @@ class ControllerServer:
         if self.quorum.config is not self.config:
             self.config = self.quorum.config
             self.plane.set_limits(limits_from(self.config))
+        self._registrar.published(image)
         self._on_root(image, delta)
 
     def _advertised(self) -> Endpoints:
@@ -124,8 +124,7 @@ class ControllerServer:
         self._check_voters()
         self._tick()
         await self.plane.start()
-        self._registering = asyncio.create_task(self._register())
-        watch(self._registering, self._on_fault)
+        self._registrar.start(self._on_fault)
 
     def _check_voters(self) -> None:
         """Refuses a start that can never succeed. A node that is not a voter waits for a leader. If it knew no other
@@ -150,8 +149,7 @@ class ControllerServer:
     async def stop(self, drain_ms: int) -> None:
         if self._ticking is not None:
             self._ticking.cancel()
-        if self._registering is not None:
-            self._registering.cancel()
+        self._registrar.stop()
         await self.plane.stop(drain_ms)
         await self.replica.stop()
 
@@ -169,9 +167,9 @@ class ControllerServer:
         finally:
             self._ticking = loop.call_later(self.quorum.next_tick_ms / 1000, self._tick)
 
-    async def _register(self) -> None:
-        """Reports this controller's listeners to the active controller (KIP-919)."""
-        request = ControllerRegistrationRequest(
+    def _registration(self) -> ControllerRegistrationRequest:
+        """Returns the request that reports this controller's listeners and features (KIP-919)."""
+        return ControllerRegistrationRequest(
             controller_id=self.node_id,
             incarnation_id=self._world.new_uuid(),
             listeners=[
@@ -190,15 +188,6 @@ class ControllerServer:
                 for name, (least, most) in supported_features().items()
             ],
         )
-        retry_ms = self.config.controller_quorum_request_timeout_ms
-        while True:
-            try:
-                answer = await self.active.ask(OWN, None, request, retry_ms)
-                if not answer.error_code:
-                    return
-                LOG.info("controller %d is not registered yet: error %d", self.node_id, answer.error_code)
-                if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
-                    self.quorum.image.check_features()  # a cluster with unsupported levels will never accept this node
-            except (KafkaError, TimeoutError) as error:
-                LOG.info("controller %d is not registered: %s", self.node_id, str(error) or "no controller is active")
-            await asyncio.sleep(retry_ms / 1000)
+
+    async def _ask_active(self, request: Message) -> Any:
+        return await self.active.ask(OWN, None, request, self.config.controller_quorum_request_timeout_ms)

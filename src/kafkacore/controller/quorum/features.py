@@ -91,7 +91,10 @@ def _check_level(image: MetadataImage, settings: Settings, name: str, level: int
     if problem is None and name == KRAFT_VERSION and level < current:
         problem = "Can't downgrade the version of this feature."
     if problem is None and level > current and name not in HONOURED:
-        problem = "kafkacore does not implement this feature yet, so clients must not rely on it."
+        problem = (
+            "kafkacore does not implement this feature yet, so clients must not rely on it. Raise the other features "
+            "by name, for example with --feature metadata.version=LEVEL."
+        )
     if problem is not None:
         raise _refused(name, level, problem)
 

@@ -10,11 +10,13 @@ from collections.abc import Callable
 
 import pytest
 
+from kafkacore._fast.base.made_ids import made_id
 from kafkacore._fast.base.uuid import Uuid
 from kafkacore._fast.log.partition_handle import PartitionHandle
 from kafkacore._fast.log.settings import LogSettings
 from kafkacore._fast.record.batch import Batches, RecordBatchBuilder
 from kafkacore._fast.world.simulated_disk import SimulatedDisk
+from kafkacore.storage import partition_metadata
 from kafkacore.storage.log_manager import LogManager
 from seeds import SEED
 
@@ -188,4 +190,22 @@ def test_checkpoint_without_file_descriptors_is_written_by_the_next_round() -> N
     disk.fail("names", 0)
     manager.checkpoint_high_watermarks()
     assert b"orders 0 1" in disk.read("/data/replication-offset-checkpoint")
+    manager.close()
+
+
+@pytest.mark.parametrize("operations", range(10))
+def test_log_gets_its_topic_id_when_it_is_being_opened(operations: int) -> None:
+    disk = new_disk()
+    manager = LogManager(disk.environment(), ["/data"], lambda topic: SETTINGS, files=disk)
+    manager.load()
+    (handle,) = manager.create("orders", made_id("orders"), [0])
+    handle.become_leader(1, 1)
+    disk.slow_down(2000)
+    before = disk.operations
+    handle.open_ahead()
+    wait_for(lambda: disk.operations >= before + operations, "the log does not open")
+    handle.assign_topic_id(TOPIC_ID)
+    disk.slow_down(0)
+    assert handle.append(batch()).error == 0
+    assert partition_metadata.read("/data/orders-0", disk) == TOPIC_ID
     manager.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -183,3 +184,29 @@ def test_truncation_among_appends_leaves_a_log_without_gaps(tmp_path: Path) -> N
             assert one.base_offset == at
             assert one.crc_ok
             at = one.next_offset
+
+
+def test_records_are_deleted_only_while_this_node_leads(tmp_path: Path) -> None:
+    """After an election, another leader may have other records at the same offsets. So a deletion that checked its
+    offset in one leadership must not happen in a later role."""
+    handle = led(tmp_path)
+    for number in range(2000):
+        handle.append(batch(b"%d" % number))
+    crew = Crew()
+
+    def delete() -> None:
+        for offset in range(1, handle.end_offset):
+            handle.delete_records(offset)
+
+    epochs = itertools.count(2)
+
+    def change_roles() -> None:
+        handle.become_follower(2, epoch := next(epochs), epoch)
+        first = handle.log_start_offset
+        starts = {handle.log_start_offset for _ in range(3)}
+        assert starts == {first}, "records were deleted after this node had become a follower"
+        handle.become_leader(1, epoch := next(epochs), epoch)
+
+    crew.work(delete)
+    crew.meanwhile(change_roles)
+    crew.run()

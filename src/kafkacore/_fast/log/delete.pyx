@@ -4,7 +4,7 @@ maybeIncrementLogStartOffset)."""
 from libc.stdint cimport int32_t, int64_t
 
 from kafkacore._fast.base.error_codes cimport KAFKA_STORAGE_ERROR, OFFSET_OUT_OF_RANGE
-from kafkacore._fast.base.atomics cimport load32, load64
+from kafkacore._fast.base.atomics cimport add32, load32, load64
 from kafkacore._fast.base.sync cimport mutex_lock, mutex_unlock
 from kafkacore._fast.log.epochs cimport epochs_truncate_start
 from kafkacore._fast.log.epochs_checkpoint cimport log_save_epochs
@@ -84,33 +84,47 @@ cdef int failed(Log *log, LogDir *dir, int result) noexcept nogil:
     return KAFKA_STORAGE_ERROR
 
 
-cdef int log_advance_start(Log *log, int64_t offset) noexcept nogil:
-    cdef SegmentList *list
-    cdef LogDir *dir
-    cdef int32_t gone = 0
-    cdef int result
-    mutex_lock(&log.lock)
+cdef int log_hide_below(Log *log, int64_t offset) noexcept nogil:
     if log.state == LOG_FAILED or load32(&log.dir.offline):
-        mutex_unlock(&log.lock)
         return KAFKA_STORAGE_ERROR
     if offset > log.end_offset:
-        mutex_unlock(&log.lock)
         return OFFSET_OUT_OF_RANGE
     if offset > log.log_start_offset:
         log.log_start_offset = log.local_log_start_offset = offset
         epochs_truncate_start(log, offset)
         log_save_epochs(log)
-    mutex_unlock(&log.lock)
+    return 0
+
+
+cdef int log_drop_hidden(Log *log) noexcept nogil:
+    cdef SegmentList *list
+    cdef LogDir *dir
+    cdef int64_t log_start_offset
+    cdef int32_t gone = 0
+    cdef int result
     log_wake_changed(log, WAKE_READY)
-    list = log_hold_segments(log)
+    mutex_lock(&log.lock)
+    list = log.segments
+    if list != NULL:
+        add32(&list.refs, 1)
+    log_start_offset = log.log_start_offset
+    dir = log.dir
+    mutex_unlock(&log.lock)
     if list == NULL:
         return 0
-    while gone + 1 < list.count and list.items[gone + 1].base_offset <= offset:
+    while gone + 1 < list.count and list.items[gone + 1].base_offset <= log_start_offset:
         gone += 1
-    dir = log_dir(log)
     result = drop_first(log, list, gone)
     segments_release(list)
     return 0 if result >= 0 else failed(log, dir, result)
+
+
+cdef int log_advance_start(Log *log, int64_t offset) noexcept nogil:
+    cdef int error
+    mutex_lock(&log.lock)
+    error = log_hide_below(log, offset)
+    mutex_unlock(&log.lock)
+    return error if error != 0 else log_drop_hidden(log)
 
 
 cdef int is_due(Log *log, Segment *segment, int64_t retention_ms, int64_t excess_bytes) noexcept nogil:

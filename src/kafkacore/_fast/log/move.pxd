@@ -20,11 +20,6 @@ from kafkacore._fast.wait.sleeper cimport Sleeper
 # which `source` begins. It gets files as soon as `source` has some.
 cdef int64_t log_copy(Partition *source, Partition *into, int64_t max_bytes, Sleeper *sleeper) noexcept nogil
 
-# Stops appends, rolls, truncations and jobs on the log's files until `log_go_on`. Reads continue. Returns 0,
-# KAFKA_STORAGE_ERROR, or LOG_BLOCKED with `blocked` queued. In the last case, call this again when `blocked` is woken.
-cdef int log_hold_still(Log *log, Waiter *blocked) noexcept nogil
-cdef void log_go_on(Log *log) noexcept nogil
-
 # Call this between `log_hold_still` and `log_go_on`, when both logs end at the same offset. `fresh` was loaded from the
 # files of a future log after that log was shut. `log` takes over the directory and the segments of `fresh`, and `fresh`
 # gets the former directory and segments of `log`. The producers, leader epochs and log start offset of `log` stay.

@@ -8,22 +8,20 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport strdup
 
 from kafkacore._fast.base.error_codes cimport KAFKA_STORAGE_ERROR
-from kafkacore._fast.base.atomics cimport load32, load64, store32, store64, store_ptr
+from kafkacore._fast.base.atomics cimport load64, store32, store64, store_ptr
 from kafkacore._fast.wait.io cimport LogDir, LogDirectory
 from kafkacore._fast.log.log cimport (
     EPOCHS_BEHIND, LOG_BLOCKED, LOG_CLOSED, LOG_FAILED, LOG_LAZY, LOG_OPEN, LOG_OPENING, LOG_ROLLING, Log, LogConfig,
-    Segment, SegmentList, config_release, log_block, log_fail_in, log_hold_config, log_wake_blocked, log_wake_changed,
-    recent_clear,
+    Segment, SegmentList, config_release, log_block, log_fail_in, log_hold_config, recent_clear,
 )
 from kafkacore._fast.log.append cimport AppendInfo
-from kafkacore._fast.log.epochs_checkpoint cimport log_save_epochs
 from kafkacore._fast.log.open cimport log_start_open
 from kafkacore._fast.log.roll cimport log_start_roll
 from kafkacore._fast.log.read cimport ReadResult
 from kafkacore._fast.log.delete cimport log_advance_start
-from kafkacore._fast.log.shut cimport log_has_jobs
+from kafkacore._fast.log.shut cimport log_go_on, log_has_jobs, log_hold_still
 from kafkacore._fast.log.truncate cimport log_truncate_fully
-from kafkacore._fast.wait.park cimport WAKE_READY, Waiter, WakeList, park_release, wake_all
+from kafkacore._fast.wait.park cimport Waiter, WakeList, park_release, wake_all
 from kafkacore._fast.log.partition cimport (
     READ_LOCAL, FetchView, Partition, ReadAsked, partition_append_replicated, partition_read, read_asked_init,
 )
@@ -231,32 +229,6 @@ cdef int64_t log_copy(Partition *source, Partition *into, int64_t max_bytes, Sle
 
 
 # --- replacing the current log ---
-
-cdef int log_hold_still(Log *log, Waiter *blocked) noexcept nogil:
-    cdef int result = 0
-    mutex_lock(&log.lock)
-    if log.state == LOG_FAILED or log.state == LOG_CLOSED or load32(&log.dir.offline):
-        result = KAFKA_STORAGE_ERROR
-    elif log_has_jobs(log) or (log.state != LOG_OPEN and log.state != LOG_LAZY):
-        log_block(log, blocked)
-        result = LOG_BLOCKED
-    else:
-        # A log leaves the states ROLLING and OPENING only at the end of a job. No job is running now, so the log stays
-        # in this state until log_go_on.
-        log.state = LOG_ROLLING if log.state == LOG_OPEN else LOG_OPENING
-    mutex_unlock(&log.lock)
-    return result
-
-
-cdef void log_go_on(Log *log) noexcept nogil:
-    mutex_lock(&log.lock)
-    if log.state == LOG_ROLLING or log.state == LOG_OPENING:
-        log.state = LOG_OPEN if log.segments != NULL else LOG_LAZY
-        log_save_epochs(log)
-    mutex_unlock(&log.lock)
-    log_wake_blocked(log, WAKE_READY)
-    log_wake_changed(log, WAKE_READY)
-
 
 cdef void drop(SegmentList *list) noexcept nogil:
     """Marks the segments as deleted. If a reader still uses one of them and does not find its files, the reader reads

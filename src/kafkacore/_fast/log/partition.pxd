@@ -256,5 +256,6 @@ cdef int partition_delete_records(Partition *p, int64_t offset, int64_t *low_wat
 cdef int64_t partition_low_watermark(Partition *p) noexcept nogil
 cdef int partition_expire_producers(Partition *p) noexcept nogil  # returns the number of expired producers
 # Writes partition.metadata for a log that has no topic id. Such a log is older than topic ids, or a crash interrupted
-# its creation. Returns 0 or -errno; may block.
-cdef int partition_assign_topic_id(Partition *p, const uint8_t *topic_id) noexcept nogil
+# its creation. Returns 0, LOG_BLOCKED with `blocked` queued, or -errno; may block. No fetcher may know the partition,
+# because fetchers find partitions by their topic ids.
+cdef int partition_assign_topic_id(Partition *p, const uint8_t *topic_id, Waiter *blocked) noexcept nogil

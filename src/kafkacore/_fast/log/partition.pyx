@@ -13,7 +13,7 @@ from kafkacore._fast.base.made_ids cimport is_made_id
 from kafkacore._fast.log.epochs cimport epochs_end
 from kafkacore._fast.wait.io cimport io_hold, io_release
 from kafkacore._fast.log.log cimport (
-    LOG_BLOCKED, LOG_CLOSED, LOG_FAILED, LOG_LAZY, config_release, log_destroy, log_fail, log_hold_config, log_init,
+    LOG_BLOCKED, LOG_CLOSED, LOG_FAILED, config_release, log_destroy, log_fail, log_hold_config, log_init,
     log_now_ms, log_wake_blocked,
 )
 from kafkacore._fast.log.append cimport (
@@ -27,12 +27,13 @@ from kafkacore._fast.log.jobs cimport is_short_of_files
 from kafkacore._fast.log.open cimport log_open_ahead
 from kafkacore._fast.log.read cimport log_read, log_read_slowly
 from kafkacore._fast.log.readers cimport readers_dismiss, readers_join, readers_tell
-from kafkacore._fast.log.delete cimport log_advance_start
+from kafkacore._fast.log.delete cimport log_drop_hidden, log_hide_below
 from kafkacore._fast.log.replicas cimport (
     replicas_check, replicas_find, replicas_least_isr, replicas_low_watermark, replicas_maximal_isr, replicas_note,
     replicas_reached,
 )
 from kafkacore._fast.log.replication_quota cimport THROTTLED_LEADER
+from kafkacore._fast.log.shut cimport log_go_on, log_hold_still
 from kafkacore._fast.log.traffic cimport traffic_produced
 from kafkacore._fast.wait.park cimport WAKE_GONE, WAKE_READY, park_release, wake_all
 from kafkacore._fast.log.producers cimport producers_expire, producers_first_unstable, producers_replicated
@@ -664,19 +665,25 @@ cdef void partition_restore(Partition *p, int64_t high_watermark) noexcept nogil
     mutex_unlock(&p.log.lock)
 
 
-cdef int partition_assign_topic_id(Partition *p, const uint8_t *topic_id) noexcept nogil:
+cdef int partition_assign_topic_id(Partition *p, const uint8_t *topic_id, Waiter *blocked) noexcept nogil:
+    cdef int held = log_hold_still(&p.log, blocked)
     cdef int result = 0
+    if held == LOG_BLOCKED:
+        return LOG_BLOCKED
     # If the log has files, it gets partition.metadata now, before its next append. Otherwise it writes that file when
-    # it is opened.
-    if p.log.path != NULL and p.log.state != LOG_LAZY and not is_made_id(topic_id):
+    # it is opened. An offline log gets the file after a restart.
+    if held == 0 and p.log.segments != NULL and not is_made_id(topic_id):
         result = write_partition_metadata(p.log.dir.disk, p.log.path, topic_id)
     if result < 0 and not is_short_of_files(result):
+        log_go_on(&p.log)
         log_fail(&p.log, -result)
         return result
     mutex_lock(&p.log.lock)
     memcpy(p.topic_id, topic_id, 16)
     p.log.topic_id = NULL if is_made_id(topic_id) else p.topic_id
     mutex_unlock(&p.log.lock)
+    if held == 0:
+        log_go_on(&p.log)
     return 0
 
 
@@ -691,17 +698,16 @@ cdef int partition_delete_records(Partition *p, int64_t offset, int64_t *low_wat
         offset = p.high_watermark if offset == -1 else FOREVER
     if error == 0 and offset > p.high_watermark:
         error = OFFSET_OUT_OF_RANGE
-    deleted.generation = p.generation
-    mutex_unlock(&p.log.lock)
+    # One hold of the lock covers the check and the deletion. After an unclean election, another leader may have other
+    # records below this offset.
     if error == 0:
-        error = log_advance_start(&p.log, offset)
+        error = log_hide_below(&p.log, offset)
     if error == 0:
-        mutex_lock(&p.log.lock)
         low_watermark[0] = replicas_low_watermark(p)
-        if low_watermark[0] < offset:
-            deleted.at = offset
-        mutex_unlock(&p.log.lock)
-    return error
+        deleted.at = offset if low_watermark[0] < offset else -1
+        deleted.generation = p.generation
+    mutex_unlock(&p.log.lock)
+    return error if error != 0 else log_drop_hidden(&p.log)
 
 
 cdef int64_t partition_low_watermark(Partition *p) noexcept nogil:

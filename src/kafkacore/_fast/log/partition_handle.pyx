@@ -5,6 +5,7 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
 
 from kafkacore._fast.base.atomics cimport load32, load64, load_ptr, store32, store_ptr
 from kafkacore._fast.wait.io cimport LogDirectory
@@ -232,7 +233,12 @@ cdef class PartitionHandle:
 
     @property
     def topic_id(self):
-        return Uuid(self.partition.topic_id[:16])
+        cdef unsigned char topic_id[16]
+        with nogil:
+            mutex_lock(&self.partition.log.lock)
+            memcpy(topic_id, self.partition.topic_id, 16)
+            mutex_unlock(&self.partition.log.lock)
+        return Uuid(topic_id[:16])
 
     @property
     def role(self):
@@ -572,9 +578,15 @@ cdef class PartitionHandle:
         """Sets the topic id of a log that has none, by writing partition.metadata. Raises OSError."""
         cdef bytes raw = bytes(topic_id)
         cdef const uint8_t *native = <const uint8_t *> <char *> raw
+        cdef Sleeper *sleeper = sleeper_new(self.directory.dir)
         cdef int result
         with nogil:
-            result = partition_assign_topic_id(self.partition, native)
+            while True:
+                result = partition_assign_topic_id(self.partition, native, &sleeper.waiter)
+                if result != LOG_BLOCKED:
+                    break
+                sleep_until_woken(sleeper, -1)
+            park_release(&sleeper.parked)
         if result < 0:
             raise OSError(-result, f"{self.topic}-{self.index} in {self.directory.path}: {strerror(-result)}")
 

@@ -7,7 +7,7 @@ from libc.stdlib cimport calloc, free
 
 from kafkacore._fast.base.sync cimport mutex_lock, mutex_unlock
 from kafkacore._fast.log.commit cimport log_call_committer, log_want_synced
-from kafkacore._fast.log.delete cimport log_advance_start
+from kafkacore._fast.log.delete cimport log_drop_hidden, log_hide_below
 from kafkacore._fast.log.epochs cimport epochs_assign
 from kafkacore._fast.log.epochs_checkpoint cimport log_save_epochs
 from kafkacore._fast.log.isr_edges cimport (
@@ -315,7 +315,7 @@ cdef int partition_delete_as_follower(Partition *p, int64_t log_start_offset, in
     cdef int error
     mutex_lock(&p.log.lock)
     error = partition_follower_error(p, leader_epoch)
+    if error == 0:
+        error = log_hide_below(&p.log, log_start_offset)
     mutex_unlock(&p.log.lock)
-    # If this node gets a new role after the check, the deletion is still correct. The former leader deleted only
-    # committed records, and a deletion is never undone.
-    return error if error != 0 else log_advance_start(&p.log, log_start_offset)
+    return error if error != 0 else log_drop_hidden(&p.log)

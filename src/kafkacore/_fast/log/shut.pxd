@@ -1,5 +1,5 @@
-"""Ends a log's work on its files. The functions can block, so call them on a pool thread or on another thread that may
-block."""
+"""Stops a log's work on its files, for a while or for good. The functions can block, so call them on a pool thread or
+on another thread that may block."""
 
 from kafkacore._fast.log.log cimport Log
 from kafkacore._fast.wait.park cimport Waiter
@@ -7,6 +7,10 @@ from kafkacore._fast.wait.park cimport Waiter
 # Returns whether a job other than opening or rolling works on the log's files. When such a job ends, it wakes the
 # blocked waiters. Call this with the lock held.
 cdef bint log_has_jobs(const Log *log) noexcept nogil
+# Stops appends, rolls, truncations and jobs on the log's files until `log_go_on`. Reads continue. Returns 0,
+# KAFKA_STORAGE_ERROR, or LOG_BLOCKED with `blocked` queued. In the last case, call this again when `blocked` is woken.
+cdef int log_hold_still(Log *log, Waiter *blocked) noexcept nogil
+cdef void log_go_on(Log *log) noexcept nogil
 # Performs the last step of an orderly shutdown: syncs a producer snapshot, the indexes and all records. No append may
 # follow. Returns 0, LOG_BLOCKED, -errno, or KAFKA_STORAGE_ERROR if the directory is offline.
 cdef int log_shut(Log *log, Waiter *blocked) noexcept nogil

@@ -1,16 +1,17 @@
-"""Implements shut.pxd: ends a log's work on its files."""
+"""Implements shut.pxd: stops a log's work on its files."""
 
 from libc.stdint cimport int32_t, int64_t
 
 from kafkacore._fast.base.atomics cimport load32
+from kafkacore._fast.base.error_codes cimport KAFKA_STORAGE_ERROR
 from kafkacore._fast.base.sync cimport mutex_lock, mutex_unlock
 from kafkacore._fast.log.commit cimport log_sync_segment
-from kafkacore._fast.log.epochs_checkpoint cimport log_epochs_wanted
+from kafkacore._fast.log.epochs_checkpoint cimport log_epochs_wanted, log_save_epochs
 from kafkacore._fast.log.files cimport write_epochs, write_producer_snapshot
 from kafkacore._fast.log.jobs cimport FILES_ROUNDS, wait_for_files
 from kafkacore._fast.log.log cimport (
-    LOG_BLOCKED, LOG_CLOSED, LOG_FAILED, LOG_LAZY, LOG_OPENING, LOG_ROLLING, SegmentList, log_block, log_fail,
-    log_hold_segments, log_wake_blocked, segments_release,
+    LOG_BLOCKED, LOG_CLOSED, LOG_FAILED, LOG_LAZY, LOG_OPEN, LOG_OPENING, LOG_ROLLING, SegmentList, log_block, log_fail,
+    log_hold_segments, log_wake_blocked, log_wake_changed, segments_release,
 )
 from kafkacore._fast.log.segment_index cimport segment_end_times, segment_seal
 from kafkacore._fast.log.truncate cimport log_begin_change
@@ -19,6 +20,32 @@ from kafkacore._fast.wait.park cimport WAKE_GONE, WAKE_READY
 
 cdef bint log_has_jobs(const Log *log) noexcept nogil:
     return log.epochs_job_queued or log.ahead_job_queued or log.swapping
+
+
+cdef int log_hold_still(Log *log, Waiter *blocked) noexcept nogil:
+    cdef int result = 0
+    mutex_lock(&log.lock)
+    if log.state == LOG_FAILED or log.state == LOG_CLOSED or load32(&log.dir.offline):
+        result = KAFKA_STORAGE_ERROR
+    elif log_has_jobs(log) or (log.state != LOG_OPEN and log.state != LOG_LAZY):
+        log_block(log, blocked)
+        result = LOG_BLOCKED
+    else:
+        # A log leaves the states ROLLING and OPENING only at the end of a job. No job is running now, so the log stays
+        # in this state until log_go_on.
+        log.state = LOG_ROLLING if log.state == LOG_OPEN else LOG_OPENING
+    mutex_unlock(&log.lock)
+    return result
+
+
+cdef void log_go_on(Log *log) noexcept nogil:
+    mutex_lock(&log.lock)
+    if log.state == LOG_ROLLING or log.state == LOG_OPENING:
+        log.state = LOG_OPEN if log.segments != NULL else LOG_LAZY
+        log_save_epochs(log)
+    mutex_unlock(&log.lock)
+    log_wake_blocked(log, WAKE_READY)
+    log_wake_changed(log, WAKE_READY)
 
 
 cdef int log_stop(Log *log, Waiter *blocked) noexcept nogil:

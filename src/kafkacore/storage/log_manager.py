@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Final, NamedTuple
 
-from kafkacore._fast.base.made_ids import is_made
+from kafkacore._fast.base.made_ids import is_made, shown
 from kafkacore._fast.base.uuid import ZERO, Uuid
 from kafkacore._fast.log import cuts
 from kafkacore._fast.log import move as log_move
@@ -304,10 +304,12 @@ class LogManager:
         with another id belongs to a deleted topic, and is renamed."""
         settled = {}
         for key, handle in found.items():
-            if handle.topic_id == ZERO or (handle.topic_id != topic_id and is_made(topic_id)):
-                handle.assign_topic_id(topic_id)
-            elif handle.topic_id != topic_id:
-                LOG.warning("%s-%d: renaming its log, which has topic id %s, not %s", *key, handle.topic_id, topic_id)
+            held_id = handle.topic_id
+            if shown(held_id) == ZERO or is_made(topic_id):
+                if held_id != topic_id:
+                    handle.assign_topic_id(topic_id)
+            elif held_id != topic_id:
+                LOG.warning("%s-%d: renaming its log, which has topic id %s, not %s", *key, held_id, topic_id)
                 self.delete([key], names.Kind.STRAY)
                 continue
             settled[key] = handle

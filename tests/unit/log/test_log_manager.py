@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from kafkacore._fast.base.made_ids import made_id
 from kafkacore._fast.base.uuid import Uuid
 from kafkacore._fast.log.settings import LogSettings
 from kafkacore._fast.record.batch import Batches, RecordBatchBuilder
@@ -242,3 +243,20 @@ def test_partitions_of_a_directory_that_cannot_be_opened_are_offline_from_the_st
     assert (lost.state, lost.append(batch()).error, kept.append(batch()).error) == ("failed", 56, 0)
     manager.close()
     assert told == []
+
+
+def test_log_stays_when_its_topic_gets_an_id(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    manager = manager_of(tmp_path)
+    (handle,) = manager.create("orders", made_id("orders"), [0])
+    handle.become_leader(1, 5)
+    handle.append(batch())
+    handle.close()
+    given = Uuid.random()
+    assert manager.create("orders", given, [0]) == [handle]
+    assert handle.topic_id == given
+    manager.close()
+    manager = manager_of(tmp_path)
+    (loaded,) = manager.create("orders", given, [0])
+    assert (loaded.topic_id, loaded.end_offset) == (given, 3)
+    assert "renaming" not in caplog.text
+    manager.close()

@@ -28,6 +28,8 @@ from kafkacore.storage.names import TRANSACTIONS_TOPIC
 LOG: Final = logging.getLogger("kafkacore.server")
 # Limit of verified pairs of producer and partition. Above it, all of them are dropped and must be verified again.
 MOST_VERIFIED: Final = 100_000
+# The first number of verified pairs at which those are dropped whose leadership has ended.
+_SWEPT_AT: Final = 1000
 ABORTABLE_SINCE: Final = 11  # since this version of Produce, clients know TRANSACTION_ABORTABLE
 ADDS_SINCE: Final = 12  # since this version of Produce, the leader adds the partition for its producer
 _BACKOFF_MS: Final = 50
@@ -92,6 +94,7 @@ class Transactions:
         self._checks: dict[_Key, Check] = {}
         # The producer's epoch and the leadership (`PartitionHandle.generation`) of a verified batch, until the marker.
         self._verified: dict[_Key, tuple[int, int]] = {}
+        self._sweep_at = _SWEPT_AT
 
     async def close(self) -> None:
         await self._lane.close()
@@ -120,9 +123,16 @@ class Transactions:
     def verified(self, partition: PartitionHandle, producer_id: int, epoch: int) -> None:
         """Notes that a batch was appended. Later batches of the same transaction need no check while this broker leads
         the partition. Another leader may write the marker, and this broker would not notice."""
-        if len(self._verified) >= MOST_VERIFIED:
-            self._verified.clear()
+        if len(self._verified) >= self._sweep_at:
+            self._sweep()
         self._verified[partition, producer_id] = epoch, partition.generation
+
+    def _sweep(self) -> None:
+        """Drops the pairs whose leadership has ended. Their partitions may have been deleted, and would otherwise stay
+        in memory. Waits until the number of pairs has doubled, so that a sweep costs little for each pair."""
+        left = {key: known for key, known in self._verified.items() if known[1] == key[0].generation}
+        self._verified = left if len(left) < MOST_VERIFIED else {}
+        self._sweep_at = min(max(2 * len(self._verified), _SWEPT_AT), MOST_VERIFIED)
 
     async def verify(
         self, transactional_id: str, producer_id: int, epoch: int, places: Sequence[tuple[str, int]], produce: int

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import weakref
 from types import SimpleNamespace
 from typing import Any
 
@@ -63,3 +64,27 @@ def test_check_ends_when_a_marker_arrives(transactions: Transactions, partition:
             assert not transactions.is_verified(partition, 7, 0)
 
     asyncio.run(check())
+
+
+def test_partitions_are_let_go_when_their_leaderships_have_ended(transactions: Transactions) -> None:
+    partitions: list[Any] = [Led() for _ in range(5000)]
+    gone = [weakref.ref(each) for each in partitions[1:]]
+    for each in partitions:
+        transactions.verified(each, 7, 0)
+    for each in partitions[1:]:
+        each.generation = 4  # the partition was deleted, or another broker leads it
+    kept = partitions[0]
+    del partitions, each
+    for producer_id in range(8000):
+        transactions.verified(kept, producer_id, 0)
+    assert not any(each() for each in gone)
+    assert all(transactions.is_verified(kept, producer_id, 0) for producer_id in range(8000))
+
+
+def test_verified_producers_are_verified_again_when_there_are_too_many(
+    transactions: Transactions, partition: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kafkacore.server.transactions.MOST_VERIFIED", 3000)
+    for producer_id in range(3001):
+        transactions.verified(partition, producer_id, 0)
+    assert [transactions.is_verified(partition, each, 0) for each in (0, 2999, 3000)] == [False, False, True]

@@ -307,6 +307,9 @@ ControlPlaneExpiredConnectionsKilledCount gauge connections like ExpiredConnecti
 ControlPlaneMemoryPoolUsed gauge bytes like MemoryPoolUsed, for the control plane
 ControlPlaneMemoryPoolAvailable gauge bytes like MemoryPoolAvailable, for the control plane
 
+kafkacore.server ReplicaManager
+UncoordinatedElections counter elections elections of this broker for partitions that it cannot coordinate
+
 kafkacore.network SocketServer
 ConnectionCount gauge connections open connections
 Refused counter connections connections that a limit refused

@@ -152,7 +152,7 @@ class BrokerServer:
         self.context.loggers_changed = self._set_gate
         self.context.values_in_effect = values_in_effect(self.plane)
         self._unenforced_quotas = UnenforcedQuotas()
-        self._uncoordinated = Uncoordinated(self.node_id)
+        self.uncoordinated = Uncoordinated(self.node_id)
         self.bound = self.plane.open()
         self.registrar = self._make_membership(cluster_id, directory_ids, previous_epoch)
         self._assignments = DirectoryAssignments(self.node_id, self._broker_epoch, channel.send, on_fault)
@@ -277,7 +277,7 @@ class BrokerServer:
         made = Groups(
             self.config, self.replicas, context.read_image, context.auto_topics, context.waits, environment,
             self.timers, self._blocking, published_groups, self._world.random_bytes,
-            self._uncoordinated.found_groups,
+            self.uncoordinated.found_groups,
         )  # fmt: skip
         self.plane.native.install(ApiKey.HEARTBEAT, published_groups.api())
         self.plane.native.install(ApiKey.SYNC_GROUP, published_groups.sync_group_api())
@@ -433,7 +433,7 @@ class BrokerServer:
         except MetadataError as error:
             self._on_fault(error)
         self._parts.apply(image, delta)
-        self._uncoordinated.apply(image)
+        self.uncoordinated.apply(image)
         if self.context.groups_made is not None or image.topic(OFFSETS_TOPIC) is not None:
             self.context.groups.apply(image, delta)
         if delta is None or delta.configs or delta.features:

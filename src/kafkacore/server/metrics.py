@@ -95,6 +95,7 @@ def _replica_metrics(broker: BrokerServer, partitions: Sequence[PartitionHandle]
         for each, (_, oldest_ms) in zip(partitions, producers, strict=True)
     )
     yield sample("ReplicaManager", "PartitionsWithLateTransactionsCount", late)
+    yield sample("ReplicaManager", "UncoordinatedElections", broker.uncoordinated.elections)
     counts = replica_counts.count(led)
     changes = broker.isr_counts
     for name, value in (

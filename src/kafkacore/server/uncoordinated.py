@@ -17,8 +17,8 @@ _PEOPLE: Final = {TRANSACTIONS_TOPIC: "transactional ids", SHARE_STATE_TOPIC: "s
 
 class Uncoordinated:
     """Belongs to the broker's loop. `led` contains the partitions of `__transaction_state` and `__share_group_state`
-    that this broker leads. `elections` counts how often this broker became the leader of a partition that it cannot
-    coordinate."""
+    that this broker leads. `elections` is a metric: it counts how often this broker became the leader of a partition
+    that it cannot coordinate."""
 
     def __init__(self, node_id: int) -> None:
         self._node_id = node_id

@@ -254,7 +254,7 @@ class ZooKeeperBroker(BrokerServer):
     def _apply_roles(self, image: MetadataImage, delta: MetadataDelta | None) -> None:
         self._parts.apply(image, delta)
         self._logs.take_placed()  # as in `_report_directory`
-        self._uncoordinated.apply(image)
+        self.uncoordinated.apply(image)
         if self.context.groups_made is not None or image.topic(OFFSETS_TOPIC) is not None:
             # A topic that leaves this broker is not deleted, so the coordinator must not get the delta.
             self.context.groups.apply(image, None)

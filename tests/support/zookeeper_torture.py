@@ -46,10 +46,15 @@ class TorturedCluster(Replicated, ZooKeeperCluster):
         return answered(self.addresses[node_id], request, version)
 
     def ask_controller(self, request, version, accepts=lambda answer: True):
-        """Asks the broker that a live broker names as the controller. Brokers in ZooKeeper mode forward nothing."""
-        named = self.ask_any(MetadataRequest(topics=[]), 9, lambda answer: answer.controller_id in self.brokers)
-        answer = named and self.ask(named.controller_id, request, version)
-        return answer if answer is not None and accepts(answer) else None
+        """Asks each broker that a live broker names as the controller. A broker without ZooKeeper may still name a
+        former controller. Brokers in ZooKeeper mode forward nothing."""
+        for node_id in self.live():
+            named = self.ask(node_id, MetadataRequest(topics=[]), 9)
+            if named is not None and named.controller_id in self.brokers:
+                answer = self.ask(named.controller_id, request, version)
+                if answer is not None and accepts(answer):
+                    return answer
+        return None
 
     def leader(self):
         """Waits until all brokers name the same controller. Returns its id."""

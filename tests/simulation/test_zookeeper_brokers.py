@@ -155,11 +155,13 @@ def test_replica_from_outside_the_isr_leads_when_the_default_starts_to_allow_it(
     run_cluster(story)
 
 
-def test_partition_stays_without_a_leader_when_its_topic_or_the_default_forbids_unclean_elections():
+@pytest.mark.parametrize(
+    "config", [znodes.encode_config({"unclean.leader.election.enable": "false"}), b"{", b"[]", b'{"config":{"a":1}}']
+)
+def test_partition_stays_without_a_leader_when_its_topic_or_the_default_forbids_unclean_elections(config):
     def story(world):
         keeper = lost(world)
         controller = world.active().controller
-        config = znodes.encode_config({"unclean.leader.election.enable": "false"})
         world.put_znode(paths.config("topics", "events"), config)
         controller.set_unclean_default(is_allowed=True)
         world.settle()

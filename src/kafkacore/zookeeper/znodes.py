@@ -17,6 +17,7 @@ from kafkacore._fast.base.uuid import Uuid
 
 INT32: Final = (-(1 << 31), (1 << 31) - 1)
 INT64: Final = (-(1 << 63), (1 << 63) - 1)
+MAX_STRING_BYTES: Final = 32_767  # the longest string that a request to a broker can contain
 NO_LEADER: Final = -1
 LEADER_DURING_DELETE: Final = -2  # in LeaderAndIsr and UpdateMetadata only
 RECOVERED: Final = 0
@@ -48,9 +49,12 @@ def _int(found: Mapping[str, Any], key: str, bounds: tuple[int, int] = INT32, de
 
 
 def _text(found: Mapping[str, Any], key: str) -> str:
-    value = found.get(key)
-    if not isinstance(value, str):
-        raise MalformedZnodeError(f"{key} must be a string, not {_short(value)}")
+    return _string(found.get(key), key)
+
+
+def _string(value: Any, what: str) -> str:
+    if not isinstance(value, str) or len(value.encode()) > MAX_STRING_BYTES:
+        raise MalformedZnodeError(f"{what} must be a string of at most {MAX_STRING_BYTES} bytes, not {_short(value)}")
     return value
 
 
@@ -197,9 +201,7 @@ def decode_broker(broker_id: int, data: bytes | None) -> BrokerRegistration:
     else:
         protocols = _mapping(found, "listener_security_protocol_map") or _DEFAULT_PROTOCOLS
         endpoints = tuple(_endpoint(each, protocols) for each in _list(found, "endpoints"))
-    rack = found.get("rack")
-    if rack is not None and not isinstance(rack, str):
-        raise MalformedZnodeError(f"rack must be a string, not {_short(rack)}")
+    rack = None if found.get("rack") is None else _text(found, "rack")
     timestamp_ms = _decimal(found, "timestamp") if "timestamp" in found else 0
     return BrokerRegistration(
         broker_id, endpoints, rack, _supported_features(found), _int(found, "jmx_port"), timestamp_ms, version
@@ -207,11 +209,11 @@ def decode_broker(broker_id: int, data: bytes | None) -> BrokerRegistration:
 
 
 def _endpoint(text: Any, protocols: Mapping[str, Any]) -> Endpoint:
-    match = _ENDPOINT.fullmatch(text) if isinstance(text, str) else None
+    match = _ENDPOINT.fullmatch(_string(text, "an endpoint"))
     if match is None:
         raise MalformedZnodeError(f"an endpoint must look like LISTENER://host:port, not {_short(text)}")
     protocol = protocols.get(match["listener"])
-    if protocol not in _DEFAULT_PROTOCOLS:
+    if not isinstance(protocol, str) or protocol not in _DEFAULT_PROTOCOLS:
         raise MalformedZnodeError(f"the listener {match['listener']} has no known security protocol")
     return Endpoint(match["listener"], protocol, match["six"] or match["host"] or "", int(match["port"]))
 
@@ -262,6 +264,8 @@ def decode_topic(data: bytes | None) -> TopicAssignment:
             topic_id = Uuid.parse(_text(found, "topic_id"))
         except ValueError as error:
             raise MalformedZnodeError(f"topic_id: {error}") from None
+    if "partitions" not in found:
+        raise MalformedZnodeError("partitions are missing")
     adding, removing = _mapping(found, "adding_replicas"), _mapping(found, "removing_replicas")
     return TopicAssignment(
         topic_id,

@@ -1,5 +1,8 @@
 """Kafka's znodes: contents that Kafka 3.9 writes, and contents that it would never write."""
 
+import contextlib
+import json
+
 import orjson
 import pytest
 
@@ -166,6 +169,40 @@ def test_torn_or_foreign_content_is_refused_or_empty(decode, data):
         assert decode(data) == 1
     else:
         with pytest.raises(MalformedZnodeError):
+            decode(data)
+
+
+ODD = [None, True, -1, 1 << 31, 1 << 63, 10**400, 1.5, "", "9" * 30, "x" * 100_000, [], {}, [[]], [{}], {"a": []}]
+TOPIC = TopicAssignment(TOPIC_ID, {0: Assignment([1, 2, 3], [3], [1]), 10: Assignment([2])})
+CONTENTS = [(decode, encode(*arguments)) for encode, decode, arguments, _ in ROUND_TRIPS] + [
+    (lambda data: znodes.decode_broker(1, data), znodes.encode_broker(REGISTRATION)),
+    (lambda data: znodes.decode_broker(1, data), b'{"version":1,"host":"h","port":1,"jmx_port":-1}'),
+    (znodes.decode_topic, znodes.encode_topic(TOPIC)),
+    (znodes.decode_state, orjson.dumps(GOOD_STATE | {"leader_recovery_state": 1})),
+    (znodes.decode_config_change, b'{"version":1,"entity_type":"topics","entity_name":"a"}'),
+]
+
+
+def changed(value):
+    """Yields copies of a JSON value, each with an odd value in one place, an odd key, or without one entry."""
+    yield from ODD
+    if isinstance(value, dict):
+        for key, entry in value.items():
+            rest = {other: each for other, each in value.items() if other != key}
+            yield rest
+            yield from (rest | {odd: entry} for odd in ("", "-1", "x" * 1000, "99999999999", "\u0665"))
+            yield from (rest | {key: each} for each in changed(entry))
+    elif isinstance(value, list):
+        for place, entry in enumerate(value):
+            yield from ([*value[:place], each, *value[place + 1 :]] for each in changed(entry))
+
+
+@pytest.mark.parametrize(("decode", "content"), CONTENTS)
+def test_no_other_error_is_raised_when_any_part_of_the_content_is_odd(decode, content):
+    decode(content)
+    torn = [content[:length] for length in range(len(content))]
+    for data in [*torn, *(json.dumps(each).encode() for each in changed(orjson.loads(content)))]:
+        with contextlib.suppress(MalformedZnodeError):
             decode(data)
 
 

@@ -14,6 +14,7 @@ from kafkacore.controller.zookeeper import elections, partition_changes, replica
 from kafkacore.controller.zookeeper.events import Notification, Priority
 from kafkacore.controller.zookeeper.partition_states import PartitionState
 from kafkacore.controller.zookeeper.topic_store import assignment_of
+from kafkacore.storage.names import topic_name_problem
 from kafkacore.zookeeper import paths
 from kafkacore.zookeeper.znodes import TopicAssignment
 
@@ -45,9 +46,15 @@ class TopicChange(Notification):
 
 
 async def adopt_topics(controller: ZooKeeperController, found: Mapping[str, TopicAssignment]) -> list[int]:
-    """Adds topics to the context and returns the rows of their partitions. Gives an id to each topic without one."""
+    """Adds topics to the context and returns the rows of their partitions. Gives an id to each topic without one.
+    Leaves out a topic that no broker can serve because of its name."""
     context = controller.context
-    with_ids = dict(found)
+    with_ids = {}
+    for name, read in found.items():
+        if (problem := topic_name_problem(name)) is not None:
+            LOG.error("topic %.80s is left out: %.300s", name, problem)
+            continue
+        with_ids[name] = read
     if controller.settings.inter_broker_protocol.has_topic_ids:
         await controller.topics.give_ids(context, with_ids, controller.surroundings.new_topic_id)
     rows = []

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 from kafkacore.network.plane import Plane
 from kafkacore.protocol import apis
 from kafkacore.runtime.process import CONTROL, CONTROLLER
+from kafkacore.runtime.sampling import Share
 
 # In the order in which native code counts the stages.
 STAGES: Final = (
@@ -23,7 +24,6 @@ STAGES: Final = (
 )
 _BUCKETS: Final = 40  # the bounds are powers of two, in microseconds
 BOUNDS_MS: Final = tuple((1 << power) / 1000 for power in range(_BUCKETS - 1))
-_WINDOW_NS: Final = 1_000_000_000  # the shortest period for which a share of time is computed
 
 
 class Histogram(NamedTuple):
@@ -53,7 +53,9 @@ class PlaneMetrics:
         self._prefix = "ControlPlane" if plane.kind == CONTROL else ""
         self._tags = (("listener", CONTROLLER),) if plane.kind == CONTROLLER else ()
         self._names = {key: api.name for key, api in apis.apis().items()}
-        self._network_idle = _Share(sum(processor.idle_ns for processor in plane.processors), len(plane.processors))
+        idle_ns, now_ns = sum(processor.idle_ns for processor in plane.processors), time.monotonic_ns()
+        self._network_idle = Share(idle_ns, now_ns, len(plane.processors))
+        self._handlers_idle = Share(plane.loop.idle_ns(), now_ns)
 
     def __call__(self) -> Iterator[Measure]:
         yield from self._gauges()
@@ -62,12 +64,13 @@ class PlaneMetrics:
 
     def _gauges(self) -> Iterator[Measure]:
         counters = self._plane.native.counters()
-        idle_ns = sum(processor.idle_ns for processor in self._plane.processors)
+        idle_ns, now_ns = sum(processor.idle_ns for processor in self._plane.processors), time.monotonic_ns()
+        handlers_idle = self._handlers_idle.read(self._plane.loop.idle_ns(), now_ns)
         for type_, name, value in (
             ("RequestChannel", "RequestQueueSize", counters["request_queue_size"] + self._plane.waiting),
             ("RequestChannel", "ResponseQueueSize", counters["response_queue_size"]),
-            ("SocketServer", "NetworkProcessorAvgIdlePercent", self._network_idle.read(idle_ns)),
-            ("KafkaRequestHandlerPool", "RequestHandlerAvgIdlePercent", self._plane.loop.idle_share()),
+            ("SocketServer", "NetworkProcessorAvgIdlePercent", self._network_idle.read(idle_ns, now_ns)),
+            ("KafkaRequestHandlerPool", "RequestHandlerAvgIdlePercent", handlers_idle),
             ("SocketServer", "ExpiredConnectionsKilledCount", counters["expired_connections_killed"]),
             ("SocketServer", "MemoryPoolUsed", counters["memory_used_bytes"]),
             ("SocketServer", "MemoryPoolAvailable", self._plane.limits.memory_bytes - counters["memory_used_bytes"]),
@@ -107,24 +110,6 @@ class PlaneMetrics:
 
     def _request_name(self, key: int) -> str:
         return "".join(word.capitalize() for word in self._names.get(key, str(key)).split("_"))
-
-
-class _Share:
-    """The share of time that a counter of nanoseconds has counted, since a reading that is at least one second old."""
-
-    def __init__(self, counter_ns: int, threads: int) -> None:
-        self._counter_ns = counter_ns
-        self._at_ns = time.monotonic_ns()
-        self._threads = max(threads, 1)
-        self._last = 1.0
-
-    def read(self, counter_ns: int) -> float:
-        now_ns = time.monotonic_ns()
-        elapsed_ns = now_ns - self._at_ns
-        if elapsed_ns >= _WINDOW_NS:
-            self._last = min(max((counter_ns - self._counter_ns) / elapsed_ns / self._threads, 0.0), 1.0)
-            self._counter_ns, self._at_ns = counter_ns, now_ns
-        return self._last
 
 
 def _add(one: Any, other: Any) -> Any:

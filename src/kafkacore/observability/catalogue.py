@@ -90,7 +90,7 @@ kafka.controller ControllerEventManager
 EventQueueSize gauge events in ZooKeeper mode: events that wait for the controller
 EventQueueTimeMs histogram ms how long requests or events waited for the controller
 EventQueueProcessingTimeMs histogram ms how long this controller computed its decisions
-AvgIdleRatio gauge share the share of time in which the controller's loop does not compute, since its start
+AvgIdleRatio gauge share the share of time since the last reading in which the controller's loop is idle
 
 kafka.controller ControllerStats
 ControllerChangeRateAndTimeMs histogram ms in ZooKeeper mode: time for elections of the controller
@@ -137,7 +137,7 @@ election-latency-avg gauge ms the average time to elect a leader in the last min
 election-latency-max gauge ms the longest time to elect a leader in the last minute
 fetch-records-rate gauge 1/s the records that this replica fetched from the leader in the last minute
 append-records-rate gauge 1/s the records that this replica appended as leader in the last minute
-poll-idle-ratio-avg gauge share the share of time in which the loop of the quorum does not compute, since its start
+poll-idle-ratio-avg gauge share the share of time since the last reading in which the quorum's loop is idle
 
 kafka.server MetadataLoader
 CurrentMetadataVersion gauge level the level of metadata.version
@@ -243,7 +243,7 @@ group-completed-rebalance-count counter rebalances rebalances that were complete
 group-count gauge groups groups, by protocol
 
 kafka.server KafkaRequestHandlerPool
-RequestHandlerAvgIdlePercent gauge share the share of time in which the handlers' loop does not compute, since its start
+RequestHandlerAvgIdlePercent gauge share the share of time since the last reading in which the handlers' loop is idle
 ControlPlaneRequestHandlerAvgIdlePercent gauge share like RequestHandlerAvgIdlePercent, for the control plane
 
 kafka.coordinator.group GroupMetadataManager

@@ -62,13 +62,14 @@ class LoopThread:
         """Returns whether the caller runs on this loop."""
         return threading.get_ident() == self._thread.ident
 
-    def idle_share(self) -> float:
-        """Returns the share of the time since the loop's start, from 0 to 1, in which the loop's thread used no CPU."""
+    def idle_ns(self) -> int:
+        """Returns how much of the time since the loop's start its thread has used no CPU. A thread that has ended is
+        idle."""
+        elapsed_ns = time.monotonic_ns() - self._started_ns
         ident = self._thread.ident
         if ident is None or not self._thread.is_alive():
-            return 1.0
-        busy_ns = time.clock_gettime_ns(time.pthread_getcpuclockid(ident))
-        return max(0.0, 1.0 - busy_ns / max(time.monotonic_ns() - self._started_ns, 1))
+            return elapsed_ns
+        return max(elapsed_ns - time.clock_gettime_ns(time.pthread_getcpuclockid(ident)), 0)
 
     def stop(self) -> None:
         """Cancels the loop's tasks and ends the thread."""

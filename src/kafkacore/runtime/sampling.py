@@ -56,6 +56,27 @@ class Recent:
         return before_ms, before + count, before_total + total, max(before_most, most)
 
 
+class Share:
+    """The share of time that a counter of nanoseconds has counted since the last reading, from 0 to 1. Apache Kafka's
+    TimeRatio measures the same. A reading within SHORTEST_NS of the last one returns the last share again, so that two
+    readers do not disturb each other. The counter adds up the times of `threads` threads.
+    """
+
+    SHORTEST_NS: Final = 1_000_000_000
+
+    def __init__(self, counter_ns: int, now_ns: int, threads: int = 1) -> None:
+        self._counter_ns, self._at_ns = counter_ns, now_ns
+        self._threads = max(threads, 1)
+        self._last = 1.0
+
+    def read(self, counter_ns: int, now_ns: int) -> float:
+        elapsed_ns = now_ns - self._at_ns
+        if elapsed_ns >= self.SHORTEST_NS:
+            self._last = min(max((counter_ns - self._counter_ns) / elapsed_ns / self._threads, 0.0), 1.0)
+            self._counter_ns, self._at_ns = counter_ns, now_ns
+        return self._last
+
+
 class Distribution:
     """Counts how many values, in milliseconds, were at most 1, 2, 4 and so on since the start."""
 

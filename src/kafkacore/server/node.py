@@ -39,9 +39,9 @@ from kafkacore.server.metrics import broker_metrics, recovery_metrics
 from kafkacore.server.missing import refuse_what_is_missing
 from kafkacore.server.quorum_metrics import (
     ControllerMetrics,
+    ReplicaMetrics,
     broker_metadata_metrics,
     metadata_metrics,
-    replica_metrics,
 )
 from kafkacore.server.registrar import RegistrationRefused
 from kafkacore.storage import clean_shutdown
@@ -523,8 +523,8 @@ class Node:
         feed = self._feed
         if controller is not None:
             self._show(ControllerMetrics(controller, lambda: self.fault))
-        replica, loop = self._replica, runtime.loop(CONTROLLER)
-        self._show(lambda: replica_metrics(replica, loop))
+        replica = self._replica
+        self._show(ReplicaMetrics(replica, runtime.loop(CONTROLLER)))
         self._show(lambda: metadata_metrics(replica, controller, None if broker is None else feed.publisher.image))
         if broker is not None:
             self._show(lambda: broker_metadata_metrics(feed.publisher.image, replica, self.config, self.fault))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
@@ -15,6 +16,7 @@ from kafkacore.observability.metrics import Buckets, Sample
 from kafkacore.protocol.features import KRAFT_VERSION, METADATA_VERSION
 from kafkacore.protocol.uuid import ZERO
 from kafkacore.raft.roles import NOBODY, Candidate, Follower, Leader, Prospective, Role
+from kafkacore.runtime.sampling import Share
 from kafkacore.server.features import supported_features
 
 if TYPE_CHECKING:
@@ -41,6 +43,7 @@ class ControllerMetrics:
         """Creates a source for this controller. `fault` returns the fatal error of the node, or None."""
         self._controller, self._fault = controller, fault
         self._plane = PlaneMetrics(controller.plane)
+        self._idle = Share(controller.plane.loop.idle_ns(), time.monotonic_ns())
         self._counted: tuple[MetadataImage, int, int] | None = None  # image, offline and imbalanced partitions
 
     def __call__(self) -> Iterator[Sample]:
@@ -64,7 +67,8 @@ class ControllerMetrics:
         computing = counts.computing_ms
         buckets = Buckets(computing.bounds, tuple(computing.counts), computing.total)
         yield sample(_EVENTS, "EventQueueProcessingTimeMs", buckets)
-        yield sample(_EVENTS, "AvgIdleRatio", controller.plane.loop.idle_share())
+        idle = self._idle.read(controller.plane.loop.idle_ns(), time.monotonic_ns())
+        yield sample(_EVENTS, "AvgIdleRatio", idle)
         yield sample("ControllerStats", "UncleanLeaderElectionsPerSec", counts.unclean_elections)
         yield sample("ControllerStats", "ElectionFromEligibleLeaderReplicasPerSec", counts.elections_from_elr)
         yield from self._of_the_cluster(image)
@@ -93,11 +97,23 @@ def _state(broker: BrokerRegistration) -> int:
     return _LEAVING if broker.in_controlled_shutdown else _ACTIVE
 
 
-def replica_metrics(replica: MetadataReplica, loop: LoopThread) -> Iterator[Sample]:
-    """Yields the raft-metrics group, and the metrics of a replica's snapshots. `loop` is the replica's loop."""
+class ReplicaMetrics:
+    """Is a source for a MetricRegistry, for the raft-metrics group and the metrics of a replica's snapshots."""
+
+    def __init__(self, replica: MetadataReplica, loop: LoopThread) -> None:
+        """Creates a source for this replica. `loop` is the replica's loop."""
+        self._replica, self._loop = replica, loop
+        self._idle = Share(loop.idle_ns(), time.monotonic_ns())
+
+    def __call__(self) -> Iterator[Sample]:
+        if self._replica.raft.started:
+            yield from _raft_metrics(self._replica)
+            idle = self._idle.read(self._loop.idle_ns(), time.monotonic_ns())
+            yield sample(_RAFT, "poll-idle-ratio-avg", idle)
+
+
+def _raft_metrics(replica: MetadataReplica) -> Iterator[Sample]:
     driver = replica.raft
-    if not driver.started:
-        return
     raft, measures, now = driver.raft, driver.measures, replica.now_ms()
     role, vote = raft.role, raft.replica.term.voted
     voters = raft.voters.latest
@@ -123,7 +139,6 @@ def replica_metrics(replica: MetadataReplica, loop: LoopThread) -> Iterator[Samp
     yield sample(_RAFT, "election-latency-max", measures.election_ms.maximum(now))
     yield sample(_RAFT, "fetch-records-rate", measures.fetched_records.rate(now))
     yield sample(_RAFT, "append-records-rate", measures.appended_records.rate(now))
-    yield sample(_RAFT, "poll-idle-ratio-avg", loop.idle_share())
     yield sample(_EMITTER, "LatestSnapshotGeneratedBytes", measures.snapshot_bytes)
     yield sample(_EMITTER, "LatestSnapshotGeneratedAgeMs", now - measures.snapshot_ms)
     yield sample(_LOADER, "HandleLoadSnapshotCount", measures.loaded_snapshots)

@@ -261,5 +261,5 @@ class SimulatedLoopThread:
     def inside(self) -> bool:
         return events._get_running_loop() is self.loop
 
-    def idle_share(self) -> float:
-        return 1.0
+    def idle_ns(self) -> int:
+        return int(self.loop.time() * 1e9)

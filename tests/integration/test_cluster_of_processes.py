@@ -86,7 +86,7 @@ def test_cluster_goes_on_when_a_controller_is_stopped_and_continued(cluster, rol
 def test_broker_returns_when_it_was_stopped_for_longer_than_its_session(cluster):
     with Load(cluster) as load:
         cluster.brokers[103].pause()
-        while 103 in cluster.unfenced():
+        while 103 in cluster.unfenced(101):
             load.wait_progress()
         cluster.brokers[103].resume()
         cluster.wait_unfenced()

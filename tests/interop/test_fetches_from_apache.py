@@ -93,7 +93,7 @@ def test_fetcher_joins_the_isr_and_has_every_record_when_apache_kafka_leads(rele
     try:
         cluster.start(".".join(APACHE[release].split(".")[:2]))
         registration = Registration(cluster, described(cluster, "none").cluster_id)
-        cluster.wait(lambda: MINE in cluster.unfenced(), "our registration unfenced")
+        cluster.wait(lambda: MINE in cluster.unfenced(THEIRS), "our registration unfenced")
         cluster.create("orders", [[THEIRS, MINE]])
         producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "enable.idempotence": True})
         for number in range(500):

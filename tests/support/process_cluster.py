@@ -178,15 +178,22 @@ class ProcessCluster:
         leader = self.leader()
         return next(node_id for node_id in self.controllers if node_id != leader)
 
-    def unfenced(self):
-        """Returns the unfenced brokers, as the first live broker shows them to clients."""
-        for node_id, member in self.brokers.items():
-            if member.alive() and (answer := self.ask(node_id, DescribeClusterRequest(), 1)):
-                return {each.broker_id for each in answer.brokers}
-        return set()
+    def unfenced(self, node_id):
+        """Returns the unfenced brokers, as one broker shows them to clients."""
+        answer = self.ask(node_id, DescribeClusterRequest(), 1)
+        return {each.broker_id for each in answer.brokers} if answer else set()
 
     def wait_unfenced(self):
-        self.wait(lambda: self.unfenced() == set(self.brokers), "all brokers unfenced")
+        """Waits until every broker shows all brokers to clients. A tool may ask any of them."""
+        everyone = set(self.brokers)
+        self.wait(lambda: all(self.unfenced(each) == everyone for each in self.brokers), "all brokers unfenced")
+
+    def wait_gone(self, node_id):
+        """Waits until no live broker shows this broker to clients."""
+        live = [each for each, member in self.brokers.items() if member.alive()]
+        self.wait(
+            lambda: all(node_id not in (self.unfenced(each) or {node_id}) for each in live), f"no broker {node_id}"
+        )
 
     def wait_equal(self):
         """Waits until every controller has all records below the current high watermark. Returns that high

@@ -117,7 +117,7 @@ def by_reassignment(cluster, operator, kind, writes, path):
         cluster.brokers[node_id].stop()
     for node_id in old:
         cluster.brokers.pop(node_id)
-        cluster.wait(lambda gone=node_id: gone not in cluster.unfenced(), f"the removal of broker {node_id}")
+        cluster.wait_gone(node_id)
         operator.type("cluster", "unregister", "--id", node_id)
     writes.wait_progress()
 
@@ -128,7 +128,7 @@ class GroupReads:
     once."""
 
     def __init__(self, cluster, group, topics):
-        self.cluster, self.values = cluster, {}
+        self.cluster, self.group, self.values = cluster, group, {}
         self._seen = set()
         self._consumer = Consumer(
             {
@@ -159,8 +159,13 @@ class GroupReads:
         self._consumer.close()
 
     def wait_read(self, writes):
-        """Waits until the group has read all acknowledged records in order, and nothing else."""
-        expected = {each: values for each, values in writes.acknowledged.items() if values}
+        """Waits until the group has read what the leaders serve, in order, and nothing else. `assert_whole` compares
+        this with what was acknowledged."""
+        expected = {
+            each: self.cluster.read(self.cluster.state(*each).leader, *each, at_least=len(values))
+            for each, values in writes.acknowledged.items()
+            if values
+        }
 
         def seen():
             differ = next(each for each in expected if self.values.get(each) != expected[each])
@@ -169,15 +174,23 @@ class GroupReads:
 
         wait_until(lambda: self.values == expected, LIMIT_S, "every record read by the group", seen)
 
+    def wait_committed(self):
+        """Waits until the group has committed all that it has read. After an election, librdkafka may go back to a
+        position that it began to check before, and read and commit the next records again."""
+        expected = {each: len(values) for each, values in self.values.items()}
+        partitions = [TopicPartition(*each) for each in expected]
+        consumer = Consumer(
+            {"bootstrap.servers": self.cluster.live_bootstrap(), "group.id": self.group, "log_level": 0}
+        )
 
-def committed(cluster, group, which):
-    """Returns the offsets that a group has committed, by (topic, partition)."""
-    consumer = Consumer({"bootstrap.servers": cluster.live_bootstrap(), "group.id": group, "log_level": 0})
-    try:
-        found = consumer.committed([TopicPartition(*each) for each in which], LIMIT_S)
-        return {(each.topic, each.partition): each.offset for each in found}
-    finally:
-        consumer.close()
+        def committed():
+            found = consumer.committed(partitions, LIMIT_S)
+            return {(each.topic, each.partition): each.offset for each in found}
+
+        try:
+            wait_until(lambda: committed() == expected, LIMIT_S, f"{expected} committed", lambda: str(committed()))
+        finally:
+            consumer.close()
 
 
 def release_of(name):

@@ -210,9 +210,13 @@ async def watching(world):
 
 async def watching_again(world, broker):
     told = []
-    watch = ConfigWatch(broker.session, told.append, lambda: world.schedule.now_ns // 1_000_000)
+    watch = config_watch(world, broker, told.append)
     await watch.start()
     return watch, told
+
+
+def config_watch(world, broker, apply, on_fault=print):
+    return ConfigWatch(broker.session, apply, lambda: world.schedule.now_ns // 1_000_000, on_fault)
 
 
 def test_settings_are_read_at_the_start_and_after_each_change():
@@ -239,6 +243,25 @@ def test_settings_are_gone_when_their_znode_is_deleted():
         await broker.client.submit([Delete(name), notification])
         await until(lambda: len(told) == 2)
         assert told[1] == {(TOPIC, "old"): {}}
+        await watch.stop()
+
+    run_story(story)
+
+
+def test_node_has_a_fault_when_settings_can_no_longer_be_followed():
+    async def story(world):
+        broker, first, _ = await watching(world)
+        await first.stop()
+        faults, broken = [], ValueError("no more settings")
+
+        def apply(settings):
+            if (TOPIC, "new") in settings:
+                raise broken
+
+        watch = config_watch(world, broker, apply, faults.append)
+        await watch.start()
+        await broker.client.submit(change("topics/new", {"retention.ms": "2"}))
+        await until(lambda: faults == [broken])
         await watch.stop()
 
     run_story(story)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
 from kafkacore._fast.log.settings import LogSettings
@@ -97,7 +98,7 @@ class ZooKeeperBroker(BrokerServer):
         if config.control_plane_listener is not None:
             self.control_plane = ControlPlane(config, self._world, parts["runtime"], self.context)
             self.bound |= self.control_plane.bound
-        self._configs = ConfigWatch(session, self._take_configs_soon, self._world.environment.wall_ms)
+        self._configs = ConfigWatch(session, self._take_configs_soon, self._world.environment.wall_ms, self._on_fault)
         self._features = FeatureWatch(session, NO_FEATURES, self._take_features_soon, self._on_fault)
         self._loop = asyncio.get_running_loop()
 
@@ -185,6 +186,13 @@ class ZooKeeperBroker(BrokerServer):
     async def _create_asked(self, request: Any) -> Any:
         """Writes the znodes of topics. In ZooKeeper mode, the broker that gets the request does this itself."""
         return await self._admin.create_topics(request)
+
+    async def create_topics(
+        self, topics: list[tuple[str, int]], configs: Mapping[str, str] = MappingProxyType({})
+    ) -> list[tuple[str, int, str | None]]:
+        while not self._roots.view.image.brokers:  # after the start, until a controller names the live brokers
+            await self._applied()
+        return await super().create_topics(topics, configs)
 
     def _serves(self, created: CreateTopicsResponse.CreatableTopicResult) -> bool:
         return has_leaders(self._roots.view.image, created.name, created.num_partitions)

@@ -14,6 +14,7 @@ from typing import Final
 from urllib.parse import unquote
 
 from kafkacore.metadata.image import BROKER, TOPIC, ConfigKey
+from kafkacore.runtime.watched import watch
 from kafkacore.server.zookeeper.session import BrokerSession
 from kafkacore.zookeeper import paths, znodes
 from kafkacore.zookeeper.operations import Code, Delete, GetChildren, GetData, WatchEvent
@@ -28,13 +29,20 @@ Settings = Mapping[ConfigKey, Mapping[str, str]]
 
 class ConfigWatch:
     """Follows the settings in ZooKeeper, and passes them to `apply` after each read. Leaves out the settings of
-    clients, users and IP addresses, because this broker does not enforce quotas. `now_ms` returns the wall-clock
-    time."""
+    clients, users and IP addresses, because this broker does not enforce quotas. `now_ms` returns the wall-clock time.
+    If the watch cannot go on, it passes the error to `on_fault`."""
 
-    def __init__(self, session: BrokerSession, apply: Callable[[Settings], None], now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        session: BrokerSession,
+        apply: Callable[[Settings], None],
+        now_ms: Callable[[], int],
+        on_fault: Callable[[BaseException], None],
+    ) -> None:
         self._session = session
         self._apply = apply
         self._now_ms = now_ms
+        self._on_fault = on_fault
         self._last = -1  # the sequence number of the last change that was applied
         self._made_ms: dict[str, int] = {}  # when each notification was created, by ZooKeeper's clock
         self._changed = asyncio.Event()
@@ -45,7 +53,8 @@ class ConfigWatch:
 
     async def start(self) -> None:
         """Reads all settings of topics and brokers. Follows their changes from now on."""
-        self._task = asyncio.ensure_future(self._follow())
+        self._task = asyncio.create_task(self._follow())
+        watch(self._task, self._on_fault)
         await self._read_all()
 
     async def stop(self) -> None:

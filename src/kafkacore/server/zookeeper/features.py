@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from kafkacore.metadata.records import MetadataError
+from kafkacore.runtime.watched import watch
 from kafkacore.server.zookeeper.session import BrokerSession
 from kafkacore.zookeeper import paths, znodes
 from kafkacore.zookeeper.operations import Code, Exists, GetData, WatchEvent
@@ -23,7 +24,7 @@ class FeatureWatch:
     version of the znode, or NO_EPOCH if the znode does not exist or is disabled.
 
     `supported` maps the name of a feature to its lowest and highest supported level. The watch calls `on_fault` if the
-    cluster has finalized another level.
+    cluster has finalized another level, or if it cannot go on.
     """
 
     def __init__(
@@ -44,7 +45,8 @@ class FeatureWatch:
         """Reads the features, and follows their changes from now on."""
         self._session.client.on_watch(self._fired)
         self._session.on_new_session.append(self._read)
-        self._task = asyncio.ensure_future(self._follow())
+        self._task = asyncio.create_task(self._follow())
+        watch(self._task, self._on_fault)
         await self._read()
 
     async def stop(self) -> None:

@@ -18,6 +18,7 @@ from kafkacore._fast.base.uuid import Uuid
 INT32: Final = (-(1 << 31), (1 << 31) - 1)
 INT64: Final = (-(1 << 63), (1 << 63) - 1)
 MAX_STRING_BYTES: Final = 32_767  # the longest string that a request to a broker can contain
+MAX_PARTITION: Final = 199_999  # the znode of a topic has no room for more partitions (jute.maxbuffer)
 NO_LEADER: Final = -1
 LEADER_DURING_DELETE: Final = -2  # in LeaderAndIsr and UpdateMetadata only
 RECOVERED: Final = 0
@@ -98,8 +99,8 @@ def _short(value: Any) -> str:
 
 def _number(text: str, what: str) -> int:
     """Reads a partition number that is a key of a JSON object."""
-    if not text.isascii() or not text.isdigit() or len(text) > 10 or int(text) > INT32[1]:
-        raise MalformedZnodeError(f"{what} must be a partition number, not {_short(text)}")
+    if not text.isascii() or not text.isdigit() or len(text) > 10 or int(text) > MAX_PARTITION:
+        raise MalformedZnodeError(f"{what} must be a partition number up to {MAX_PARTITION}, not {_short(text)}")
     return int(text)
 
 

@@ -11,6 +11,7 @@ from kafkacore.protocol.messages import LeaderAndIsrRequest, StopReplicaRequest,
 from kafkacore.protocol.uuid import LOST_DIRECTORY, ZERO, Uuid
 from kafkacore.server.zookeeper.control_requests import PARTITIONS_AT_ONCE, ControlRequests
 from kafkacore.server.zookeeper.roots import ZooKeeperRoots
+from kafkacore.zookeeper.znodes import MAX_PARTITION
 
 ME, OTHER = 1, 2
 CZXID = 70
@@ -223,9 +224,13 @@ def test_stop_replica_deletes_nothing_when_the_log_may_be_in_a_directory_that_co
     assert not broker.deleted
 
 
-@pytest.mark.parametrize("index", [-1])
-def test_leader_and_isr_is_refused_when_the_partition_is_negative(broker, index):
+@pytest.mark.parametrize("index", [-1, MAX_PARTITION + 1, 2_147_483_647])
+def test_a_partition_is_refused_when_no_topic_has_its_number(broker, index):
     assert error_of(broker(leader_and_isr(index=index), 7)) == ErrorCode.INVALID_REQUEST
+    broker(update_metadata(indexes=(index,)), 8)
+    assert broker.roots.view.image.topic("t") is None
+    broker(update_metadata(indexes=(MAX_PARTITION,)), 8)
+    assert broker.seen("t", MAX_PARTITION).leader == OTHER
 
 
 @pytest.mark.parametrize("make", [leader_and_isr, update_metadata, stop_replica])

@@ -150,19 +150,25 @@ class ZooKeeperAdmin:
     async def _create_partitions(self, request: Any) -> Any:
         image = self._read_view()
         decision: Any = await finish(PartitionGrowth(image, self._settings).decide(request))
-        failed: dict[str, ErrorCode] = {}
+        failed: dict[str, tuple[ErrorCode, str | None]] = {}
         for run in decision.records:
             topic = image.topic_by_id(run.topic_id)
-            if topic is not None:
-                error = await self._add_partitions(topic.name, run)
-                if error:
-                    failed[topic.name] = error
+            if topic is None:
+                continue
+            try:
+                error, message = await self._add_partitions(topic.name, run), None
+            except znodes.MalformedZnodeError as malformed:
+                error = ErrorCode.UNKNOWN_SERVER_ERROR
+                message = f"{paths.topic(topic.name)} cannot be read: {malformed}"
+            if error:
+                failed[topic.name] = error, message
         for result in decision.response.results:
             if result.name in failed:
-                result.error_code = failed[result.name]
+                result.error_code, result.error_message = failed[result.name]
         return decision.response
 
     async def _add_partitions(self, name: str, run: Any) -> ErrorCode:
+        """Adds partitions to a topic's znode. Raises MalformedZnodeError."""
         path, added = paths.topic(name), _assignment(run)
         for _ in range(ATTEMPTS):
             [found] = await self._sure([GetData(path)])

@@ -37,6 +37,7 @@ from kafkacore.server.zookeeper.roots import (
     directories_of_view,
     role_of,
 )
+from kafkacore.zookeeper.znodes import MAX_PARTITION
 
 LOG: Final = logging.getLogger("kafkacore.server")
 UNKNOWN_BROKER_EPOCH: Final = -1  # used for versions without a broker epoch
@@ -177,7 +178,7 @@ class ControlRequests:
                       topic_id, topic.topic_id)  # fmt: skip
             return ErrorCode.INCONSISTENT_TOPIC_ID
         topic_id = _id_of(image, name, topic_id)
-        if told.partition_index < 0 or told.leader < NO_LEADER:
+        if not 0 <= told.partition_index <= MAX_PARTITION or told.leader < NO_LEADER:
             return ErrorCode.INVALID_REQUEST
         if self._is_offline(name, told.partition_index, is_new=told.is_new):
             return ErrorCode.KAFKA_STORAGE_ERROR
@@ -265,7 +266,7 @@ class ControlRequests:
                 key = TopicKey(name, _id_of(known, name, told_id))
                 if told.leader == LEADER_DURING_DELETE:
                     deleted.append((key, told.partition_index))
-                elif told.partition_index >= 0:
+                elif 0 <= told.partition_index <= MAX_PARTITION:
                     states.append(_seen(key, told))
             first, *others = _parts(states) or [[]]
             self._roots.take_view(first, deleted, map(_live, request.live_brokers), request.controller_id)

@@ -49,8 +49,8 @@ class ZooKeeperSide:
     async def open(self) -> None:
         """Opens the session with ZooKeeper, and reads the cluster's id.
 
-        Raises ConfigError for a malformed address, MetadataError for a cluster with ACLs, TimeoutError, ZooKeeperError,
-        MalformedZnodeError.
+        Raises ConfigError for a malformed address, MetadataError for a cluster that this node must not serve,
+        TimeoutError, ZooKeeperError.
         """
         config, world = self.config, self._world
         connect = config.zookeeper_connect or ""

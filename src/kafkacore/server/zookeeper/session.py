@@ -12,6 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
+from kafkacore.metadata.records import MetadataError
 from kafkacore.zookeeper import paths, znodes
 from kafkacore.zookeeper.client import SessionState, ZooKeeperClient
 from kafkacore.zookeeper.operations import (
@@ -98,11 +99,14 @@ class BrokerSession:
 
     async def cluster_id(self, propose: Callable[[], str]) -> str:
         """Returns the id of the cluster. Creates it if this is the first broker of the cluster. Raises ZooKeeperError,
-        MalformedZnodeError."""
+        and MetadataError for an id that cannot be read."""
         while True:
             [found] = await self.sure([GetData(paths.CLUSTER_ID)])
             if found.is_ok:
-                return znodes.decode_cluster_id(found.value[0])
+                try:
+                    return znodes.decode_cluster_id(found.value[0])
+                except znodes.MalformedZnodeError as error:
+                    raise MetadataError(f"{paths.CLUSTER_ID} cannot be read: {error}") from None
             if found.code != Code.NO_NODE:
                 raise ZooKeeperError(found.code, paths.CLUSTER_ID)
             await self.make_paths([paths.CLUSTER])

@@ -54,10 +54,6 @@ PERSISTENT: Final = (
     *(f"{CONFIG}/{entity_type}" for entity_type in CONFIG_TYPES),
 )
 
-# With `zookeeper.set.acl`, everybody may read Kafka's znodes. These znodes contain secrets, so only Kafka may read
-# them.
-SENSITIVE: Final = (f"{CONFIG}/users", f"{CONFIG}/brokers", DELEGATION_TOKENS)
-
 _SEQUENCE_DIGITS: Final = 10
 
 
@@ -140,10 +136,6 @@ def sequence_number(path_or_name: str) -> int:
     if len(digits) < _SEQUENCE_DIGITS or not digits.isascii() or not digits.isdigit():
         raise ValueError(f"{path_or_name!r} has no sequence number")
     return int(digits)
-
-
-def is_sensitive(path: str) -> bool:
-    return path.startswith(SENSITIVE)
 
 
 def check(path: str, *, sequential: bool = False) -> None:

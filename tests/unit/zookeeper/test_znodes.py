@@ -216,8 +216,6 @@ def test_paths_are_those_of_kafka():
     assert paths.sequence_number("/isr_change_notification/isr_change_0000000042") == 42
     assert paths.sanitize("a b*c~ü/<x>") == "a%20b%2Ac%7E%C3%BC%2F%3Cx%3E"
     assert paths.acl("Topic", "a", "prefixed") == "/kafka-acl-extended/prefixed/Topic/a"
-    assert paths.is_sensitive("/config/users/alice")
-    assert not paths.is_sensitive("/config/topics/a")
 
 
 @pytest.mark.parametrize(

@@ -252,7 +252,7 @@ def test_stalled_connection_brings_a_former_life_to_the_controller_which_refuses
         image = controller.controller_image
         assert image is not None
         former = image.brokers[broker.node_id].epoch
-        go_on = cluster.network.stall(broker.name)
+        _, go_on = cluster.network.stall(broker.name)
         cluster.run_for(1.0)
         broker.kill()
         broker.start()

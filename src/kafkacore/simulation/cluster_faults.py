@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from random import Random
+from typing import Final
 
 from kafkacore.simulation.cluster import SimulatedCluster
 from kafkacore.simulation.faults import Fault, Undo
@@ -12,6 +13,8 @@ from kafkacore.simulation.node import SimulatedNode, State
 
 Begun = tuple[str, Undo]
 Link = tuple[int, int]
+# Failures cluster: this share of the faults hits the node that the last fault has hit, if it can.
+AGAIN_SHARE: Final = 0.4
 
 
 class ClusterFaults:
@@ -22,6 +25,7 @@ class ClusterFaults:
         self._cluster = cluster
         self._brokers_lose_power = brokers_lose_power
         self._ids = list(cluster.nodes)
+        self._last = self._ids[0]  # the node that the last fault has hit
         self._cuts: dict[Link, int] = {}  # the number of active faults that cut each link
         self._slow: dict[int, int] = {}  # maps each node to the number of active faults that slow down its disk
         self._full: dict[int, int] = {}  # maps each node to the number of active faults that fill its disk
@@ -163,7 +167,7 @@ class ClusterFaults:
         return node.name, room
 
     def slow_disk(self, random: Random) -> Begun:
-        node = self._cluster[random.choice(self._ids)]
+        node = self._cluster[self._pick(random, self._ids)]
         ms = random.choice((5, 50, 300))
         node.slow_disk(ms)
         self._slow[node.node_id] = self._slow.get(node.node_id, 0) + 1
@@ -185,12 +189,12 @@ class ClusterFaults:
         return self._full.get(node.node_id, 0) > 0 or self._was_full.get(node.node_id) == node.lives
 
     def skew(self, random: Random) -> Begun:
-        node = self._cluster[random.choice(self._ids)]
+        node = self._cluster[self._pick(random, self._ids)]
         node.set_clock(random.choice((0.8, 0.95, 1.05, 1.25)))
         return f"{node.name} at {node.rate}", lambda: node.set_clock(1.0)
 
     def jump(self, random: Random) -> Begun:
-        node = self._cluster[random.choice(self._ids)]
+        node = self._cluster[self._pick(random, self._ids)]
         jump_ms = random.choice((-3_600_000, -5_000, 5_000, 3_600_000))
         node.set_clock(jump_ms=jump_ms)
         return f"{node.name} by {jump_ms} ms", lambda: node.set_clock(jump_ms=-jump_ms)
@@ -204,15 +208,21 @@ class ClusterFaults:
             node.start()
 
     def _one(self, random: Random, *states: State) -> SimulatedNode | None:
-        found = [node for node in self._cluster if node.state in states]
-        return random.choice(found) if found else None
+        found = [node.node_id for node in self._cluster if node.state in states]
+        return self._cluster[self._pick(random, found)] if found else None
+
+    def _pick(self, random: Random, ids: Sequence[int]) -> int:
+        """Draws the node for a fault."""
+        if self._last not in ids or random.random() >= AGAIN_SHARE:
+            self._last = random.choice(ids)
+        return self._last
 
     # --- the network ---
 
     def isolate(self, random: Random) -> Begun | None:
         if len(self._ids) < 2:
             return None
-        node = random.choice(self._ids)
+        node = self._pick(random, self._ids)
         others = [each for each in self._ids if each != node]
         return self._cut([link for other in others for link in ((node, other), (other, node))], f"node {node}")
 
@@ -235,7 +245,7 @@ class ClusterFaults:
         brokers = [each for each in self._ids if each not in controllers]
         if not brokers:
             return None
-        broker = random.choice(brokers)
+        broker = self._pick(random, brokers)
         links = [link for each in controllers for link in ((broker, each), (each, broker))]
         return self._cut(links, f"broker {broker}")
 
@@ -264,8 +274,12 @@ class ClusterFaults:
         return any((source, target) not in self._cuts for target in targets)
 
     def stall(self, random: Random) -> Begun:
-        name = self._cluster[random.choice(self._ids)].name
-        return f"connections of {name}", self._cluster.network.stall(name)
+        """Stalls all connections of a node, or each of them with a probability of a half, as when one of two network
+        paths fails."""
+        name = self._cluster[self._pick(random, self._ids)].name
+        share = random.choice((0.5, 1.0))
+        count, go_on = self._cluster.network.stall(name, lambda: random.random() < share)
+        return f"{count} connections of {name}", go_on
 
     def reset(self, random: Random) -> Begun | None:
         if len(self._ids) < 2:

@@ -208,10 +208,12 @@ class SimulatedNetwork:
             end.break_off(ConnectionResetError(errno.ECONNRESET, "Connection reset by peer"))
         return len(ends)
 
-    def stall(self, name: str) -> Callable[[], None]:
-        """Holds back all bytes on the current connections of a machine, as when one of several network paths fails. New
-        connections work. Returns the function that ends the delay."""
-        ends = [end for end in self._ends if name in (end.here[0], end.there[0])]
+    def stall(self, name: str, is_hit: Callable[[], bool] = lambda: True) -> tuple[int, Callable[[], None]]:
+        """Holds back all bytes on current connections of a machine, as when one of several network paths fails.
+        `is_hit` decides for each connection. New connections work. Returns the number of connections, and the function
+        that ends the delay."""
+        own = [end for end in self._ends if end.here[0] == name]
+        ends = [each for end in own if is_hit() for each in (end, end.peer)]
         for end in ends:
             end.stalls += 1
 
@@ -219,7 +221,7 @@ class SimulatedNetwork:
             for end in ends:
                 end.stalls -= 1
 
-        return go_on
+        return len(ends) // 2, go_on
 
     def is_cut(self, source: str, destination: str) -> bool:
         return (source, destination) in self._cut

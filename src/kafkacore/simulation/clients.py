@@ -8,69 +8,64 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any, Final
 
-from kafkacore.protocol.errors import ErrorCode, KafkaError
+from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import (
     CreatePartitionsRequest,
     CreateTopicsRequest,
     DeleteRecordsRequest,
     DeleteTopicsRequest,
-    FetchRequest,
     FindCoordinatorRequest,
     IncrementalAlterConfigsRequest,
     InitProducerIdRequest,
-    ListOffsetsRequest,
-    MetadataRequest,
     OffsetCommitRequest,
     OffsetFetchRequest,
 )
 from kafkacore.raft.control import data_batch
-from kafkacore.simulation.checkers import batches
 from kafkacore.simulation.checkers.observations import (
     CommitAcknowledged,
     CommitFetched,
-    LatestListed,
-    LogRead,
-    LogSurvived,
     MayLoseRecords,
     MetadataAcknowledged,
     MetadataMaybe,
     ProducerRefused,
     Progressed,
     RecordAcknowledged,
-    RecordRead,
     RecordsDeleted,
+    RecordsSent,
 )
 from kafkacore.simulation.cluster import SimulatedCluster
 from kafkacore.simulation.judge import Judge
 from kafkacore.simulation.producing import FATAL, Batch, Producer, answer_for, produce_request
+from kafkacore.simulation.reading import NO_ERROR, SeededReader, Written
+from kafkacore.simulation.routes import TIMEOUT_MS, Routes
 
 TOPIC: Final = 2
 SET: Final = 0
-TIMEOUT_MS: Final = 8_000
-PRODUCE_TIMEOUTS_MS: Final = (1_000, 3_000, 3_000, 25_000)
+PRODUCE_TIMEOUTS_MS: Final = (1_000, 5_000, 25_000)
 MAX_TOPICS: Final = 2  # few, so that faults hit every partition while the client writes to it
 MAX_PARTITIONS: Final = 2
 LOSSY_SHARE: Final = 0.25
+NEVER: Final = str((1 << 63) - 1)
+PIPELINED_SHARE: Final = 0.3  # the share of writes with two batches in flight
+GIVES_UP_SHARE: Final = 0.1  # how often a producer gives up instead of sending its batches again
+PADDINGS: Final = (0, 0, 0, 1_500)  # a batch that is larger than a sector of the disk can be torn by a power cut
 LEADER_ONLY_SHARE: Final = 0.25  # the share of batches with acks=1, whose records may be only on the leader
 RETENTION: Final = "retention.ms"
 MIN_ISR: Final = "min.insync.replicas"
 UNCLEAN: Final = "unclean.leader.election.enable"
-NO_ERROR: Final = 0
 NS_OF_A_MS: Final = 1_000_000
 # The newest versions in which requests contain the topic's name instead of its id.
-PRODUCE, FETCH, METADATA, LIST_OFFSETS, COMMIT, FETCH_COMMIT = 9, 12, 9, 7, 8, 8
-LATEST: Final = -1
-PATIENCE: Final = 50  # how many times `read_everything` fetches again after an empty answer
+PRODUCE, COMMIT, FETCH_COMMIT = 9, 8, 8
 
 
 class SeededClient:
     """A client with its own topics, groups and values. No other client changes these, so the client knows which of them
-    must exist.
+    must exist. Its `reader` reads the topics at the same time.
 
-    The client does one thing at a time. `replicas` and `configs` apply to its topics, but some topics have only one
-    replica. An `idempotent` client sends its records again until it knows whether they are stored; any other client
-    sends them once. Some topics allow unclean elections; `lossy` holds their names. The records of these topics are not
-    synced, and no checker requires that they survive.
+    The client does one thing at a time, except that writes to several partitions may wait at the same time. `replicas`
+    and `configs` apply to its topics, but some topics have only one replica. An `idempotent` client sends its records
+    again until it knows whether they are stored, or gives up; any other client sends them once. Some topics allow
+    unclean elections, or sync nothing; `lossy` holds their names. No checker requires that their records survive.
     """
 
     def __init__(
@@ -84,19 +79,17 @@ class SeededClient:
         lossy: dict[str, None],
     ) -> None:
         self._client = cluster.client(name)
+        self._routes = Routes(cluster, name, random)
         self._cluster, self._judge, self._random, self._name = cluster, judge, random, name
         self._replicas, self._configs, self._lossy = replicas, configs, lossy
+        self._written = Written(lossy)
+        self.reader = SeededReader(cluster, judge, f"{name}-reader", Random(f"{random.random()} reader"), self._written)
         self._is_idempotent = random.random() < 0.7
         self._producer: Producer | None = None
-        # Maps each partition to its leader and leader epoch in the last metadata answer.
-        self._leaders: dict[tuple[str, int], tuple[int, int]] = {}
-        self._brokers = [node.node_id for node in cluster.brokers]
+        self._writes: dict[tuple[str, int], asyncio.Task[bool]] = {}
         self._topics: dict[str, int] = {}  # the number of partitions of each topic that must exist
         self._doomed: dict[str, None] = {}
         self._made = self._values = self._orders = 0
-        self._ends: dict[tuple[str, int], int] = {}
-        # Maps each partition to the offset below which records may have been deleted.
-        self._floors: dict[tuple[str, int], int] = {}
         self._commits: dict[tuple[str, str], tuple[int, int]] = {}  # the acknowledged and the highest sent offset
         # The lowest commit without an answer. Its request may still arrive, even after the requests of later commits.
         self._unanswered: dict[tuple[str, str], int] = {}
@@ -110,11 +103,12 @@ class SeededClient:
     def check(self) -> None:
         """Raises the error that ended this client: a Violation that the client noticed, or an answer that it could not
         read."""
-        if self.task is not None and self.task.done():
-            self.task.result()
+        for task in (self.task, *self._writes.values()):
+            if task is not None and task.done():
+                task.result()
 
     def stop(self) -> None:
-        """Ends the client after its current operation."""
+        """Ends the client after its current operations."""
         self._is_stopped = True
 
     def begin_writing(self) -> asyncio.Task[None]:
@@ -122,35 +116,24 @@ class SeededClient:
         return self._client.start(self.write_everywhere())
 
     def begin_reading(self) -> asyncio.Task[None]:
-        """Starts to read everything back. Call it after `stop`."""
-        return self._client.start(self.read_everything())
+        """Starts to read every commit back. Call it after `stop`."""
+        return self._client.start(self.read_commits())
 
     async def _work(self) -> None:
         while not self._is_stopped:
             await asyncio.sleep(self._random.choice((0.001, 0.02, 0.1)))
             await self.act()
+        await asyncio.gather(*self._writes.values())
 
     async def act(self) -> None:
         what = self._random.choices(
             (
-                self.create, self.delete, self.grow, self.configure, self.produce, self.read, self.list_latest,
-                self.delete_records, self.commit, self.look,
+                self.create, self.delete, self.grow, self.configure, self.produce, self.delete_records, self.commit,
+                self.look,
             ),
-            (2, 1, 1, 1, 14, 3, 2, 3, 3, 2),
+            (2, 1, 1, 1, 14, 3, 3, 2),
         )[0]  # fmt: skip
         await what()
-
-    async def _ask(
-        self, request: Any, version: int | None = None, node: int | None = None, timeout_ms: int = TIMEOUT_MS
-    ) -> Any | None:
-        """Sends a request to a broker, by default to a random one. Returns the response, or None if no response
-        comes."""
-        if node not in self._brokers:
-            node = self._random.choice(self._brokers)
-        try:
-            return await self._client.send(node, request, version=version, timeout_ms=timeout_ms)
-        except (OSError, TimeoutError, KafkaError):
-            return None
 
     def _see(self, observation: Any) -> None:
         self._judge.see(observation)
@@ -165,7 +148,7 @@ class SeededClient:
         order = self._orders
         self.resources[resource] = None
         began_ns = self._now_ns
-        answer = await self._ask(request)
+        answer = await self._routes.ask(request)
         sure = answer is not None and error_of(answer) == NO_ERROR
         if sure:
             self._see(MetadataAcknowledged(resource, value, order, (self._now_ns - began_ns) // NS_OF_A_MS))
@@ -185,10 +168,11 @@ class SeededClient:
         values = dict(self._configs)
         if replicas > 1:
             values[MIN_ISR] = self._random.choice(("1", "2"))
-            if self._random.random() < LOSSY_SHARE:
-                values = {MIN_ISR: values[MIN_ISR], UNCLEAN: "true"}
-                self._lossy[name] = None
-                self._see(MayLoseRecords(name))
+        if self._random.random() < LOSSY_SHARE:
+            # A topic with one replica loses what it has not synced. Any other topic loses records by unclean elections.
+            values |= {UNCLEAN: "true"} if replicas > 1 else {"flush.messages": NEVER}
+            self._lossy[name] = None
+            self._see(MayLoseRecords(name))
         if self._random.random() < 0.3:
             values["segment.ms"] = "1000"
         configs = [CreateTopicsRequest.CreatableTopicConfig(name=key, value=value) for key, value in values.items()]
@@ -219,9 +203,8 @@ class SeededClient:
             return
         del self._topics[name]
         self._doomed[name] = None
-        for known in (self._ends, self._floors, self._leaders):
-            for key in [key for key in known if key[0] == name]:
-                del known[key]
+        self._written.forget(name)
+        self._routes.forget(name)
         self._commits = {key: value for key, value in self._commits.items() if key[1] != f"{name}-0"}
         for kind in ("partitions", "config"):
             self.resources.pop(f"{kind} {name}", None)
@@ -256,30 +239,59 @@ class SeededClient:
     # --- records ---
 
     async def produce(self) -> None:
+        """Starts to write to a partition, unless an earlier write to this partition is not complete."""
         name = self._topic()
-        if name is not None:
-            await self._produce(name, self._random.randrange(self._topics[name]))
+        if name is None:
+            return
+        partition = name, self._random.randrange(self._topics[name])
+        self._writes = {key: task for key, task in self._writes.items() if not task.done()}
+        if partition not in self._writes:
+            self._writes[partition] = asyncio.get_running_loop().create_task(self._produce(*partition))
 
     async def _produce(self, name: str, index: int) -> bool:
-        """Sends one batch. Returns whether all replicas in sync have acknowledged it."""
-        if self._is_idempotent and self._producer is None:
-            answer = await self._ask(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=TIMEOUT_MS))
-            if answer is None or answer.error_code:
-                return False
-            self._producer = Producer(answer.producer_id, answer.producer_epoch)
+        """Sends one batch, or two at once. Returns whether all replicas in sync have acknowledged them."""
+        if self._is_idempotent and not await self._has_producer():
+            return False
         # A record that was acknowledged with acks=1 may still be lost, so no checker requires that it survives.
         is_sure = self._is_stopped or self._random.random() > LEADER_ONLY_SHARE
         producer = None if name in self._lossy or not is_sure else self._producer
-        batch = None if producer is None else producer.batch_for(name, index)
-        if batch is None:
-            batch = self._new_batch(producer, name, index)
-        asked = await self._leader_of(name, index) or self._random.choice(self._brokers)
+        if producer is None:
+            return await self._send(None, name, index, self._new_batch(None, name, index), is_sure=is_sure)
+        if producer.in_flight(name, index) and self._random.random() < GIVES_UP_SHARE:
+            producer.give_up()
+        wanted = 2 if self._random.random() < PIPELINED_SHARE else 1
+        while len(producer.in_flight(name, index)) < wanted:
+            self._new_batch(producer, name, index)
+        sends = [self._send(producer, name, index, batch) for batch in producer.in_flight(name, index)]
+        return all(await asyncio.gather(*sends))
+
+    async def _has_producer(self) -> bool:
+        """Asks for a producer id, if there is none yet. Returns whether there is one."""
+        if self._producer is not None:
+            return True
+        answer = await self._routes.ask(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=TIMEOUT_MS))
+        if answer is None or answer.error_code:
+            return False
+        self._use(Producer(answer.producer_id, answer.producer_epoch))
+        return True
+
+    def _use(self, producer: Producer) -> None:
+        """Uses this producer, unless another write has got one meanwhile."""
+        if self._producer is None:
+            self._producer = producer
+
+    async def _send(
+        self, producer: Producer | None, name: str, index: int, batch: Batch, *, is_sure: bool = True
+    ) -> bool:
+        """Sends one batch. Returns whether all replicas in sync have acknowledged it."""
+        may_be_refused = producer is None or producer.may_be_refused(name, index, batch)
+        asked = await self._routes.leader_of(name, index) or self._routes.any_broker()
         timeout_ms = self._random.choice(PRODUCE_TIMEOUTS_MS)
         request = produce_request(name, index, batch.data, timeout_ms, acks=-1 if is_sure else 1)
-        answer = await self._ask(request, PRODUCE, asked, timeout_ms + 500)
+        answer = await self._routes.ask(request, PRODUCE, asked, timeout_ms + 500)
         told = None if answer is None else answer_for(answer)
         if is_sure:
-            return self._hear(producer, name, index, batch, asked, told)
+            return self._hear(producer, name, index, batch, None if may_be_refused else asked, told)
         if told is None or told.error_code:
             self._doubt_leader(name, index)
         return False
@@ -294,8 +306,10 @@ class SeededClient:
         values = []
         for _ in range(self._random.choice((1, 1, 3))):
             self._values += 1
-            values.append(b"%s-%d" % (self._name.encode(), self._values))
-        wall_ms, now_ns = self._client.machine.clock.wall_ms(), self._now_ns
+            padding = b"." * self._random.choice(PADDINGS)
+            values.append(b"%s-%d%s" % (self._name.encode(), self._values, padding))
+        self._see(RecordsSent(f"{name}-{index}", tuple(values)))
+        wall_ms, now_ns = self._routes.wall_ms, self._now_ns
         if producer is not None:
             return producer.begin(name, index, values, wall_ms, now_ns)
         data = data_batch(values, 0, -1, wall_ms)
@@ -303,131 +317,58 @@ class SeededClient:
         return Batch(values, data, now_ns)
 
     def _hear(
-        self, producer: Producer | None, name: str, index: int, batch: Batch, asked: int, told: Any | None
+        self, producer: Producer | None, name: str, index: int, batch: Batch, asked: int | None, told: Any | None
     ) -> bool:
         """Handles the result of a batch. `told` is the response of the broker `asked`, or None if no response came.
-        Returns whether the response acknowledges the batch."""
+        `asked` is None for a batch that a broker may refuse, because it follows another batch in flight. Returns
+        whether the response acknowledges the batch."""
         log = f"{name}-{index}"
         if told is None or told.error_code not in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
             self._doubt_leader(name, index)
             if told is not None and producer is not None and told.error_code in FATAL:
-                self._see(ProducerRefused(log, ErrorCode(told.error_code).name, asked))
+                if asked is not None and not producer.may_be_refused(name, index, batch):
+                    self._see(ProducerRefused(log, ErrorCode(told.error_code).name, asked))
+                elif asked is not None and producer.in_flight(name, index)[:1] == [batch]:
+                    producer.give_up()
             return False
         if producer is not None:
-            producer.end(name, index)
+            producer.end(name, index, batch)
         if told.error_code == ErrorCode.NONE:
             for offset, value in enumerate(batch.values, told.base_offset):
                 self._see(RecordAcknowledged(log, offset, value, batch.sent_ns, self._now_ns))
-            self._ends[name, index] = max(self._ends.get((name, index), 0), told.base_offset + len(batch.values))
+            if name in self._topics:
+                end = told.base_offset + len(batch.values)
+                self._written.ends[name, index] = max(self._written.ends.get((name, index), 0), end)
             self._progressed("record")
         return True
 
     def _doubt_leader(self, name: str, index: int) -> None:
         """Often drops the cached leader, so that the next request looks the leader up again."""
         if self._random.random() < 0.5:
-            self._leaders.pop((name, index), None)
-
-    async def _leader_of(self, name: str, index: int) -> int | None:
-        """Returns the leader of a partition, as far as this client knows. Sometimes returns None, so that the client
-        uses a random broker."""
-        if self._random.random() < 0.1:
-            return None
-        if (name, index) not in self._leaders:
-            wanted = MetadataRequest.MetadataRequestTopic(name=name)
-            answer = await self._ask(MetadataRequest(topics=[wanted], allow_auto_topic_creation=False), METADATA)
-            for topic in () if answer is None else answer.topics:
-                for each in topic.partitions:
-                    known = self._leaders.get((name, each.partition_index), (-1, -1))
-                    if each.leader_epoch > known[1] and each.leader_id >= 0:
-                        self._leaders[name, each.partition_index] = each.leader_id, each.leader_epoch
-        return self._leaders.get((name, index), (None, -1))[0]
+            self._routes.doubt(name, index)
 
     @property
     def _now_ns(self) -> int:
         return self._cluster.schedule.now_ns
 
-    async def list_latest(self) -> None:
-        if not self._ends:
-            return
-        name, index = self._random.choice(list(self._ends))
-        leader = await self._leader_of(name, index)
-        epoch = self._leaders.get((name, index), (-1, -1))[1]
-        if leader is None or epoch < 0:
-            return
-        partition = ListOffsetsRequest.ListOffsetsPartition(
-            partition_index=index, current_leader_epoch=epoch, timestamp=LATEST
-        )
-        topic = ListOffsetsRequest.ListOffsetsTopic(name=name, partitions=[partition])
-        sent_ns = self._now_ns
-        answer = await self._ask(ListOffsetsRequest(replica_id=-1, topics=[topic]), LIST_OFFSETS, leader)
-        if answer is not None:
-            told = answer.topics[0].partitions[0]
-            if told.error_code == NO_ERROR:
-                self._see(LatestListed(f"{name}-{index}", epoch, told.offset, sent_ns))
-            else:
-                self._leaders.pop((name, index), None)
-
-    async def read(self) -> None:
-        if not self._ends:
-            return
-        (name, index), end = self._random.choice(list(self._ends.items()))
-        at = self._random.randint(self._floors.get((name, index), 0), end - 1)
-        for offset, value in await self._fetch(name, index, at) or ():
-            self._see(RecordRead(f"{name}-{index}", offset, value))
-
     async def delete_records(self) -> None:
-        if not self._ends:
+        if not self._written.ends:
             return
-        (name, index), end = self._random.choice(list(self._ends.items()))
-        floor = self._floors.get((name, index), 0)
+        (name, index), end = self._random.choice(list(self._written.ends.items()))
+        floor = self._written.floors.get((name, index), 0)
         if floor >= end - 1:
             return
-        before = self._floors[name, index] = self._random.randint(floor + 1, end - 1)
+        before = self._written.floors[name, index] = self._random.randint(floor + 1, end - 1)
         self._see(RecordsDeleted(f"{name}-{index}", before))
         partition = DeleteRecordsRequest.DeleteRecordsPartition(partition_index=index, offset=before)
         topic = DeleteRecordsRequest.DeleteRecordsTopic(name=name, partitions=[partition])
         request = DeleteRecordsRequest(topics=[topic], timeout_ms=TIMEOUT_MS)
-        answer = await self._ask(request, None, await self._leader_of(name, index))
+        answer = await self._routes.ask(request, None, await self._routes.leader_of(name, index))
         if answer is None or answer.topics[0].partitions[0].error_code:
-            self._leaders.pop((name, index), None)
+            self._routes.doubt(name, index)
 
-    async def _fetch(self, name: str, index: int, offset: int) -> list[tuple[int, bytes]] | None:
-        """Returns the records from `offset` up to the high watermark or the end of the response. Returns None if no
-        response comes."""
-        partition = FetchRequest.FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=1 << 20)
-        topic = FetchRequest.FetchTopic(topic=name, partitions=[partition])
-        request = FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=1 << 24, topics=[topic])
-        answer = await self._ask(request, FETCH, await self._leader_of(name, index))
-        if answer is None or answer.error_code or not answer.responses:
-            return None
-        told = answer.responses[0].partitions[0]
-        if told.error_code != NO_ERROR:
-            self._leaders.pop((name, index), None)
-            return None
-        found = [each for each in batches.values(bytes(told.records or b"")) if each[0] >= offset]
-        self._see(LogRead(f"{name}-{index}", offset, tuple(at for at, _ in found), told.high_watermark))
-        return [(at, value or b"") for at, value in found]
-
-    async def read_everything(self) -> None:
-        """Reads every partition to which this client wrote, and every commit. Retries each read until it succeeds."""
-        for (name, index), end in self._ends.items():
-            if name in self._lossy:
-                continue
-            records: dict[int, bytes] = {}
-            at = self._floors.get((name, index), 0)
-            patience = PATIENCE
-            while at < end and patience:
-                found = await self._fetch(name, index, at)
-                if found is None:
-                    await asyncio.sleep(0.1)
-                    continue
-                if not found:
-                    patience -= 1  # the high watermark of a new leader may still rise
-                    await asyncio.sleep(0.1)
-                    continue
-                records.update(found)
-                at = found[-1][0] + 1
-            self._see(LogSurvived(f"{name}-{index}", records))
+    async def read_commits(self) -> None:
+        """Reads every commit. Retries each read until it succeeds."""
         for group, log in self._commits:
             await self._look_until_known(group, log)
 
@@ -451,8 +392,8 @@ class SeededClient:
         topic = OffsetCommitRequest.OffsetCommitRequestTopic(name=name, partitions=[partition])
         request = OffsetCommitRequest(group_id=key[0], generation_id_or_member_epoch=-1, topics=[topic])
         # The first FindCoordinator request creates the topic __consumer_offsets.
-        await self._ask(FindCoordinatorRequest(key_type=0, coordinator_keys=[key[0]]))
-        answer = await self._ask(request, COMMIT)
+        await self._routes.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=[key[0]]))
+        answer = await self._routes.ask(request, COMMIT)
         if answer is None:
             self._unanswered.setdefault(key, offset)
         elif answer.topics[0].partitions[0].error_code == NO_ERROR:
@@ -472,7 +413,7 @@ class SeededClient:
         floor = min(floor, self._unanswered.get((group, log), floor))
         if self._replicas > 1 and not self._is_stopped:
             floor = -1  # a deposed coordinator may still return an older commit
-        answer = await self._ask(OffsetFetchRequest(groups=[asked]), FETCH_COMMIT)
+        answer = await self._routes.ask(OffsetFetchRequest(groups=[asked]), FETCH_COMMIT)
         if answer is None or answer.groups[0].error_code or not answer.groups[0].topics:
             return False
         told = answer.groups[0].topics[0].partitions[0]

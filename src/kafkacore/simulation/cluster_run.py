@@ -24,6 +24,7 @@ from kafkacore.simulation.faults import Schedule
 from kafkacore.simulation.judge import Judge
 from kafkacore.simulation.node import State
 from kafkacore.simulation.operators import SeededOperator
+from kafkacore.simulation.reading import SeededReader
 from kafkacore.simulation.watch import Watcher
 
 CLIENTS: Final = 3
@@ -46,6 +47,9 @@ CONFIGS: Final = {
     "auto.create.topics.enable": "false",
     "broker.session.timeout.ms": "3000",
     "broker.heartbeat.interval.ms": "500",
+    "leader.imbalance.per.broker.percentage": "0",
+    "log.flush.offset.checkpoint.interval.ms": "1000",
+    "replica.high.watermark.checkpoint.interval.ms": "500",
     # A broker that finds no active controller within this time shuts down, and the run would count that as a failure.
     "initial.broker.registration.timeout.ms": "3600000",
 }
@@ -68,6 +72,8 @@ class ClusterRun:
         configs = CONFIGS | {"offsets.topic.replication.factor": str(replicas)}
         if is_synced:
             configs |= SYNCED
+        # In half of the runs, leaderships return to the preferred replicas soon after each failure.
+        configs["leader.imbalance.check.interval.seconds"] = self._random.choice(("1", "300"))
         # With only the default replica.lag.time.max.ms of 30 s, no replica would leave the ISR because of its lag: its
         # broker's session would always expire first.
         configs["replica.lag.time.max.ms"] = self._random.choice(("1500", "4000", "30000"))
@@ -90,12 +96,16 @@ class ClusterRun:
             )
             for number in range(CLIENTS if with_brokers else 0)
         ]  # fmt: skip
-        self._actors: list[SeededClient | SeededOperator] = list(self._clients)
-        if with_brokers:
-            random = Random(f"{seed} operator")
-            self._actors.append(
-                SeededOperator(self.cluster, self.judge, random, replicas, lossy, voters_change=not static)
+        self._readers = [client.reader for client in self._clients]
+        self._operators = [
+            SeededOperator(
+                self.cluster, self.judge, Random(f"{seed} operator"), replicas, lossy, voters_change=not static
             )
+            for _ in range(1 if with_brokers else 0)
+        ]
+        self._actors: list[SeededClient | SeededReader | SeededOperator] = [
+            *self._clients, *self._readers, *self._operators,
+        ]  # fmt: skip
 
     @property
     def virtual_ms(self) -> int:
@@ -211,9 +221,11 @@ class ClusterRun:
         self._let_all("write to every partition", [client.begin_writing() for client in self._clients])
         self._run_for(SETTLING_MS)
         self._watcher.settle()
-        self._let_all("read everything back", [client.begin_reading() for client in self._clients])
-        for actor in self._actors:
-            for resource in actor.resources:
+        reads = [reader.begin_reading() for reader in self._readers]
+        self._let_all("read everything back", reads + [client.begin_reading() for client in self._clients])
+        owners: list[SeededClient | SeededOperator] = [*self._clients, *self._operators]
+        for owner in owners:
+            for resource in owner.resources:
                 if self._exists(resource):
                     self.judge.see(MetadataSurvived(resource, self._value_of(resource)))
 

@@ -18,6 +18,7 @@ from kafkacore.simulation.checkers.observations import (
     RecordRead,
     ReplicaCommits,
     ReplicaLogSeen,
+    SyncedBelow,
 )
 from kafkacore.simulation.checkers.progress import NodesGoOn, Progress
 from kafkacore.simulation.checkers.violation import Checker, Violation
@@ -25,6 +26,7 @@ from kafkacore.simulation.checkers.violation import Checker, Violation
 # The judge drops observations of these kinds about topics that can lose records.
 OF_KEPT_RECORDS: Final = frozenset({
     InSync, LatestListed, LogSurvived, ProducerRefused, RecordAcknowledged, RecordRead, ReplicaCommits, ReplicaLogSeen,
+    SyncedBelow,
 })  # fmt: skip
 LAST_EVENTS: Final = 40
 FENCED_WITHIN_MS: Final = 10_000
@@ -50,11 +52,14 @@ class Judge:
             metadata.ImagesAreEqual(),
             metadata.BrokersInImage(),
             metadata.StaleBrokersAreRefused(),
+            metadata.StaleReplicasStayOut(),
             metadata.BrokersCatchUpFirst(),
             metadata.SilentBrokersAreFenced(FENCED_WITHIN_MS),
             metadata.AcknowledgedChangesStay(),
             records.OneRecordForEachOffset(),
             records.AcknowledgedRecordsStay(),
+            records.RecordsWereSent(),
+            records.ProducersWriteInOrder(),
             records.NoRecordTwice(),
             records.ProducersGoOn(),
             records.AcknowledgedInOrder(),
@@ -68,11 +73,14 @@ class Judge:
             replication.ReplicasConverge(),
             replication.LatestCoversAcknowledged(),
             leaders.FencedLeadersAreSilent(),
+            leaders.AcknowledgedByTheirLeader(),
             leaders.OneOwnerForEachGroup(),
             leaders.LatestWaitsForTheEpoch(),
             leaders.HighWatermarkNeedsMinIsr(),
             leaders.JoiningReplicasAreAwaited(),
             leaders.PositionsStay(),
+            leaders.PositionsAreFetched(),
+            leaders.HighWatermarkIsSynced(),
             NodesGoOn(),
             self.progress,
         ]

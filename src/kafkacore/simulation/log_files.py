@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from kafkacore._fast.world.simulated_disk import SimulatedDisk
@@ -23,6 +25,27 @@ class _Segment:
         self.size = 0
         self.tail = b""
 
+    def read(self, size: int, part: Callable[[int, int], bytes]) -> None:
+        """Reads what was added to a file, or all of it if it was truncated. The file has `size` bytes, and `part`
+        returns those from a position."""
+        tail_at = self.size - len(self.tail)
+        if size < self.size or part(tail_at, len(self.tail)) != self.tail:
+            self.entries, self.voters, self.size, self.tail = [], [], 0, b""
+        if size == self.size:
+            return
+        data = part(self.size, size - self.size)
+        found = batches.entries(data)
+        read = batches.size_of(data)
+        if found:
+            self.entries += found
+            self.voters += batches.voters(data)
+            self.tail = data[max(read - 64, 0) : read]
+            self.size += read
+
+
+def _part(data: bytes, at: int, size: int) -> bytes:
+    return data[at : at + size]
+
 
 class LogFiles:
     """The files of one log. `start` is the first offset in the log, and `end` is the offset after its last record. A
@@ -34,6 +57,7 @@ class LogFiles:
         self._entries: list[Entry] = []
         self.start = self.end = 0
         self._epoch_at_start: int | None = 0
+        self._synced: dict[str, _Segment] = {}  # the part of each segment file that a power cut leaves
         # Name of the newest snapshot, and the voters in it.
         self._snapshot: tuple[str, frozenset[int]] = ("", frozenset())
 
@@ -63,20 +87,7 @@ class LogFiles:
 
     def _read_segment(self, name: str, known: _Segment) -> None:
         path = f"{self._directory}/{name}"
-        size = self._disk.size(path)
-        tail_at = known.size - len(known.tail)
-        if size < known.size or self._disk.read_part(path, tail_at, len(known.tail)) != known.tail:
-            known.entries, known.voters, known.size, known.tail = [], [], 0, b""
-        if size == known.size:
-            return
-        data = self._disk.read_part(path, known.size, size - known.size)
-        found = batches.entries(data)
-        read = batches.size_of(data)
-        if found:
-            known.entries += found
-            known.voters += batches.voters(data)
-            known.tail = data[max(read - 64, 0) : read]
-            known.size += read
+        known.read(self._disk.size(path), lambda at, size: self._disk.read_part(path, at, size))
 
     def _first_change(self, entries: list[Entry], start: int) -> int | None:
         old = self._entries
@@ -128,9 +139,12 @@ class LogFiles:
             if number == 0:
                 end = base
             try:
-                found = batches.entries(self._disk.synced(f"{self._directory}/{name}"))
+                data = self._disk.synced(f"{self._directory}/{name}")
             except FileNotFoundError:
                 break
+            segment = self._synced.setdefault(name, _Segment())
+            segment.read(len(data), partial(_part, data))
+            found = segment.entries
             if not found and number:
                 break
             if found and found[0].base == end:

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 from kafkacore._fast.base.debug_checks import PLANTED
 from kafkacore.simulation.checkers import leaders, records, replication
+from kafkacore.simulation.checkers.progress import NodesGoOn
 from kafkacore.simulation.checkers.violation import Checker
 
 # base/planted.pxd reads this variable.
@@ -41,21 +42,22 @@ NATIVE_BUGS: Final = MappingProxyType(
         ),
         "unsynced-high-watermark": NativeBug(
             "nobody reads a record that a power cut can take back",
-            (replication.CommittedRecordsAgree, records.AcknowledgedRecordsStay), ONE_LOG,
+            (leaders.HighWatermarkIsSynced, replication.CommittedRecordsAgree, records.AcknowledgedRecordsStay),
+            ONE_LOG,
         ),
         "torn-tail-accepted": NativeBug(
             "recovery keeps no batch whose checksum is wrong",
-            (records.OneRecordForEachOffset, records.ReadsAreWhole), ONE_LOG,
+            (records.RecordsWereSent, records.ReadsAreWhole, NodesGoOn), ONE_LOG,
         ),
         "recovery-point-ahead": NativeBug(
             "a start checks every record that no sync has covered",
-            (records.OneRecordForEachOffset, records.ReadsAreWhole), ONE_LOG,
+            (records.RecordsWereSent, records.ReadsAreWhole, NodesGoOn), ONE_LOG,
         ),
         "producer-epoch-ignored": NativeBug(
-            "a producer with an older epoch is fenced", (records.NoRecordTwice,),
+            "a producer with an older epoch is fenced", (records.ProducersWriteInOrder,),
         ),
         "sequence-gap-accepted": NativeBug(
-            "the batches of an idempotent producer follow each other without a gap", (records.NoRecordTwice,),
+            "the batches of an idempotent producer follow each other without a gap", (records.ProducersWriteInOrder,),
         ),
         "high-watermark-below-min-isr": NativeBug(
             "nobody reads a record that fewer than min.insync.replicas have (KIP-966)",
@@ -69,10 +71,11 @@ NATIVE_BUGS: Final = MappingProxyType(
         ),
         "acknowledgement-outlives-leadership": NativeBug(
             "a record is acknowledged only in the leadership that appended it",
-            (records.OneRecordForEachOffset, records.AcknowledgedRecordsStay),
+            (leaders.AcknowledgedByTheirLeader, records.OneRecordForEachOffset, records.AcknowledgedRecordsStay),
         ),
         "acknowledged-across-truncation": NativeBug(
-            "no truncated record is acknowledged", (records.OneRecordForEachOffset, records.AcknowledgedRecordsStay),
+            "no truncated record is acknowledged",
+            (leaders.AcknowledgedByTheirLeader, records.OneRecordForEachOffset, records.AcknowledgedRecordsStay),
         ),
         "unfenced-follower": NativeBug(
             "a follower accepts no records of another leader epoch", (replication.CommittedRecordsAgree,),

@@ -8,7 +8,7 @@ from typing import Any, Final
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import ListOffsetsResponse
 from kafkacore.replication import isr_manager
-from kafkacore.simulation.checkers import leaders, records, replication
+from kafkacore.simulation.checkers import leaders, metadata, records, replication
 from kafkacore.simulation.checkers.violation import Checker
 from kafkacore.simulation.plant import Patch, PlantedBug, Wrong, one
 
@@ -114,7 +114,7 @@ def _waits_for_the_next_leadership(right: Wrong) -> Wrong:
         await right(broker, call, parts, timeout_ms)
         for part in parts:
             while part.ack and part.answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                if part.partition.role == "leader" and part.partition.high_watermark >= part.ack.at:
+                if part.partition.role == "leader" and part.partition.high_watermark >= part.ack[1]:
                     part.answer.error_code = ErrorCode.NONE
                 elif broker.waits.now_ms() > deadline_ms:
                     break
@@ -172,7 +172,7 @@ REPLICATION_BUGS: Final = (
         "alter-partition-without-broker-epoch",
         "The controller adds a replica to the ISR although it has restarted since its leader last saw it (KIP-903).",
         "kafkacore.controller.quorum.alter_partition:IsrChange", "_is_eligible", _takes_any_life,
-        (replication.CommittedRecordsAgree,),
+        (metadata.StaleReplicasStayOut, replication.CommittedRecordsAgree),
     ),
     _bug(
         "reassignment-drops-the-last-in-sync",
@@ -198,7 +198,7 @@ REPLICATION_BUGS: Final = (
     _bug(
         "position-of-an-earlier-epoch", "A leader uses its followers' positions from its previous leadership.",
         ROLES, "carry_out", _remembers_positions,
-        (replication.CommittedRecordsAgree,),
+        (leaders.PositionsAreFetched, replication.CommittedRecordsAgree),
     ),
     _bug(
         "diverging-epoch-overlooked", "A leader does not compare the epoch of the follower's last record.",
@@ -214,7 +214,7 @@ REPLICATION_BUGS: Final = (
         "acknowledgement-outlives-its-leadership",
         "A Produce that waits when its leader is deposed is acknowledged when that broker leads again.",
         "kafkacore.server.handlers.broker.produce", "acknowledged", _waits_for_the_next_leadership,
-        (records.OneRecordForEachOffset, records.AcknowledgedRecordsStay),
+        (leaders.AcknowledgedByTheirLeader, records.OneRecordForEachOffset, records.AcknowledgedRecordsStay),
     ),
     _bug(
         "latest-before-the-epoch", "A new leader returns a high watermark below the start of its epoch (KIP-207).",

@@ -1,5 +1,5 @@
-"""An idempotent producer of a simulated client (KIP-98). It has one batch in flight for each partition, and sends it
-again until it is acknowledged."""
+"""An idempotent producer of a simulated client (KIP-98). It has up to two batches in flight for each partition, and
+sends them again, in their order, until they are acknowledged or it gives up."""
 
 from __future__ import annotations
 
@@ -36,11 +36,12 @@ class Producer:
     def __init__(self, producer_id: int, epoch: int) -> None:
         self._id, self._epoch = producer_id, epoch
         self._sequences: dict[tuple[str, int], int] = {}
-        self._under_way: dict[tuple[str, int], Batch] = {}
+        self._under_way: dict[tuple[str, int], list[Batch]] = {}
+        self._overtaken: dict[tuple[str, int], None] = {}
 
-    def batch_for(self, name: str, index: int) -> Batch | None:
-        """Returns the batch in flight, which must be sent again."""
-        return self._under_way.get((name, index))
+    def in_flight(self, name: str, index: int) -> list[Batch]:
+        """Returns the batches that must be sent again, the oldest first."""
+        return self._under_way.setdefault((name, index), [])
 
     def begin(self, name: str, index: int, values: list[bytes], wall_ms: int, now_ns: int) -> Batch:
         sequence = self._sequences.get((name, index), 0)
@@ -48,16 +49,31 @@ class Producer:
         for value in values:
             builder.append(wall_ms, None, value)
         self._sequences[name, index] = sequence + len(values)
-        batch = self._under_way[name, index] = Batch(values, builder.build(), now_ns)
+        batch = Batch(values, builder.build(), now_ns)
+        self.in_flight(name, index).append(batch)
         return batch
 
-    def end(self, name: str, index: int) -> None:
-        """Removes the batch in flight for a partition, because it was acknowledged."""
-        del self._under_way[name, index]
+    def may_be_refused(self, name: str, index: int, batch: Batch) -> bool:
+        """Returns whether a broker may refuse a batch for its sequence number: another batch should come before it, or
+        a later one was accepted before it. A broker that does not know the producer accepts any first batch."""
+        return self.in_flight(name, index)[:1] != [batch] or (name, index) in self._overtaken
+
+    def end(self, name: str, index: int, batch: Batch) -> None:
+        """Removes a batch, because it was acknowledged."""
+        if self.in_flight(name, index)[:1] != [batch]:
+            self._overtaken[name, index] = None
+        self._under_way[name, index] = [each for each in self.in_flight(name, index) if each is not batch]
+
+    def give_up(self) -> None:
+        """Drops all batches in flight, and begins a new epoch, as a producer does when its delivery timeout has passed
+        (KIP-360). Brokers must refuse the dropped batches once they have a batch of the new epoch."""
+        self._epoch += 1
+        for known in (self._sequences, self._under_way, self._overtaken):
+            known.clear()
 
     def forget(self, name: str) -> None:
         """Drops all batches in flight to a topic, because the topic is deleted."""
-        for known in (self._sequences, self._under_way):
+        for known in (self._sequences, self._under_way, self._overtaken):
             for key in [key for key in known if key[0] == name]:
                 del known[key]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from kafkacore._fast.log.partition_handle import PartitionHandle
@@ -15,6 +16,7 @@ from kafkacore.simulation.checkers.observations import (
     ReplicaLogSeen,
     ReplicaSettled,
     RoleSeen,
+    SyncedBelow,
 )
 from kafkacore.simulation.cluster import DIRECTORY, SimulatedCluster
 from kafkacore.simulation.judge import Judge
@@ -25,6 +27,7 @@ LEADER = "leader"
 State = tuple[str, int, int, int, int, int]  # role, leader epoch, log end, high watermark, log start, partition epoch
 TOPIC = 2
 MIN_ISR = "min.insync.replicas"
+FLUSH = "flush.messages"
 
 
 class _Replica:
@@ -80,6 +83,9 @@ class ReplicaWatcher:
         if high_watermark > before[3]:
             if role == LEADER:
                 self._read_in_sync(replica.log)
+                if _configs(node, replica.handle).get(FLUSH) == "1":
+                    end = replica.files.synced_end()
+                    self._judge.see(SyncedBelow(node.node_id, replica.log, high_watermark, end))
             self._judge.see(ReplicaCommits(node.node_id, replica.log, high_watermark))
 
     def _read(self, node: SimulatedNode, replica: _Replica, *, began_later: bool = False) -> None:
@@ -144,11 +150,17 @@ def _leader_seen(node: SimulatedNode, handle: PartitionHandle) -> LeaderSeen:
                 each.end_offset >= 0 and not each.lags and _is_active(image, each.broker_id, each.broker_epoch),
             )
         )  # fmt: skip
-    configs = (None if image is None else image.configs.get((TOPIC, handle.topic))) or {}
+    configs = _configs(node, handle)
     return LeaderSeen(
         node.node_id, node.lives, f"{handle.topic}-{handle.index}", handle.leader_epoch, handle.partition_epoch,
         handle.high_watermark, int(configs.get(MIN_ISR) or 1), in_sync, tuple(followers),
     )  # fmt: skip
+
+
+def _configs(node: SimulatedNode, handle: PartitionHandle) -> Mapping[str, str | None]:
+    """Returns the configuration of a partition's topic in the metadata of this broker."""
+    image = node.broker_image
+    return (None if image is None else image.configs.get((TOPIC, handle.topic))) or {}
 
 
 def _is_active(image: MetadataImage | None, broker_id: int, broker_epoch: int) -> bool:

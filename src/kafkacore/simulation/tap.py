@@ -1,5 +1,5 @@
-"""Reads the frames that nodes receive and send. Reports votes, heartbeats, and the responses to Produce and
-OffsetCommit to the checkers."""
+"""Reads the frames that nodes receive and send. Reports votes, heartbeats, accepted ISRs, the Fetch requests of
+followers, and the responses to Produce and OffsetCommit to the checkers."""
 
 from __future__ import annotations
 
@@ -9,19 +9,28 @@ from weakref import WeakKeyDictionary
 
 from kafkacore.protocol import apis
 from kafkacore.protocol.apis import ApiKey, RequestHeader
-from kafkacore.simulation.checkers.observations import CommitAnswered, HeartbeatAnswered, ProduceAnswered, VoteGranted
+from kafkacore.protocol.uuid import Uuid
+from kafkacore.simulation.checkers.observations import (
+    CommitAnswered,
+    HeartbeatAnswered,
+    IsrAccepted,
+    MemberKnown,
+    PositionsFetched,
+    ProduceAnswered,
+    VoteGranted,
+)
 from kafkacore.simulation.cluster import CLIENT_PORT, CONTROLLER_PORT
 from kafkacore.simulation.judge import Judge
 from kafkacore.simulation.network import End, SimulatedNetwork
 
 WATCHED: Final = {
-    CONTROLLER_PORT: frozenset({ApiKey.VOTE, ApiKey.BROKER_HEARTBEAT}),
-    CLIENT_PORT: frozenset({ApiKey.PRODUCE, ApiKey.OFFSET_COMMIT}),
+    CONTROLLER_PORT: frozenset({ApiKey.VOTE, ApiKey.BROKER_HEARTBEAT, ApiKey.ALTER_PARTITION}),
+    CLIENT_PORT: frozenset({ApiKey.PRODUCE, ApiKey.OFFSET_COMMIT, ApiKey.FETCH}),
 }
 OFFSETS: Final = "__consumer_offsets"
 ALL: Final = -1  # acks
-_PRODUCER_ID: Final = slice(43, 51)  # position in the header of a batch
-NO_PRODUCER: Final = b"\xff" * 8
+_PRODUCER: Final = slice(43, 57)  # the id, epoch and sequence number of the producer in the header of a batch
+NO_PRODUCER: Final = b"\xff" * 8  # the producer id of a batch without a producer
 NOBODY: Final = -1
 _SIZE_BYTES: Final = 4
 # The (epoch, offset) at which a log ends.
@@ -31,10 +40,17 @@ LogEnd = tuple[int, int]
 class _Asked(NamedTuple):
     header: RequestHeader
     request: Any
-    then: (
-        Any  # the end of the voter's log when the request arrived, or the epoch in which the broker led each partition
-    )
+    then: Any  # what `WireTap._then` returned when the request arrived
     arrived_ns: int
+
+
+class _Led(NamedTuple):
+    """A partition of a Produce request: the epoch in which the broker leads the partition, whether the batch has a
+    producer id, and whether an earlier request had the same batch of the same producer."""
+
+    epoch: int
+    has_id: bool
+    is_repeat: bool
 
 
 class _Stream:
@@ -61,7 +77,8 @@ class WireTap:
     """Reads each request when it arrives at a node, and each answer when the node sends it. `log_end` returns the
     present end of a node's metadata log. `leads` returns the leader epoch in which a broker leads a partition according
     to its own metadata, or -1. `offsets_partitions` is the number of partitions of __consumer_offsets. `registered`
-    returns the epoch of a broker in a controller's metadata, or -1."""
+    returns the epoch of a broker in a controller's metadata, or -1. `topic_name` returns the name of the topic with an
+    id, or None."""
 
     def __init__(
         self,
@@ -71,9 +88,11 @@ class WireTap:
         leads: Callable[[int, str, int], int],
         offsets_partitions: int,
         registered: Callable[[int, int], int],
+        topic_name: Callable[[Uuid], str | None],
     ) -> None:
         self._judge, self._log_end, self._leads, self._registered = judge, log_end, leads, registered
-        self._offsets_partitions = offsets_partitions
+        self._offsets_partitions, self._topic_name = offsets_partitions, topic_name
+        self._batches: set[tuple[str, int, bytes]] = set()  # the producer's batches in all Produce requests
         self._schedule = network.schedule
         # The key is the node's end of the connection.
         self._arriving: WeakKeyDictionary[End, _Stream] = WeakKeyDictionary()
@@ -99,6 +118,9 @@ class WireTap:
                 continue
             header = apis.decode_request_header(frame)
             request = apis.decode_request(header, frame)
+            if header.api_key == ApiKey.FETCH:
+                self._fetched(_node(end), request)
+                continue
             stream.asked[header.correlation_id] = _Asked(
                 header, request, self._then(_node(end), header.api_key, request), self._schedule.now_ns
             )
@@ -110,7 +132,26 @@ class WireTap:
             return self._leads(node, OFFSETS, self._partition_of(request.group_id))
         if api_key == ApiKey.BROKER_HEARTBEAT:
             return self._registered(node, request.broker_id)
+        if api_key == ApiKey.ALTER_PARTITION:
+            return {
+                (str(topic.topic_id), partition.partition_index): tuple(
+                    MemberKnown(each.broker_id, each.broker_epoch, self._registered(node, each.broker_id))
+                    for each in partition.new_isr_with_epochs
+                )
+                for topic in request.topics
+                for partition in topic.partitions
+            }
         return self._log_end(node)
+
+    def _fetched(self, node: int, request: Any) -> None:
+        follower = request.replica_state.replica_id
+        if follower < 0:
+            return
+        named = ((topic.topic or self._topic_name(topic.topic_id), topic.partitions) for topic in request.topics)
+        epochs = tuple(
+            (f"{name}-{each.partition}", each.current_leader_epoch) for name, parts in named for each in parts
+        )
+        self._judge.see(PositionsFetched(node, follower, epochs))
 
     def _partition_of(self, group: str) -> int:
         """Returns the partition of __consumer_offsets that holds the group. Hashes the group's name as Java does."""
@@ -119,12 +160,17 @@ class WireTap:
             value = (31 * value + ord(character)) & 0xFFFFFFFF
         return (value & 0x7FFFFFFF) % self._offsets_partitions
 
-    def _led(self, node: int, request: Any) -> dict[tuple[str, int], int]:
-        return {
-            (topic.name, each.index): self._leads(node, topic.name, each.index)
-            for topic in request.topic_data
-            for each in topic.partition_data
-        }
+    def _led(self, node: int, request: Any) -> dict[tuple[str, int], _Led]:
+        found = {}
+        for topic in request.topic_data:
+            for each in topic.partition_data:
+                producer = bytes(each.records or b"")[_PRODUCER]
+                batch = topic.name, each.index, producer
+                has_id = not producer.startswith(NO_PRODUCER)
+                epoch = self._leads(node, topic.name, each.index)
+                found[topic.name, each.index] = _Led(epoch, has_id, has_id and batch in self._batches)
+                self._batches.add(batch)
+        return found
 
     def _written(self, end: End, data: bytes) -> None:
         self._have_written.add(end.machine.name)
@@ -154,6 +200,9 @@ class WireTap:
         if header.api_key == ApiKey.PRODUCE:
             self._produce_answered(node, asked, response)
             return
+        if header.api_key == ApiKey.ALTER_PARTITION:
+            self._isrs_answered(node, asked, response)
+            return
         if header.api_key == ApiKey.OFFSET_COMMIT:
             self._commit_answered(node, asked, response)
             return
@@ -169,22 +218,26 @@ class WireTap:
     def _produce_answered(self, node: int, asked: _Asked, response: Any) -> None:
         if asked.request.acks != ALL:
             return  # a deposed leader may answer it
-        without_id = {
-            (topic.name, each.index)
-            for topic in asked.request.topic_data
-            for each in topic.partition_data
-            if bytes(each.records or b"")[_PRODUCER_ID] == NO_PRODUCER
-        }
         for topic in response.responses:
             for each in topic.partition_responses:
                 key = (topic.name, each.index)
-                then = asked.then.get(key, NOBODY)
+                led = asked.then[key]
                 self._judge.see(
                     ProduceAnswered(
-                        node, f"{topic.name}-{each.index}", then != NOBODY, self._leads(node, *key) != NOBODY,
-                        not each.error_code, then, asked.arrived_ns, self._schedule.now_ns, key not in without_id,
+                        node, f"{topic.name}-{each.index}", led.epoch != NOBODY, self._leads(node, *key) != NOBODY,
+                        not each.error_code, led.epoch, asked.arrived_ns, self._schedule.now_ns, led.has_id,
+                        -1 if led.is_repeat else each.base_offset,
                     )
                 )  # fmt: skip
+
+    def _isrs_answered(self, node: int, asked: _Asked, response: Any) -> None:
+        if response.error_code:
+            return
+        for topic in response.topics:
+            for each in topic.partitions:
+                if not each.error_code:
+                    members = asked.then[str(topic.topic_id), each.partition_index]
+                    self._judge.see(IsrAccepted(node, asked.request.broker_id, members))
 
     def _commit_answered(self, node: int, asked: _Asked, response: Any) -> None:
         group = asked.request.group_id

@@ -63,7 +63,11 @@ class Watcher:
         judge.see(VotersAre(self.voters))
         self._replicas = ReplicaWatcher(cluster, judge)
         self.settle = self._replicas.settle
-        self.tap = WireTap(cluster.network, judge, self.end_of, self.leads, offsets_partitions, self.registered)
+        self._names: dict[str, str] = {}  # the names of all topics, by their ids
+        self.tap = WireTap(
+            cluster.network, judge, self.end_of, self.leads, offsets_partitions, self.registered,
+            lambda topic_id: self._names.get(str(topic_id)),
+        )  # fmt: skip
 
     def look(self) -> None:
         """Observes the node that ran in the last turn, because no other node can have changed."""
@@ -197,6 +201,8 @@ class Watcher:
             judge.see(ImageSeen(node.node_id, how, image.offset, contents))
             if image.offset > self.newest_offset:
                 self.newest_offset, self.newest = image.offset, contents
+                topics: Any = contents["topics"]
+                self._names.update({topic_id: name for name, topic_id in topics.items()})
                 self._replicas.newest(contents)
         if node.is_active_controller and watched.raft.epoch != watched.active_epoch:
             watched.active_epoch = watched.raft.epoch

@@ -22,9 +22,11 @@ from kafkacore.simulation.checkers.observations import (
     HeartbeatAnswered,
     HighWatermark,
     ImageSeen,
+    IsrAccepted,
     Leads,
     LogSeen,
     LogSurvived,
+    MemberKnown,
     MetadataAcknowledged,
     MetadataMaybe,
     MetadataSurvived,
@@ -33,10 +35,13 @@ from kafkacore.simulation.checkers.observations import (
     Progressed,
     RecordAcknowledged,
     RecordRead,
+    RecordsSent,
+    ReplicaLogSeen,
     Started,
     StateOnDisk,
     TimePassed,
     Unfenced,
+    ValuesRead,
     VoteGranted,
     VotersAre,
 )
@@ -61,7 +66,32 @@ def image(offset: int, leader: int, *, node: int = 0, fenced: bool = False, epoc
 TWO_HAVE_B = [*QUORUM, *has(0, A, B), *has(1, A, B)]
 VOTE = VoteGranted(0, 1, 2, (0, 0), (0, 0))
 SURVIVED: Any = MetadataSurvived("t", 1)
+
+
+def wrote(*batches: tuple[int, int, int], start: int = 0) -> ReplicaLogSeen:
+    """Returns the observation of a log with batches of two records: (base offset, producer epoch, sequence)."""
+    entries = tuple(Entry(base, base + 2, 1, 0, 5, epoch, sequence) for base, epoch, sequence in batches)
+    return ReplicaLogSeen(7, "t-0", start, entries)
+
+
 GOOD: Cases = [
+    (metadata.StaleReplicasStayOut, [IsrAccepted(0, 7, (MemberKnown(7, 4, 4), MemberKnown(8, -1, 6)))]),
+    (metadata.StaleReplicasStayOut, [IsrAccepted(0, 7, (MemberKnown(8, 9, 6),))]),
+    (
+        records.RecordsWereSent,
+        [
+            RecordsSent("t", (b"a", b"b")),
+            RecordRead("t", 0, b"a"),
+            ValuesRead("t", (b"b",)),
+            LogSurvived("t", {1: b"b"}),
+        ],
+    ),
+    (records.ProducersWriteInOrder, [wrote((0, 0, 0), (2, 0, 2), (4, 1, 0)), wrote((6, 1, 2), start=6)]),
+    (
+        records.ProducersWriteInOrder,
+        [wrote((0, 0, 0), (2, 0, 2)), wrote((2, 1, 0), start=2), wrote((9, 1, 8), start=9)],
+    ),
+    (records.ProducersWriteInOrder, [wrote((0, 0, 6)), ReplicaLogSeen(7, "t-0", 2, (Entry(2, 3, 1, 0),))]),
     (elections.ElectionSafety, [Leads(0, 1), EpochSeen(1, 1, 0), EpochSeen(1, 2, -1), Leads(1, 2), Leads(0, 1)]),
     (elections.OneActiveController, [ActiveController(0, 1), ActiveController(0, 1), ActiveController(1, 2)]),
     (elections.EpochsGrow, [EpochSeen(0, 1, -1), EpochSeen(0, 1, 2), EpochSeen(0, 3, -1), EpochSeen(1, 2, -1)]),
@@ -154,6 +184,12 @@ GOOD: Cases = [
     ),
 ]
 BAD: Cases = [
+    (metadata.StaleReplicasStayOut, [IsrAccepted(0, 7, (MemberKnown(7, 4, 4), MemberKnown(8, 5, 6)))]),
+    (records.RecordsWereSent, [RecordsSent("t", (b"a",)), RecordRead("t", 0, b"\0")]),
+    (records.RecordsWereSent, [RecordsSent("t", (b"a",)), ValuesRead("t", (b"a", b"b"))]),
+    (records.ProducersWriteInOrder, [wrote((0, 1, 0)), wrote((2, 0, 2), start=2)]),
+    (records.ProducersWriteInOrder, [wrote((0, 0, 0), (2, 0, 2)), wrote((4, 0, 6), start=4)]),
+    (records.ProducersWriteInOrder, [wrote((0, 0, 0)), wrote((2, 1, 2), start=2)]),
     (elections.ElectionSafety, [Leads(0, 1), Leads(1, 1)]),
     (elections.ElectionSafety, [EpochSeen(2, 1, 0), EpochSeen(1, 1, 2)]),
     (elections.OneActiveController, [ActiveController(0, 1), ActiveController(1, 1)]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kafkacore._fast.record.batch import RecordBatchBuilder
 from kafkacore.protocol.uuid import Uuid
 from kafkacore.raft.control import control_batch, data_batch
 from kafkacore.raft.voters import ReplicaKey, Voter, VoterSet
@@ -20,6 +21,26 @@ def test_entries_name_each_batch_by_its_end_when_batches_follow_each_other() -> 
     changed[-2] ^= 1
     assert batches.entries(bytes(changed))[0] == batches.entries(data)[0]
     assert batches.entries(bytes(changed))[1] != batches.entries(data)[1]
+
+
+def test_entry_names_its_producer_when_the_batch_has_one() -> None:
+    builder = RecordBatchBuilder(producer_id=7, producer_epoch=2, base_sequence=40)
+    builder.append(1, None, b"v")
+    (entry,) = batches.entries(builder.build())
+    assert (entry.producer, entry.producer_epoch, entry.sequence) == (7, 2, 40)
+    (other,) = batches.entries(data_batch([b"one"], 0, 1, 0))
+    assert other.producer == -1
+
+
+def test_values_are_others_or_an_error_when_a_batch_is_damaged() -> None:
+    data = bytearray(data_batch([b"x" * 30, b"y"], 0, 1, 0))
+    for at in range(61, len(data.rstrip(b"\0"))):  # 61 bytes are the header
+        damaged = bytes(data[:at]) + bytes(len(data) - at)  # as if a power cut had kept only the first sectors
+        try:
+            values = batches.values(damaged)
+        except IndexError:
+            continue
+        assert values != batches.values(bytes(data))
 
 
 def test_entries_end_when_a_batch_is_cut() -> None:

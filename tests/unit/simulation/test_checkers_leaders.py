@@ -16,9 +16,11 @@ from kafkacore.simulation.checkers.observations import (
     LatestListed,
     LeaderSeen,
     MayLoseRecords,
+    PositionsFetched,
     ProduceAnswered,
     ReplicaLogSeen,
     RoleSeen,
+    SyncedBelow,
 )
 from kafkacore.simulation.checkers.violation import Checker
 
@@ -45,6 +47,10 @@ def leader(
 
 def follower(end: int, *, in_sync: bool = False, may_join: bool = False, broker: int = 8) -> FollowerKnown:
     return FollowerKnown(broker, end, in_sync, may_join)
+
+
+def acknowledged(offset: int) -> ProduceAnswered:
+    return ProduceAnswered(7, "t-0", True, True, True, 1, 0, 0, True, offset)
 
 
 LEADS = [ReplicaLogSeen(7, "t-0", 0, (A, B, C)), RoleSeen(7, 1, "t-0", 2, True)]
@@ -75,6 +81,15 @@ GOOD: Cases = [
         [leader(4, follower(5)), leader(4, follower(5), change=1), leader(4, follower(-1), change=3)],
     ),
     (leaders.PositionsStay, [leader(4, follower(5)), leader(4, follower(-1), epoch=2)]),
+    (leaders.JoiningReplicasAreAwaited, [leader(6, follower(5, may_join=True)), leader(6, follower(5, may_join=True))]),
+    (
+        leaders.PositionsAreFetched,
+        [leader(4, follower(-1)), PositionsFetched(7, 8, (("t-0", 1),)), leader(4, follower(5))],
+    ),
+    (leaders.HighWatermarkIsSynced, [SyncedBelow(7, "t-0", 4, 4), SyncedBelow(7, "t-0", 4, 9)]),
+    (leaders.AcknowledgedByTheirLeader, [*LEADS, acknowledged(3)]),
+    (leaders.AcknowledgedByTheirLeader, [RoleSeen(7, 1, "t-0", 1, True), *LEADS, acknowledged(1)]),
+    (leaders.AcknowledgedByTheirLeader, [*LEADS, acknowledged(4), acknowledged(-1)]),
 ]
 BAD: Cases = [
     (leaders.FencedLeadersAreSilent, [ProduceAnswered(7, "t-0", False, False, True)]),
@@ -86,7 +101,17 @@ BAD: Cases = [
     (leaders.HighWatermarkNeedsMinIsr, [leader(4, follower(9), min_isr=2), leader(5, follower(9), min_isr=2)]),
     (leaders.JoiningReplicasAreAwaited, [leader(4, follower(5, may_join=True)), leader(6, follower(5, may_join=True))]),
     (leaders.PositionsStay, [leader(4, follower(5)), leader(4, follower(-1), change=1)]),
-]
+    (leaders.JoiningReplicasAreAwaited, [leader(6, follower(5, may_join=True)), leader(7, follower(5, may_join=True))]),
+    (leaders.PositionsAreFetched, [PositionsFetched(7, 8, (("t-0", 1),)), leader(4, follower(5), epoch=2)]),
+    (leaders.PositionsAreFetched, [PositionsFetched(7, 9, (("t-0", 1),)), leader(4, follower(5))]),
+    (leaders.HighWatermarkIsSynced, [SyncedBelow(7, "t-0", 4, 3)]),
+    (leaders.AcknowledgedByTheirLeader, [*LEADS, acknowledged(1)]),
+    (
+        leaders.AcknowledgedByTheirLeader,
+        [RoleSeen(7, 1, "t-0", 1, True), RoleSeen(7, 1, "t-0", 2, False), RoleSeen(7, 1, "t-0", 3, True), *LEADS[:1],
+         acknowledged(3)],
+    ),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("checker", "history"), GOOD, ids=names(GOOD))

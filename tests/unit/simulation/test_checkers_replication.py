@@ -145,6 +145,7 @@ BAD: Cases = [
         [acknowledged(5, b"a", 0, 10), acknowledged(3, b"b", 0, 15), acknowledged(4, b"c", 11, 20)],
     ),
     (records.ProducersGoOn, [image(9, 7, 1, 0), ProducerRefused("t-0", "OUT_OF_ORDER_SEQUENCE_NUMBER", 7)]),
+    (records.ReadsAreWhole, [LogRead("t", 4, (), 6, False)]),
     (records.ReadsAreWhole, [LogRead("t-0", 4, (4, 6), 7)]),
     (records.ReadsAreWhole, [LogRead("t-0", 4, (5, 6), 7)]),
     (records.ReadsAreWhole, [LogRead("t-0", 4, (4, 5, 6), 6)]),

@@ -14,6 +14,8 @@ from kafkacore.simulation.checkers.observations import Entry
 
 # A header contains the base offset, length, partition leader epoch, magic, CRC-32C, attributes and last offset delta.
 _HEADER: Final = struct.Struct(">qiibIhi")
+_PRODUCER: Final = struct.Struct(">qhi")  # the producer's id and epoch, and the sequence number of the first record
+_PRODUCER_AT: Final = 43
 _BEFORE_LENGTH: Final = 12
 _RECORDS_AT: Final = 61
 _CONTROL: Final = 0x20
@@ -24,18 +26,20 @@ _MAGIC: Final = 2
 def entries(data: bytes) -> list[Entry]:
     found = []
     at = 0
-    while at + _HEADER.size <= len(data):
+    while at + _RECORDS_AT <= len(data):
         base, length, epoch, magic, _crc, _attributes, last_delta = _HEADER.unpack_from(data, at)
         end = at + _BEFORE_LENGTH + length
         if magic != _MAGIC or end > len(data) or length <= 0:
             break
-        found.append(Entry(base, base + last_delta + 1, epoch, zlib.crc32(data[at:end])))
+        producer = _PRODUCER.unpack_from(data, at + _PRODUCER_AT)
+        found.append(Entry(base, base + last_delta + 1, epoch, zlib.crc32(data[at:end]), *producer))
         at = end
     return found
 
 
 def values(data: bytes) -> list[tuple[int, bytes | None]]:
-    """Returns the offset and the value of each record in uncompressed batches. Control batches are left out."""
+    """Returns the offset and the value of each record in uncompressed batches. Control batches are left out. Raises
+    IndexError if a batch is damaged."""
     found: list[tuple[int, bytes | None]] = []
     for base, control, records in _batches(data):
         if not control:
@@ -78,6 +82,8 @@ def _records(data: bytes) -> list[tuple[int, bytes | None, bytes | None]]:
         delta, at = _zigzag(data, at)
         key, at = _bytes(data, at)
         value, at = _bytes(data, at)
+        if not at <= end <= len(data):
+            raise IndexError("a record ends beyond its batch")
         found.append((delta, key, value))
         at = end
     return found
@@ -134,7 +140,7 @@ def _skip_tags(value: bytes, at: int) -> int:
 def size_of(data: bytes) -> int:
     """Returns the number of bytes in the complete batches at the beginning of `data`."""
     at = 0
-    while at + _HEADER.size <= len(data):
+    while at + _RECORDS_AT <= len(data):
         _, length, _, magic, *_ = _HEADER.unpack_from(data, at)
         end = at + _BEFORE_LENGTH + length
         if magic != _MAGIC or end > len(data) or length <= 0:

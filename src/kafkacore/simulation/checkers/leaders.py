@@ -3,6 +3,7 @@ coordinates a group."""
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from typing import ClassVar
 
 from kafkacore.simulation.checkers.observations import (
@@ -11,9 +12,11 @@ from kafkacore.simulation.checkers.observations import (
     LatestListed,
     LeaderSeen,
     MayLoseRecords,
+    PositionsFetched,
     ProduceAnswered,
     ReplicaLogSeen,
     RoleSeen,
+    SyncedBelow,
 )
 from kafkacore.simulation.checkers.violation import Checker
 
@@ -69,6 +72,41 @@ class FencedLeadersAreSilent(Checker):
         self._newest.acknowledged(seen.log, seen.epoch, seen.node, seen.answered_ns)
 
     sees: ClassVar = {MayLoseRecords: lossy, ProduceAnswered: answered}
+
+
+class AcknowledgedByTheirLeader(Checker):
+    """A broker acknowledges a batch only in the leadership in which it appended the batch. A leadership lasts until the
+    broker follows another leader, even if the leader epoch rises meanwhile. Afterwards the batch may be truncated, and
+    other records may have its offset."""
+
+    def __init__(self) -> None:
+        self._entries: dict[tuple[str, int], list[Entry]] = {}
+        # For each log and node: whether the node leads, and the epoch in which its last leadership began.
+        self._led_since: dict[tuple[str, int], tuple[bool, int]] = {}
+
+    def log(self, seen: ReplicaLogSeen) -> None:
+        kept = self._entries.get((seen.log, seen.node), [])
+        kept = kept[: bisect_right(kept, seen.start, key=lambda entry: entry.end)]
+        self._entries[seen.log, seen.node] = kept + list(seen.entries)
+
+    def role(self, seen: RoleSeen) -> None:
+        led, since = self._led_since.get((seen.log, seen.node), (False, -1))
+        self._led_since[seen.log, seen.node] = seen.leads, since if led and seen.leads else seen.epoch
+
+    def answered(self, seen: ProduceAnswered) -> None:
+        leads, since = self._led_since.get((seen.log, seen.node), (False, -1))
+        if not (seen.accepted and seen.led_then and leads) or seen.offset < 0:
+            return
+        entries = self._entries.get((seen.log, seen.node), [])
+        at = bisect_left(entries, seen.offset, key=lambda entry: entry.base)
+        # The broker may have appended the batch in the turn in which it answers. Then the checker has not seen it yet.
+        if at < len(entries) and entries[at].base == seen.offset and entries[at].epoch < since:
+            raise self.broken(
+                f"broker {seen.node} acknowledged records of {seen.log} at {seen.offset}, in the leadership that began "
+                f"in epoch {since}; the records there are of epoch {entries[at].epoch}"
+            )
+
+    sees: ClassVar = {ReplicaLogSeen: log, RoleSeen: role, ProduceAnswered: answered}
 
 
 class OneOwnerForEachGroup(Checker):
@@ -163,8 +201,8 @@ class HighWatermarkNeedsMinIsr(_SameLeadership):
 
 
 class JoiningReplicasAreAwaited(_SameLeadership):
-    """The high watermark does not pass the end of a replica outside the ISR that is caught up and whose broker may join
-    the ISR. Otherwise this replica could never join (KIP-966)."""
+    """The high watermark does not rise above the end of a replica outside the ISR that is caught up and whose broker
+    may join the ISR. Otherwise this replica could never join (KIP-966)."""
 
     def compare(self, old: LeaderSeen, new: LeaderSeen) -> None:
         before = {each.broker: each for each in old.followers}
@@ -172,7 +210,7 @@ class JoiningReplicasAreAwaited(_SameLeadership):
             known = before.get(each.broker)
             if known is None or each.in_sync or known.in_sync or not (each.may_join and known.may_join):
                 continue
-            if known.end == each.end and old.high_watermark <= each.end < new.high_watermark:
+            if known.end == each.end < new.high_watermark > old.high_watermark:
                 raise self.broken(
                     f"the high watermark of {new.log} on {new.node} rose to {new.high_watermark}, but broker "
                     f"{each.broker} has only the records below {each.end} and may join the ISR"
@@ -192,3 +230,40 @@ class PositionsStay(_SameLeadership):
                     f"broker {new.node} leads {new.log} in epoch {new.epoch}, and no longer knows that the log of "
                     f"broker {each.broker} ends at {before[each.broker]}"
                 )
+
+
+class PositionsAreFetched(Checker):
+    """A leader knows where the log of a follower ends only from a Fetch request that the follower sent in the leader's
+    epoch. In an earlier epoch the follower may have had records that it has truncated since."""
+
+    def __init__(self) -> None:
+        self._fetched: dict[tuple[int, int, str], int] = {}  # the newest epoch in a Fetch, by leader, follower and log
+
+    def fetched(self, seen: PositionsFetched) -> None:
+        for log, epoch in seen.epochs:
+            key = (seen.node, seen.follower, log)
+            self._fetched[key] = max(epoch, self._fetched.get(key, -1))
+
+    def leader(self, seen: LeaderSeen) -> None:
+        for each in seen.followers:
+            if each.end >= 0 and self._fetched.get((seen.node, each.broker, seen.log), -1) < seen.epoch:
+                raise self.broken(
+                    f"broker {seen.node} leads {seen.log} in epoch {seen.epoch}, and takes {each.end} for the end of "
+                    f"the log of broker {each.broker}, which has not fetched in this epoch"
+                )
+
+    sees: ClassVar = {PositionsFetched: fetched, LeaderSeen: leader}
+
+
+class HighWatermarkIsSynced(Checker):
+    """If each record must be synced (flush.messages=1), a leader raises its high watermark only over records that are
+    on its disk. Otherwise a client could read a record that a power cut takes back."""
+
+    def rises(self, seen: SyncedBelow) -> None:
+        if seen.high_watermark > seen.end:
+            raise self.broken(
+                f"broker {seen.node} leads {seen.log} with the high watermark {seen.high_watermark}, but a power cut "
+                f"would leave it only the records below {seen.end}"
+            )
+
+    sees: ClassVar = {SyncedBelow: rises}

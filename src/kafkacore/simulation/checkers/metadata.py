@@ -10,6 +10,7 @@ from kafkacore.simulation.checkers.observations import (
     ControllersAlive,
     HeartbeatAnswered,
     ImageSeen,
+    IsrAccepted,
     MetadataAcknowledged,
     MetadataMaybe,
     MetadataSurvived,
@@ -97,6 +98,21 @@ class StaleBrokersAreRefused(Checker):
             self._accepted[key] = seen.epoch
 
     sees: ClassVar = {HeartbeatAnswered: heartbeat}
+
+
+class StaleReplicasStayOut(Checker):
+    """A controller accepts a replica in an ISR only in the registration in which the leader has seen the replica. If
+    the broker had registered again when the request arrived, it may have lost records since (KIP-903)."""
+
+    def accepted(self, seen: IsrAccepted) -> None:
+        for member in seen.members:
+            if 0 <= member.epoch < member.registered:
+                raise self.broken(
+                    f"controller {seen.node} accepted broker {member.broker} at epoch {member.epoch} in an ISR of "
+                    f"leader {seen.leader}, although that broker was registered at {member.registered}"
+                )
+
+    sees: ClassVar = {IsrAccepted: accepted}
 
 
 class BrokersCatchUpFirst(Checker):

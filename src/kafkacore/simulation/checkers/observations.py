@@ -13,12 +13,16 @@ from typing import NamedTuple
 
 class Entry(NamedTuple):
     """One batch: the records from `base` up to, but not including, `end`, written in `epoch`. `digest` is a hash of the
-    batch's bytes."""
+    batch's bytes. A batch of an idempotent producer has the producer's id and epoch, and the sequence number of its
+    first record."""
 
     base: int
     end: int
     epoch: int
     digest: int
+    producer: int = -1
+    producer_epoch: int = -1
+    sequence: int = -1
 
 
 # --- the quorum ---
@@ -244,7 +248,8 @@ class ProduceAnswered(NamedTuple):
     """A broker answered for one partition of a Produce request with acks=all. `led_then` is whether the broker was the
     leader in `epoch` when the request arrived, according to its own metadata. `leads_now` is whether it is the leader
     now. `accepted` means that the answer has no error. A `repeatable` batch has a producer id, so a broker that already
-    has the batch accepts it again."""
+    has the batch accepts it again. `offset` is the offset of the batch in the answer, or -1 if this is not the first
+    request with the batch."""
 
     node: int
     log: str
@@ -255,6 +260,7 @@ class ProduceAnswered(NamedTuple):
     arrived_ns: int = 0
     answered_ns: int = 0
     repeatable: bool = True
+    offset: int = -1
 
 
 class CommitAnswered(NamedTuple):
@@ -270,6 +276,43 @@ class CommitAnswered(NamedTuple):
     accepted: bool
     arrived_ns: int
     answered_ns: int
+
+
+class PositionsFetched(NamedTuple):
+    """A Fetch request of a follower arrived at `node`. `epochs` maps partitions to the leader epochs for which the
+    follower asks."""
+
+    node: int
+    follower: int
+    epochs: tuple[tuple[str, int], ...]
+
+
+class SyncedBelow(NamedTuple):
+    """A leader that must sync each record raised its high watermark. The records below `end` would survive a power cut
+    of the leader at this moment."""
+
+    node: int
+    log: str
+    high_watermark: int
+    end: int
+
+
+class MemberKnown(NamedTuple):
+    """A replica that a leader wants in the ISR. `epoch` is the broker epoch in the leader's request, or -1 if the
+    leader does not know it. `registered` is the epoch of that broker in the controller's committed metadata when the
+    request arrived, or -1."""
+
+    broker: int
+    epoch: int
+    registered: int
+
+
+class IsrAccepted(NamedTuple):
+    """A controller accepted the ISR that a leader proposed for a partition."""
+
+    node: int
+    leader: int
+    members: tuple[MemberKnown, ...]
 
 
 class FollowerKnown(NamedTuple):
@@ -341,6 +384,20 @@ class RecordsDeleted(NamedTuple):
     before: int
 
 
+class RecordsSent(NamedTuple):
+    """A client is about to send records for the first time."""
+
+    log: str
+    values: tuple[bytes, ...]
+
+
+class ValuesRead(NamedTuple):
+    """A client read these values from a topic whose records may be lost."""
+
+    log: str
+    values: tuple[bytes, ...]
+
+
 class RecordAcknowledged(NamedTuple):
     """A client got an acknowledgement that a record is stored at an offset. `log` is the name of the topic and the
     number of the partition. The client first sent the record at `sent_ns`, and got the acknowledgement at
@@ -363,12 +420,13 @@ class RecordRead(NamedTuple):
 
 class LogRead(NamedTuple):
     """A client requested records from offset `at`. The response contained the records at `offsets`, and the high
-    watermark."""
+    watermark. `is_whole` is false if the client could not read a batch of the response."""
 
     log: str
     at: int
     offsets: tuple[int, ...]
     high_watermark: int
+    is_whole: bool = True
 
 
 class LatestListed(NamedTuple):

@@ -3,11 +3,12 @@ the same offset return the same record."""
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from typing import Any, ClassVar
 
 from kafkacore.simulation.checkers.observations import (
     CommitFetched,
+    Entry,
     ImageSeen,
     LogRead,
     LogSurvived,
@@ -15,6 +16,9 @@ from kafkacore.simulation.checkers.observations import (
     RecordAcknowledged,
     RecordRead,
     RecordsDeleted,
+    RecordsSent,
+    ReplicaLogSeen,
+    ValuesRead,
 )
 from kafkacore.simulation.checkers.violation import Checker
 
@@ -70,6 +74,77 @@ class AcknowledgedRecordsStay(Checker):
         RecordRead: stored,
         LogSurvived: survived,
     }
+
+
+class RecordsWereSent(Checker):
+    """Every record that a client reads is one that a client has sent, byte by byte. This also holds for topics that may
+    lose records: a record is either lost or whole."""
+
+    def __init__(self) -> None:
+        self._sent: dict[str, set[bytes]] = {}
+
+    def sent(self, seen: RecordsSent) -> None:
+        self._sent.setdefault(seen.log, set()).update(seen.values)
+
+    def read(self, seen: RecordRead) -> None:
+        self._was_sent(seen.log, seen.value)
+
+    def values(self, seen: ValuesRead) -> None:
+        for value in seen.values:
+            self._was_sent(seen.log, value)
+
+    def survived(self, seen: LogSurvived) -> None:
+        for value in seen.records.values():
+            self._was_sent(seen.log, value)
+
+    def _was_sent(self, log: str, value: bytes) -> None:
+        if log in self._sent and value not in self._sent[log]:
+            raise self.broken(f"a read of {log} returned {value!r}, which no client has sent")
+
+    sees: ClassVar = {RecordsSent: sent, RecordRead: read, ValuesRead: values, LogSurvived: survived}
+
+
+class ProducersWriteInOrder(Checker):
+    """In each replica's log, the epochs of an idempotent producer never decrease, and the batches that it sent in one
+    epoch follow each other without a gap (KIP-98)."""
+
+    def __init__(self) -> None:
+        self._logs: dict[tuple[str, int], list[Entry]] = {}
+        # For each log and producer: the producer's epoch, and its next sequence number.
+        self._next: dict[tuple[str, int], dict[int, tuple[int, int]]] = {}
+
+    def log(self, seen: ReplicaLogSeen) -> None:
+        key = (seen.log, seen.node)
+        known = self._logs.setdefault(key, [])
+        kept = bisect_right(known, seen.start, key=lambda entry: entry.end)
+        producers = self._next.setdefault(key, {})
+        if kept < len(known):
+            producers.clear()
+            rest = known[:kept]
+            known.clear()
+            for entry in rest:
+                self._follow(known, producers, entry)
+        for entry in seen.entries:
+            if problem := self._follow(known, producers, entry):
+                raise self.broken(f"replica {seen.node} of {seen.log} has the batch at {entry.base}: {problem}")
+
+    @staticmethod
+    def _follow(known: list[Entry], producers: dict[int, tuple[int, int]], entry: Entry) -> str:
+        """Adds an entry. Returns what is wrong with it, or nothing."""
+        if known and known[-1].end != entry.base:
+            producers.clear()  # the records between were deleted, and with them perhaps batches of the producers
+        known.append(entry)
+        if entry.producer < 0 or entry.sequence < 0:
+            return ""
+        who = f"producer {entry.producer}"
+        epoch, expected = producers.get(entry.producer, (entry.producer_epoch, entry.sequence))
+        producers[entry.producer] = entry.producer_epoch, entry.sequence + entry.end - entry.base
+        if entry.producer_epoch < epoch:
+            return f"{who} wrote it in epoch {entry.producer_epoch}, after a batch in epoch {epoch}"
+        expected = expected if entry.producer_epoch == epoch else 0
+        return f"{who} wrote it as {entry.sequence}, not {expected}" if entry.sequence != expected else ""
+
+    sees: ClassVar = {ReplicaLogSeen: log}
 
 
 class NoRecordTwice(Checker):
@@ -139,10 +214,12 @@ class AcknowledgedInOrder(Checker):
 
 
 class ReadsAreWhole(Checker):
-    """A read returns every record from its offset, without a gap. It returns no record at or above the high
-    watermark."""
+    """A read returns every record from its offset, without a gap and undamaged. It returns no record at or above the
+    high watermark."""
 
     def read(self, seen: LogRead) -> None:
+        if not seen.is_whole:
+            raise self.broken(f"a read of {seen.log} from {seen.at} returned a batch that is damaged")
         if seen.offsets != tuple(range(seen.at, seen.at + len(seen.offsets))):
             raise self.broken(f"a read of {seen.log} from {seen.at} returned the offsets {seen.offsets}")
         if seen.offsets and seen.offsets[-1] >= seen.high_watermark:

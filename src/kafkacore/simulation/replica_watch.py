@@ -38,6 +38,7 @@ class _Replica:
         self.log = f"{handle.topic}-{handle.index}"
         self.handle = handle
         self.files = LogFiles(node.disk, f"{DIRECTORY}/{self.log}")
+        self.written = LogFiles(node.disk, f"{DIRECTORY}/{self.log}")  # `files` reports each change once
         self.is_new = True
         self.state: State = ("", -1, 0, 0, 0, -1)
 
@@ -99,6 +100,15 @@ class ReplicaWatcher:
             entries = replica.files.entries_from(start)
             first = replica.handle.log_start_offset
             self._judge.see(ReplicaLogSeen(node.node_id, replica.log, start if changed else 0, entries, first))
+
+    def epoch_at(self, node_id: int, log: str, offset: int) -> int:
+        """Returns the leader epoch of the batch that begins at this offset of a broker's log, or -1."""
+        for replica in self._replicas.get(node_id, {}).values():
+            if replica.log == log:
+                replica.written.read()
+                found = replica.written.entries_from(offset)
+                return found[0].epoch if found and found[0].base == offset else -1
+        return -1
 
     def settle(self) -> None:
         """Observes every replica of a running, idle cluster."""

@@ -78,7 +78,7 @@ class WireTap:
     present end of a node's metadata log. `leads` returns the leader epoch in which a broker leads a partition according
     to its own metadata, or -1. `offsets_partitions` is the number of partitions of __consumer_offsets. `registered`
     returns the epoch of a broker in a controller's metadata, or -1. `topic_name` returns the name of the topic with an
-    id, or None."""
+    id, or None. `epoch_at` returns the leader epoch of the batch at an offset of a broker's log, or -1."""
 
     def __init__(
         self,
@@ -89,9 +89,10 @@ class WireTap:
         offsets_partitions: int,
         registered: Callable[[int, int], int],
         topic_name: Callable[[Uuid], str | None],
+        epoch_at: Callable[[int, str, int], int],
     ) -> None:
         self._judge, self._log_end, self._leads, self._registered = judge, log_end, leads, registered
-        self._offsets_partitions, self._topic_name = offsets_partitions, topic_name
+        self._offsets_partitions, self._topic_name, self._epoch_at = offsets_partitions, topic_name, epoch_at
         self._batches: set[tuple[str, int, bytes]] = set()  # the producer's batches in all Produce requests
         self._schedule = network.schedule
         # The key is the node's end of the connection.
@@ -221,12 +222,13 @@ class WireTap:
         for topic in response.responses:
             for each in topic.partition_responses:
                 key = (topic.name, each.index)
-                led = asked.then[key]
+                led, log = asked.then[key], f"{topic.name}-{each.index}"
+                is_told = not each.error_code and not led.is_repeat
                 self._judge.see(
                     ProduceAnswered(
-                        node, f"{topic.name}-{each.index}", led.epoch != NOBODY, self._leads(node, *key) != NOBODY,
-                        not each.error_code, led.epoch, asked.arrived_ns, self._schedule.now_ns, led.has_id,
-                        -1 if led.is_repeat else each.base_offset,
+                        node, log, led.epoch != NOBODY, self._leads(node, *key) != NOBODY, not each.error_code,
+                        led.epoch, asked.arrived_ns, self._schedule.now_ns, led.has_id,
+                        self._epoch_at(node, log, each.base_offset) if is_told else NOBODY,
                     )
                 )  # fmt: skip
 

@@ -66,7 +66,7 @@ class Watcher:
         self._names: dict[str, str] = {}  # the names of all topics, by their ids
         self.tap = WireTap(
             cluster.network, judge, self.end_of, self.leads, offsets_partitions, self.registered,
-            lambda topic_id: self._names.get(str(topic_id)),
+            lambda topic_id: self._names.get(str(topic_id)), self._replicas.epoch_at,
         )  # fmt: skip
 
     def look(self) -> None:

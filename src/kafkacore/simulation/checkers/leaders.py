@@ -3,7 +3,6 @@ coordinates a group."""
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from typing import ClassVar
 
 from kafkacore.simulation.checkers.observations import (
@@ -80,14 +79,8 @@ class AcknowledgedByTheirLeader(Checker):
     other records may have its offset."""
 
     def __init__(self) -> None:
-        self._entries: dict[tuple[str, int], list[Entry]] = {}
         # For each log and node: whether the node leads, and the epoch in which its last leadership began.
         self._led_since: dict[tuple[str, int], tuple[bool, int]] = {}
-
-    def log(self, seen: ReplicaLogSeen) -> None:
-        kept = self._entries.get((seen.log, seen.node), [])
-        kept = kept[: bisect_right(kept, seen.start, key=lambda entry: entry.end)]
-        self._entries[seen.log, seen.node] = kept + list(seen.entries)
 
     def role(self, seen: RoleSeen) -> None:
         led, since = self._led_since.get((seen.log, seen.node), (False, -1))
@@ -95,18 +88,13 @@ class AcknowledgedByTheirLeader(Checker):
 
     def answered(self, seen: ProduceAnswered) -> None:
         leads, since = self._led_since.get((seen.log, seen.node), (False, -1))
-        if not (seen.accepted and seen.led_then and leads) or seen.offset < 0:
-            return
-        entries = self._entries.get((seen.log, seen.node), [])
-        at = bisect_left(entries, seen.offset, key=lambda entry: entry.base)
-        # The broker may have appended the batch in the turn in which it answers. Then the checker has not seen it yet.
-        if at < len(entries) and entries[at].base == seen.offset and entries[at].epoch < since:
+        if seen.accepted and seen.led_then and leads and 0 <= seen.written_in < since:
             raise self.broken(
-                f"broker {seen.node} acknowledged records of {seen.log} at {seen.offset}, in the leadership that began "
-                f"in epoch {since}; the records there are of epoch {entries[at].epoch}"
+                f"broker {seen.node} acknowledged records of {seen.log} in the leadership that began in epoch {since}; "
+                f"the records at their offset are of epoch {seen.written_in}"
             )
 
-    sees: ClassVar = {ReplicaLogSeen: log, RoleSeen: role, ProduceAnswered: answered}
+    sees: ClassVar = {RoleSeen: role, ProduceAnswered: answered}
 
 
 class OneOwnerForEachGroup(Checker):

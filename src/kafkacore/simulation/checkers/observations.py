@@ -248,8 +248,8 @@ class ProduceAnswered(NamedTuple):
     """A broker answered for one partition of a Produce request with acks=all. `led_then` is whether the broker was the
     leader in `epoch` when the request arrived, according to its own metadata. `leads_now` is whether it is the leader
     now. `accepted` means that the answer has no error. A `repeatable` batch has a producer id, so a broker that already
-    has the batch accepts it again. `offset` is the offset of the batch in the answer, or -1 if this is not the first
-    request with the batch."""
+    has the batch accepts it again. `written_in` is the leader epoch of the batch in the broker's log at the offset in
+    the answer. It is -1 if there is no batch at this offset, or if this is not the first request with the batch."""
 
     node: int
     log: str
@@ -260,7 +260,7 @@ class ProduceAnswered(NamedTuple):
     arrived_ns: int = 0
     answered_ns: int = 0
     repeatable: bool = True
-    offset: int = -1
+    written_in: int = -1
 
 
 class CommitAnswered(NamedTuple):

@@ -132,3 +132,13 @@ def test_hunt_fails_and_says_what_was_found_when_the_bug_does_not_explain_it() -
     error = found._replace(invariant="AttributeError")
     with pytest.raises(AssertionError, match="must break CommittedStays"):
         assert_found(BY_NAME["committed-before-the-majority"], error)
+
+
+def test_run_fails_when_a_handler_raises_an_error_that_it_should_handle(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def acknowledged(*arguments: object) -> None:
+        raise KeyError("a defect")
+
+    monkeypatch.setattr("kafkacore.server.handlers.broker.produce.acknowledged", acknowledged)
+    verdict = try_seed(SEED, 1, "1c1b")
+    assert verdict.invariant == "HandlersAnswer"
+    assert "KeyError: 'a defect'" in str(verdict.problem)

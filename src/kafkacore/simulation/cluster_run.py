@@ -4,12 +4,14 @@ result."""
 from __future__ import annotations
 
 import asyncio
+import logging
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from kafkacore.simulation.checkers.observations import (
     BrokerAlive,
     ControllersAlive,
+    HandlerFailed,
     Healed,
     MetadataSurvived,
     NodeFailed,
@@ -27,6 +29,7 @@ from kafkacore.simulation.operators import SeededOperator
 from kafkacore.simulation.reading import SeededReader
 from kafkacore.simulation.watch import Watcher
 
+SERVER_LOG: Final = logging.getLogger("kafkacore.server")
 CLIENTS: Final = 3
 NS_OF_A_MS: Final = 1_000_000
 PEACE_STEP_MS: Final = 250
@@ -53,6 +56,27 @@ CONFIGS: Final = {
     # A broker that finds no active controller within this time shuts down, and the run would count that as a failure.
     "initial.broker.registration.timeout.ms": "3600000",
 }
+
+
+class HandlerErrors(logging.Handler):
+    """Collects the errors that the dispatchers of all nodes report: those that no handler has expected. An error of a
+    full or dead disk does not count."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.found: list[HandlerFailed] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        if record.module == "dispatch" and error is not None and not isinstance(error, OSError):
+            self.found.append(HandlerFailed(record.getMessage(), f"{type(error).__name__}: {error}"))
+
+    def __enter__(self) -> Self:
+        SERVER_LOG.addHandler(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        SERVER_LOG.removeHandler(self)
 
 
 class ClusterRun:
@@ -85,6 +109,7 @@ class ClusterRun:
         self._voters = self._watcher.voters
         self._active_epoch = -1  # the epoch of the last active controller
         self._failed: list[NodeFailed] = []
+        self._errors = HandlerErrors()
         self.cluster.observers.append(self._look_for_failure)
         self._schedule = Schedule(self._random, self.judge, self._faults.kinds(), lambda: self._watcher.now_ms)
         lossy: dict[str, None] = {}
@@ -117,7 +142,7 @@ class ClusterRun:
 
     def run(self) -> None:
         """Runs the cluster. Raises Violation, or any error of the code under test."""
-        with self.cluster:
+        with self.cluster, self._errors:
             self.cluster.start()
             self._wait_for_start()
             for actor in self._actors:
@@ -144,6 +169,8 @@ class ClusterRun:
             actor.check()
         while self._failed:
             self.judge.see(self._failed.pop(0))
+        while self._errors.found:
+            self.judge.see(self._errors.found.pop(0))
 
     def _look_for_failure(self, event: Event) -> None:
         if event.kind in ("fault", "failed"):

@@ -20,7 +20,7 @@ from kafkacore.simulation.checkers.observations import (
     ReplicaLogSeen,
     SyncedBelow,
 )
-from kafkacore.simulation.checkers.progress import NodesGoOn, Progress
+from kafkacore.simulation.checkers.progress import HandlersAnswer, NodesGoOn, Progress
 from kafkacore.simulation.checkers.violation import Checker, Violation
 
 # The judge drops observations of these kinds about topics that can lose records.
@@ -82,6 +82,7 @@ class Judge:
             leaders.PositionsAreFetched(),
             leaders.HighWatermarkIsSynced(),
             NodesGoOn(),
+            HandlersAnswer(),
             self.progress,
         ]
         self._by_kind: dict[type, list[Checker]] = {}

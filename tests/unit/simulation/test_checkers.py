@@ -18,6 +18,7 @@ from kafkacore.simulation.checkers.observations import (
     Delivered,
     Entry,
     EpochSeen,
+    HandlerFailed,
     Healed,
     HeartbeatAnswered,
     HighWatermark,
@@ -184,6 +185,7 @@ GOOD: Cases = [
     ),
 ]
 BAD: Cases = [
+    (progress.HandlersAnswer, [HandlerFailed("PRODUCE 9 of client 'c' failed", "KeyError: 1")]),
     (metadata.StaleReplicasStayOut, [IsrAccepted(0, 7, (MemberKnown(7, 4, 4), MemberKnown(8, 5, 6)))]),
     (records.RecordsWereSent, [RecordsSent("t", (b"a",)), RecordRead("t", 0, b"\0")]),
     (records.RecordsWereSent, [RecordsSent("t", (b"a",)), ValuesRead("t", (b"a", b"b"))]),
@@ -261,9 +263,11 @@ def test_every_checker_has_a_good_and_a_bad_history() -> None:
         each for room in rooms for each in vars(room).values() if isinstance(each, type) and issubclass(each, Checker)
     }
     timed = {Checker, metadata.SilentBrokersAreFenced, progress.Progress}
+    never_good = {progress.HandlersAnswer}  # what this checker sees is always a violation
     # test_checkers_replication.py has histories for these checkers, with records on several replicas.
     replicated = {records.NoRecordTwice, records.ProducersGoOn, records.AcknowledgedInOrder, records.ReadsAreWhole}
-    assert checkers - timed - replicated == {checker for checker, _ in GOOD} == {checker for checker, _ in BAD}
+    good, bad = ({checker for checker, _ in cases} for cases in (GOOD, BAD))
+    assert checkers - timed - replicated == good | never_good == bad
 
 
 def test_checker_of_fencing_objects_when_a_broker_is_gone_for_too_long() -> None:

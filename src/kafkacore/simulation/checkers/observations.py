@@ -182,6 +182,13 @@ class NodeFailed(NamedTuple):
     explained: bool
 
 
+class HandlerFailed(NamedTuple):
+    """The handler of a request raised an error that it should have handled. The client got UNKNOWN_SERVER_ERROR."""
+
+    request: str
+    error: str
+
+
 # --- replicas of partitions; `log` is the name of the topic and the number of the partition ---
 
 

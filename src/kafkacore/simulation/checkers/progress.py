@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import ClassVar
 
-from kafkacore.simulation.checkers.observations import Healed, NodeFailed, Progressed, TimePassed
+from kafkacore.simulation.checkers.observations import HandlerFailed, Healed, NodeFailed, Progressed, TimePassed
 from kafkacore.simulation.checkers.violation import Checker
 
 
@@ -17,6 +17,16 @@ class NodesGoOn(Checker):
             raise self.broken(f"node {seen.node} failed although no fault explains it: {seen.error}")
 
     sees: ClassVar = {NodeFailed: failed}
+
+
+class HandlersAnswer(Checker):
+    """Every request gets the response that its handler has made, and never the error that stands for a defect of the
+    node."""
+
+    def failed(self, seen: HandlerFailed) -> None:
+        raise self.broken(f"{seen.request}: {seen.error}")
+
+    sees: ClassVar = {HandlerFailed: failed}
 
 
 class Progress(Checker):

@@ -5,6 +5,7 @@ KIP-497, KIP-455)."""
 import pytest
 
 from brokers import APACHE
+from process_cluster import read_to_end
 from quorums import OURS
 from replicated import ReplicatedCluster, Writes
 
@@ -85,4 +86,31 @@ def test_brokers_of_both_kinds_follow_each_other_when_their_controllers_decide(r
         cluster.prefer(which)
         writes.wait_progress()
     cluster.assert_whole(writes)
+    cluster.assert_no_errors()
+
+
+@pytest.mark.parametrize("controller", [OURS, "apache-4.3"])
+def test_each_record_is_read_once_when_the_brokers_of_both_kinds_restart_in_turn(replicated, controller):
+    cluster = replicated(
+        "apache-4.3",
+        controllers={1: controller},
+        brokers={101: OURS, 102: "apache-4.3", 103: OURS, 104: "apache-4.3"},
+    )
+    ids = list(cluster.brokers)
+    assignment = [[*ids[first:], *ids[:first]][:3] for first in range(len(ids))]
+    which = [("t", partition) for partition in range(len(assignment))]
+    cluster.create("t", assignment, min_insync_replicas="2")
+    with Writes(cluster, which) as writes:
+        for member in cluster.brokers.values():
+            assert member.stop() in (0, 143), member.seen()  # 143: SIGTERM has stopped a Java process in order
+            writes.wait_progress()
+            member.start()
+            cluster.wait_unfenced()
+            cluster.wait_in_sync("t", count=len(which))
+            writes.wait_progress()
+        cluster.prefer(which)
+        writes.wait_progress()
+    cluster.assert_whole(writes)
+    served = {(topic, index): cluster.read(assignment[index][0], topic, index) for topic, index in which}
+    assert read_to_end(cluster.bootstrap, which) == served
     cluster.assert_no_errors()

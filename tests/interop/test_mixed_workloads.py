@@ -1,13 +1,16 @@
 """The workloads that a cluster of both kinds supports, and those that it does not: see the section "Limits in a mixed
 cluster" of docs/migration.md."""
 
+import re
+import urllib.request
+
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from asking import ask
 from kafkacore.protocol.errors import ErrorCode
-from kafkacore.protocol.messages import ConsumerGroupHeartbeatRequest
-from processes import wait_until
+from kafkacore.protocol.messages import ConsumerGroupHeartbeatRequest, ReadShareGroupStateRequest
+from processes import free_ports, wait_until
 from quorums import OURS
 from replicated import LIMIT_S, ReplicatedCluster
 
@@ -16,7 +19,9 @@ RELEASE = "apache-4.3"  # 3.9 does not have groups of the new protocols
 MINE, THEIRS = 101, 102
 # When a broker of Apache Kafka starts, it reads the number of partitions of the internal topics. If a topic does not
 # exist yet, the broker uses these keys.
+PAGE = free_ports(1)[0]
 SETTINGS = {
+    "metrics.port": str(PAGE),
     "share.coordinator.state.topic.num.partitions": "1",
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
@@ -80,6 +85,14 @@ def produce(cluster, topic, value):
     assert producer.flush(LIMIT_S) == 0
 
 
+def elections(cluster):
+    """Returns how often our broker has become the leader of a partition that it cannot coordinate."""
+    page = urllib.request.urlopen(f"http://127.0.0.1:{PAGE}/metrics", timeout=10).read().decode()
+    name = "kafkacore_server_replicamanager_uncoordinatedelections"
+    [value] = re.findall(rf"^{name}(?:_total)? (.*)$", page, re.MULTILINE)
+    return float(value)
+
+
 def our_log(cluster):
     return cluster.brokers[MINE].log.read_text()
 
@@ -91,6 +104,19 @@ def read_as_new_group(cluster, tools):
         "kafka-console-consumer", "--bootstrap-server", cluster.bootstrap, "--topic", "ours", "--group", "new",
         "--max-messages", 1, "--timeout-ms", LIMIT_S * 1000, "--command-property", "group.protocol=consumer",
         "--command-property", "auto.offset.reset=earliest",
+    )  # fmt: skip
+
+
+def read_shared(cluster, tools, topic, group, timeout_ms=30_000):
+    """Reads one record as a member of a share group, from the group's beginning."""
+    server = ("--bootstrap-server", cluster.bootstrap)
+    tools.run(
+        "kafka-configs", *server, "--alter", "--entity-type", "groups", "--entity-name", group,
+        "--add-config", "share.auto.offset.reset=earliest",
+    )  # fmt: skip
+    return tools.attempt(
+        "kafka-console-share-consumer", *server, "--topic", topic, "--group", group, "--max-messages", 1,
+        "--timeout-ms", timeout_ms,
     )  # fmt: skip
 
 
@@ -111,13 +137,7 @@ def test_new_group_reads_from_ours_only_while_apache_kafka_coordinates(cluster, 
 
 @pytest.mark.parametrize(("topic", "read"), [("theirs", ["tea"]), ("ours", [])])
 def test_share_group_reads_only_partitions_that_apache_kafka_leads(cluster, tools, topic, read):
-    server, group = ("--bootstrap-server", cluster.bootstrap), f"share-{topic}"
-    tools.run(
-        "kafka-configs", *server, "--alter", "--entity-type", "groups", "--entity-name", group,
-        "--add-config", "share.auto.offset.reset=earliest",
-    )  # fmt: skip
-    options = ("--topic", topic, "--group", group, "--max-messages", 1, "--timeout-ms", 30_000 if read else 5_000)
-    found = tools.attempt("kafka-console-share-consumer", *server, *options)
+    found = read_shared(cluster, tools, topic, f"share-{topic}", 30_000 if read else 5_000)
     assert found.lines == read, found
 
 
@@ -154,3 +174,25 @@ def test_transactional_producer_gets_a_final_error_when_ours_would_coordinate(cl
     error = refused.value.args[0]
     assert (error.code(), error.fatal()) == (KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, True)
     assert "this broker leads partitions 0 of __transaction_state" in our_log(cluster)
+
+
+def test_share_group_reads_nothing_while_ours_would_keep_its_state(cluster, tools, moved):
+    """The broker that coordinates the group gets a final error from our broker. A share consumer only logs that its
+    broker failed."""
+    cluster.create("shared", [[THEIRS]])
+    produce(cluster, "shared", b"tea")
+    before = elections(cluster)
+    assert read_shared(cluster, tools, "shared", "moved").lines == ["tea"]
+    produce(cluster, "shared", b"rice")
+    moved("__share_group_state", MINE)
+    assert "this broker leads partitions 0 of __share_group_state" in our_log(cluster)
+    assert elections(cluster) == before + 1
+    asked = ReadShareGroupStateRequest.PartitionData(partition=0)
+    asked = ReadShareGroupStateRequest.ReadStateData(partitions=[asked])
+    answer = ask(cluster.addresses[MINE], ReadShareGroupStateRequest(group_id="moved", topics=[asked]), 0)
+    assert ErrorCode(answer.results[0].partitions[0].error_code) == ErrorCode.UNSUPPORTED_VERSION
+    refused = read_shared(cluster, tools, "shared", "moved", 10_000)
+    assert (refused.lines, "Unknown server error while fetching topic-partition shared-0" in refused.err) == ([], True)
+    # When Apache Kafka keeps the state again, the group continues from there.
+    moved("__share_group_state", THEIRS)
+    assert read_shared(cluster, tools, "shared", "moved").lines == ["rice"]

@@ -12,7 +12,10 @@ from kafkacore.metadata.image import MetadataImage
 from kafkacore.storage.names import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
 
 LOG: Final = logging.getLogger("kafkacore.server")
-_PEOPLE: Final = {TRANSACTIONS_TOPIC: "transactional ids", SHARE_STATE_TOPIC: "share groups"}
+_RESULTS: Final = {
+    TRANSACTIONS_TOPIC: "their transactional ids get a final error",
+    SHARE_STATE_TOPIC: "their share groups get no records",
+}
 
 
 class Uncoordinated:
@@ -28,7 +31,7 @@ class Uncoordinated:
     def apply(self, image: MetadataImage) -> None:
         """Logs the partitions that this broker began to lead with this metadata image."""
         led: set[tuple[str, int]] = set()
-        for name in _PEOPLE:
+        for name in _RESULTS:
             topic = image.topic(name)
             if topic is not None:
                 rows = enumerate(topic.partition_rows)
@@ -36,13 +39,13 @@ class Uncoordinated:
         new = sorted(led - self.led)
         self.led = frozenset(led)
         self.elections += len(new)
-        for name, people in _PEOPLE.items():
+        for name, result in _RESULTS.items():
             indexes = [index for topic, index in new if topic == name]
             if indexes:
                 LOG.error(
-                    "this broker leads partitions %s of %s, but it cannot coordinate them: their %s get a final "
-                    "error; move the partitions to brokers of Apache Kafka",
-                    ", ".join(map(str, indexes)), name, people,
+                    "this broker leads partitions %s of %s, but it cannot coordinate them: %s; move the partitions to "
+                    "brokers of Apache Kafka",
+                    ", ".join(map(str, indexes)), name, result,
                 )  # fmt: skip
 
     def found_groups(self, index: int, counts: Mapping[str, int]) -> None:

@@ -29,6 +29,7 @@ def test_partition_is_named_when_this_broker_becomes_its_leader(caplog: pytest.L
     assert transactions.startswith("this broker leads partitions 0, 2 of __transaction_state, but it cannot coordinate")
     assert "their transactional ids get a final error" in transactions
     assert shares.startswith("this broker leads partitions 0 of __share_group_state")
+    assert "their share groups get no records" in shares
     assert (watched.elections, len(watched.led)) == (3, 3)
 
 

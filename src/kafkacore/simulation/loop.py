@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextvars
+import inspect
 import logging
 from asyncio import events
 from collections import deque
@@ -96,7 +97,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self._closed = True
         unstarted, self._unstarted = self._unstarted, {}
         for each in unstarted:
-            each.close()
+            _give_up(each)
         self._ready.clear()
         self._schedule.forget_closed()
         tasks, self._tasks = self._tasks, {}
@@ -105,7 +106,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
             coroutine = task.get_coro()
             try:
                 if asyncio.iscoroutine(coroutine):
-                    coroutine.close()
+                    _give_up(coroutine)
             except (RuntimeError, ValueError):  # the coroutine is running, or would wait during its cleanup
                 LOG.debug("a coroutine of %s did not end", self)
             except Exception:
@@ -115,7 +116,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         """Runs a coroutine from another loop on this loop. If this loop's machine is off, the coroutine never
         starts."""
         if self._closed:
-            coroutine.close()
+            _give_up(coroutine)
             return concurrent.futures.Future()
         self._unstarted[coroutine] = None
         future = asyncio.run_coroutine_threadsafe(coroutine, self)
@@ -226,6 +227,16 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         if not self._closed:
             LOG.error("%s: %s", self, context.get("message"), exc_info=context.get("exception"))
+
+
+def _give_up(coroutine: Any) -> None:
+    """Closes a coroutine that never continues. If it has not started, its arguments may be coroutines that it would
+    have awaited. Nobody else closes those."""
+    if inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:
+        for each in coroutine.cr_frame.f_locals.values():
+            if inspect.iscoroutine(each):
+                _give_up(each)
+    coroutine.close()
 
 
 def _end(future: asyncio.Future[T], result: T) -> None:

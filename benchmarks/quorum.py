@@ -26,9 +26,9 @@ import benchmarks.peers  # noqa: F401 - it puts tests/support on the path
 from asking import ask
 from kafkacore.config import BrokerConfig
 from kafkacore.protocol.messages import CreateTopicsRequest, IncrementalAlterConfigsRequest
+from kafkacore.runtime.ports import free_ports
 from kafkacore.server.node import Node
 from kafkacore.tools import main as command_line
-from processes import free_ports
 
 CLUSTER_ID = "kafkacoreBenchAAAAAAAA"
 NODES = (1, 2, 3)

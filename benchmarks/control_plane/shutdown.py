@@ -13,7 +13,8 @@ from asking import ask
 from kafkacore.protocol import apis
 from kafkacore.protocol.apis import ApiKey
 from kafkacore.protocol.messages import CreateTopicsRequest, StopReplicaResponse
-from processes import free_ports, wait_until
+from kafkacore.runtime.ports import free_ports
+from processes import wait_until
 from zookeeper_cluster import ZooKeeperCluster
 
 LIMIT_S = 60

@@ -2,7 +2,8 @@
 
 import subprocess
 
-from processes import ROOT, free_ports
+from kafkacore.runtime.ports import free_ports
+from processes import ROOT
 
 KAFKACORE = ROOT / ".venv" / "bin" / "kafkacore"
 CLUSTER_ID = "kafkacoreBenchAAAAAAAA"

@@ -4,7 +4,8 @@ import shutil
 import sys
 
 from brokers import APACHE, ApacheKafka, Node
-from processes import PEERS, Child, free_ports
+from kafkacore.runtime.ports import free_ports
+from processes import PEERS, Child
 from wire import brokers_in_metadata
 
 START_TIMEOUT_S = 60

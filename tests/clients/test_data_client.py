@@ -13,7 +13,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from brokers import ApacheKafka, need_jars
 from kafkacore.client import EARLIEST, LATEST, Client, OffsetOutOfRange, Range, ServerNotTrusted, TopicRecreated
 from kafkacore.protocol.errors import KafkaError
-from processes import free_ports, need, wait_until
+from kafkacore.runtime.ports import free_ports
+from processes import need, wait_until
 
 pa = pytest.importorskip("pyarrow", reason="no PyArrow: pip install kafkacore[spark], or ci/spark.sh")
 pytestmark = pytest.mark.timeout(120)

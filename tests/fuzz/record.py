@@ -19,7 +19,7 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "support"))
 
 from brokers import ApacheKafka  # noqa: E402
-from processes import free_ports  # noqa: E402
+from kafkacore.runtime.ports import free_ports  # noqa: E402
 
 KEPT_OF_EACH_KIND = 3
 LARGEST_FRAME = 2000

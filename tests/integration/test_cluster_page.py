@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from processes import free_ports, is_free
+from kafkacore.runtime.ports import free_ports, is_free
 
 PAGE = Path(__file__).parents[2] / "docs" / "cluster.md"
 LIMIT_S = 150

@@ -18,8 +18,9 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from kafkacore.runtime.ports import free_ports
 from kafkacore.storage import bootstrap
-from processes import free_ports, wait_until
+from processes import wait_until
 
 KAFKACORE = [sys.executable, "-m", "kafkacore.tools.main"]
 pytestmark = pytest.mark.timeout(90)

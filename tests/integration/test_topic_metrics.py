@@ -8,8 +8,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from prometheus_client.parser import text_string_to_metric_families
 
 from kafkacore._fast.plane.gate import GatePolicy
+from kafkacore.runtime.ports import free_ports
 from kafkacore.testing import Broker
-from processes import free_ports, wait_until
+from processes import wait_until
 
 COUNT = 50
 

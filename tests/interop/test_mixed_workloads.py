@@ -10,7 +10,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from asking import ask
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import ConsumerGroupHeartbeatRequest, ReadShareGroupStateRequest
-from processes import free_ports, wait_until
+from kafkacore.runtime.ports import free_ports
+from processes import wait_until
 from quorums import OURS
 from replicated import LIMIT_S, ReplicatedCluster
 

@@ -15,7 +15,8 @@ import pytest
 from brokers import APACHE, java
 from kafkacore.inspection.metadata_shell import files
 from kafkacore.protocol.uuid import Uuid
-from processes import PEERS, ROOT, free_ports, need, wait_until
+from kafkacore.runtime.ports import free_ports
+from processes import PEERS, ROOT, need, wait_until
 from quorums import LIMIT_S, OURS, Member, MixedQuorum
 
 RELEASE = APACHE["apache-4.3"]

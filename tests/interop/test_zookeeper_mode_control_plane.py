@@ -10,7 +10,7 @@ import pytest
 
 from asking import ask
 from kafkacore.protocol.messages import MetadataRequest
-from processes import free_ports
+from kafkacore.runtime.ports import free_ports
 from quorums import OURS
 from zookeeper_cluster import APACHE, CONTROLLER_LISTENERS, Load, ZooKeeperCluster, consume
 from zookeepers import need_zookeeper

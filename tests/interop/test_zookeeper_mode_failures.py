@@ -22,8 +22,9 @@ from kafkacore.protocol.messages import (
     ListOffsetsRequest,
     MetadataRequest,
 )
+from kafkacore.runtime.ports import free_ports
 from kafkacore.server.node import Node
-from processes import free_ports, wait_until
+from processes import wait_until
 from quorums import OURS
 from wire import receive
 from zookeeper_cluster import APACHE, CONTROLLER_LISTENERS, ZooKeeperCluster, consume, produce, values

@@ -132,7 +132,7 @@ def test_a_missing_topic_is_named(read):
 
 
 def test_brokers_out_of_reach_are_named(spark):
-    from processes import free_ports
+    from kafkacore.runtime.ports import free_ports
 
     address = f"127.0.0.1:{free_ports(1)[0]}"
     options = {"kafka.bootstrap.servers": address, "subscribe": "t", "kafka.default.api.timeout.ms": "1500"}

@@ -10,7 +10,8 @@ import subprocess
 import time
 from pathlib import Path
 
-from processes import PEERS, ROOT, Child, accepts, free_ports, need
+from kafkacore.runtime.ports import free_ports
+from processes import PEERS, ROOT, Child, accepts, need
 
 APACHE = {"apache-4.3": "4.3.1", "apache-3.9": "3.9.2"}
 APACHE_START_TIMEOUT_S = 60

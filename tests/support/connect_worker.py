@@ -5,7 +5,8 @@ import urllib.error
 import urllib.request
 
 from brokers import APACHE, java, need_jars
-from processes import Child, free_ports, wait_until
+from kafkacore.runtime.ports import free_ports
+from processes import Child, wait_until
 
 RELEASE = APACHE["apache-4.3"]
 START_S, PATIENCE_S = 120, 60

@@ -4,7 +4,7 @@ import urllib.request
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from processes import free_ports
+from kafkacore.runtime.ports import free_ports
 
 
 def give_pages(cluster):

@@ -15,7 +15,8 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from asking import ask
 from kafkacore.protocol.messages import CreateTopicsRequest, DescribeClusterRequest, DescribeQuorumRequest
 from kafkacore.protocol.uuid import Uuid
-from processes import free_ports, wait_until
+from kafkacore.runtime.ports import free_ports
+from processes import wait_until
 from quorums import METADATA, OURS, Member, members_seen
 
 LIMIT_S = 60

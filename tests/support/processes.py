@@ -1,7 +1,6 @@
-"""Real processes for tests: free ports, log files that remain after a failure, and waits with a time limit."""
+"""Real processes for tests: log files that remain after a failure, and waits with a time limit."""
 
 import contextlib
-import itertools
 import os
 import signal
 import socket
@@ -17,28 +16,6 @@ PEERS = ROOT / ".peers"
 POLL_S = 0.02
 # Builds with assertions and sanitizers are slower (ci/sanitize.sh). This factor extends the time limits of waits.
 PATIENCE = float(os.environ.get("KAFKACORE_PATIENCE", "1"))
-# These ports are below the kernel's ephemeral range, so no other process gets a port between its choice here and its
-# use. Each test process begins at a different place in the range, and uses all ports before it uses one again.
-PORTS = range(16_384, 32_768)
-_FIRST = int(os.getpid() * 0.618 * len(PORTS)) % len(PORTS)
-_NEXT_PORTS = itertools.cycle([*PORTS[_FIRST:], *PORTS[:_FIRST]])
-
-
-def free_ports(count):
-    """Returns `count` ports on which no process listens."""
-    found = list(itertools.islice(filter(is_free, itertools.islice(_NEXT_PORTS, len(PORTS))), count))
-    assert len(found) == count, f"only {len(found)} free ports in {PORTS}"
-    return found
-
-
-def is_free(port):
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # the later listener sets this option too
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-        return True
 
 
 def wait_until(condition, timeout_s=30.0, what="the condition", seen=None):

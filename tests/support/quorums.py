@@ -13,7 +13,8 @@ from asking import ask
 from brokers import APACHE, APACHE_START_TIMEOUT_S, java
 from kafkacore.protocol.messages import CreateTopicsRequest, DescribeQuorumRequest, MetadataRequest
 from kafkacore.protocol.uuid import Uuid
-from processes import ROOT, Child, accepts, free_ports, wait_until
+from kafkacore.runtime.ports import free_ports
+from processes import ROOT, Child, accepts, wait_until
 
 OURS = "kafkacore"
 CLUSTER_ID = "kafkacorePeerAAAAAAAAA"

@@ -14,7 +14,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from asking import ask
 from kafkacore.protocol.messages import MetadataRequest
-from processes import accepts, free_ports, wait_until
+from kafkacore.runtime.ports import free_ports
+from processes import accepts, wait_until
 from quorums import OURS, Member
 from zookeepers import ZooKeeperEnsemble, ZooKeeperServer
 

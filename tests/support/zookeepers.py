@@ -16,7 +16,8 @@ import socket
 from pathlib import Path
 
 from brokers import APACHE, java, need_jars
-from processes import Child, free_ports, need, wait_until
+from kafkacore.runtime.ports import free_ports
+from processes import Child, need, wait_until
 
 RELEASE = APACHE["apache-3.9"]
 START_TIMEOUT_S = 60

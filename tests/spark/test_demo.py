@@ -12,7 +12,8 @@ pytest.importorskip("pyarrow", reason="no PyArrow: pip install kafkacore[spark],
 pytest.importorskip("pyspark", "4.2", reason="streams need PySpark 4.2: pip install kafkacore[spark], or ci/spark.sh")
 
 from kafkacore.tools import demo_apache
-from kafkacore.tools.demo_spark import Demo
+from kafkacore.tools.demo_spark import LIMIT_S, Demo
+from processes import PATIENCE
 
 
 @pytest.mark.skipif("KAFKACORE_SPARK_DEMO" not in os.environ, reason="takes minutes: set KAFKACORE_SPARK_DEMO=1")
@@ -22,7 +23,7 @@ def test_demo_proves_its_counts_when_a_broker_is_killed_and_the_query_fails(spar
     # duration of this test.
     monkeypatch.setattr(demo_apache, "find", lambda: None)
     demo = Demo(tmp_path / "nodes", tmp_path / "output", lambda: spark)
-    demo.pipelines = ("placement-plan",)  # the quickest pipeline; test_pipelines and test_replica_audit run the others
+    demo.pipelines = ("placement-plan", "plane-report")  # test_pipelines and test_replica_audit run the others
     demo.show(seconds=1)
     assert len(demo.proofs) == 3
     assert all(proof.compared > 0 and proof.wrong == 0 for proof in demo.proofs), demo.proofs
@@ -35,8 +36,11 @@ def test_demo_proves_its_counts_when_a_broker_is_killed_and_the_query_fails(spar
     page = (tmp_path / "output" / "report.html").read_text(encoding="utf-8")
     assert "All comparisons agree." in page
     assert "<h2>Placement plan</h2>" in page
-    assert page.count("<svg") == 3
+    assert "<h2>Plane report</h2>" in page
+    assert "requests/broker-101" in page
+    assert page.count("<svg") == 8
     told = capsys.readouterr().out
     assert "was killed; another replica leads" in told
     assert "are in the topic twice, because the query failed there" in told
     assert "not shown here: the same with exactly-once" in told
+    assert 0 < demo.took_s < LIMIT_S * PATIENCE

@@ -129,7 +129,7 @@ def findings(spark, cluster):
     reader = spark.read.format("kafkacore-log").option("path", ",".join(paths))
     metadata = reader.option("table", "metadata").load()
     isr = last_isr(partition_changes(metadata), topic_names(metadata))
-    return audit_directories(spark, paths, isr=isr).collect()
+    return audit_directories(spark, paths, isr=isr).findings.collect()
 
 
 def test_plan_beats_the_proposal_of_kafka_and_comes_true_when_it_is_applied(spark, cluster, tools, tmp_path):

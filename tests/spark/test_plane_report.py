@@ -118,5 +118,12 @@ def test_command_writes_its_tables_and_a_page(spark, logs, tmp_path, monkeypatch
     assert commands.run(Namespace(pipeline="plane-report", path=logs, output=str(output))) == 0
     assert spark.read.parquet(str(output / "separation")).count() > 0
     page = (output / "report.html").read_text()
-    for part in ("Does control work wait while clients are busy?", "LEADER_AND_ISR", "<svg"):
+    for part in ("Does control work wait while clients are busy?", "LEADER_AND_ISR", "node/kafka-request.log"):
         assert part in page
+    for plot in (
+        "Total time of requests at the quantiles",
+        "Mean wait for a handler",
+        "Mean wait of each kind of work",
+    ):
+        assert f"<h3>{plot}" in page
+    assert page.count("<svg") == 3

@@ -45,7 +45,9 @@ def audit(spark):
 
     def run(directories, *, isr=None, compacted=()):
         paths = [str(directories[node]) for node in BROKERS]
-        return [row.asDict() for row in audit_directories(spark, paths, compacted=compacted, isr=isr).collect()]
+        return [
+            row.asDict() for row in audit_directories(spark, paths, compacted=compacted, isr=isr).findings.collect()
+        ]
 
     return run
 

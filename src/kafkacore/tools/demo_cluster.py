@@ -123,9 +123,11 @@ def replace_broker(cluster: DemoCluster, stream: Stream) -> None:
 
 
 class DemoCluster:
-    """The controllers and brokers of the demo. Each is a process with its own directory."""
+    """The controllers and brokers of the demo. Each is a process with its own directory. With `sampled_of`, each node
+    writes one of so many requests to a file in the directory `request_logs`."""
 
-    def __init__(self, directory: Path, settings: Mapping[str, str] = _NO_SETTINGS) -> None:
+    def __init__(self, directory: Path, settings: Mapping[str, str] = _NO_SETTINGS, *, sampled_of: int = 0) -> None:
+        self.request_logs = directory / "requests"
         ids = (*CONTROLLERS, *BROKERS)
         addresses = dict(zip(ids, (f"{dev.HOST}:{port}" for port in free_ports(len(ids), dev.HOST)), strict=True))
         shared = {
@@ -138,6 +140,9 @@ class DemoCluster:
 
         def node(node_id: int, role: str, listener: str) -> DemoNode:
             own = {"node.id": str(node_id), "process.roles": role, "listeners": f"{listener}://{addresses[node_id]}"}
+            if sampled_of:
+                own["sampled.request.log.file"] = str(self.request_logs / f"{role}-{node_id}")
+                own["sampled.request.log.every"] = str(sampled_of)
             return DemoNode(directory / str(node_id), shared | own)
 
         self.controllers = {each: node(each, "controller", "CONTROLLER") for each in CONTROLLERS}
@@ -150,6 +155,7 @@ class DemoCluster:
         """Formats the directories and starts all processes at the same time. Returns the time in seconds until the last
         process was ready."""
         began = time.perf_counter()
+        self.request_logs.mkdir(parents=True, exist_ok=True)
         cluster_id = str(Uuid.random())
         for node_id, node in self._nodes():
             is_voter = node_id in self.controllers

@@ -26,7 +26,9 @@ from kafkacore.tools.demo_cluster import PARTITIONS, REPLICAS, DemoCluster, Stre
 from kafkacore.tools.demo_parts import PATIENCE_S, DemoFailedError, create_topic, heading, say, wait_for
 
 LINES, COUNTS, GROUP = "lines", "counts", "readers"
-PIPELINES: Final = ("replica-audit", "controller-report", "lag-history", "placement-plan")
+PIPELINES: Final = ("replica-audit", "controller-report", "lag-history", "placement-plan", "plane-report")
+LIMIT_S: Final = 180  # on two idle cores
+SAMPLED_OF: Final = 10  # the request logs contain one of so many requests
 TEXT: Final = 100_000  # different lines; after the last line, the producer starts again with the first line
 PAUSE_S: Final = 0.005  # the pause after every 24 lines; the producer shares the cores with Spark and six nodes
 BEHIND: Final = 20_000  # the number of records that the group has not read when its member is replaced
@@ -74,11 +76,12 @@ class Demo:
 
     def __init__(self, directory: Path, output: Path, open_spark: Callable[[], Any] = demo.open_session) -> None:
         self.directory, self.output, self._open_spark = directory, output, open_spark
-        self.cluster = DemoCluster(directory / "cluster", SETTINGS)
+        self.cluster = DemoCluster(directory / "cluster", SETTINGS, sampled_of=SAMPLED_OF)
         self.pipelines = PIPELINES
         self.again = 0  # the number of rows that are in the topic twice
         self.events: list[Event] = []
         self.proofs: list[Proof] = []
+        self.took_s = 0.0
         self._began = time.monotonic()
 
     def show(self, seconds: int) -> None:
@@ -225,6 +228,7 @@ class Demo:
             "controller-report": (controllers, {}),
             "lag-history": (brokers, {}),
             "placement-plan": (brokers + controllers[:1], {"drain": [], "rate_hours": 1.0}),
+            "plane-report": ([str(self.cluster.request_logs)], {}),
         }
         for name in self.pipelines:
             paths, options = inputs[name]
@@ -251,6 +255,8 @@ class Demo:
         page = self.output / "report.html"
         report.write(str(page))
         self._chapter(f"The page: {page}")
+        self.took_s = time.monotonic() - self._began
+        say(f"the demo took {self.took_s:.0f} s (limit on two idle cores: {LIMIT_S} s)")
         if wrong:
             raise DemoFailedError(f"these checks failed: {'; '.join(wrong)}")
 

@@ -9,8 +9,10 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import concat_ws, regexp_extract
+from pyspark.sql.functions import col, concat_ws, desc, desc_nulls_last, regexp_extract
+from pyspark.sql.functions import count as count_of
 from pyspark.sql.functions import max as max_of
+from pyspark.sql.functions import sum as sum_of
 
 from kafkacore.spark.pipelines import (
     controller_report,
@@ -18,6 +20,7 @@ from kafkacore.spark.pipelines import (
     placement,
     placement_plan,
     plane_report,
+    plots,
     replica_audit,
 )
 from kafkacore.spark.pipelines.report import Report
@@ -85,19 +88,41 @@ def _replica_audit(spark: SparkSession, arguments: Namespace, report: Report) ->
         metadata = _table(spark, arguments.metadata, "metadata").cache()
         changes = controller_report.partition_changes(metadata)
         isr = controller_report.last_isr(changes, controller_report.topic_names(metadata))
-    found = replica_audit.audit_directories(spark, arguments.path, compacted=arguments.compacted, isr=isr)
-    kept = _keep(arguments, {"findings": found})["findings"]
+    audit = replica_audit.audit_directories(spark, arguments.path, compacted=arguments.compacted, isr=isr)
+    tables = _keep(arguments, {"findings": audit.findings, "replicas": audit.replicas})
+    kept, replicas = tables["findings"], tables["replicas"]
     report.text(f"Directories: {', '.join(arguments.path)}.")
     if isr is None:
         report.text(
             "No metadata log was given, so a replica that ends early counts only against its own high watermark."
         )
     count = kept.count()
-    report.text("The replicas agree." if not count else f"{count} findings.", "bad" if count else "good")
+    audited = replicas.count()
+    agree = f"The replicas agree. The audit compared {audited} replicas."
+    report.text(f"{count} findings in {audited} replicas." if count else agree, "bad" if count else "good")
     if count:
         report.table("Findings", kept.orderBy("topic", "partition", "offset"))
+    _plot_replicas(report, kept, replicas, audited)
     print("the replicas agree" if not count else f"{count} findings")
     return FOUND if count else 0
+
+
+def _plot_replicas(report: Report, findings: DataFrame, replicas: DataFrame, count: int) -> None:
+    """Plots the offsets of replicas, first those of partitions with findings."""
+    bad = findings.groupBy("topic", "partition").agg(count_of("*").alias("bad"))
+    order = replicas.join(bad, ["topic", "partition"], "left").orderBy(desc_nulls_last("bad"), *_REPLICA)
+    shown = order.limit(_MOST_SPANS).select(*_REPLICA, "start", "end", "committed").collect()
+    if not shown:
+        return
+    places = findings.select(*_REPLICA, "offset", "endOffset").limit(_MOST_POINTS).collect()
+    size = (9.0, 1.0 + 0.22 * len(shown))
+    report.plot("Offsets of each replica", lambda axes: plots.spans(axes, shown, places), size=size)
+    if count > len(shown):
+        report.text(f"The plot shows {len(shown)} of {count} replicas, first those of partitions with findings.")
+
+
+_REPLICA: Final = ("topic", "partition", "broker")
+_MOST_SPANS: Final = 60
 
 
 def _controller_report(spark: SparkSession, arguments: Namespace, report: Report) -> int:
@@ -121,9 +146,13 @@ def _controller_report(spark: SparkSession, arguments: Namespace, report: Report
     })  # fmt: skip
     marks = {title: _times(kept[name]) for title, name in _CONTROLLER_PAGE if name in _MARKED}
     if any(marks.values()):
-        report.plot("When it happened", lambda axes: _marks(axes, marks), size=(9.0, 2.2))
+        report.plot("When it happened", lambda axes: plots.marks(axes, marks), size=(9.0, 2.2))
     for title, name in _CONTROLLER_PAGE:
         rows = kept[name]
+        if name == "leader-elections":
+            rows = rows.select(
+                "topic", "partition", "offset", "timestamp", "formerLeader", "leader", "formerIsr", "isr"
+            )
         report.table(title, rows.orderBy("timestamp" if "timestamp" in rows.columns else rows.columns[2]))
     return 0
 
@@ -140,14 +169,6 @@ _MARKED: Final = frozenset({"controllers", "brokers", "leader-elections", "isr-c
 
 def _times(rows: DataFrame) -> list[object]:
     return [row["timestamp"] for row in rows.select("timestamp").limit(_MOST_POINTS).collect()]
-
-
-def _marks(axes: Any, marks: dict[str, list[object]]) -> None:
-    """Draws a row of marks for each kind of event. The first kind is at the top."""
-    for height, (name, times) in enumerate(reversed(marks.items())):
-        axes.plot(times, [height] * len(times), linestyle="none", marker="|", markersize=12, label=name)
-    axes.set_yticks(range(len(marks)), list(reversed(marks)))
-    axes.set_ylim(-0.5, len(marks) - 0.5)
 
 
 def _placement_plan(spark: SparkSession, arguments: Namespace, report: Report) -> int:
@@ -171,22 +192,19 @@ def _placement_plan(spark: SparkSession, arguments: Namespace, report: Report) -
     ]  # fmt: skip
     kept = _keep(arguments, {"brokers": spark.createDataFrame(rows, columns)})["brokers"]
     report.text(f"{len(changed)} of {len(now)} partitions change, and {after.moved} bytes move.")
-    report.plot("Bytes of each broker", lambda axes: _bars(axes, rows, 2, "bytes"))
-    report.plot("Bytes appended per second to each broker", lambda axes: _bars(axes, rows, 4, "bytes per second"))
+    _plot_change(report, "Bytes of each broker", rows, 2, "bytes")
+    _plot_change(report, "Bytes appended per second to each broker", rows, 4, "bytes per second")
+    _plot_change(report, "Preferred leaders of each broker", rows, 6, "partitions")
     report.table("Brokers", kept.orderBy("broker"))
     print(f"{plan_path}: the plan, for kafka-reassign-partitions --reassignment-json-file")
     return 0
 
 
-def _bars(axes: Any, rows: Sequence[tuple[Any, ...]], column: int, unit: str) -> None:
-    """Draws two bars for each broker: the value before the plan, in `column`, and the value after it, in the next
-    column."""
-    for shift, at_column, label in ((-0.2, column, "now"), (0.2, column + 1, "planned")):
-        axes.bar([at + shift for at in range(len(rows))], [row[at_column] for row in rows], width=0.4, label=label)
-    axes.set_xticks(range(len(rows)), [f"broker {row[0]}" for row in rows])
-    axes.set_ylabel(unit)
-    # Place the legend outside the plot, where the bars do not hide it.
-    axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
+def _plot_change(report: Report, title: str, rows: Sequence[tuple[Any, ...]], column: int, unit: str) -> None:
+    """Plots the values of each broker before the plan, in `column`, and after it, in the next column."""
+    series = {"now": [row[column] for row in rows], "planned": [row[column + 1] for row in rows]}
+    names = [f"broker {row[0]}" for row in rows]
+    report.plot(title, lambda axes: plots.bars(axes, names, series, unit), size=(9.0, 2.4))
 
 
 def _lag_history(spark: SparkSession, arguments: Namespace, report: Report) -> int:
@@ -204,21 +222,11 @@ def _lag_history(spark: SparkSession, arguments: Namespace, report: Report) -> i
     series = kept["lag"].groupBy("group", "commitTimestamp").agg({"records": "sum"}).orderBy("commitTimestamp")
     points = series.limit(_MOST_POINTS).collect()
     if points:
-        report.plot("Lag in records", lambda axes: _lines(axes, points, "records"))
+        report.plot("Lag in records", lambda axes: plots.lines(axes, points, "records"))
     return 0
 
 
 _MOST_POINTS: Final = 20_000
-
-
-def _lines(axes: object, points: list[tuple[str, object, float]], unit: str) -> None:
-    by_group: dict[str, list[tuple[object, float]]] = {}
-    for name, at, value in points:
-        by_group.setdefault(name, []).append((at, value))
-    for name, line in sorted(by_group.items()):
-        axes.plot([at for at, _ in line], [value for _, value in line], label=name)  # type: ignore[attr-defined]
-    axes.set_ylabel(unit)  # type: ignore[attr-defined]
-    axes.legend(frameon=False)  # type: ignore[attr-defined]
 
 
 def _plane_report(spark: SparkSession, arguments: Namespace, report: Report) -> int:
@@ -230,17 +238,61 @@ def _plane_report(spark: SparkSession, arguments: Namespace, report: Report) -> 
         "saturation": plane_report.saturation(entries),
         "separation": plane_report.separation(entries),
     })  # fmt: skip
-    report.text(f"Percentiles in milliseconds, in the order {', '.join(map(str, plane_report.QUANTILES))}.")
-    report.table("Logs", kept["sampling"].orderBy("log", "plane"))
-    report.table("By plane and API", kept["overall"].orderBy("log", "plane", "listener", "api"))
-    report.table("By minute", kept["minutes"].orderBy("begin", "log", "plane", "listener", "api"))
-    report.table("Does control work wait while clients are busy?", kept["separation"].orderBy("log", "work", "busy"))
-    name = concat_ws(" ", regexp_extract("log", "([^/]*/[^/]*)$", 1), "plane")
-    series = kept["saturation"].groupBy(name.alias("name"), "begin").agg(max_of("waited").alias("waited"))
-    waits = series.orderBy("begin").limit(_MOST_POINTS).collect()
-    if waits:
-        report.plot("Mean wait for a handler", lambda axes: _lines(axes, waits, "ms"))
+    report.text("All times are in milliseconds.")
+    report.table("Logs", _with_short_names(kept["sampling"]).orderBy("log", "plane"))
+    slowest = kept["overall"].orderBy(desc(col("total")[_P99])).limit(_MOST_RANGES)
+    times = [(f"{row['api']}, {row['log']}", row["total"]) for row in _with_short_names(slowest).collect()]
+    title = f"Total time of requests at the quantiles {', '.join(map(str, plane_report.QUANTILES))}"
+    report.plot(title, lambda axes: plots.ranges(axes, times, "ms"), size=(9.0, 1.0 + 0.22 * len(times)))
+    report.table("By plane and API", _quantile_columns(kept["overall"]).orderBy("log", "plane", "listener", "api"))
+    minutes = _quantile_columns(kept["minutes"], "begin")
+    report.table("By minute", minutes.orderBy("begin", "log", "plane", "listener", "api"))
+    _show_waits(report, kept["saturation"], kept["separation"])
     return 0
+
+
+_P99: Final = plane_report.QUANTILES.index(0.99)
+_MOST_RANGES: Final = 30
+
+
+def _with_short_names(rows: DataFrame) -> DataFrame:
+    """Shortens the path of a log to the names of its directory and its file."""
+    return rows.withColumn("log", regexp_extract("log", "([^/]*/[^/]*)$", 1))
+
+
+def _quantile_columns(rows: DataFrame, *more: str) -> DataFrame:
+    """Returns a column for each quantile of the total time, and for the 99th percentile of each stage."""
+    total = [col("total")[at].alias(f"p{100 * quantile:g}") for at, quantile in enumerate(plane_report.QUANTILES)]
+    stages = [col(stage)[_P99].alias(f"{stage.removesuffix('TimeMs')} p99") for stage in plane_report.STAGES]
+    return _with_short_names(rows).select(*more, "log", "plane", "listener", "api", "requests", *total, *stages)
+
+
+def _show_waits(report: Report, saturation: DataFrame, separation: DataFrame) -> None:
+    """Shows how long requests waited for a handler, and whether control work waited while clients were busy."""
+    series = _with_short_names(saturation).groupBy("log", "plane", "begin").agg(max_of("waited").alias("waited"))
+    waits = series.select(concat_ws(" ", "log", "plane"), "begin", "waited").orderBy("begin").limit(_MOST_POINTS)
+    points = [tuple(row) for row in waits.collect()]
+    if points:
+        report.plot("Mean wait for a handler", lambda axes: plots.lines(axes, points, "ms"))
+    title = "Does control work wait while clients are busy?"
+    shown = _with_short_names(separation).select(
+        "log", "plane", "work", "busy", "requests", "waited", "late", col("queue")[_P99].alias("queue p99")
+    )
+    report.table(title, shown.orderBy("log", "work", "busy"))
+    mean = sum_of(col("waited") * col("requests")) / sum_of("requests")
+    means = {
+        (row["plane"], row["work"], row["busy"]): row["mean"]
+        for row in separation.groupBy("plane", "work", "busy").agg(mean.alias("mean")).collect()
+    }
+    groups = sorted({(plane, work) for plane, work, _ in means})
+    bars = {
+        name: [means.get((*group, busy), 0.0) for group in groups]
+        for name, busy in (("clients are not busy", False), ("clients are busy", True))
+        if any(key[2] is busy for key in means)
+    }
+    names = [f"{work} work\nplane {plane}" for plane, work in groups]
+    if names:
+        report.plot("Mean wait of each kind of work", lambda axes: plots.bars(axes, names, bars, "ms"))
 
 
 PIPELINES: Final[dict[str, Callable[[SparkSession, Namespace, Report], int]]] = {

@@ -19,7 +19,7 @@ and for compacted partitions a pass over the records with one shuffle by key.
 """
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812
@@ -42,17 +42,23 @@ _BATCHES: Final = (
 _RECORDS: Final = "broker,topic,partition,offset,key,value,problem"
 
 
+class Audit(NamedTuple):
+    """`findings` has one row for each sign of damage, and no rows if the replicas agree. `replicas` has one row for
+    each replica, as `replica_bounds` returns it."""
+
+    findings: DataFrame
+    replicas: DataFrame
+
+
 def audit_directories(
     spark: SparkSession, paths: Iterable[str], *, compacted: Iterable[str] = (), isr: DataFrame | None = None
-) -> DataFrame:
+) -> Audit:
     """Audits the replicas in the log directories of several brokers.
 
     Args:
         paths: log directories of at least two brokers.
         compacted: compacted topics; topics that a cleaner has already cleaned can be left out.
         isr: topic, partition and broker of each member of an ISR, as `controller_report.last_isr` finds them.
-
-    Returns what `findings` returns.
     """
     given = ",".join(paths)
 
@@ -66,7 +72,8 @@ def audit_directories(
     records = table("records", columns=_RECORDS, topics=",".join(topics)) if topics else None
     # All checks read the same batches. Without the cache, Spark would read the files once for each check.
     batches = table("batches", columns=_BATCHES).cache()
-    return findings(batches, table("segments"), checkpoints, records, compacted=cleaned, isr=isr)
+    bounds = replica_bounds(_live(batches), table("segments"), checkpoints).cache()
+    return Audit(findings(batches, bounds, records, compacted=cleaned, isr=isr), bounds)
 
 
 def compacted_partitions(checkpoints: DataFrame, topics: Iterable[str] = ()) -> DataFrame:
@@ -77,8 +84,7 @@ def compacted_partitions(checkpoints: DataFrame, topics: Iterable[str] = ()) -> 
 
 def findings(
     batches: DataFrame,
-    segments: DataFrame,
-    checkpoints: DataFrame,
+    bounds: DataFrame,
     records: DataFrame | None,
     *,
     compacted: DataFrame,
@@ -90,17 +96,16 @@ def findings(
 
     Args:
         batches: the table `batches`.
-        segments: the table `segments`; a log without records ends where its last segment begins.
-        checkpoints: the table `checkpoints`.
+        bounds: the bounds of each replica.
         records: the table `records` of compacted topics; None if there are none.
         compacted: topic and partition of compacted partitions.
         isr: topic, partition and broker of the members of each ISR, if known.
     """
-    live = batches.where((F.col("kind") == "live") & F.col("topic").isNotNull())
-    live = live.join(F.broadcast(compacted.withColumn("compacted", F.lit(True))), list(_PARTITION), "left").withColumn(
-        "compacted", F.coalesce("compacted", F.lit(False))
+    live = (
+        _live(batches)
+        .join(F.broadcast(compacted.withColumn("compacted", F.lit(True))), list(_PARTITION), "left")
+        .withColumn("compacted", F.coalesce("compacted", F.lit(False)))
     )
-    bounds = replica_bounds(live, segments, checkpoints).cache()
     plain = live.where(~F.col("compacted") & F.col("problem").isNull())
     found = (
         _corrupt(live)
@@ -114,9 +119,14 @@ def findings(
     return found.orderBy(*_PARTITION, "offset", "broker")
 
 
+def _live(batches: DataFrame) -> DataFrame:
+    return batches.where((F.col("kind") == "live") & F.col("topic").isNotNull())
+
+
 def replica_bounds(batches: DataFrame, segments: DataFrame, checkpoints: DataFrame) -> DataFrame:
     """Returns for each replica the `start` and the `end` of its log, its checkpointed high watermark (0 if no file
-    contains one), `present` (whether it has files), and `committed`, the greatest high watermark of the partition."""
+    contains one), `present` (whether it has files), and `committed`, the greatest high watermark of the partition. A
+    log without records ends where its last segment begins."""
     logs = batches.groupBy(*_REPLICA).agg((F.max("lastOffset") + 1).alias("lastEnd"))
     files = segments.where(F.col("kind") == "live").groupBy(*_REPLICA)
     bases = files.agg(F.min("baseOffset").alias("first"), F.max("baseOffset").alias("lastBase"))

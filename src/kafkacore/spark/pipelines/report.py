@@ -3,18 +3,21 @@
 import html
 import io
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import Any, Final
 
 from pyspark.sql import DataFrame
 
 MOST_ROWS: Final = 200
+_SHORT: Final = 48  # the browser does not wrap a text of at most this many characters
 _STYLE: Final = """
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 70em; padding: 0 1em; color: #222 }
 h1 { font-size: 1.6em } h2 { font-size: 1.3em; margin-top: 2.5em; border-top: 1px solid #ccc; padding-top: 1em }
 h3 { font-size: 1.1em; margin-top: 1.5em }
 table { border-collapse: collapse; font-size: 13px } .wide { overflow-x: auto }
 th, td { border-bottom: 1px solid #ddd; padding: .25em .7em; text-align: left; vertical-align: top }
-td.number { text-align: right; font-variant-numeric: tabular-nums } svg { max-width: 100%; height: auto }
+td.short { white-space: nowrap } td.number { text-align: right; font-variant-numeric: tabular-nums }
+svg { max-width: 100%; height: auto }
 p.note { color: #555 } p.good { color: #176f2c } p.bad { color: #b3261e }
 """
 
@@ -82,7 +85,18 @@ class Report:
 def _cell(value: Any) -> str:
     if value is None:
         return "<td></td>"
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return f"<td>{html.escape(str(value))}</td>"
-    shown = f"{value:,.3f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
-    return f'<td class="number">{shown}</td>'
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        shown = f"{value:.3f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
+        return f'<td class="number">{shown}</td>'
+    shown = html.escape(_words(value))
+    return f'<td class="short">{shown}</td>' if len(shown) <= _SHORT else f"<td>{shown}</td>"
+
+
+def _words(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, datetime):
+        return value.isoformat(" ", "milliseconds")
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return str(value)

@@ -27,5 +27,5 @@ class UnsupportedSparkError(RuntimeError):
 
 
 class ExactlyOnceError(RuntimeError):
-    """A batch cannot be written exactly once: the broker has no transactions, another driver writes for the query, or
-    the marker of the previous batch is missing."""
+    """A batch cannot be written exactly once: the broker has no transactions, another driver writes for the query, the
+    batch took too long, or the checkpoint is outdated."""

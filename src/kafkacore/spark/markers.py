@@ -1,12 +1,12 @@
 """The markers of the exactly-once sink. For each query, a marker holds the id of the last committed batch.
 
 A marker is a record of a compacted topic, with the query's id as its key. The marker is part of the batch's
-transaction, so it becomes visible together with the rows.
+transaction, so it becomes visible together with the rows. All markers are in partition 0, so that a query finds its
+marker even after the topic got more partitions.
 """
 
 import json
 import time
-import zlib
 from typing import Any, Final
 
 import pyarrow as pa
@@ -17,6 +17,7 @@ from kafkacore.spark.errors import ExactlyOnceError
 # How long the sink waits for open transactions of other queries, which can hide a marker. The broker aborts a
 # transaction that takes longer than its timeout.
 STABLE_TIMEOUT_S: Final = 120.0
+_PARTITION: Final = 0
 _STEP: Final = 2000
 _POLL_S: Final = 0.02
 
@@ -28,8 +29,6 @@ class Markers:
         self.client = client
         self.topic = topic
         self.key = query_id.encode()
-        partitions = client.topics([topic])[topic].partitions
-        self.partition = zlib.crc32(self.key) % len(partitions)
 
     def last(self) -> int | None:
         """Returns the batch id of the last visible marker, or None. Searches backwards, because the marker of a running
@@ -38,7 +37,7 @@ class Markers:
         :raises ExactlyOnceError: a transaction of another query hides the end of the topic for too long
         """
         end = self._stable_end()
-        which = (self.topic, self.partition)
+        which = (self.topic, _PARTITION)
         first = self.client.offsets({which: EARLIEST}, "read_committed")[which].offset
         step = _STEP
         while end > first:
@@ -53,18 +52,18 @@ class Markers:
         """Adds the marker to the transaction of `producer`."""
         value = json.dumps({"batchId": batch_id}).encode()
         row = pa.RecordBatch.from_pydict({"key": pa.array([self.key]), "value": pa.array([value])})
-        producer.send(self.topic, self.partition, row)
+        producer.send(self.topic, _PARTITION, row)
 
     def _stable_end(self) -> int:
         """Waits until every transaction before the present end of the log has ended, and returns this end. An open
         transaction of another query could hide this query's marker."""
-        which = (self.topic, self.partition)
+        which = (self.topic, _PARTITION)
         end = self.client.offsets({which: LATEST}, "read_uncommitted")[which].offset
         deadline = time.monotonic() + STABLE_TIMEOUT_S
         while self.client.offsets({which: LATEST}, "read_committed")[which].offset < end:
             if time.monotonic() > deadline:
                 raise ExactlyOnceError(
-                    f"an open transaction hides offset {end} of {self.topic}-{self.partition} for more"
+                    f"an open transaction hides offset {end} of {self.topic}-{_PARTITION} for more"
                     f" than {STABLE_TIMEOUT_S:.0f} s: end the transaction with kafka-transactions, or"
                     " give the query a separate markerTopic"
                 )
@@ -72,7 +71,7 @@ class Markers:
         return end
 
     def _search(self, start: int, end: int) -> int | None:
-        wanted = Range(self.topic, self.partition, start, end)
+        wanted = Range(self.topic, _PARTITION, start, end)
         found = None
         for rows in self.client.read([wanted], ("key", "value"), "read_committed"):
             batch = pa.record_batch(rows)

@@ -34,14 +34,7 @@ READ_OPTIONS: Final = (
     "maxTriggerDelay", "includeHeaders", "groupIdPrefix",
     "fetchOffset.numRetries", "fetchOffset.retryIntervalMs", "kafkaConsumer.pollTimeoutMs", "columns", "pushFilters",
 )  # fmt: skip
-WRITE_OPTIONS: Final = (
-    "topic",
-    "includeHeaders",
-    "exactlyOnce",
-    "stagingLocation",
-    "markerTopic",
-    "allowMissingMarker",
-)
+WRITE_OPTIONS: Final = ("topic", "includeHeaders", "exactlyOnce", "stagingLocation", "markerTopic")
 # A task in Python costs as much time as the reading of about this many small records.
 STREAM_MIN_RECORDS: Final = 10_000
 # Spark or the session adds these options. They have no meaning for a source.
@@ -98,7 +91,6 @@ class SinkOptions:
     exactly_once: bool = False
     staging: str | None = None
     marker_topic: str = "__kafkacore_spark_markers"
-    allow_missing_marker: bool = False
 
 
 class _Strategy(TypedDict, total=False):
@@ -229,7 +221,6 @@ def sink_options(options: Mapping[str, str], *, streaming: bool) -> SinkOptions:
         exactly_once=exactly_once,
         staging=staging,
         marker_topic=topic_name("markerTopic", given.text("markerTopic", SinkOptions.marker_topic)),
-        allow_missing_marker=given.boolean("allowMissingMarker", default=False),
     )
 
 

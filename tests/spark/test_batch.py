@@ -158,18 +158,36 @@ def test_offsets_that_retention_deleted_are_data_loss(read, topics):
     assert sorted(row.offset for row in found) == list(range(50, 100))
 
 
-def test_pushed_filters_choose_what_is_fetched(spark, kafka, topics):
+@pytest.fixture
+def pushes_filters(spark):
     import pyspark
 
     if pyspark.__version__ < "4.1":
         pytest.skip("PySpark 4.0 has no filters for Python sources")
-    topic = topics.fill(topics.create(2), 100, partitions=2)
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
-    try:
-        options = {"kafka.bootstrap.servers": kafka, "subscribe": topic, "pushFilters": "true"}
-        frame = spark.read.format("kafkacore").options(**options).load()
-        wanted = frame.where("partition = 1 and offset >= 90")
-        assert sorted((row.partition, row.offset) for row in wanted.collect()) == [(1, at) for at in range(90, 100)]
-        assert wanted.rdd.getNumPartitions() == 1
-    finally:
-        spark.conf.set("spark.sql.python.filterPushdown.enabled", "false")
+    yield
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "false")
+
+
+@pytest.mark.usefixtures("pushes_filters")
+def test_pushed_filters_choose_what_is_fetched(spark, kafka, topics):
+    topic = topics.fill(topics.create(2), 100, partitions=2)
+    options = {"kafka.bootstrap.servers": kafka, "subscribe": topic, "pushFilters": "true"}
+    frame = spark.read.format("kafkacore").options(**options).load()
+    wanted = frame.where("partition = 1 and offset >= 90")
+    assert sorted((row.partition, row.offset) for row in wanted.collect()) == [(1, at) for at in range(90, 100)]
+    assert wanted.rdd.getNumPartitions() == 1
+
+
+@pytest.mark.usefixtures("pushes_filters")
+def test_pushed_filter_on_timestamps_skips_segments_of_either_kind_of_broker(spark, kafka, topics, request):
+    broker = request.getfixturevalue("our_node" if request.node.callspec.params["kafka"] == "kafkacore" else "apache")
+    topic = topics.create(1, {"segment.ms": "10000"})
+    for number in range(5):  # each begins a segment
+        topics.fill(topic, 5, first=10 * number, start_ms=1_700_000_000_000 + 100_000 * number)
+    reader = spark.read.format("kafkacore-log").option("path", str(broker.log_dir)).option("topics", topic)
+    frame = reader.option("pushFilters", "true").load()
+    assert frame.rdd.getNumPartitions() == 5
+    wanted = frame.where("timestamp >= timestamp_millis(1700000330000)")
+    assert sorted(row.offset for row in wanted.collect()) == list(range(15, 25))
+    assert wanted.rdd.getNumPartitions() == 2

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -10,15 +11,19 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 pa = pytest.importorskip("pyarrow", reason="no PyArrow: pip install kafkacore[spark], or ci/spark.sh")
 pytest.importorskip("pyspark", reason="no PySpark: pip install kafkacore[spark], or ci/spark.sh")
 
+from pyspark.sql import datasource  # noqa: E402
+
 from kafkacore._fast.record.batch import CorruptBatchError  # noqa: E402
 from kafkacore.spark.errors import OptionError, SchemaError  # noqa: E402
 from kafkacore.testing import Broker  # noqa: E402
 from log_tables import rows, table  # noqa: E402
+from processes import wait_until  # noqa: E402
 from segments import crc32c  # noqa: E402
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 COUNT = 500
 SEGMENT = "00000000000000000000.log"
+needs_filters = pytest.mark.skipif(not hasattr(datasource, "GreaterThanOrEqual"), reason="filters need PySpark 4.1")
 
 
 @pytest.fixture(scope="module")
@@ -105,6 +110,34 @@ def test_groups_show_commits(log_dir):
     (found,) = [row for row in rows(log_dir, "groups") if row["type"] == "offset"]
     shown = (found["group"], found["topic"], found["topicPartition"], found["committedOffset"], found["metadata"])
     assert shown == ("readers", "gzip", 0, 17, "")
+
+
+def test_transactions_show_the_states_of_a_transaction(apache_kafka):
+    broker = apache_kafka("apache-4.3")
+    producer = Producer({
+        "bootstrap.servers": broker.bootstrap, "transactional.id": "orders", "transaction.timeout.ms": 12_345,
+        "log_level": 0,
+    })  # fmt: skip
+    producer.init_transactions(30)
+    for end in (producer.commit_transaction, producer.abort_transaction):
+        producer.begin_transaction()
+        producer.produce("written-in-transactions", b"v")
+        producer.flush(30)
+        end(30)
+
+    def states():
+        found = [row for row in rows(broker.log_dir, "transactions") if row["transactionalId"] == "orders"]
+        assert {row["timeoutMs"] for row in found} == {12_345}
+        assert {row["tombstone"] for row in found} == {False}
+        assert {row["problem"] for row in found} == {None}
+        assert all(row["producerId"] >= 0 and row["producerEpoch"] >= 0 for row in found)
+        return [row["state"] for row in found]
+
+    # The coordinator writes a transaction's last state after its answer to the client.
+    wait_until(lambda: "CompleteAbort" in states(), what="the last state of the second transaction")
+    assert [state for state in states() if state != "Ongoing"] == [
+        "Empty", "PrepareCommit", "CompleteCommit", "PrepareAbort", "CompleteAbort",
+    ]  # fmt: skip
 
 
 def test_metadata_shows_topics_and_partitions(log_dir):
@@ -287,6 +320,121 @@ def test_directories_of_other_kinds_are_read_when_they_are_included(copied):
     assert len(rows(copied, topics="lz4")) == COUNT
     kinds = [row["kind"] for row in rows(copied, "batches", topics="lz4", include="stray")]
     assert set(kinds) == {"live", "stray"}
+
+
+def test_files_that_the_cleaner_is_writing_are_not_read(copied):
+    first, second, *_ = sorted((copied / "small-0").glob("*.log"))
+    Path(f"{first}.cleaned").write_bytes(compacted(first, odd) + compacted(second, odd))
+    Path(f"{first.with_suffix('.index')}.cleaned").write_bytes(b"")
+    for name, column in (("records", "offset"), ("batches", "baseOffset")):
+        assert [row[column] for row in rows(copied, name, topics="small")] == list(range(3000))
+    assert all(row["file"].endswith(".log") for row in rows(copied, "segments", topics="small"))
+
+
+def test_file_that_retention_is_deleting_is_not_listed(copied):
+    first, second, *_ = sorted((copied / "small-0").glob("*.log"))
+    first.rename(f"{first}.deleted")
+    expected = list(range(int(second.stem), 3000))
+    for name, column in (("records", "offset"), ("batches", "baseOffset")):
+        assert [row[column] for row in rows(copied, name, topics="small")] == expected
+    assert min(row["baseOffset"] for row in rows(copied, "segments", topics="small")) == int(second.stem)
+
+
+@pytest.mark.parametrize("kind", ["future", "delete", "stray"])
+def test_directory_of_another_kind_is_read_only_when_it_is_included(copied, kind):
+    shutil.copytree(copied / "lz4-0", copied / f"lz4-0.{'0' * 32}-{kind}")
+    for name in ("records", "batches", "segments"):
+        alone, both = rows(copied, name, topics="lz4"), rows(copied, name, topics="lz4", include=kind)
+        added = len(rows(copied / "lz4-0", name))
+        assert len(both) == len(alone) + added > len(alone)
+        assert "kind" not in both[0] or {row["kind"] for row in both} == {"live", kind}
+
+
+def test_directory_of_another_kind_is_read_when_it_is_the_path(copied):
+    moved = copied / f"lz4-0.{'0' * 32}-future"
+    (copied / "lz4-0").rename(moved)
+    assert {row["kind"] for row in rows(moved, "batches")} == {"future"}
+    assert len(rows(moved)) == COUNT // 2
+
+
+def test_table_has_each_record_once_when_a_directory_is_renamed_while_it_is_read(copied):
+    reader, tasks = planned(copied, "records")
+    before = task_offsets(reader, tasks[0])
+    (copied / "small-0").rename(copied / f"small-0.{'0' * 32}-delete")
+    after = [offset for task in tasks[1:] for offset in task_offsets(reader, task)]
+    assert after == []  # the topic was deleted
+    assert before == list(range(len(before)))
+
+
+# --- filters on timestamps ---
+
+
+FIRST_MS = 1_000_000  # the timestamp of the first record of the topic `small`; each later record is 1 ms later
+
+
+def filtered(path, name, column, since_ms, **changes):
+    """Returns the reader of a table of the topic `small` that got a filter on timestamps, and its tasks."""
+    from pyspark.sql.datasource import GreaterThanOrEqual
+
+    from kafkacore.spark.log.options import log_options
+    from kafkacore.spark.log.tables import SCHEMAS
+    from kafkacore.spark.log.times import FilteringLogReader
+
+    options = log_options({"path": str(path), "table": name, "topics": "small", "pushFilters": "true"})
+    reader = FilteringLogReader(options._replace(**changes), SCHEMAS[name])
+    at = datetime.fromtimestamp(since_ms / 1000, UTC)
+    given = [GreaterThanOrEqual((column,), at)]
+    assert list(reader.pushFilters(given)) == given  # Spark still applies the filter
+    return reader, reader.partitions()
+
+
+def planned_bytes(tasks):
+    return sum(task.split.end - task.split.start for task in tasks)
+
+
+@needs_filters
+@pytest.mark.parametrize(("name", "column"), [
+    ("records", "timestamp"), ("batches", "maxTimestamp"), ("batches", "baseTimestamp"),
+])  # fmt: skip
+@pytest.mark.parametrize("split_bytes", [1 << 20, 100_000])
+@pytest.mark.parametrize("wanted", [0, 1, 700, 1500, 2999, 5000])
+def test_older_bytes_are_not_read_when_a_filter_asks_for_later_timestamps(log_dir, name, column, split_bytes, wanted):
+    reader, tasks = filtered(log_dir, name, column, FIRST_MS + wanted, split_bytes=split_bytes)
+    found = [offset for task in tasks for offset in task_offsets(reader, task)]
+    assert found == list(range(3000 - len(found), 3000))
+    assert set(range(wanted, 3000)) <= set(found)
+    _, everything = planned(log_dir, name)
+    # A topic index has an entry every 4 KiB, and a record is 1 KiB. The last segment keeps its last records.
+    assert planned_bytes(tasks) <= planned_bytes(everything) * max(3000 - wanted, 0) / 3000 + 3 * 4096
+
+
+@needs_filters
+@pytest.mark.parametrize("damage", ["missing", "empty", "of another log"])
+def test_everything_is_read_when_an_index_cannot_be_used(copied, damage):
+    for number, suffix in enumerate((".timeindex", ".index")):
+        for path in sorted((copied / "small-0").glob(f"*{suffix}"))[number::2]:
+            if damage == "missing":
+                path.unlink()
+            elif damage == "empty":
+                path.write_bytes(b"")
+            else:
+                path.write_bytes(bytes(reversed(path.read_bytes())))
+    reader, tasks = filtered(copied, "records", "timestamp", FIRST_MS + 1500)
+    found = [offset for task in tasks for offset in task_offsets(reader, task)]
+    assert set(range(1500, 3000)) <= set(found)
+    assert len(found) == len(set(found))
+
+
+@needs_filters
+def test_no_wanted_record_is_missing_when_the_cleaner_replaces_a_segment_after_the_planning(copied):
+    first, second, third, *_ = sorted((copied / "small-0").glob("*.log"))
+    wanted = int(second.stem) + 500
+    reader, tasks = filtered(copied, "records", "timestamp", FIRST_MS + wanted)
+    swap_in(first, compacted(first, odd) + compacted(second, odd), second)
+    found = [offset for task in tasks for offset in task_offsets(reader, task)]
+    expected = [offset for offset in range(wanted, 3000) if offset >= int(third.stem) or odd(offset)]
+    assert [offset for offset in found if offset >= wanted] == expected
+    assert len(found) == len(set(found))
 
 
 # --- replaced files ---

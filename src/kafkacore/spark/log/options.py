@@ -13,6 +13,7 @@ ROWS: Final = "rows"
 FAIL: Final = "fail"
 _SPELLED: Final = (
     "path", "table", "topics", "topicPattern", "include", "onCorrupt", "columns", "includeHeaders", "splitBytes",
+    "pushFilters",
 )  # fmt: skip
 _KNOWN: Final = frozenset(name.lower() for name in _SPELLED)
 _DEFAULT_SPLIT_BYTES: Final = 128 << 20
@@ -32,6 +33,7 @@ class LogOptions(NamedTuple):
     columns: tuple[str, ...]
     include_headers: bool
     split_bytes: int
+    push_filters: bool
 
     def wants(self, topic: str) -> bool:
         """Returns whether the options select rows of this topic."""
@@ -64,6 +66,7 @@ def log_options(given: Mapping[str, str]) -> LogOptions:
         columns=_items(options.get("columns")),
         include_headers=_choice("includeHeaders", options.get("includeheaders", "false"), ("true", "false")) == "true",
         split_bytes=_bytes(options.get("splitbytes")),
+        push_filters=_choice("pushFilters", options.get("pushfilters", "false"), ("true", "false")) == "true",
     )
 
 

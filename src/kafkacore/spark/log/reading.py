@@ -73,7 +73,10 @@ class LogReader(DataSourceReader):
         if self.options.table == "metadata":
             listed = [*snapshot_segments(replica), *listed]
         for segment in listed:
-            yield from splits(segment, self.options.split_bytes)
+            yield from self._splits_of(segment)
+
+    def _splits_of(self, segment: Segment) -> Iterator[Split]:
+        return splits(segment, self.options.split_bytes)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         exempt_modules_from_collection()

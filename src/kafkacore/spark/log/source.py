@@ -29,5 +29,7 @@ class KafkaCoreLogSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         from kafkacore.spark.log.reading import LogReader  # noqa: PLC0415
+        from kafkacore.spark.log.times import FilteringLogReader  # noqa: PLC0415
 
-        return LogReader(log_options(self.options), schema)
+        options = log_options(self.options)
+        return FilteringLogReader(options, schema) if options.push_filters else LogReader(options, schema)

@@ -13,7 +13,7 @@ from kafkacore.storage import names
 
 _WHOLE = 1 << 31  # larger than any batch
 _MAGIC_AT = 16
-_STABLE_MAGIC = 2  # the least magic whose batches keep their base offset when the cleaner rewrites them
+STABLE_MAGIC = 2  # the least magic whose batches keep their base offset when the cleaner rewrites them
 
 
 class Split(NamedTuple):
@@ -65,8 +65,13 @@ def _sound_cuts(
             batch = scan.batch_at(position, _WHOLE)
             if batch is None or batch[1] != offset:  # the index belongs to another log
                 return []
-            if scan.data[_MAGIC_AT] < _STABLE_MAGIC:
+            if magic_of(scan) < STABLE_MAGIC:
                 continue
             found.append((position, batch[0]))
             last = position
     return found
+
+
+def magic_of(scan: BatchScan) -> int:
+    """Returns the magic of the batch that `scan` has read last."""
+    return int(scan.data[_MAGIC_AT])

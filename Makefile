@@ -33,10 +33,11 @@ sanitize: ## runs the native tests in three builds: debug with assertions, Addre
 fuzz: ## runs all fuzzers, by coverage and under each sanitizer, for 1.5 hours (ci/fuzz.sh all SECONDS changes that)
 	@ci/fuzz.sh all
 
-simulate: ## simulates 2,000 quorums and 50 whole clusters from new seeds, and prints the coverage; SEEDS=N replaces 2,000
+simulate: ## simulates 2,000 quorums and 100 whole clusters, half of them in ZooKeeper mode; SEEDS=N replaces 2,000
 	@ci/build.sh test
 	@.venv/bin/kafkacore simulate --nodes quorum:3+1 --runs $(or $(SEEDS),2000)
 	@.venv/bin/kafkacore simulate --runs $$(($(or $(SEEDS),2000) / 40 + 2))
+	@.venv/bin/kafkacore simulate --nodes zookeeper:3+3 --runs $$(($(or $(SEEDS),2000) / 40 + 2))
 
 wheel: ## builds in dist/ the source distribution, and from it a manylinux wheel for each installed CPython
 	@ci/wheel.sh

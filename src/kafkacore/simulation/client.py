@@ -12,7 +12,7 @@ from kafkacore.protocol.messages import Message
 from kafkacore.simulation.machine import Machine
 
 if TYPE_CHECKING:
-    from kafkacore.simulation.cluster import SimulatedCluster
+    from kafkacore.simulation.cluster import SimulatedNodes
 
 T = TypeVar("T")
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 class SimulatedClient:
     """A client on its own machine. It has one connection to each listener to which it sends requests."""
 
-    def __init__(self, cluster: SimulatedCluster, machine: Machine, random: Random) -> None:
+    def __init__(self, cluster: SimulatedNodes, machine: Machine, random: Random) -> None:
         self.cluster = cluster
         self.machine = machine
         self.name = machine.name

@@ -33,7 +33,7 @@ from kafkacore.simulation.checkers.observations import (
     RecordsDeleted,
     RecordsSent,
 )
-from kafkacore.simulation.cluster import SimulatedCluster
+from kafkacore.simulation.cluster import SimulatedNodes
 from kafkacore.simulation.judge import Judge
 from kafkacore.simulation.producing import FATAL, Batch, Producer, answer_for, produce_request
 from kafkacore.simulation.reading import NO_ERROR, SeededReader, Written
@@ -70,7 +70,7 @@ class SeededClient:
 
     def __init__(
         self,
-        cluster: SimulatedCluster,
+        cluster: SimulatedNodes,
         judge: Judge,
         name: str,
         random: Random,

@@ -56,26 +56,14 @@ class SimulationTimeout(TimeoutError):
     """The awaited condition did not become true within its limit of virtual time."""
 
 
-class SimulatedCluster:
-    """A cluster with the given numbers of nodes: `controllers` and `brokers` have one role, and `combined` nodes have
-    both. Ids count from 1: combined nodes come first, then controllers, then brokers. With `static`, the configuration
-    lists the voters (kraft.version 0). Otherwise the metadata log holds them. `configs` sets configuration keys on
-    every node. `of_node` maps a node id to the keys of that node alone.
+class SimulatedNodes:
+    """Nodes in a simulated world, with its time, network, clients and observers. Subclasses make the nodes, with ids
+    from 1.
 
     The seed decides everything. The cluster calls each of `observers` with every Event as it happens.
     """
 
-    def __init__(
-        self,
-        seed: int,
-        *,
-        controllers: int = 0,
-        brokers: int = 0,
-        combined: int = 0,
-        static: bool = False,
-        configs: Mapping[str, str] = _NOTHING,
-        of_node: Mapping[int, Mapping[str, str]] = MappingProxyType({}),
-    ) -> None:
+    def __init__(self, seed: int) -> None:
         self.seed = seed
         self.observers: list[Callable[[Event], None]] = []
         self.events: deque[Event] = deque(maxlen=KEPT_EVENTS)
@@ -83,48 +71,8 @@ class SimulatedCluster:
         self.schedule = Schedule(self.random_of("schedule"))
         self.network = SimulatedNetwork(self.schedule, self.random_of("network"), self._delivered)
         self._work_random = self.random_of("work").uniform
-        ids = self.random_of("ids")
-        self.cluster_id = str(seeded_uuid(ids))
-        roles = ["broker,controller"] * combined + ["controller"] * controllers + ["broker"] * brokers
-        voters = [number for number, each in enumerate(roles, 1) if "controller" in each]
-        if not voters:
-            raise ValueError("a cluster needs a node with the role of a controller")
-        # The ids of the voters' metadata log directories.
-        self.directories = directories = {number: seeded_uuid(ids) for number in voters}
         self.nodes: dict[int, SimulatedNode] = {}
-        for number, role in enumerate(roles, 1):
-            properties = self._properties(number, role, voters, static=static)
-            config = BrokerConfig(properties | CONFIGS | dict(configs) | dict(of_node.get(number, _NOTHING)))
-            node = self.nodes[number] = SimulatedNode(self, config)
-            initial = ",".join(f"{each}@node-{each}:{CONTROLLER_PORT}:{directories[each]}" for each in voters)
-            options = FormatOptions(
-                self.cluster_id, initial_controllers=initial if not static and number in voters else None
-            )
-            machine = Machine(self.schedule, node.name)
-            format_directories(
-                config, options, machine.clock.wall_ms(), lambda line: None, node.disk, lambda: seeded_uuid(ids)
-            )
         self._clients: dict[str, SimulatedClient] = {}
-
-    def _properties(self, number: int, role: str, voters: list[int], *, static: bool) -> dict[str, str]:
-        listeners = []
-        if "broker" in role:
-            listeners.append(f"{CLIENTS}://node-{number}:{CLIENT_PORT}")
-        if "controller" in role:
-            listeners.append(f"{CONTROLLERS}://node-{number}:{CONTROLLER_PORT}")
-        properties = {
-            "process.roles": role,
-            "node.id": str(number),
-            "listeners": ",".join(listeners),
-            "listener.security.protocol.map": f"{CLIENTS}:PLAINTEXT,{CONTROLLERS}:PLAINTEXT",
-            "controller.listener.names": CONTROLLERS,
-            "log.dirs": DIRECTORY,
-        }
-        if static:
-            entries = (f"{each}@node-{each}:{CONTROLLER_PORT}" for each in voters)
-            return properties | {"controller.quorum.voters": ",".join(entries)}
-        servers = (f"node-{each}:{CONTROLLER_PORT}" for each in voters)
-        return properties | {"controller.quorum.bootstrap.servers": ",".join(servers)}
 
     # --- nodes ---
 
@@ -146,8 +94,8 @@ class SimulatedCluster:
     def active_controller(self) -> SimulatedNode | None:
         """Returns the node with the newest epoch among those that regard themselves as the active controller, or
         None."""
-        active = [node for node in self if node.is_active_controller and node.raft is not None]
-        return max(active, key=lambda node: 0 if node.raft is None else node.raft.epoch, default=None)
+        active = [node for node in self if node.is_active_controller]
+        return max(active, key=lambda node: node.controller_epoch, default=None)
 
     def start(self, nodes: Iterable[SimulatedNode] | None = None) -> None:
         """Starts every node that is not running, without waiting."""
@@ -282,6 +230,67 @@ class SimulatedCluster:
         self.close()
 
 
-def running(cluster: SimulatedCluster) -> bool:
+class SimulatedCluster(SimulatedNodes):
+    """A cluster with the given numbers of nodes: `controllers` and `brokers` have one role, and `combined` nodes have
+    both. Ids count from 1: combined nodes come first, then controllers, then brokers. With `static`, the configuration
+    lists the voters (kraft.version 0). Otherwise the metadata log holds them. `configs` sets configuration keys on
+    every node. `of_node` maps a node id to the keys of that node alone.
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        *,
+        controllers: int = 0,
+        brokers: int = 0,
+        combined: int = 0,
+        static: bool = False,
+        configs: Mapping[str, str] = _NOTHING,
+        of_node: Mapping[int, Mapping[str, str]] = MappingProxyType({}),
+    ) -> None:
+        super().__init__(seed)
+        ids = self.random_of("ids")
+        self.cluster_id = str(seeded_uuid(ids))
+        roles = ["broker,controller"] * combined + ["controller"] * controllers + ["broker"] * brokers
+        voters = [number for number, each in enumerate(roles, 1) if "controller" in each]
+        if not voters:
+            raise ValueError("a cluster needs a node with the role of a controller")
+        # The ids of the voters' metadata log directories.
+        self.directories = directories = {number: seeded_uuid(ids) for number in voters}
+        for number, role in enumerate(roles, 1):
+            properties = self._properties(number, role, voters, static=static)
+            config = BrokerConfig(properties | CONFIGS | dict(configs) | dict(of_node.get(number, _NOTHING)))
+            node = self.nodes[number] = SimulatedNode(self, config)
+            initial = ",".join(f"{each}@node-{each}:{CONTROLLER_PORT}:{directories[each]}" for each in voters)
+            options = FormatOptions(
+                self.cluster_id, initial_controllers=initial if not static and number in voters else None
+            )
+            machine = Machine(self.schedule, node.name)
+            format_directories(
+                config, options, machine.clock.wall_ms(), lambda line: None, node.disk, lambda: seeded_uuid(ids)
+            )
+
+    def _properties(self, number: int, role: str, voters: list[int], *, static: bool) -> dict[str, str]:
+        listeners = []
+        if "broker" in role:
+            listeners.append(f"{CLIENTS}://node-{number}:{CLIENT_PORT}")
+        if "controller" in role:
+            listeners.append(f"{CONTROLLERS}://node-{number}:{CONTROLLER_PORT}")
+        properties = {
+            "process.roles": role,
+            "node.id": str(number),
+            "listeners": ",".join(listeners),
+            "listener.security.protocol.map": f"{CLIENTS}:PLAINTEXT,{CONTROLLERS}:PLAINTEXT",
+            "controller.listener.names": CONTROLLERS,
+            "log.dirs": DIRECTORY,
+        }
+        if static:
+            entries = (f"{each}@node-{each}:{CONTROLLER_PORT}" for each in voters)
+            return properties | {"controller.quorum.voters": ",".join(entries)}
+        servers = (f"node-{each}:{CONTROLLER_PORT}" for each in voters)
+        return properties | {"controller.quorum.bootstrap.servers": ",".join(servers)}
+
+
+def running(cluster: SimulatedNodes) -> bool:
     """Returns whether every node has started."""
     return all(node.state is State.RUNNING for node in cluster)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import Final
 
-from kafkacore.simulation.cluster import SimulatedCluster
+from kafkacore.simulation.cluster import SimulatedNodes
 from kafkacore.simulation.faults import Fault, Undo
 from kafkacore.simulation.network import Quality
 from kafkacore.simulation.node import SimulatedNode, State
@@ -21,7 +21,7 @@ class ClusterFaults:
     """Starts faults. Each method starts one kind of fault. It returns a description of the fault and the function that
     undoes it, or None if no node can have this fault now."""
 
-    def __init__(self, cluster: SimulatedCluster, *, brokers_lose_power: bool = True) -> None:
+    def __init__(self, cluster: SimulatedNodes, *, brokers_lose_power: bool = True) -> None:
         self._cluster = cluster
         self._brokers_lose_power = brokers_lose_power
         self._ids = list(cluster.nodes)

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping, Sequence
 from random import Random
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
+from kafkacore._fast.base.uuid import Uuid
 from kafkacore.simulation.checkers.observations import (
     BrokerAlive,
     ControllersAlive,
@@ -20,7 +22,7 @@ from kafkacore.simulation.checkers.observations import (
 )
 from kafkacore.simulation.checkers.violation import Violation
 from kafkacore.simulation.clients import MIN_ISR, RETENTION, TOPIC, UNCLEAN, SeededClient
-from kafkacore.simulation.cluster import Event, SimulatedCluster, running
+from kafkacore.simulation.cluster import Event, SimulatedCluster, SimulatedNodes, running
 from kafkacore.simulation.cluster_faults import ClusterFaults
 from kafkacore.simulation.faults import Schedule
 from kafkacore.simulation.judge import Judge
@@ -28,6 +30,9 @@ from kafkacore.simulation.node import State
 from kafkacore.simulation.operators import SeededOperator
 from kafkacore.simulation.reading import SeededReader
 from kafkacore.simulation.watch import Watcher
+
+if TYPE_CHECKING:
+    from kafkacore.simulation.zookeeper_watch import ZooKeeperWatcher
 
 SERVER_LOG: Final = logging.getLogger("kafkacore.server")
 CLIENTS: Final = 3
@@ -39,10 +44,11 @@ SETTLING_MS: Final = 3_000  # an idle follower fetches ten times within this tim
 EXPECTED: Final = ("leader", "commit", "every node", "every image", "every replica")
 OF_BROKERS: Final = ("record", "group commit")
 REPLICAS: Final = 3
+OFFSETS_PARTITIONS: Final = 2
 SYNCED: Final = {"log.flush.interval.messages": "1"}
 # Small values, so that a short run reaches every part of the code.
 CONFIGS: Final = {
-    "offsets.topic.num.partitions": "2",
+    "offsets.topic.num.partitions": str(OFFSETS_PARTITIONS),
     "offsets.commit.required.acks": "-1",
     "metadata.log.max.record.bytes.between.snapshots": "4000",
     "metadata.max.retention.bytes": "12000",
@@ -79,41 +85,47 @@ class HandlerErrors(logging.Handler):
         SERVER_LOG.removeHandler(self)
 
 
-class ClusterRun:
-    """A run of a cluster. `steps` is the number of faults. The other arguments are those of SimulatedCluster."""
+class WholeNodesRun:
+    """A run of whole nodes. `steps` is the number of faults. A subclass makes the cluster with `_make_cluster`, then
+    its watcher and its faults, and calls `_begin`."""
 
-    def __init__(self, seed: int, steps: int, controllers: int, brokers: int, combined: int = 0) -> None:
-        expected = EXPECTED + (OF_BROKERS if brokers + combined else ())
+    cluster: SimulatedNodes
+    _watcher: Watcher | ZooKeeperWatcher
+    _faults: ClusterFaults
+
+    def __init__(self, seed: int, steps: int, brokers: int, expected: Sequence[str]) -> None:
+        """`expected` lists what must happen after the faults."""
         self.judge = Judge(progress=expected)
         self.steps = steps
+        self._seed, self._brokers = seed, brokers
         self._random = Random(f"{seed} run")
-        static = self._random.random() < 0.5
-        # With fewer brokers each partition has one replica, so a record is durable only after a sync.
-        replicas = REPLICAS if brokers + combined >= REPLICAS else 1
-        # If each record is not synced, a power cut can remove acknowledged records. In such a run brokers never lose
-        # their power.
-        is_synced = replicas < 2 or self._random.random() < 0.6
-        configs = CONFIGS | {"offsets.topic.replication.factor": str(replicas)}
-        if is_synced:
-            configs |= SYNCED
-        # In half of the runs, leaderships return to the preferred replicas soon after each failure.
-        configs["leader.imbalance.check.interval.seconds"] = self._random.choice(("1", "300"))
-        # With only the default replica.lag.time.max.ms of 30 s, no replica would leave the ISR because of its lag: its
-        # broker's session would always expire first.
-        configs["replica.lag.time.max.ms"] = self._random.choice(("1500", "4000", "30000"))
-        self.cluster = SimulatedCluster(
-            seed, controllers=controllers, brokers=brokers, combined=combined, static=static, configs=configs
-        )
-        self._watcher = Watcher(self.cluster, self.judge, int(CONFIGS["offsets.topic.num.partitions"]))
-        self._faults = ClusterFaults(self.cluster, brokers_lose_power=is_synced)
-        self._voters = self._watcher.voters
-        self._active_epoch = -1  # the epoch of the last active controller
         self._failed: list[NodeFailed] = []
         self._errors = HandlerErrors()
+
+    def _choose(self, configs: Mapping[str, str]) -> dict[str, str]:
+        """Returns `configs` with the settings that the seed chooses."""
+        # With fewer brokers each partition has one replica, so a record is durable only after a sync.
+        self._replicas = REPLICAS if self._brokers >= REPLICAS else 1
+        # If each record is not synced, a power cut can remove acknowledged records. In such a run brokers never lose
+        # their power.
+        self._is_synced = self._replicas < 2 or self._random.random() < 0.6
+        chosen = {**configs, "offsets.topic.replication.factor": str(self._replicas)}
+        if self._is_synced:
+            chosen |= SYNCED
+        # In half of the runs, leaderships return to the preferred replicas soon after each failure.
+        chosen["leader.imbalance.check.interval.seconds"] = self._random.choice(("1", "300"))
+        # With only the default replica.lag.time.max.ms of 30 s, no replica would leave the ISR because of its lag: its
+        # broker's session would always expire first.
+        chosen["replica.lag.time.max.ms"] = self._random.choice(("1500", "4000", "30000"))
+        return chosen
+
+    def _begin(self, directories: Mapping[int, Uuid]) -> None:
+        """Makes the schedule of faults, the clients and the operator, which gets `directories`."""
+        seed, replicas, is_synced = self._seed, self._replicas, self._is_synced
         self.cluster.observers.append(self._look_for_failure)
         self._schedule = Schedule(self._random, self.judge, self._faults.kinds(), lambda: self._watcher.now_ms)
         lossy: dict[str, None] = {}
-        with_brokers = brokers + combined > 0
+        with_brokers = self._brokers > 0
         self._clients = [
             SeededClient(
                 self.cluster, self.judge, f"client-{number}", Random(f"{seed} client {number}"), replicas,
@@ -122,10 +134,9 @@ class ClusterRun:
             for number in range(CLIENTS if with_brokers else 0)
         ]  # fmt: skip
         self._readers = [client.reader for client in self._clients]
+        random = Random(f"{seed} operator")
         self._operators = [
-            SeededOperator(
-                self.cluster, self.judge, Random(f"{seed} operator"), replicas, lossy, voters_change=not static
-            )
+            SeededOperator(self.cluster, self.judge, random, replicas, lossy, directories=directories)
             for _ in range(1 if with_brokers else 0)
         ]
         self._actors: list[SeededClient | SeededReader | SeededOperator] = [
@@ -188,27 +199,9 @@ class ClusterRun:
 
     def _see_who_lives(self) -> None:
         """Reports to the judge which nodes run and can reach the others, according to the active faults."""
-        cluster, now_ms = self.cluster, self._watcher.now_ms
-        voters, before = self._watcher.voters, self._voters
-        self._voters = voters
-        up = [node.node_id for node in cluster.controllers if node.state is State.RUNNING and node.node_id in voters]
-        up = [each for each in up if not self._faults.is_slow(each)]
-        majority = len(voters) // 2 + 1
-        # The controllers from which a majority of the controllers can be reached in both directions.
-        connected = [one for one in up if sum(not self._faults.is_cut(one, other) for other in up) >= majority]
-        # A new active controller gives every broker a full session. While there is none, no broker can be fenced.
-        active, was_active = cluster.active_controller, self._active_epoch
-        self._active_epoch = -1 if active is None or active.raft is None else active.raft.epoch
-        is_steady = voters == before and was_active == self._active_epoch >= 0
-        healthy = is_steady and len(connected) >= majority and cluster.network.quality.loss == 0
-        self.judge.see(ControllersAlive(healthy and cluster.network.quality.most_s < 0.1, now_ms))
-        controllers = [node.node_id for node in cluster.controllers]
-        for broker in cluster.brokers:
-            alive = broker.is_up and broker.state is not State.PAUSED
-            self.judge.see(
-                BrokerAlive(broker.node_id, alive and self._faults.reaches(broker.node_id, controllers), now_ms)
-            )
-        self._watcher.see_fencing()
+
+    def _see_metadata(self) -> None:
+        """Reports to the judge how far the metadata of all running nodes is."""
 
     def _have_peace(self) -> None:
         cluster, judge = self.cluster, self.judge
@@ -223,9 +216,7 @@ class ClusterRun:
                 judge.see(Progressed("commit", self._watcher.now_ms))
             if running(cluster):
                 judge.see(Progressed("every node", self._watcher.now_ms))
-                offsets = {image.offset for image in self._images()}
-                if len(offsets) == 1:
-                    judge.see(Progressed("every image", self._watcher.now_ms))
+                self._see_metadata()
                 if self._watcher.is_in_sync:
                     judge.see(Progressed("every replica", self._watcher.now_ms))
             judge.see(TimePassed(self._watcher.now_ms))
@@ -236,10 +227,6 @@ class ClusterRun:
                     node.start()
             self._run_for(PEACE_STEP_MS)
         self._see_what_is_left()
-
-    def _images(self) -> list[Any]:
-        found = [image for node in self.cluster for image in (node.controller_image, node.broker_image)]
-        return [image for image in found if image is not None]
 
     def _see_what_is_left(self) -> None:
         for actor in self._actors:
@@ -287,6 +274,60 @@ class ClusterRun:
             return tuple(sorted(newest["partitions"][_log_key(name)][2]))
         key = RETENTION if kind == "config" else kind
         return newest["configs"].get(str((TOPIC, name)), {}).get(key)
+
+
+class ClusterRun(WholeNodesRun):
+    """A run of a cluster in KRaft mode. `steps` is the number of faults. The other arguments are those of
+    SimulatedCluster."""
+
+    _watcher: Watcher
+
+    def __init__(self, seed: int, steps: int, controllers: int, brokers: int, combined: int = 0) -> None:
+        with_brokers = brokers + combined
+        super().__init__(seed, steps, with_brokers, EXPECTED + (OF_BROKERS if with_brokers else ()))
+        static = self._random.random() < 0.5
+        self.cluster = SimulatedCluster(
+            seed, controllers=controllers, brokers=brokers, combined=combined, static=static,
+            configs=self._choose(CONFIGS),
+        )  # fmt: skip
+        self._watcher = Watcher(self.cluster, self.judge, OFFSETS_PARTITIONS)
+        self._faults = ClusterFaults(self.cluster, brokers_lose_power=self._is_synced)
+        self._voters = self._watcher.voters
+        self._active_epoch = -1  # the epoch of the last active controller
+        self._begin({} if static else self.cluster.directories)
+
+    def _see_who_lives(self) -> None:
+        """Reports to the judge which nodes run and can reach the others, according to the active faults."""
+        cluster, now_ms = self.cluster, self._watcher.now_ms
+        voters, before = self._watcher.voters, self._voters
+        self._voters = voters
+        up = [node.node_id for node in cluster.controllers if node.state is State.RUNNING and node.node_id in voters]
+        up = [each for each in up if not self._faults.is_slow(each)]
+        majority = len(voters) // 2 + 1
+        # The controllers from which a majority of the controllers can be reached in both directions.
+        connected = [one for one in up if sum(not self._faults.is_cut(one, other) for other in up) >= majority]
+        # A new active controller gives every broker a full session. While there is none, no broker can be fenced.
+        active, was_active = cluster.active_controller, self._active_epoch
+        self._active_epoch = -1 if active is None or active.raft is None else active.raft.epoch
+        is_steady = voters == before and was_active == self._active_epoch >= 0
+        healthy = is_steady and len(connected) >= majority and cluster.network.quality.loss == 0
+        self.judge.see(ControllersAlive(healthy and cluster.network.quality.most_s < 0.1, now_ms))
+        controllers = [node.node_id for node in cluster.controllers]
+        for broker in cluster.brokers:
+            alive = broker.is_up and broker.state is not State.PAUSED
+            self.judge.see(
+                BrokerAlive(broker.node_id, alive and self._faults.reaches(broker.node_id, controllers), now_ms)
+            )
+        self._watcher.see_fencing()
+
+    def _see_metadata(self) -> None:
+        offsets = {image.offset for image in self._images()}
+        if len(offsets) == 1:
+            self.judge.see(Progressed("every image", self._watcher.now_ms))
+
+    def _images(self) -> list[Any]:
+        found = [image for node in self.cluster for image in (node.controller_image, node.broker_image)]
+        return [image for image in found if image is not None]
 
 
 def _log_key(log: str) -> tuple[str, int]:

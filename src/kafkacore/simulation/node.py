@@ -18,7 +18,8 @@ from kafkacore.simulation.machine import Machine
 from kafkacore.simulation.world import SimulatedWorld
 
 if TYPE_CHECKING:
-    from kafkacore.simulation.cluster import SimulatedCluster
+    from kafkacore.server.zookeeper.broker import ZooKeeperBroker
+    from kafkacore.simulation.cluster import SimulatedNodes
 
 LOG: Final = logging.getLogger("kafkacore.simulation")
 
@@ -42,7 +43,7 @@ class SimulatedNode:
     """A simulated node. `start` and `stop` only begin the operation. Let the cluster's time run until it is
     complete."""
 
-    def __init__(self, cluster: SimulatedCluster, config: BrokerConfig) -> None:
+    def __init__(self, cluster: SimulatedNodes, config: BrokerConfig) -> None:
         self.cluster = cluster
         self.config = config
         self.node_id = config.node_id
@@ -60,7 +61,7 @@ class SimulatedNode:
 
     @property
     def roles(self) -> tuple[str, ...]:
-        return tuple(self.config.process_roles)
+        return ("broker",) if self.config.zookeeper_mode else tuple(self.config.process_roles)
 
     @property
     def is_up(self) -> bool:
@@ -78,8 +79,23 @@ class SimulatedNode:
     @property
     def is_active_controller(self) -> bool:
         """Returns whether this node believes that it is the active controller, even if that is no longer true."""
+        if self.zookeeper_broker is not None:
+            return self.is_up and self.zookeeper_broker.controller.is_active
         controller = None if self.server is None else self.server.controller_server
-        return controller is not None and self.is_up and controller.quorum.active
+        return controller is not None and self.is_up and controller.quorum.active and self.raft is not None
+
+    @property
+    def controller_epoch(self) -> int:
+        """Returns the epoch in which this node was the active controller last."""
+        if self.zookeeper_broker is not None:
+            return self.zookeeper_broker.controller.epoch
+        return 0 if self.raft is None else self.raft.epoch
+
+    @property
+    def zookeeper_broker(self) -> ZooKeeperBroker | None:
+        """Returns the broker of a running node in ZooKeeper mode."""
+        broker = None if self.server is None else self.server.__dict__["_broker"]
+        return broker if self.config.zookeeper_mode else None
 
     @property
     def controller_image(self) -> MetadataImage | None:
@@ -88,6 +104,8 @@ class SimulatedNode:
 
     @property
     def broker_image(self) -> MetadataImage | None:
+        if self.config.zookeeper_mode:
+            return None if self.zookeeper_broker is None else self.zookeeper_broker.roles
         feed = None if self.server is None else self.server.__dict__.get("_feed")
         return None if feed is None or "broker" not in self.roles else feed.publisher.image
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from random import Random
 from typing import Any, Final
 
+from kafkacore._fast.base.uuid import Uuid
 from kafkacore.protocol.errors import ErrorCode, KafkaError
 from kafkacore.protocol.messages import (
     AddRaftVoterRequest,
@@ -17,7 +19,7 @@ from kafkacore.protocol.messages import (
 )
 from kafkacore.simulation.checkers.observations import MetadataAcknowledged, MetadataMaybe
 from kafkacore.simulation.clients import MIN_ISR, NS_OF_A_MS, SET, TOPIC, UNCLEAN
-from kafkacore.simulation.cluster import CONTROLLER_PORT, CONTROLLERS, SimulatedCluster
+from kafkacore.simulation.cluster import CONTROLLER_PORT, CONTROLLERS, SimulatedNodes
 from kafkacore.simulation.judge import Judge
 
 TIMEOUT_MS: Final = 8_000
@@ -29,22 +31,22 @@ OPERATOR: Final = "operator"
 
 class SeededOperator:
     """Changes the topics of all clients, one operation at a time. `lossy` holds the names of the topics for which the
-    operator may start an unclean election. With `voters_change`, the operator sometimes removes a voter and later adds
-    it again."""
+    operator may start an unclean election. `directories` has the ids of the voters' metadata log directories. If it is
+    not empty, the operator sometimes removes a voter and later adds it again."""
 
     def __init__(
         self,
-        cluster: SimulatedCluster,
+        cluster: SimulatedNodes,
         judge: Judge,
         random: Random,
         replicas: int,
         lossy: dict[str, None],
         *,
-        voters_change: bool,
+        directories: Mapping[int, Uuid],
     ) -> None:
         self._client = cluster.client(OPERATOR)
         self._cluster, self._judge, self._random = cluster, judge, random
-        self._replicas, self._lossy, self._voters_change = replicas, lossy, voters_change
+        self._replicas, self._lossy, self._directories = replicas, lossy, directories
         self._brokers = [node.node_id for node in cluster.brokers]
         self._controllers = [node.node_id for node in cluster.controllers]
         self._without: int | None = None  # the controller that is not a voter now
@@ -187,7 +189,7 @@ class SeededOperator:
     async def change_voters(self) -> None:
         """Removes a voter, or adds the voter that the operator removed before (KIP-853). Sends the request to any
         controller. The leader executes it."""
-        if not self._voters_change or len(self._controllers) <= LEAST_VOTERS:
+        if not self._directories or len(self._controllers) <= LEAST_VOTERS:
             return
         active = self._cluster.active_controller
         asked = self._random.choice(self._controllers)
@@ -195,7 +197,7 @@ class SeededOperator:
             asked = active.node_id
         if self._without is None:
             leaver = self._random.choice(self._controllers)
-            directory = self._cluster.directories[leaver]
+            directory = self._directories[leaver]
             request = RemoveRaftVoterRequest(voter_id=leaver, voter_directory_id=directory)
             answer = await self._send(asked, request, CONTROLLERS)
             if answer is None or answer.error_code in (ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT):
@@ -204,7 +206,7 @@ class SeededOperator:
         back = self._without
         listener = AddRaftVoterRequest.Listener(name=CONTROLLERS, host=f"node-{back}", port=CONTROLLER_PORT)
         joins = AddRaftVoterRequest(
-            timeout_ms=TIMEOUT_MS, voter_id=back, voter_directory_id=self._cluster.directories[back],
+            timeout_ms=TIMEOUT_MS, voter_id=back, voter_directory_id=self._directories[back],
             listeners=[listener],
         )  # fmt: skip
         answer = await self._send(asked, joins, CONTROLLERS)

@@ -10,7 +10,7 @@ from typing import Final
 from kafkacore.protocol.messages import FetchRequest, ListOffsetsRequest
 from kafkacore.simulation.checkers import batches
 from kafkacore.simulation.checkers.observations import LatestListed, LogRead, LogSurvived, RecordRead, ValuesRead
-from kafkacore.simulation.cluster import SimulatedCluster
+from kafkacore.simulation.cluster import SimulatedNodes
 from kafkacore.simulation.judge import Judge
 from kafkacore.simulation.routes import Routes
 
@@ -40,7 +40,7 @@ class Written:
 class SeededReader:
     """Reads the topics of one client."""
 
-    def __init__(self, cluster: SimulatedCluster, judge: Judge, name: str, random: Random, written: Written) -> None:
+    def __init__(self, cluster: SimulatedNodes, judge: Judge, name: str, random: Random, written: Written) -> None:
         self._cluster, self._judge, self._random, self._written = cluster, judge, random, written
         self._routes = Routes(cluster, name, random)
         self._positions: dict[Partition, int] = {}

@@ -18,7 +18,7 @@ from kafkacore.simulation.checkers.observations import (
     RoleSeen,
     SyncedBelow,
 )
-from kafkacore.simulation.cluster import DIRECTORY, SimulatedCluster
+from kafkacore.simulation.cluster import DIRECTORY, SimulatedNodes
 from kafkacore.simulation.judge import Judge
 from kafkacore.simulation.log_files import LogFiles
 from kafkacore.simulation.node import SimulatedNode
@@ -47,7 +47,7 @@ class ReplicaWatcher:
     """Watches the partitions of all brokers. Call `look` after each turn in which a node has sent something, because a
     change affects other nodes only then."""
 
-    def __init__(self, cluster: SimulatedCluster, judge: Judge) -> None:
+    def __init__(self, cluster: SimulatedNodes, judge: Judge) -> None:
         self._cluster, self._judge = cluster, judge
         self._replicas: dict[int, dict[PartitionHandle, _Replica]] = {}  # by node id
         self._lives: dict[int, int] = {}

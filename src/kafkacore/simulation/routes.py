@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from kafkacore.protocol.errors import KafkaError
 from kafkacore.protocol.messages import MetadataRequest
-from kafkacore.simulation.cluster import SimulatedCluster
+from kafkacore.simulation.cluster import SimulatedNodes
 
 TIMEOUT_MS: Final = 8_000
 METADATA: Final = 9  # the newest version in which requests contain the topic's name instead of its id
@@ -20,7 +20,7 @@ UNKNOWN: Final[Leader] = (-1, -1)
 class Routes:
     """The connections of the machine `name` to all brokers."""
 
-    def __init__(self, cluster: SimulatedCluster, name: str, random: Random) -> None:
+    def __init__(self, cluster: SimulatedNodes, name: str, random: Random) -> None:
         self._client = cluster.client(name)
         self._random = random
         self._brokers = [node.node_id for node in cluster.brokers]

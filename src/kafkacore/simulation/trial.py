@@ -15,13 +15,16 @@ from kafkacore.simulation.cluster_run import ClusterRun
 from kafkacore.simulation.judge import Judge
 from kafkacore.simulation.planted import PlantedBug, planted
 from kafkacore.simulation.quorum_run import QuorumRun
+from kafkacore.simulation.zookeeper_run import ZooKeeperRun
 
 STEPS: Final = 40
 # Faults in a run with whole nodes. With fewer, the start and the end would take most of the time.
 HUNT_STEPS: Final = 60
 QUORUM: Final = "quorum:3+1"
+ZOOKEEPER: Final = "zookeeper:3+3"
 WHOLE: Final = "3c2b"
 _CLUSTER: Final = re.compile(r"(?:(\d+)c(?:(\d+)b)?)?(\d+)?")
+_ZOOKEEPER: Final = re.compile(r"zookeeper:(\d+)(?:\+(\d+))?")
 _QUORUM: Final = re.compile(r"quorum:(\d+)(?:\+(\d+))?")
 SEED_BITS: Final = 48
 
@@ -71,15 +74,19 @@ class Verdict(NamedTuple):
 
 
 def make_run(seed: int, steps: int, nodes: str) -> Run:
-    """Makes a run. `nodes` is `3c2b` for three controllers and two brokers, `3` for three nodes with both roles, or
-    `quorum:VOTERS+OBSERVERS` for Raft cores alone. Raises ValueError if `nodes` has another form."""
+    """Makes a run. `nodes` is `3c2b` for three controllers and two brokers, `3` for three nodes with both roles,
+    `zookeeper:BROKERS+SERVERS` for brokers in ZooKeeper mode and ZooKeeper servers, or `quorum:VOTERS+OBSERVERS` for
+    Raft cores alone. Raises ValueError if `nodes` has another form."""
     if match := _QUORUM.fullmatch(nodes):
         return QuorumRun(seed, steps, int(match[1]), int(match[2] or 0))
+    if match := _ZOOKEEPER.fullmatch(nodes):
+        return ZooKeeperRun(seed, steps, int(match[1]), int(match[2] or 1))
     if (match := _CLUSTER.fullmatch(nodes)) and (match[1] or match[3]):
         return ClusterRun(seed, steps, int(match[1] or 0), int(match[2] or 0), int(match[3] or 0))
     raise ValueError(
         f"{nodes!r} names no cluster: write 3c2b for three controllers and two brokers, 3 for three nodes with both "
-        "roles, quorum:3+1 for three voters and an observer without nodes around them"
+        "roles, zookeeper:3+3 for three brokers in ZooKeeper mode on three ZooKeeper servers, quorum:3+1 for three "
+        "voters and an observer without nodes around them"
     )
 
 

@@ -116,8 +116,11 @@ class SimulatedZooKeeper:
     def _tick(self) -> None:
         self._timer = None
         now_ms = self.now_ms()
+        is_up = any(server.is_up for server in self.servers.values())
         for session in list(self.sessions.values()):
-            if now_ms - session.heard_at_ms > session.timeout_ms:
+            if not is_up:
+                session.heard_at_ms = now_ms  # the ensemble gives each session its whole time when it is back
+            elif now_ms - session.heard_at_ms > session.timeout_ms:
                 self.expire(session.session_id)
         self._watch_the_time()
 

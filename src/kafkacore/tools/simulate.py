@@ -16,7 +16,7 @@ from random import SystemRandom
 from typing import Final, TextIO
 
 from kafkacore.simulation.planted import BUGS, BY_NAME, planted
-from kafkacore.simulation.trial import QUORUM, SEED_BITS, STEPS, Verdict, seeds_from, try_seed
+from kafkacore.simulation.trial import QUORUM, SEED_BITS, STEPS, ZOOKEEPER, Verdict, seeds_from, try_seed
 
 DESCRIPTION: Final = (
     "Runs a cluster in a simulated world. A seed decides which messages are lost, late or repeated, which links are "
@@ -35,8 +35,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, help="decides everything (default: a new one, which is printed)")
     parser.add_argument("--steps", type=int, default=STEPS, help=f"the number of faults (default {STEPS})")
     parser.add_argument(
-        "--nodes", default=NODES, metavar="SPEC", help=f"the cluster (default {NODES}); {QUORUM} has only Raft cores"
-    )
+        "--nodes", default=NODES, metavar="SPEC",
+        help=f"the cluster (default {NODES}); {ZOOKEEPER} is in ZooKeeper mode; {QUORUM} has only Raft cores",
+    )  # fmt: skip
     parser.add_argument("--trace", metavar="FILE", help="write every event to this file")
     parser.add_argument(
         "--runs", type=int, default=1, help="the number of seeds to run; more than one are drawn from --seed"

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Final
 from kafkacore._fast.log.settings import LogSettings
 from kafkacore.config import BrokerConfig
 from kafkacore.config.listeners import SECURITY_PROTOCOLS
+from kafkacore.controller.zookeeper.controller import ZooKeeperController
 from kafkacore.controller.zookeeper.inter_broker_protocol import InterBrokerProtocol
 from kafkacore.metadata.delta import MetadataDelta
 from kafkacore.metadata.image import MetadataImage
@@ -108,11 +109,21 @@ class ZooKeeperBroker(BrokerServer):
         return () if self.config.control_plane_listener is not None else OF_THE_CONTROLLER
 
     @property
+    def controller(self) -> ZooKeeperController:
+        """This node's controller, which belongs to the controllers' loop."""
+        return self._controller.controller
+
+    @property
+    def roles(self) -> MetadataImage:
+        """The image of roles."""
+        return self._roots.roles.image
+
+    @property
     def planes(self) -> list[Plane]:
         return super().planes if self.control_plane is None else [*super().planes, self.control_plane.plane]
 
     def more_metrics(self) -> Iterable[Sample]:
-        controller = self._controller.controller
+        controller = self.controller
         yield from controller_metrics(controller.gauges, controller.state, is_active=controller.is_active)
         yield from event_metrics(len(controller.events), controller.measures)
         yield from channel_metrics(controller.senders, controller.measures)

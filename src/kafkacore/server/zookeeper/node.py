@@ -9,7 +9,6 @@ from typing import Any, Final
 
 from kafkacore.config import BrokerConfig, ConfigError
 from kafkacore.protocol.features import MINIMUM_METADATA_VERSION
-from kafkacore.protocol.uuid import Uuid
 from kafkacore.runtime.loops import LoopThread
 from kafkacore.runtime.process import Runtime
 from kafkacore.runtime.world import World
@@ -69,7 +68,7 @@ class ZooKeeperSide:
         if config.node_id < 0:
             await self._take_broker_id(session)
         self._controller = LocalController(self.config, world, session, zookeeper_lanes(self.config, world))
-        self.cluster_id = await session.cluster_id(lambda: str(Uuid.random()))
+        self.cluster_id = await session.cluster_id(lambda: str(world.new_uuid()))
 
     def _client(self, connect: str) -> ZooKeeperClient:
         settings = ClientSettings(session_timeout_ms=self.config.zookeeper_session_timeout_ms)

@@ -45,13 +45,16 @@ class ImagesAreEqual(Checker):
 class BrokersInImage(Checker):
     """In every image, a fenced or unregistered broker leads no partition and is in no ISR with other members. A leader
     is in its ISR, and the members of an ISR are replicas of the partition. The epoch of a broker's registration never
-    decreases."""
+    decreases. In ZooKeeper, a partition may still name a broker that has just failed, so an image of ZooKeeper's tree
+    lists no brokers."""
 
     def __init__(self) -> None:
         self._epochs: dict[int, tuple[int, int]] = {}  # maps each broker to the metadata offset and the broker epoch
 
     def image(self, seen: ImageSeen) -> None:
-        brokers = seen.contents.get("brokers", {})
+        brokers = seen.contents.get("brokers")
+        if brokers is None:
+            return
         assert isinstance(brokers, dict)
         for broker, (epoch, _fenced) in brokers.items():
             offset, known = self._epochs.get(broker, (-1, -1))

@@ -1,0 +1,35 @@
+"""Runs a cluster of whole nodes in ZooKeeper mode from a seed."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kafkacore.simulation.cluster_run import OF_BROKERS, OFFSETS_PARTITIONS, WholeNodesRun
+from kafkacore.simulation.zookeeper_cluster import SimulatedZooKeeperCluster
+from kafkacore.simulation.zookeeper_faults import ZooKeeperFaults
+from kafkacore.simulation.zookeeper_watch import ZooKeeperWatcher
+
+EXPECTED: Final = ("leader", "commit", "every node", "every replica", *OF_BROKERS)
+CONFIGS: Final = {
+    "offsets.topic.num.partitions": str(OFFSETS_PARTITIONS),
+    "offsets.commit.required.acks": "-1",
+    "auto.create.topics.enable": "false",
+    "zookeeper.session.timeout.ms": "3000",
+    # A broker that does not reach ZooKeeper within this time gives up, and the run would count that as a failure.
+    "zookeeper.connection.timeout.ms": "3600000",
+    "controlled.shutdown.retry.backoff.ms": "500",
+}
+
+
+class ZooKeeperRun(WholeNodesRun):
+    """A run of `brokers` nodes in ZooKeeper mode on an ensemble of `servers`. `steps` is the number of faults."""
+
+    cluster: SimulatedZooKeeperCluster
+    _watcher: ZooKeeperWatcher
+
+    def __init__(self, seed: int, steps: int, brokers: int, servers: int) -> None:
+        super().__init__(seed, steps, brokers, EXPECTED)
+        self.cluster = SimulatedZooKeeperCluster(seed, brokers=brokers, servers=servers, configs=self._choose(CONFIGS))
+        self._watcher = ZooKeeperWatcher(self.cluster, self.judge, OFFSETS_PARTITIONS)
+        self._faults = ZooKeeperFaults(self.cluster, brokers_lose_power=self._is_synced)
+        self._begin({})

@@ -1,0 +1,132 @@
+"""Watches a cluster in ZooKeeper mode from outside: the tree of the ensemble, the controllers, and the partitions of
+brokers."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from kafkacore.simulation.checkers.observations import ActiveController, ImageSeen, Progressed
+from kafkacore.simulation.images import ADDING, REMOVING
+from kafkacore.simulation.judge import Judge
+from kafkacore.simulation.replica_watch import ReplicaWatcher
+from kafkacore.simulation.tap import LogEnd, WireTap
+from kafkacore.simulation.zookeeper_cluster import SimulatedZooKeeperCluster
+from kafkacore.simulation.zookeeper_tree import Tree
+from kafkacore.zookeeper import paths
+
+NOBODY: Final = -1
+TOPIC: Final = 2
+SERVICE: Final = "ZooKeeper"
+Contents = dict[str, object]
+
+
+class ZooKeeperWatcher:
+    """Call `look` after each turn of the schedule."""
+
+    def __init__(self, cluster: SimulatedZooKeeperCluster, judge: Judge, offsets_partitions: int) -> None:
+        self._cluster, self._judge = cluster, judge
+        self._by_name = {node.name: node for node in cluster}
+        self._zxid = NOBODY
+        self._active: dict[int, int] = {}  # the controller epoch in which each node was seen as active
+        self.newest: Contents = {}
+        self._replicas = ReplicaWatcher(cluster, judge)
+        self.settle = self._replicas.settle
+        self._names: dict[str, str] = {}  # the names of all topics, by their ids
+        self.tap = WireTap(
+            cluster.network, judge, _no_log, self.leads, offsets_partitions, _no_registration,
+            lambda topic_id: self._names.get(str(topic_id)), self._replicas.epoch_at,
+        )  # fmt: skip
+
+    def look(self) -> None:
+        """Observes the tree, and the node that ran in the last turn."""
+        tree = self._cluster.zookeeper.tree
+        if tree.zxid != self._zxid:
+            self._zxid = tree.zxid
+            self._look_at_tree(tree)
+        ran = self._cluster.schedule.ran
+        node = None if ran is None else self._by_name.get(ran.machine.name)
+        if node is None:
+            return
+        if node.is_active_controller and self._active.get(node.node_id) != node.controller_epoch:
+            self._active[node.node_id] = node.controller_epoch
+            self._judge.see(ActiveController(node.node_id, node.controller_epoch))
+            self._judge.see(Progressed("leader", self.now_ms))
+        if self.tap.take_written(node.name):
+            self._replicas.look(node)
+
+    def _look_at_tree(self, tree: Tree) -> None:
+        contents = contents_of_tree(tree)
+        if contents != self.newest:
+            self.newest = contents
+            topics: Any = contents["topics"]
+            self._names.update({topic_id: name for name, topic_id in topics.items()})
+            self._replicas.newest(contents)
+            self._judge.see(ImageSeen(NOBODY, SERVICE, tree.zxid, contents))
+
+    def leads(self, node_id: int, topic: str, index: int) -> int:
+        """Returns the leader epoch in which a broker leads a partition according to its own roles, or -1."""
+        image = self._cluster[node_id].broker_image
+        found = None if image is None else image.topic(topic)
+        partition = None if image is None or found is None else image.partition(found, index)
+        return partition.leader_epoch if partition is not None and partition.leader == node_id else NOBODY
+
+    @property
+    def is_in_sync(self) -> bool:
+        """Returns whether every partition has a leader, all its replicas in the ISR, and no unfinished
+        reassignment."""
+        partitions: Any = self.newest["partitions"]
+        return all(
+            leader >= 0 and set(replicas) == set(isr) and not rest[REMOVING] and not rest[ADDING]
+            for leader, rest, replicas, isr in partitions.values()
+        )
+
+    @property
+    def now_ms(self) -> int:
+        return self._cluster.schedule.now_ns // 1_000_000
+
+
+def _no_log(node_id: int) -> LogEnd:
+    """Returns the end of an empty metadata log, because brokers in ZooKeeper mode have none."""
+    return 0, 0
+
+
+def _no_registration(node_id: int, broker_id: int) -> int:
+    return NOBODY
+
+
+def contents_of_tree(tree: Tree) -> Contents:
+    """Returns the metadata in ZooKeeper in the form of `images.contents_of`. Leaves out topics that are being deleted,
+    and partitions without a state."""
+    nodes = tree.nodes
+    doomed = _children(tree, paths.DELETE_TOPICS)
+    topics, partitions, configs = {}, {}, {}
+    for name in _children(tree, paths.TOPICS):
+        topic = _json(tree, paths.topic(name))
+        if name in doomed or not topic:
+            continue
+        topics[name] = topic.get("topic_id", "")
+        moved = [topic.get(f"{kind}_replicas", {}) for kind in ("removing", "adding")]
+        for number, replicas in topic["partitions"].items():
+            path = paths.partition_state(name, int(number))
+            state = _json(tree, path)
+            if state:
+                rest = (
+                    state["leader_epoch"], nodes[path].version, state.get("leader_recovery_state", 0),
+                    tuple(moved[0].get(number, ())), tuple(moved[1].get(number, ())), (), (),
+                )  # fmt: skip
+                partitions[name, int(number)] = (state["leader"], rest, tuple(replicas), tuple(state["isr"]))
+    for name in _children(tree, f"{paths.CONFIG}/topics"):
+        configs[str((TOPIC, name))] = _json(tree, f"{paths.CONFIG}/topics/{name}").get("config", {})
+    return {"topics": topics, "partitions": partitions, "configs": configs}
+
+
+def _children(tree: Tree, path: str) -> list[str]:
+    node = tree.nodes.get(path)
+    return [] if node is None else sorted(node.children)
+
+
+def _json(tree: Tree, path: str) -> dict[str, Any]:
+    node = tree.nodes.get(path)
+    found: dict[str, Any] = json.loads(node.data) if node is not None and node.data else {}
+    return found

@@ -4,6 +4,8 @@ links between all of them. `torture` has the clients and the faults that both mo
 import contextlib
 
 from kazoo.client import KazooClient
+from kazoo.exceptions import KazooException
+from kazoo.handlers.threading import KazooTimeoutError
 
 import replicated
 import torture
@@ -15,6 +17,7 @@ from replicated import Replicated
 from zookeeper_cluster import ZooKeeperCluster
 
 SERVERS = (11, 12, 13)  # the node ids of the ZooKeeper servers
+CONNECT_S = 15
 SETTINGS = (
     replicated.SETTINGS
     | torture.SETTINGS
@@ -67,12 +70,20 @@ class TorturedCluster(Replicated, ZooKeeperCluster):
     def change_zookeeper(self, change):
         """Calls `change` with a client of ZooKeeper."""
         client = KazooClient(f"{self.zookeeper.connect}/kafka")
-        client.start(timeout=30)
+        client.start(timeout=CONNECT_S)
         try:
             return change(client)
         finally:
             client.stop()
             client.close()
+
+    def ensemble_serves(self):
+        """Returns whether a new client can open a session within CONNECT_S seconds."""
+        try:
+            self.change_zookeeper(lambda client: client.exists("/"))
+        except (KazooException, KazooTimeoutError):
+            return False
+        return True
 
     def session_of(self, node_id):
         """Returns the id of the session in which a broker is registered, or None if it is not registered."""
@@ -83,7 +94,7 @@ class TorturedCluster(Replicated, ZooKeeperCluster):
         """Ends a session of another client. A client that knows the id and the password of a session may continue and
         end it."""
         client = KazooClient(self.zookeeper.connect, client_id=(session_id, password_of(session_id)))
-        client.start(timeout=30)
+        client.start(timeout=CONNECT_S)
         client.stop()
         client.close()
 
@@ -129,6 +140,15 @@ class ZooKeeperFaults(torture.Faults):
         ]  # fmt: skip
         if self.network is not None:
             self.kinds.append(self.without_zookeeper)
+
+    def wait_whole(self):
+        """Waits as for a KRaft cluster. ZooKeeper 3.8.4 itself sometimes accepts no session any more after its leader
+        was stopped. Then restarts all its servers, as an operator would."""
+        if not self.cluster.ensemble_serves():
+            self.done[-1] += "; ZooKeeper serves no more and is restarted"
+            with self.all_of_zookeeper_killed(None):
+                pass
+        super().wait_whole()
 
     def ensemble_leaders(self):
         leader = self.cluster.zookeeper.leader()

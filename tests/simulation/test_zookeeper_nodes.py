@@ -4,11 +4,24 @@ import os
 
 import pytest
 
+from kafkacore.protocol import messages as m
+from kafkacore.protocol.errors import ErrorCode
+from kafkacore.simulation.cluster import running
 from kafkacore.simulation.trial import ZOOKEEPER, try_seed
+from kafkacore.simulation.zookeeper_cluster import SimulatedZooKeeperCluster
 from seeds import SEED
 from simulated_clusters import told_with_other_orders_of_sets
 
 RUNS = int(os.environ.get("KAFKACORE_SIMULATED_CLUSTERS", "8"))
+
+
+def started(seed=SEED):
+    configs = {"zookeeper.session.timeout.ms": "3000"}
+    cluster = SimulatedZooKeeperCluster(seed, configs=configs)
+    cluster.start()
+    cluster.run_until(lambda: running(cluster) and cluster.active_controller is not None, 60, "a running cluster")
+    cluster.run_for(1)  # until the controller has told each broker of the others
+    return cluster
 
 
 @pytest.mark.parametrize("number", range(RUNS))
@@ -28,3 +41,53 @@ print(run.cluster.trace_hash)
 def test_run_repeats_itself_when_sets_have_another_order():
     told = told_with_other_orders_of_sets(STORY.format(seed=SEED), os.path.dirname(__file__), 100)
     assert told[0] == told[1]
+
+
+def create(cluster, topic, replicas):
+    made = m.CreateTopicsRequest
+    assigned = [made.CreatableReplicaAssignment(partition_index=0, broker_ids=replicas)]
+    topics = [made.CreatableTopic(name=topic, num_partitions=-1, replication_factor=-1, assignments=assigned)]
+    answer = cluster.ask(cluster.active_controller.node_id, made(topics=topics, timeout_ms=5_000))
+    assert answer.topics[0].error_code == ErrorCode.NONE
+
+
+def restart_one(cluster):
+    """Pauses the controller and restarts another broker. Returns both. The broker registers at once, because ZooKeeper
+    ends its former session."""
+    controller = cluster.active_controller
+    restarted = next(node for node in cluster if node is not controller)
+    session_id = cluster.session_of(restarted)
+    restarted.kill()
+    cluster.zookeeper.expire(session_id)
+    controller.pause()
+    restarted.start()
+    cluster.run_until(lambda: running([restarted]), 60, "the restarted broker")
+    return controller, restarted
+
+
+def metadata_of(*topics):
+    wanted = [m.MetadataRequest.MetadataRequestTopic(name=name) for name in topics]
+    return m.MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
+
+
+def test_broker_that_has_just_started_answers_metadata_when_the_controller_has_told_it_the_topics():
+    with started() as cluster:
+        create(cluster, "events", [1, 2, 3])
+        controller, restarted = restart_one(cluster)
+        client = cluster.client()
+        asked = client.start(client.send(restarted.node_id, metadata_of("events", "unknown")))
+        cluster.run_for(1)
+        assert not asked.done()
+        controller.resume()
+        cluster.run_until(asked.done, 20, "an answer")
+        answer = asked.result()
+        assert {topic.name: topic.error_code for topic in answer.topics} == {
+            "events": ErrorCode.NONE, "unknown": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        }  # fmt: skip
+
+
+def test_broker_answers_metadata_at_once_when_the_cluster_has_no_topics():
+    with started() as cluster:
+        _, restarted = restart_one(cluster)
+        answer = cluster.ask(restarted.node_id, metadata_of("unknown"), 1)
+        assert answer.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -63,20 +63,21 @@ BROKER: Final[dict[int, str]] = {
     ApiKey.REMOVE_RAFT_VOTER: f"{_HERE}.broker.forward",
 }
 
-_ZOOKEEPER_ONLY: Final[dict[int, str]] = {
+_ZOOKEEPER: Final[dict[int, str]] = {
     ApiKey.LEADER_AND_ISR: f"{_HERE}.zookeeper.from_controller",
     ApiKey.STOP_REPLICA: f"{_HERE}.zookeeper.from_controller",
     ApiKey.UPDATE_METADATA: f"{_HERE}.zookeeper.from_controller",
     ApiKey.CONTROLLED_SHUTDOWN: f"{_HERE}.zookeeper.to_controller",
     ApiKey.ALTER_PARTITION: f"{_HERE}.zookeeper.to_controller",
     ApiKey.ALLOCATE_PRODUCER_IDS: f"{_HERE}.zookeeper.to_controller",
+    ApiKey.METADATA: f"{_HERE}.zookeeper.metadata",
 }
 _KRAFT_ONLY: Final = frozenset({
     ApiKey.DESCRIBE_QUORUM, ApiKey.UNREGISTER_BROKER, ApiKey.ALTER_CLIENT_QUOTAS, ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
     ApiKey.LIST_CONFIG_RESOURCES, ApiKey.DESCRIBE_TOPIC_PARTITIONS, ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER,
 })  # fmt: skip
 ZOOKEEPER_BROKER: Final[Mapping[int, str]] = {
-    key: module for key, module in (BROKER | _ZOOKEEPER_ONLY).items() if key not in _KRAFT_ONLY
+    key: module for key, module in (BROKER | _ZOOKEEPER).items() if key not in _KRAFT_ONLY
 }
 # The listener of control.plane.listener.name serves these APIs (KIP-291): the controller's requests to brokers, and the
 # requests that brokers of Apache Kafka 3.9 send to the controller.

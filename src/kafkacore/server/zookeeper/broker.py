@@ -41,11 +41,14 @@ from kafkacore.server.zookeeper.roots import PartitionState, TopicKey, ZooKeeper
 from kafkacore.server.zookeeper.session import BrokerSession
 from kafkacore.server.zookeeper.state_znodes import StateZnodes
 from kafkacore.storage.names import OFFSETS_TOPIC
-from kafkacore.zookeeper import znodes
+from kafkacore.zookeeper import paths, znodes
+from kafkacore.zookeeper.operations import GetChildren
 
 LOG: Final = logging.getLogger("kafkacore.server")
 # In ZooKeeper mode, a broker of Apache Kafka 3.9 announces no features, because `/feature` has no finalized ones.
 OF_THE_CONTROLLER: Final = (ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA)
+# How long Metadata requests wait for the first UpdateMetadata with topics. A topic may exist that has no leader yet.
+TOPICS_LIMIT_S: Final = 10.0
 NO_FEATURES: Final[Mapping[str, tuple[int, int]]] = {}
 
 
@@ -249,12 +252,24 @@ class ZooKeeperBroker(BrokerServer):
         self.moves.resume()
         membership: Any = self.registrar
         await membership.register()
+        await self._expect_topics()
         if self.control_plane is not None:
             await self.control_plane.start()
         await self.plane.start()
         await asyncio.wrap_future(self._controllers_loop.submit(self._controller.start()))
 
+    async def _expect_topics(self) -> None:
+        """Lets Metadata requests wait for the controller's first UpdateMetadata with topics, if the cluster has any."""
+        knows_topics, path = self.context.zookeeper.knows_topics, paths.TOPICS
+        work = self._session.sure([GetChildren(path)])
+        (found,) = await asyncio.wrap_future(self._controllers_loop.submit(work))
+        if not found.is_ok or not found.value[0]:
+            knows_topics.set()
+        else:
+            asyncio.get_running_loop().call_later(TOPICS_LIMIT_S, knows_topics.set)
+
     async def stop(self, controlled_ms: int | None, drain_ms: int) -> None:
+        self.context.zookeeper.knows_topics.set()
         await asyncio.wrap_future(self._controllers_loop.submit(self._configs.stop()))
         await asyncio.wrap_future(self._controllers_loop.submit(self._features.stop()))
         self._controllers_loop.call(self._states.close)
@@ -279,6 +294,9 @@ class ZooKeeperBroker(BrokerServer):
             self.context.groups.apply(image, None)
 
     def _apply_view(self, image: MetadataImage, delta: MetadataDelta | None) -> None:
+        knows_topics = self.context.zookeeper.knows_topics
+        if not knows_topics.is_set() and any(image.topics()):
+            knows_topics.set()
         told = delta is None or delta.topics_created or delta.topics_deleted
         if told and self.context.groups_made is not None:
             # Roles come from the other image. This image says which topics exist, and a request may be waiting for

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -16,3 +17,5 @@ class ZooKeeperParts:
         self.requests = requests
         self.controller = controller
         self.finalized_features: Mapping[str, int] = {}  # as in the znode `/feature`
+        # Set when the broker has heard from the controller which topics exist, or has waited long enough.
+        self.knows_topics = asyncio.Event()

@@ -176,6 +176,28 @@ def test_broker_waits_for_the_session_of_its_former_life():
     run_story(story)
 
 
+def test_broker_waits_on_for_its_former_life_when_zookeeper_stops_meanwhile():
+    async def story(world):
+        former, client = await world.client(), await world.client()
+        broker = Broker(client)
+        await broker.session.make_paths(paths.PERSISTENT)
+        await former.submit([Create(paths.broker(7), b"{}", CreateMode.EPHEMERAL)])
+        registering = asyncio.ensure_future(broker.session.register(lambda: REGISTRATION))
+        await asyncio.sleep(1)
+        for server in world.zookeeper.servers.values():
+            server.stop()
+        await asyncio.sleep(600)
+        assert not registering.done()
+        for server in world.zookeeper.servers.values():
+            server.start()
+        await until(lambda: client.state is SessionState.CONNECTED)
+        await asyncio.sleep(1)
+        world.zookeeper.expire(former.session_id)
+        assert await registering == nodes(world)[paths.broker(7)].stat().czxid
+
+    run_story(story)
+
+
 def test_broker_is_refused_when_another_one_lives_with_its_id():
     async def story(world):
         other, broker = await world.client(), Broker(await world.client())

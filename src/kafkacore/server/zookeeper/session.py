@@ -67,6 +67,7 @@ class BrokerSession:
         self._on_fault = on_fault
         self._registration: Callable[[], znodes.BrokerRegistration] | None = None
         self._registered: tuple[int, int] | None = None  # the session id and the broker epoch
+        self._connected_s = 0.0  # when the client connected last, by the event loop's clock
         self._registering = asyncio.Lock()
         self._reopening: asyncio.Task[None] | None = None
         self._closing = False
@@ -147,7 +148,7 @@ class BrokerSession:
         path = paths.broker(self.broker_id)
         data = znodes.encode_broker(self._registration())
         limit_s = SESSIONS_TO_WAIT * self.client.session_timeout_ms / 1000
-        deadline = asyncio.get_running_loop().time() + limit_s
+        began_s = asyncio.get_running_loop().time()
         while True:
             [made] = await self.client.submit([Create(path, data, CreateMode.EPHEMERAL, self.acl(path))])
             if made.is_ok:
@@ -167,14 +168,29 @@ class BrokerSession:
                 await self.client.submit([Delete(path, found.value.version)])
                 continue
             LOG.info("%s belongs to another session: the broker waits until that session ends", path)
-            try:
-                async with asyncio.timeout_at(deadline):
-                    await changed.wait()
-            except TimeoutError:
+            if not await self._changes(changed, began_s, limit_s):
                 raise BrokerIdTaken(
                     f"{path} belongs to another live broker: the znode still exists after {limit_s:.0f} s. Give each "
                     "broker a broker.id of its own"
-                ) from None
+                )
+
+    async def _changes(self, changed: asyncio.Event, began_s: float, limit_s: float) -> bool:
+        """Waits for the event for `limit_s` seconds. Returns whether it came. Only time with a connection counts, from
+        the last interruption on: after an outage of ZooKeeper, each session has its whole timeout again."""
+        loop = asyncio.get_running_loop()
+        while True:
+            deadline_s = max(began_s, self._connected_s) + limit_s
+            is_connected = self.client.state is SessionState.CONNECTED
+            if is_connected and loop.time() >= deadline_s:
+                return False
+            try:
+                async with asyncio.timeout_at(deadline_s if is_connected else loop.time() + RETRY_S):
+                    await changed.wait()
+            except TimeoutError:
+                if self.client.state in (SessionState.CLOSED, SessionState.AUTH_FAILED):
+                    return True  # the next request fails
+            else:
+                return True
 
     def _watch(self, path: str) -> asyncio.Event:
         return self._watched.setdefault(path, asyncio.Event())
@@ -187,6 +203,8 @@ class BrokerSession:
     # --- the end of the session ---
 
     def _moved(self, state: SessionState, session_id: int) -> None:
+        if state is SessionState.CONNECTED:
+            self._connected_s = asyncio.get_running_loop().time()
         if state is SessionState.CONNECTING and self._registered is not None and not self._closing:
             LOG.warning("broker %d lost its connection to ZooKeeper: roles and ISRs stay as they are", self.broker_id)
         elif state is SessionState.AUTH_FAILED:

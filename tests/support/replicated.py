@@ -10,7 +10,7 @@ import threading
 import time
 from dataclasses import dataclass
 
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from asking import ask
 from kafkacore._fast.record.batch import Batches
@@ -342,6 +342,7 @@ class Writes:
         self.lost = []
         self._ends = threading.Event()
         self._thread = threading.Thread(target=self._run)
+        self._with_apache = any(not member.ours for member in cluster.brokers.values())
 
     def __enter__(self):
         self._thread.start()
@@ -385,17 +386,35 @@ class Writes:
             }
             | self.more
         )
+        try:
+            self._write(producer)
+        except KafkaException as error:
+            self.lost.append(f"the producer ended with {error!r}")
+        left = producer.flush(LIMIT_S)
+        if left:
+            self.lost.append(f"{left} records were neither acknowledged nor refused")
+
+    def _write(self, producer):
         written = 0
         while not self._ends.is_set():
             for topic, partition in self.which:
                 value = b"%d" % written
-                producer.produce(topic, value.ljust(self.size), partition=partition, on_delivery=self._delivered)
+                while not self._produced(producer, topic, value.ljust(self.size), partition):
+                    producer.poll(0.1)
                 written += 1
             producer.poll(0)
             self._ends.wait(self.pause_s)
-        left = producer.flush(LIMIT_S)
-        if left:
-            self.lost.append(f"{left} records were neither acknowledged nor refused")
+
+    def _produced(self, producer, topic, value, partition):
+        """Passes a record to the producer. Returns False if the producer did not take it. A broker of Apache Kafka in
+        ZooKeeper mode that has just started reports every topic as unknown."""
+        try:
+            producer.produce(topic, value, partition=partition, on_delivery=self._delivered)
+        except KafkaException as error:
+            if self._with_apache and error.args[0].code() == KafkaError._UNKNOWN_TOPIC:
+                return False
+            raise
+        return True
 
     def _delivered(self, error, message):
         if error is not None:

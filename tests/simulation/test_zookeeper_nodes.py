@@ -9,6 +9,7 @@ from kafkacore.protocol.errors import ErrorCode
 from kafkacore.simulation.cluster import running
 from kafkacore.simulation.trial import ZOOKEEPER, try_seed
 from kafkacore.simulation.zookeeper_cluster import SimulatedZooKeeperCluster
+from kafkacore.zookeeper import paths
 from seeds import SEED
 from simulated_clusters import told_with_other_orders_of_sets
 
@@ -91,3 +92,19 @@ def test_broker_answers_metadata_at_once_when_the_cluster_has_no_topics():
         _, restarted = restart_one(cluster)
         answer = cluster.ask(restarted.node_id, metadata_of("unknown"), 1)
         assert answer.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_fetchers_use_the_new_broker_epoch_when_the_broker_registers_again():
+    """The controller is paused, so it sends no request for the new registration."""
+    with started() as cluster:
+        controller = cluster.active_controller
+        follower = next(node for node in cluster if node is not controller)
+        create(cluster, "events", [controller.node_id, follower.node_id])
+        broker, epochs = follower.zookeeper_broker, []
+        cluster.run_until(lambda: broker.fetchers._fetchers, 20, "a fetcher")
+        for fetcher in broker.fetchers._fetchers.values():
+            fetcher.registered = epochs.append
+        controller.pause()
+        cluster.zookeeper.expire(cluster.session_of(follower))
+        cluster.run_until(lambda: epochs, 2, "the new epoch in the fetchers")
+        assert epochs == [cluster.zookeeper.tree.nodes[paths.broker(follower.node_id)].czxid]

@@ -98,11 +98,17 @@ class Fetchers:
         registration. If a broker has a new address, its fetchers reconnect. If a broker is missing from `addresses`,
         its fetchers wait until it has an address again."""
         before, self._addresses = self._addresses, dict(addresses)
+        self.registered(own_epoch)
         for (source_id, _), fetcher in self._fetchers.items():
-            fetcher.registered(own_epoch)
             address = self._addresses.get(source_id)
             if address != before.get(source_id):
                 fetcher.move(address)
+
+    def registered(self, own_epoch: int) -> None:
+        """Sets the epoch of this broker's registration. Leaders propose a follower for the ISR with the epoch that its
+        Fetch requests contain (KIP-903)."""
+        for fetcher in self._fetchers.values():
+            fetcher.registered(own_epoch)
 
     def follow(self, partitions: Iterable[Follow]) -> None:
         """Fetches each partition from its leader, starting at the end of the partition's log. A partition that has the

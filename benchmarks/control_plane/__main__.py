@@ -44,15 +44,7 @@ def measure(options):
     began = time.monotonic()
     until = began + options.minutes * 60 - END_S
     kinds = options.brokers
-    results = {
-        "conditions": conditions(ROUNDS, options.directory or tempfile.gettempdir()).rsplit(",", 1)[0],
-        "producers": options.producers, "partitions": options.partitions,
-        "latency": {}, "consequences": {}, "storm": {}, "shutdown": {},
-    }  # fmt: skip
-    for kind in kinds:
-        results["latency"][SHOWN[kind]] = {}
-        results["consequences"][SHOWN[kind]] = {"shared": {}, "apart": {}}
-        results["storm"][SHOWN[kind]] = {"quiet": [], "storm": [], "AlterPartition/s": []}
+    results = nothing_yet(options)
     with (
         tempfile.TemporaryDirectory(dir=options.directory) as directory,
         contextlib.ExitStack() as stack,
@@ -77,6 +69,19 @@ def measure(options):
         say(began, "consequences are measured")
     write(results, Path(options.out), Path(options.figures))
     say(began, f"written to {options.out}")
+
+
+def nothing_yet(options):
+    """Returns results without any measurement."""
+    shown = [SHOWN[kind] for kind in options.brokers]
+    return {
+        "conditions": conditions(ROUNDS, options.directory or tempfile.gettempdir()).rsplit(",", 1)[0],
+        "producers": options.producers, "partitions": options.partitions,
+        "latency": {name: {} for name in shown},
+        "consequences": {name: {"shared": {}, "apart": {}} for name in shown},
+        "storm": {name: {"quiet": [], "storm": [], "AlterPartition/s": []} for name in shown},
+        "shutdown": {},
+    }  # fmt: skip
 
 
 def say(began, what):
@@ -144,7 +149,7 @@ def write(results, out, figures):
     report.figures(results, figures)
 
 
-def arguments():
+def arguments(words=None):
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--brokers", nargs="+", choices=list(SHOWN))
@@ -156,7 +161,7 @@ def arguments():
     parser.add_argument("--out", default="build/bench/control-plane")
     parser.add_argument("--figures")
     parser.add_argument("--redraw", action="store_true")
-    options = parser.parse_args()
+    options = parser.parse_args(words)
     quick = options.quick
     options.figures = options.figures or options.out
     options.brokers = options.brokers or ([OURS] if quick else [OURS, APACHE])

@@ -2,6 +2,7 @@
 for ZooKeeper. Afterwards the broker restarts, and a StopReplica with its previous broker epoch is sent to it again."""
 
 import collections
+import contextlib
 import struct
 import time
 
@@ -18,6 +19,7 @@ from processes import wait_until
 from zookeeper_cluster import ZooKeeperCluster
 
 LIMIT_S = 60
+ATTEMPTS = 3
 QUIET_S = 1.0  # after this time without a request, the controller has finished its work for the new topic
 BOTH = (CONTROLLER, LOADED)
 SENT = {
@@ -76,8 +78,20 @@ def set_lines(properties, lines):
     properties.write_text("\n".join([*kept, *(f"{key}={value}" for key, value in lines.items())]) + "\n")
 
 
+class EndedEarly(RuntimeError):
+    """The broker ended before it got the StopReplica, so there is nothing to send again."""
+
+
 def measure(path, kind, partitions):
-    """Stops a broker that leads half of the partitions and is a follower of the others. Returns the counts."""
+    """Stops a broker that leads half of the partitions and is a follower of the others. Returns the counts. Starts over
+    if the broker ended early."""
+    for attempt in range(1, ATTEMPTS):
+        with contextlib.suppress(EndedEarly):
+            return measure_once(f"{path}-{attempt}", kind, partitions)
+    return measure_once(f"{path}-{ATTEMPTS}", kind, partitions)
+
+
+def measure_once(path, kind, partitions):
     with Tapped(path, kind) as tapped:
         cluster = tapped.cluster
         create(cluster, partitions)
@@ -140,7 +154,7 @@ def replayed(tapped, begin, end):
         if key == ApiKey.STOP_REPLICA and begin <= at <= end
     ]
     if not frames:
-        raise RuntimeError("the controller sent no StopReplica")
+        raise EndedEarly("the broker got no StopReplica")
     version, frame = frames[0]
     with Link(tapped.cluster.control_addresses[LOADED]) as link:
         answer = link.call(struct.pack(">i", len(frame)) + frame)

@@ -1,12 +1,17 @@
 """A short run of `python -m benchmarks.control_plane`. It compares two of our clusters while the handlers of one broker
-have a long backlog. One of the clusters has control.plane.listener.name (KIP-291)."""
+have a long backlog. One of the clusters has control.plane.listener.name (KIP-291). Each experiment of
+docs/control-plane.md gives its figures, and every table and figure is written."""
 
 import statistics
+import time
 
 import pytest
-from benchmarks.control_plane import consequences, latency
+from benchmarks.control_plane import __main__ as command
+from benchmarks.control_plane import consequences, latency, report, shutdown
 from benchmarks.control_plane.pairs import Pair
 
+from kafkacore.protocol.errors import ErrorCode
+from processes import need_matplotlib
 from quorums import OURS
 from zookeepers import need_zookeeper
 
@@ -55,3 +60,32 @@ def test_former_leader_hears_of_the_new_one_sooner_by_the_control_plane_when_cli
         return all(soon[name][0] < late[name][0] / 2 for name in names)
 
     one_of_some_attempts(measure, is_better)
+
+
+def test_benchmark_measures_each_experiment_and_writes_its_tables_and_figures_when_sizes_are_small(clusters, tmp_path):
+    need_matplotlib()
+    options = command.arguments(["--quick", "--producers", "5", "--probe-s", "0.1"])
+    results, no_time = command.nothing_yet(options), time.monotonic()  # so there is one round of each
+    command.measure_latency(clusters, results, options, no_time)
+    command.measure_consequences(clusters, results, no_time)
+    for way in ("shared", "lane", "apart"):
+        measured = results["latency"][report.OURS][way]
+        assert measured.keys() == set(latency.LOADS)
+        assert all(min(values) > 0 for values in measured.values())
+    for way in ("shared", "apart"):
+        found = results["consequences"][report.OURS][way]
+        assert all(len(found[name]) == 1 for name in report.PANELS)
+    assert all(results["storm"][report.OURS].values())
+    command.write(results, tmp_path, tmp_path)
+    tables = (tmp_path / "tables.md").read_text()
+    assert all(title in tables for title in report.PANELS.values())
+    assert {path.name for path in tmp_path.glob("*.svg")} == {"latency.svg", "consequences.svg", "storm.svg"}
+
+
+def test_controlled_shutdown_stops_each_replica_once_and_costs_few_round_trips(tmp_path):
+    need_zookeeper()
+    found = shutdown.measure(tmp_path / "tapped", OURS, partitions=4)
+    assert (found["ControlledShutdown"], found["stopped partitions"], found["stopped twice"]) == (1, 2, 0)
+    assert found["StopReplica"] == 1
+    assert found["ZooKeeper round trips"] <= 5
+    assert found["error code for a StopReplica of the former generation"] == ErrorCode.STALE_BROKER_EPOCH

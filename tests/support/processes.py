@@ -1,6 +1,7 @@
 """Real processes for tests: log files that remain after a failure, and waits with a time limit."""
 
 import contextlib
+import importlib.util
 import os
 import signal
 import socket
@@ -54,6 +55,11 @@ def need(present, how):
     if os.environ.get("CI") == "true":
         pytest.fail(how, pytrace=False)
     pytest.skip(how)
+
+
+def need_matplotlib():
+    """Skips the test if a benchmark cannot draw its figures."""
+    need(importlib.util.find_spec("matplotlib") is not None, "no matplotlib: pip install kafkacore[bench]")
 
 
 class Child:

@@ -95,6 +95,18 @@ def test_percentiles_are_those_of_each_plane_api_and_minute(entries):
     assert found["PLAINTEXT", "METADATA"].total == [3.5] * 4
 
 
+def test_distribution_is_that_of_each_plane_and_api(spark, tmp_path):
+    path = tmp_path / "kafka-request.log"
+    path.write_text("".join(ours(queue_ms=number) for number in range(1, 101)) + of_apache(api="STOP_REPLICA"))
+    found = {(row.plane, row.api): row for row in plane_report.distribution(
+        plane_report.read_logs(spark, [str(path)])
+    ).collect()}  # fmt: skip
+    data = found["data", "PRODUCE"]
+    assert data.requests == 10_000
+    assert (data.queue[0], data.queue[50], data.queue[99], data.queue[100]) == (1.0, 50.0, 99.0, 100.0)
+    assert found["PLAINTEXT", "STOP_REPLICA"].queue == [0.5] * len(plane_report.SHARES)
+
+
 def test_separation_tells_whether_control_work_waits_while_clients_do(entries):
     separated = plane_report.separation(entries.where("weight = 100"))
     found = {(row.work, row.busy): row for row in separated.collect()}
@@ -124,6 +136,7 @@ def test_command_writes_its_tables_and_a_page(spark, logs, tmp_path, monkeypatch
         "Total time of requests at the quantiles",
         "Mean wait for a handler",
         "Mean wait of each kind of work",
+        "Distribution of the wait for a handler",
     ):
         assert f"<h3>{plot}" in page
-    assert page.count("<svg") == 3
+    assert page.count("<svg") == 4

@@ -227,6 +227,7 @@ def _lag_history(spark: SparkSession, arguments: Namespace, report: Report) -> i
 
 
 _MOST_POINTS: Final = 20_000
+_MOST_CURVES: Final = 12  # a plot with more curves is unreadable
 
 
 def _plane_report(spark: SparkSession, arguments: Namespace, report: Report) -> int:
@@ -237,6 +238,7 @@ def _plane_report(spark: SparkSession, arguments: Namespace, report: Report) -> 
         "minutes": plane_report.percentiles(entries),
         "saturation": plane_report.saturation(entries),
         "separation": plane_report.separation(entries),
+        "distribution": plane_report.distribution(entries),
     })  # fmt: skip
     report.text("All times are in milliseconds.")
     report.table("Logs", _with_short_names(kept["sampling"]).orderBy("log", "plane"))
@@ -248,6 +250,11 @@ def _plane_report(spark: SparkSession, arguments: Namespace, report: Report) -> 
     minutes = _quantile_columns(kept["minutes"], "begin")
     report.table("By minute", minutes.orderBy("begin", "log", "plane", "listener", "api"))
     _show_waits(report, kept["saturation"], kept["separation"])
+    most = _with_short_names(kept["distribution"]).orderBy(desc("requests")).limit(_MOST_CURVES)
+    curves = [tuple(row) for row in most.select(concat_ws(" ", "log", "plane", "api").alias("name"), "queue").collect()]
+    if curves:
+        title = "Distribution of the wait for a handler"
+        report.plot(title, lambda axes: plots.curves(axes, sorted(curves), plane_report.SHARES, "ms"))
     return 0
 
 

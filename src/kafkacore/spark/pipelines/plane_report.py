@@ -18,6 +18,7 @@ _ENTRY: Final = (
 )
 STAGES: Final = ("requestQueueTimeMs", "localTimeMs", "remoteTimeMs", "responseQueueTimeMs", "sendTimeMs")
 QUANTILES: Final = (0.5, 0.9, 0.99, 0.999)
+SHARES: Final = tuple(number / 100 for number in range(101))  # the points of a whole distribution
 _ACCURACY: Final = 10_000
 # `[2026-11-23 04:00:00,123] DEBUG Completed request:{...} (kafka.request.logger)`
 _LINE: Final = r"^\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d),(\d{3})\].*?(\{.*\})"
@@ -91,6 +92,13 @@ def overall(entries: DataFrame) -> DataFrame:
 def _quantiles() -> list[Column]:
     columns = {"totalTimeMs": "total", **{stage: stage for stage in STAGES}}
     return [F.percentile_approx(column, list(QUANTILES), _ACCURACY).alias(name) for column, name in columns.items()]
+
+
+def distribution(entries: DataFrame) -> DataFrame:
+    """Returns the whole distribution of the time in the request queue: log, plane, api, requests, and `queue`, an array
+    of that time at SHARES, in milliseconds."""
+    queue = F.percentile_approx("requestQueueTimeMs", list(SHARES), _ACCURACY).alias("queue")
+    return entries.groupBy("log", "plane", "api").agg(F.sum("weight").alias("requests"), queue)
 
 
 def saturation(entries: DataFrame, *, per: str = "1 second", limit_ms: float = 10.0) -> DataFrame:

@@ -63,6 +63,18 @@ def lines(axes: Any, points: Sequence[tuple[str, object, float]], unit: str) -> 
     _legend(axes)
 
 
+def curves(axes: Any, rows: Sequence[tuple[str, Sequence[float]]], shares: Sequence[float], unit: str) -> None:
+    """Draws the distribution of each row: at each value, the share of requests that is not above it. A row has a
+    value for each of `shares`. The axis is linear below 0.1 and logarithmic above."""
+    for name, values in rows:
+        axes.step(values, shares, where="post", label=name)
+    axes.set_xscale("symlog", linthresh=0.1)
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes.set_xlabel(unit)
+    axes.set_ylabel("share of requests")
+    _legend(axes)
+
+
 def spans(axes: Any, replicas: Sequence[Row], findings: Sequence[Row]) -> None:
     """Draws a bar from the start to the end of each log, a black mark at the committed end, and findings in red. The
     unit of each bar is the length of the partition, because partitions have very different lengths. The first three

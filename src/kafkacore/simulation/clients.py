@@ -259,7 +259,7 @@ class SeededClient:
             return await self._send(None, name, index, self._new_batch(None, name, index), is_sure=is_sure)
         if producer.in_flight(name, index) and self._random.random() < GIVES_UP_SHARE:
             producer.give_up()
-        wanted = 2 if self._random.random() < PIPELINED_SHARE else 1
+        wanted = 2 if producer.is_known(name, index) and self._random.random() < PIPELINED_SHARE else 1
         while len(producer.in_flight(name, index)) < wanted:
             self._new_batch(producer, name, index)
         sends = [self._send(producer, name, index, batch) for batch in producer.in_flight(name, index)]

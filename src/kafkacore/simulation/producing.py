@@ -38,6 +38,7 @@ class Producer:
         self._sequences: dict[tuple[str, int], int] = {}
         self._under_way: dict[tuple[str, int], list[Batch]] = {}
         self._overtaken: dict[tuple[str, int], None] = {}
+        self._acknowledged: dict[tuple[str, int], None] = {}
 
     def in_flight(self, name: str, index: int) -> list[Batch]:
         """Returns the batches that must be sent again, the oldest first."""
@@ -53,15 +54,21 @@ class Producer:
         self.in_flight(name, index).append(batch)
         return batch
 
+    def is_known(self, name: str, index: int) -> bool:
+        """Returns whether brokers know this producer. A broker that does not accepts any first batch, even if another
+        batch should come before it."""
+        return (name, index) in self._acknowledged
+
     def may_be_refused(self, name: str, index: int, batch: Batch) -> bool:
         """Returns whether a broker may refuse a batch for its sequence number: another batch should come before it, or
-        a later one was accepted before it. A broker that does not know the producer accepts any first batch."""
+        a later one was accepted before it."""
         return self.in_flight(name, index)[:1] != [batch] or (name, index) in self._overtaken
 
     def end(self, name: str, index: int, batch: Batch) -> None:
         """Removes a batch, because it was acknowledged."""
         if self.in_flight(name, index)[:1] != [batch]:
             self._overtaken[name, index] = None
+        self._acknowledged[name, index] = None
         self._under_way[name, index] = [each for each in self.in_flight(name, index) if each is not batch]
 
     def give_up(self) -> None:
@@ -73,7 +80,7 @@ class Producer:
 
     def forget(self, name: str) -> None:
         """Drops all batches in flight to a topic, because the topic is deleted."""
-        for known in (self._sequences, self._under_way, self._overtaken):
+        for known in (self._sequences, self._under_way, self._overtaken, self._acknowledged):
             for key in [key for key in known if key[0] == name]:
                 del known[key]
 

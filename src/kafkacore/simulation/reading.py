@@ -7,6 +7,7 @@ import asyncio
 from random import Random
 from typing import Final
 
+from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import FetchRequest, ListOffsetsRequest
 from kafkacore.simulation.checkers import batches
 from kafkacore.simulation.checkers.observations import LatestListed, LogRead, LogSurvived, RecordRead, ValuesRead
@@ -78,11 +79,9 @@ class SeededReader:
         end = self._written.ends.get((name, index), 0)
         at = self._positions.get((name, index), end)
         found = await self.fetch(name, index, at, WAIT_MS)
-        if found is None:
-            self._positions.pop((name, index), None)
-            return
-        self._see_records(name, index, found)
-        self._positions[name, index] = found[-1][0] + 1 if found else at
+        if found is not None:
+            self._see_records(name, index, found)
+            self._positions[name, index] = found[-1][0] + 1 if found else at
 
     async def read(self, name: str, index: int) -> None:
         floor, end = self._written.floors.get((name, index), 0), self._written.ends.get((name, index), 0)
@@ -123,6 +122,10 @@ class SeededReader:
         if answer is None or answer.error_code or not answer.responses:
             return None
         told = answer.responses[0].partitions[0]
+        if told.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            # The topic has lost records. The next read begins with those that are left.
+            floor = self._written.floors.get((name, index), 0)
+            self._positions[name, index] = floor if offset != floor else 0
         if told.error_code != NO_ERROR:
             self._routes.doubt(name, index)
             return None

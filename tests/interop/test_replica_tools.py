@@ -9,8 +9,13 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 
-from processes import ROOT
+from asking import ask
+from brokers import java
+from kafkacore._fast.base.crc32c import checksum
+from kafkacore.protocol.messages import DeleteRecordsRequest
+from processes import ROOT, Child, wait_until
 from quorums import OURS
 from replicated import ReplicatedCluster, Writes
 
@@ -226,18 +231,103 @@ def test_election_of_a_partition_that_does_not_exist_is_refused_alike(run):
 
 
 def test_live_replicas_agree_under_load(cluster, pair):
-    command = [
-        ROOT / ".venv" / "bin" / "kafkacore",
-        "replica-verification",
-        "--bootstrap-server",
-        cluster.addresses[101],
-    ]
     with Writes(cluster, [(pair, 0)]) as writes:
-        found = subprocess.run(
-            [*map(str, command), "--topics-include", re.escape(pair)],
-            capture_output=True, text=True, timeout=60, check=False,
-        )  # fmt: skip
-    assert (found.returncode, found.stderr) == (0, ""), found.stdout
-    last = found.stdout.splitlines()[-1]
-    assert re.search(rf"max lag is \d+ for partition {re.escape(pair)}-0 at offset \d+ among 1 partitions", last)
+        code, lines = verify(cluster, pair)
+    assert code == 0
+    assert re.fullmatch(
+        rf"max lag is \d+ for partition {re.escape(pair)}-0 at offset \d+ among 1 partitions", lines[-1]
+    )
     cluster.assert_whole(writes)
+
+
+def verify(cluster, topics, *options):
+    """Runs `kafkacore replica-verification`. Returns its exit code, and its lines without their times."""
+    command = [ROOT / ".venv" / "bin" / "kafkacore", "replica-verification", "--bootstrap-server"]
+    command += [cluster.addresses[101], "--topics-include", topics, *options]
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stderr == ""
+    return done.returncode, without_times(done.stdout)
+
+
+def without_times(text):
+    return [line.split(": ", 1)[1] for line in text.splitlines() if re.match(r"\d{4}-\d\d-\d\d .*: ", line)]
+
+
+def verified_by_apache_kafka(cluster, tools, topics, path, wanted):
+    """Runs kafka-replica-verification.sh until it has printed the wanted line. Returns all its lines."""
+    command = [*java(tools.release, "128m"), tools.main("kafka-replica-verification")]
+    command += ["--broker-list", cluster.bootstrap, "--topics-include", topics, "--report-interval-ms", 100]
+    command += ["--time", -2]  # from the first record; by default, this tool begins at the last one
+    tool = Child(["setpriv", "--pdeathsig", "KILL", "--", *command], path / "verification.log")
+    try:
+        wait_until(
+            lambda: [line for line in without_times(tool.log.read_text()) if wanted in line], 60, wanted,
+            lambda: tool.log.read_text()[-2000:],
+        )  # fmt: skip
+        return without_times(tool.log.read_text())
+    finally:
+        tool.kill()
+
+
+def write(cluster, topic, count):
+    """Writes `count` batches of one record to partition 0."""
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "batch.num.messages": 1})
+    for number in range(count):
+        producer.produce(topic, b"%d" % number, partition=0)
+    assert producer.flush(30) == 0
+
+
+def damage(file, offset):
+    """Changes the value of the only record of a batch, and corrects the checksum of the batch."""
+    data, at = bytearray(file.read_bytes()), 0
+    while int.from_bytes(data[at : at + 8], "big") != offset:
+        at += 12 + int.from_bytes(data[at + 8 : at + 12], "big")
+    end = at + 12 + int.from_bytes(data[at + 8 : at + 12], "big")
+    data[end - 2] ^= 1  # the last byte of the value; the record ends with its number of headers
+    data[at + 17 : at + 21] = checksum(bytes(data[at + 21 : end])).to_bytes(4, "big")
+    file.write_bytes(data)
+
+
+def test_replicas_are_verified_alike(cluster, tools_of_either, pair, tmp_path):
+    tools = tools_of_either["apache-3.9"]  # 4.x has no such tool
+    alone = f"alone-{pair}"
+    cluster.create(alone, [[101]])
+    topics = f"{pair}|{alone}"
+    for topic in (pair, alone):
+        write(cluster, topic, 20)
+    theirs = verified_by_apache_kafka(cluster, tools, topics, tmp_path, "max lag is 0")
+    code, ours = verify(cluster, topics)
+    verdict = r"max lag is 0 for partition \S+ at offset 20 among 2 partitions"
+    assert code == 0
+    assert ours[0] == theirs[0] == "verification process is started"
+    for lines in (ours, theirs):
+        assert re.fullmatch(verdict, lines[-1]), lines
+    member = cluster.brokers[102]
+    member.stop()
+    [file] = member.directory.glob(f"*/{pair}-0/*.log")
+    damage(file, 7)
+    member.start()
+    cluster.wait_in_sync(pair)
+    theirs = verified_by_apache_kafka(cluster, tools, pair, tmp_path, "unmatched checksum")
+    code, ours = verify(cluster, pair)
+    assert code == 1
+    assert ours[1] == f"partition {pair}-0: the batch at offset 7 differs between replica 101 and replica 102"
+    [found] = [line for line in theirs if "unmatched" in line]
+    assert found.startswith(f"partition {pair}-0 has unmatched checksum at offset 7; replica ")
+
+
+def test_replicas_are_verified_when_their_first_records_were_deleted(cluster, pair):
+    write(cluster, pair, 20)
+    deleted = DeleteRecordsRequest.DeleteRecordsPartition(partition_index=0, offset=12)
+    topic = DeleteRecordsRequest.DeleteRecordsTopic(name=pair, partitions=[deleted])
+    answer = ask(cluster.addresses[101], DeleteRecordsRequest(topics=[topic], timeout_ms=20_000), 2)
+    assert answer.topics[0].partitions[0].error_code == 0
+    code, lines = verify(cluster, pair)
+    assert (code, lines[-1]) == (0, f"max lag is 0 for partition {pair}-0 at offset 20 among 1 partitions")
+
+
+def test_verification_fails_when_no_topic_is_included(cluster):
+    command = [ROOT / ".venv" / "bin" / "kafkacore", "replica-verification", "--bootstrap-server"]
+    command += [cluster.addresses[101], "--topics-include", "nowhere"]
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, "No topics found" in done.stderr) == (1, True)

@@ -13,14 +13,15 @@ import hashlib
 import re
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple, Protocol
 
 from kafkacore._fast.record.batch import Batches
 from kafkacore.inspection.replicas import Batch, Compared, compare_directories, first_difference
 from kafkacore.network.client import NodeClient
 from kafkacore.protocol.errors import ErrorCode
-from kafkacore.protocol.messages import FetchRequest, MetadataRequest
+from kafkacore.protocol.messages import FetchRequest, ListOffsetsRequest, Message, MetadataRequest
+from kafkacore.protocol.response_errors import error_of_peer
 from kafkacore.storage.errors import LogDirectoryError
 from kafkacore.tools.admin import CLIENT_ID, Admin, AdminError, check, run_admin
 
@@ -29,7 +30,10 @@ DESCRIPTION: Final = (
 )
 FETCH_VERSION: Final = 12  # the last version of Fetch that names topics
 FETCH_BYTES: Final = 1 << 20
+LIST_OFFSETS_VERSION: Final = 4
 EARLIEST: Final = 0
+EARLIEST_TIMESTAMP: Final = -2
+ANY_REPLICA: Final = -2  # the replica id of a client that asks a follower
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"kafkacore: {problem}", file=sys.stderr)
         return 1
     try:
-        print(f"{_now()}: verification process is started.")
+        print(f"{_now()}: verification process is started")
         while True:
             sound = _report(_compared(arguments, wanted))
             if not sound or not arguments.report_interval_ms:
@@ -99,83 +103,129 @@ def _now() -> str:
 
 async def _compare_live(admin: Admin, arguments: argparse.Namespace, wanted: re.Pattern[str]) -> list[Compared]:
     metadata = await admin.ask(MetadataRequest(topics=None))
+    topics = [topic for topic in metadata.topics if wanted.fullmatch(topic.name)]
+    if not topics:
+        raise AdminError(f"No topics found. --topics-include {wanted.pattern!r} matches none of the cluster's topics.")
     nodes = {each.node_id: NodeClient(each.host, each.port, CLIENT_ID) for each in metadata.brokers}
     try:
         found = []
-        for topic in sorted(metadata.topics, key=lambda each: str(each.name)):
-            if not wanted.fullmatch(topic.name):
-                continue
+        for topic in sorted(topics, key=lambda each: str(each.name)):
             check(topic.error_code, None)
             for partition in sorted(topic.partitions, key=lambda each: int(each.partition_index)):
-                if len(partition.replica_nodes) < 2:
-                    continue
-                found.append(await _compare_partition(topic.name, partition, nodes, arguments))
+                place = Place(topic.name, partition.partition_index)
+                found.append(await compare_replicas(place, partition.replica_nodes, nodes, arguments))
         return found
     finally:
         for node in nodes.values():
             await node.close()
 
 
-async def _compare_partition(
-    topic: str, partition: Any, nodes: Mapping[int, NodeClient], arguments: argparse.Namespace
+class Place(NamedTuple):
+    """A partition of a topic."""
+
+    topic: str
+    partition: int
+
+
+class Node(Protocol):
+    """A connection to a broker. `network.client.NodeClient` implements this."""
+
+    host: str
+    port: int
+
+    async def request(self, message: Message, version: int, /) -> Any: ...
+
+
+async def compare_replicas(
+    place: Place, replicas: Sequence[int], nodes: Mapping[int, Node], arguments: argparse.Namespace
 ) -> Compared:
-    """Reads all replicas up to the lowest high watermark, and compares a digest of each batch."""
-    place = topic, int(partition.partition_index)
-    missing = [each for each in partition.replica_nodes if each not in nodes]
+    """Reads all replicas up to the lowest high watermark, and compares a digest of each batch. Records that a broker
+    deletes meanwhile are not compared."""
+    missing = [each for each in replicas if each not in nodes]
     if missing:
         return Compared(*place, 0, 0, f"replica {missing[0]} is not alive")
     try:
-        looks = [await _fetch(nodes[each], place, EARLIEST, arguments) for each in partition.replica_nodes]
-        start = max(look.log_start_offset for look in looks)
-        marks = [look.high_watermark for look in looks]
-        replicas = await asyncio.gather(
-            *(_digests(nodes[each], place, start, min(marks), arguments) for each in partition.replica_nodes)
-        )
+        looks = [await _fetch_from(nodes[each], place, EARLIEST, arguments) for each in replicas]
+        marks = [look.high_watermark for _, look in looks]
+        start, end = max(max(at, look.log_start_offset) for at, look in looks), min(marks)
+        # A single replica has nothing to be compared with. It counts as a partition, as in Apache Kafka's tool.
+        read = replicas if len(replicas) > 1 else ()
+        digests = await asyncio.gather(*(_digests(nodes[each], place, start, end, arguments) for each in read))
     except OSError as error:
         return Compared(*place, 0, 0, f"a replica could not be read: {error}")
     named: dict[str, Iterator[Batch]] = {
-        f"replica {node_id}": iter(batches) for node_id, batches in zip(partition.replica_nodes, replicas, strict=True)
+        f"replica {node_id}": iter(batches) for node_id, (_, batches) in zip(read, digests, strict=True)
     }
-    return Compared(*place, min(marks), max(marks) - min(marks), first_difference(named, start, min(marks)))
+    start = max([start, *(at for at, _ in digests)])
+    return Compared(*place, end, max(marks) - end, first_difference(named, start, end) if named else None)
 
 
 async def _digests(
-    node: NodeClient, place: tuple[str, int], start: int, end: int, arguments: argparse.Namespace
-) -> list[Batch]:
+    node: Node, place: Place, start: int, end: int, arguments: argparse.Namespace
+) -> tuple[int, list[Batch]]:
+    """Returns the digests of a replica's batches from `start` up to `end`. Also returns the offset from which they are
+    complete. This is above `start` if the broker has deleted records meanwhile."""
     found: list[Batch] = []
     offset = start
     while offset < end:
-        answer = await _fetch(node, place, offset, arguments)
         before = offset
+        offset, answer = await _fetch_from(node, place, before, arguments)
+        if offset > before:
+            start = offset
         for batch in Batches(answer.records or b""):
             found.append(Batch(batch.base_offset, hashlib.blake2b(batch.data, digest_size=16).digest()))
             offset = batch.next_offset
         if offset == before:
-            raise ConnectionError(
-                f"{node.host}:{node.port} returns no batch of {place[0]}-{place[1]} at offset {offset}"
-            )
-    return found
+            raise ConnectionError(f"{node.host}:{node.port} returns no batch of {_named(place)} at offset {offset}")
+    return start, found
 
 
-async def _fetch(node: NodeClient, place: tuple[str, int], offset: int, arguments: argparse.Namespace) -> Any:
-    """Fetches one partition as a consumer does. If `offset` is below the log start offset, fetches from the log start
-    offset instead. Raises OSError."""
-    topic, index = place
-    for _ in range(2):
-        asked = FetchRequest.FetchPartition(
-            partition=index, fetch_offset=offset, partition_max_bytes=arguments.fetch_size
-        )
-        request = FetchRequest(
-            max_wait_ms=arguments.max_wait_ms if offset else 0,
-            min_bytes=1,
-            max_bytes=arguments.fetch_size,
-            session_epoch=-1,
-            topics=[FetchRequest.FetchTopic(topic=topic, partitions=[asked])],
-        )
-        answer = (await node.request(request, FETCH_VERSION)).responses[0].partitions[0]
-        if answer.error_code != ErrorCode.OFFSET_OUT_OF_RANGE or answer.log_start_offset <= offset:
+async def _fetch_from(node: Node, place: Place, offset: int, arguments: argparse.Namespace) -> tuple[int, Any]:
+    """Fetches one partition as a consumer does. If the broker has deleted the records at `offset`, fetches from its log
+    start offset instead. Returns the offset and the answer. Raises OSError."""
+    while True:
+        answer = await _fetch(node, place, offset, arguments)
+        if answer.error_code != ErrorCode.OFFSET_OUT_OF_RANGE:
             break
-        offset = answer.log_start_offset
-    if answer.error_code:
-        raise ConnectionError(f"{node.host}:{node.port}: {ErrorCode(answer.error_code).name} for {topic}-{index}")
-    return answer
+        # The error's answer does not contain the log start offset.
+        log_start_offset = await _log_start_offset(node, place)
+        if log_start_offset <= offset:
+            break
+        offset = log_start_offset
+    _check(node, place, answer.error_code)
+    return offset, answer
+
+
+async def _fetch(node: Node, place: Place, offset: int, arguments: argparse.Namespace) -> Any:
+    asked = FetchRequest.FetchPartition(
+        partition=place.partition, fetch_offset=offset, partition_max_bytes=arguments.fetch_size
+    )
+    request = FetchRequest(
+        max_wait_ms=arguments.max_wait_ms if offset else 0,
+        min_bytes=1,
+        max_bytes=arguments.fetch_size,
+        session_epoch=-1,
+        topics=[FetchRequest.FetchTopic(topic=place.topic, partitions=[asked])],
+    )
+    return (await node.request(request, FETCH_VERSION)).responses[0].partitions[0]
+
+
+async def _log_start_offset(node: Node, place: Place) -> int:
+    asked = ListOffsetsRequest.ListOffsetsPartition(partition_index=place.partition, timestamp=EARLIEST_TIMESTAMP)
+    request = ListOffsetsRequest(
+        replica_id=ANY_REPLICA,
+        topics=[ListOffsetsRequest.ListOffsetsTopic(name=place.topic, partitions=[asked])],
+    )
+    answer = (await node.request(request, LIST_OFFSETS_VERSION)).topics[0].partitions[0]
+    _check(node, place, answer.error_code)
+    offset: int = answer.offset
+    return offset
+
+
+def _check(node: Node, place: Place, code: int) -> None:
+    if code:
+        raise ConnectionError(f"{node.host}:{node.port}: {error_of_peer(code).name} for {_named(place)}")
+
+
+def _named(place: Place) -> str:
+    return f"{place.topic}-{place.partition}"

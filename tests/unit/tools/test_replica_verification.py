@@ -1,13 +1,20 @@
-"""`kafkacore replica-verification` for the log directories of stopped brokers."""
+"""`kafkacore replica-verification` compares the log directories of stopped brokers, and live brokers. Live brokers may
+delete records meanwhile."""
 
+import asyncio
+from argparse import Namespace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from kafkacore._fast.record.batch import RecordBatchBuilder
+from kafkacore._fast.record.batch import Batches, RecordBatchBuilder
 from kafkacore.inspection.replicas import compare_directories
+from kafkacore.protocol.errors import ErrorCode
+from kafkacore.protocol.messages import FetchResponse, ListOffsetsRequest, ListOffsetsResponse
 from kafkacore.storage.checkpoints import REPLICATION_OFFSET, OffsetCheckpoint
 from kafkacore.tools.main import main
+from kafkacore.tools.replica_verification import Place, compare_replicas
 
 
 def batch(base_offset: int, value: bytes = b"v", count: int = 2) -> bytes:
@@ -38,7 +45,7 @@ def test_replicas_agree_whatever_their_segments_are(tmp_path: Path, capsys: pyte
     two = broker(tmp_path, "two", {0: [batch(0), batch(2), batch(4)]}, 6)
     assert verified(capsys, one, two) == (
         0,
-        ["verification process is started.", "max lag is 0 for partition t-0 at offset 6 among 1 partitions"],
+        ["verification process is started", "max lag is 0 for partition t-0 at offset 6 among 1 partitions"],
     )
 
 
@@ -83,3 +90,70 @@ def test_partition_of_one_directory_has_no_other_replica(tmp_path: Path, capsys:
         verified(capsys, broker(tmp_path, "one", {0: [batch(0)]}, 2))[1][1]
         == "no partition has two replicas in these directories"
     )
+
+
+# --- live replicas ---
+
+
+class Replica:
+    """A stub of a broker with one replica of t-0. It deletes records during a comparison: `deletes` maps a number of
+    requests to the log start offset after these requests."""
+
+    host, port = "h", 1
+
+    def __init__(self, batches: list[bytes], start: int = 0, deletes: dict[int, int] | None = None) -> None:
+        self.batches = [(next(iter(Batches(each))).next_offset, each) for each in batches]
+        self.start, self.deletes = start, deletes or {}
+        self.asked = 0
+
+    async def request(self, message: Any, version: int) -> Any:
+        self.start = self.deletes.get(self.asked, self.start)
+        self.asked += 1
+        if isinstance(message, ListOffsetsRequest):
+            assert message.replica_id == -2, "a follower answers other clients with NOT_LEADER_OR_FOLLOWER"
+            told: Any = ListOffsetsResponse.ListOffsetsPartitionResponse(offset=self.start)
+            topic: Any = ListOffsetsResponse.ListOffsetsTopicResponse(partitions=[told])
+            return ListOffsetsResponse(topics=[topic])
+        offset = message.topics[0].partitions[0].fetch_offset
+        told = FetchResponse.PartitionData(high_watermark=END, log_start_offset=self.start)
+        if offset < self.start:
+            told = FetchResponse.PartitionData(error_code=ErrorCode.OFFSET_OUT_OF_RANGE, high_watermark=-1)
+        else:
+            told.records = next((data for end, data in self.batches if end > offset), b"")
+        return FetchResponse(responses=[FetchResponse.FetchableTopicResponse(partitions=[told])])
+
+
+END = 20
+ALL = [batch(offset) for offset in range(0, END, 2)]
+OPTIONS = Namespace(fetch_size=1, max_wait_ms=0)
+
+
+def compared(*replicas: Replica) -> str | None:
+    nodes = dict(enumerate(replicas))
+    found = asyncio.run(compare_replicas(Place("t", 0), list(nodes), nodes, OPTIONS))
+    assert (found.end, found.lag) == (END, 0)
+    return found.difference
+
+
+def test_live_replicas_are_compared_from_the_latest_log_start() -> None:
+    assert compared(Replica(ALL, 4), Replica(ALL[3:], 6)) is None
+
+
+@pytest.mark.parametrize("asked", range(14))
+@pytest.mark.parametrize("start", [2, 8, 14, END])
+def test_records_that_retention_deletes_meanwhile_are_no_difference(asked: int, start: int) -> None:
+    assert compared(Replica(ALL), Replica(ALL, deletes={asked: start})) is None
+    assert compared(Replica(ALL, deletes={asked: start}), Replica(ALL, deletes={asked + 1: start, 12: END - 2})) is None
+
+
+@pytest.mark.parametrize("asked", range(14))
+def test_other_difference_is_found_when_retention_deletes_records_meanwhile(asked: int) -> None:
+    other = [*ALL[:-1], batch(END - 2, b"w")]
+    found = compared(Replica(ALL), Replica(other, deletes={asked: 8}))
+    assert found == f"the batch at offset {END - 2} differs between replica 0 and replica 1"
+
+
+def test_single_replica_is_counted_and_not_read() -> None:
+    alone = Replica(ALL)
+    assert compared(alone) is None
+    assert alone.asked == 1

@@ -414,5 +414,6 @@ HUNTED: Final = tuple(bug for bug in BUGS if bug.name not in RARE)
 NATIVE: Final = tuple(
     PlantedBug(f"native-{name}", f"Broken: {bug.guarantee}.", (), bug.found_by, bug.nodes, name)
     for name, bug in NATIVE_BUGS.items()
+    if bug.found_by
 )
 BY_NAME: Final = {bug.name: bug for bug in (*BUGS, *(NATIVE if PLANTED else ()))}

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from kafkacore._fast.base.debug_checks import PLANTED
 from kafkacore.simulation.checkers import leaders, records, replication
-from kafkacore.simulation.checkers.progress import NodesGoOn
+from kafkacore.simulation.checkers.progress import NodesGoOn, Progress
 from kafkacore.simulation.checkers.violation import Checker
 
 # base/planted.pxd reads this variable.
@@ -27,7 +27,8 @@ REPLICAS: Final = "3c3b"
 
 class NativeBug(NamedTuple):
     """A bug in native code: the guarantee that it breaks, the checkers whose invariants it breaks, and a cluster that
-    shows it."""
+    shows it. Random searches do not look for a bug without checkers, because clusters rarely or never meet its case.
+    Unit tests find it."""
 
     guarantee: str
     found_by: tuple[type[Checker], ...]
@@ -80,6 +81,25 @@ NATIVE_BUGS: Final = MappingProxyType(
         "unfenced-follower": NativeBug(
             "a follower accepts no records of another leader epoch", (replication.CommittedRecordsAgree,),
         ),
+        "end-past-the-leader-kept": NativeBug("a follower removes the records past its leader's end", ()),
+        "log-not-begun-anew": NativeBug(
+            "a follower whose log ends below its leader's log start begins anew there",
+            (Progress, replication.ReplicasConverge),
+        ),
+        "epochs-kept-when-begun-anew": NativeBug(
+            "a log that begins anew has no leader epochs of its old records", (),
+        ),
+        "producers-kept-when-begun-anew": NativeBug(
+            "a log that begins anew has no producers of its old records",
+            (records.ProducersGoOn, records.ProducersWriteInOrder),
+        ),
+        "large-batch-withheld": NativeBug("a batch arrives even if it is larger than replica.fetch.max.bytes", ()),
+        "newer-epoch-appended": NativeBug("a follower accepts no batch with an epoch above its leader's", ()),
+        "producers-behind-the-log": NativeBug(
+            "a follower's producers follow the batches that it appends",
+            (records.NoRecordTwice, records.ProducersGoOn, records.ProducersWriteInOrder),
+        ),
+        "producers-past-a-truncation": NativeBug("no truncated batch is left in the state of its producer", ()),
     }
 )  # fmt: skip
 

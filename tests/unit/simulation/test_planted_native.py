@@ -3,7 +3,6 @@ on and off."""
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import pytest
@@ -20,17 +19,10 @@ from kafkacore._fast.world.simulated_disk import SimulatedDisk
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.simulation.planted_native import NATIVE_BUGS, planted_natively
 from kafkacore.storage import log_loader
+from native_bugs import bug, with_and_without
 
 LOG = "/logs/t-0"
 SEGMENT = f"{LOG}/00000000000000000000.log"
-
-with_and_without = pytest.mark.parametrize("is_there", [False, True])
-
-
-def bug(name: str, is_there: bool) -> AbstractContextManager[None]:
-    if is_there and not PLANTED:
-        pytest.skip("only a build with KAFKACORE_PLANTED=1 holds native planted bugs (ci/sanitize.sh planted)")
-    return planted_natively(name) if is_there else nullcontext()
 
 
 def batch(value: bytes, producer_id: int = -1, epoch: int = -1, sequence: int = -1) -> bytearray:

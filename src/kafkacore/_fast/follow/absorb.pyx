@@ -149,7 +149,7 @@ cdef void absorb_end(Fetcher *f) noexcept nogil:
 
 cdef void take_end(Followed *each, int64_t leader_end) noexcept nogil:
     local_position(each.partition, &each.at)
-    if leader_end < each.at.end_offset:
+    if leader_end < each.at.end_offset and not is_planted(b"end-past-the-leader-kept"):
         # A follower's log ends past the leader's only after an unclean election, or if the leader has lost its disk.
         befell(each, BEFELL_CUT_TO_END, each.at.end_offset, leader_end)
         cut_begin(each, CUT_END, leader_end)
@@ -160,7 +160,7 @@ cdef void take_end(Followed *each, int64_t leader_end) noexcept nogil:
 
 cdef void take_start(Followed *each, int64_t leader_start) noexcept nogil:
     local_position(each.partition, &each.at)
-    if leader_start > each.at.end_offset:
+    if leader_start > each.at.end_offset and not is_planted(b"log-not-begun-anew"):
         befell(each, BEFELL_RESTART, each.at.end_offset, leader_start)
         cut_begin(each, CUT_ALL, leader_start)
     else:

@@ -9,6 +9,7 @@ from kafkacore._fast.base.error_codes cimport (
 from kafkacore._fast.base.atomics cimport add64, load32, store32, store64
 from kafkacore._fast.codec.context cimport CodecContext
 from kafkacore._fast.base.cursor cimport writer_free, writer_init
+from kafkacore._fast.base.planted cimport is_planted
 from kafkacore._fast.log.epochs cimport epochs_assign
 from kafkacore._fast.wait.io cimport io_fail
 from kafkacore._fast.log.jobs cimport is_short_of_files
@@ -272,6 +273,8 @@ cdef int log_note_state(Log *log, const uint8_t *batch, size_t size, EndedTransa
         return 0
     if header.partition_leader_epoch >= 0 and epochs_assign(log, header.partition_leader_epoch, header.base_offset) < 0:
         return -ENOMEM
+    if is_planted(b"producers-behind-the-log"):
+        return 0
     result = producers_note_batch(log.producers, batch, size, ended)
     log.first_unstable_offset = producers_first_unstable(log.producers)
     return result

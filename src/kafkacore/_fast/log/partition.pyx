@@ -44,6 +44,7 @@ from kafkacore._fast.record.validate cimport BatchesResult, check_batches
 from kafkacore._fast.wait.waiters cimport waiter_push, waiter_unlink, waiters_take, waiters_take_all
 
 cdef int64_t FOREVER = 0x7FFFFFFFFFFFFFFF
+cdef int32_t LAST_EPOCH = 0x7FFFFFFF
 
 cdef int32_t live_partitions = 0  # atomic; tests check that it returns to zero
 
@@ -442,7 +443,7 @@ cdef int append_whole(Partition *p, const uint8_t *records, size_t size, int32_t
     wakes.count = 0
     wakes.why = WAKE_READY
     append_info_init(info)
-    error = check_batches(records, size, most_epoch, &checked)
+    error = check_batches(records, size, LAST_EPOCH if is_planted(b"newer-epoch-appended") else most_epoch, &checked)
     if error != 0:
         info.validated.message = checked.message
         return error

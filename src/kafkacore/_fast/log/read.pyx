@@ -22,6 +22,7 @@ from kafkacore._fast.log.segment_find cimport SEGMENT_END, Position, segment_fin
 from kafkacore._fast.log.segment_index cimport (
     segment_floor, segment_floor_on_disk, segment_time_floor, segment_time_floor_on_disk,
 )
+from kafkacore._fast.base.planted cimport is_planted
 from kafkacore._fast.base.sync cimport mutex_lock, mutex_unlock
 from kafkacore._fast.codec.thread_context cimport thread_codec
 
@@ -74,7 +75,8 @@ cdef void clip(ReadResult *out, Segment *segment, const Position *found, int64_t
         size = max_bytes
     if size < found.size:
         # If the first batch is too large, it is returned whole or not at all (KIP-74).
-        size = found.size if min_one and found.size <= limit - found.position else 0
+        min_one = min_one and found.size <= limit - found.position and not is_planted(b"large-batch-withheld")
+        size = found.size if min_one else 0
     out.first_offset = found.offset
     out.position = found.position
     out.size = size if size > 0 else 0

@@ -7,6 +7,7 @@ from libc.stdlib cimport free, malloc
 
 from kafkacore._fast.base.error_codes cimport KAFKA_STORAGE_ERROR
 from kafkacore._fast.base.atomics cimport add32, load32, load_ptr, store32, store64
+from kafkacore._fast.base.planted cimport is_planted
 from kafkacore._fast.base.sync cimport mutex_lock, mutex_unlock
 from kafkacore._fast.log.commit cimport log_recovery_point
 from kafkacore._fast.log.epochs cimport epochs_truncate_end
@@ -240,7 +241,9 @@ cdef int drop_from_disk(Log *log, SegmentList *list, int32_t keep, int64_t offse
     result = unlink_from(list, keep)
     if result == 0:
         result = cut_disk(log, list.items[keep - 1], offset)
-    return result if result < 0 else log_replay_producers(log, offset)
+    if result < 0 or is_planted(b"producers-past-a-truncation"):
+        return result
+    return log_replay_producers(log, offset)
 
 
 cdef int truncate_segments(Log *log, SegmentList *list, int64_t offset, const Fence *fence) noexcept nogil:
@@ -304,7 +307,8 @@ cdef int empty_memory(Log *log, int64_t offset, const Fence *fence) noexcept nog
         return result
     note_cut(log, 0)
     recent_clear(log)
-    producers_clear(log.producers)
+    if not is_planted(b"producers-kept-when-begun-anew"):
+        producers_clear(log.producers)
     log.first_unstable_offset = -1
     log.snapshot_offset = -1
     log.cuts += 1
@@ -313,7 +317,10 @@ cdef int empty_memory(Log *log, int64_t offset, const Fence *fence) noexcept nog
     log.log_start_offset = log.local_log_start_offset = log.end_offset = offset
     log.synced_offset = log.commit_offset = offset
     log.unflushed_since_ns = -1
-    log.epoch_count = 0
+    if is_planted(b"epochs-kept-when-begun-anew"):
+        epochs_truncate_end(log, offset)
+    else:
+        log.epoch_count = 0
     log.epochs_dirty = EPOCHS_BEHIND
     unlock_moved(log)
     return 0

@@ -166,6 +166,21 @@ def test_output_mode_update_is_written_through_each_batch(kafka, stream, topics,
     assert sorted((row.key, row.value) for row in read(target).collect()) == [(b"0", b"50"), (b"1", b"50")]
 
 
+def test_output_mode_complete_appends_each_result(kafka, stream, topics, read, tmp_path):
+    source, target = topics.fill(topics.create(), 50), topics.create()
+    options = {"kafka.bootstrap.servers": kafka, "topic": target, "checkpointLocation": str(tmp_path)}
+    for _ in range(2):
+        counts = stream(source, startingOffsets="earliest").groupBy("partition").count()
+        frame = counts.selectExpr("cast(count as string) as value")
+        query = (
+            frame.writeStream.outputMode("complete").format("kafkacore").options(**options)
+            .trigger(availableNow=True).start()
+        )  # fmt: skip
+        assert query.awaitTermination(90)
+        topics.fill(source, 10)
+    assert [row.value for row in sorted(read(target).collect(), key=lambda row: row.offset)] == [b"50", b"60"]
+
+
 def test_the_checkpoint_has_the_form_of_the_connector(stream, topics, tmp_path):
     topic = topics.fill(topics.create(1), 10)
     run(stream(topic, startingOffsets="earliest"), tmp_path)

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs the packages for the tests of kafkacore.spark: PySpark in .venv, the oldest supported PySpark in a separate
-# environment, and Spark's own Kafka connector for comparison. Each PySpark has 480 MB. `make build` does not need it.
+# environment, the packages of Spark Connect's client, and Spark's own Kafka connector for comparison. Each PySpark has
+# 480 MB. `make build` does not need it.
 # Without Java, the tests of Spark are skipped. With CI=true, this is a failure.
 source "$(dirname "$0")/common.sh"
 
@@ -30,6 +31,17 @@ fi
 # kafkacore and its dependencies come from .venv, after the packages of this environment.
 echo "$PWD/.venv/lib/$(cd .venv/lib && echo python3*)/site-packages" >"$older/lib/$(cd "$older/lib" && echo python3*)/site-packages/kafkacore.pth"
 echo "$PWD/src" >>"$older/lib/$(cd "$older/lib" && echo python3*)/site-packages/kafkacore.pth"
+
+# The packages of Spark Connect's client (pyspark[connect]) stay outside .venv. So the other tests run without pandas, as
+# kafkacore[spark] does.
+connect=.peers/spark-connect-packages
+if [ ! -e "$connect/.complete" ]; then
+    say "installing the packages of Spark Connect's client, 200 MB"
+    rm -rf "$connect"
+    .venv/bin/python -m pip install -q --disable-pip-version-check --target "$connect" 'grpcio>=1.76' \
+        'grpcio-status>=1.76' 'googleapis-common-protos>=1.71' 'zstandard>=0.25' 'pandas>=2.2,<3'
+    touch "$connect/.complete"
+fi
 
 for release in 4.0.0 4.3.0; do
     jars=.peers/spark-connector-$release

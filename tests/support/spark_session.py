@@ -46,7 +46,10 @@ def prepare_environment():
     os.environ["SPARK_AUTH_SOCKET_TIMEOUT"] = str(CONNECT_S)
     for name in ("SPARK_HOME", "PYSPARK_SUBMIT_ARGS"):
         os.environ.pop(name, None)
-    os.environ["PYTHONPATH"] = str(ROOT / "src")
+    # The packages of Spark Connect, if the test has put them here.
+    given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    connect = [path for path in given if path.endswith("spark-connect-packages")]
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT / "src"), *connect])
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = quick_python()
 
 

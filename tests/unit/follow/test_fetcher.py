@@ -218,6 +218,26 @@ def test_log_start_follows_the_leaders_when_it_has_deleted_records(replicas: Rep
     assert told.log_start_offset == 3, "the request must contain the follower's log start offset"
 
 
+def test_log_start_never_lags_behind_the_high_watermark_when_the_leader_has_deleted_records(replicas: Replicas) -> None:
+    """The leader has deleted the records that the follower's log has instead of others. They never become readable."""
+    theirs, ours = replicas.log(ours=False), replicas.log(ours=True)
+    ours.become_leader(9, 5, 5)
+    ours.append(batch(b"lost", 4))
+    replicas.leader.lead(theirs, 7)
+    theirs.append(batch(b"deleted", 4))
+    theirs.append(batch(b"kept", 2))
+    theirs.delete_records(4)
+    replicas.follow(ours, 7)
+    while ours.high_watermark < 6:
+        replicas.step()
+        assert ours.high_watermark <= 4 or ours.log_start_offset == 4
+        if replicas.fetcher.state(ours) != "fetches":
+            replicas.deliver()
+    replicas.until((ours, "fetches"))
+    assert values(ours) == values(theirs)
+    assert ours.leader_epochs() == theirs.leader_epochs()
+
+
 def test_log_begins_with_the_whole_batch_when_the_leaders_start_lies_within_it(replicas: Replicas) -> None:
     pair = theirs, ours = replicas.pair()
     theirs.append(batch(count=4))

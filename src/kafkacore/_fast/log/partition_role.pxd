@@ -59,7 +59,8 @@ cdef int partition_restart_as_follower(Partition *p, int64_t offset, int32_t lea
                                        Waiter *blocked) noexcept nogil
 # Adopts the high watermark and the log start offset from the leader's response to a Fetch. The high watermark is
 # limited to the log end. Does not wait for the disk. Sets `start_is_behind` if the leader has deleted records that this
-# log still has. In that case, call `partition_delete_as_follower` on a thread that can block.
+# log still had. In that case, the log already starts at the new offset. Call `partition_delete_as_follower` on a thread
+# that can block, to delete the segments below it.
 cdef int partition_note_leader(Partition *p, int32_t leader_epoch, int64_t high_watermark, int64_t log_start_offset,
                                bint *start_is_behind, WakeList *wakes) noexcept nogil
 cdef int partition_delete_as_follower(Partition *p, int64_t log_start_offset, int32_t leader_epoch) noexcept nogil

@@ -25,7 +25,7 @@ Partition = tuple[str, int]
 
 
 class Written:
-    """What a client knows about its topics. `lossy` holds the names of the topics that may lose records."""
+    """The records of a client, as far as the client knows. `lossy` holds the topics that may lose records."""
 
     def __init__(self, lossy: dict[str, None]) -> None:
         self.lossy = lossy

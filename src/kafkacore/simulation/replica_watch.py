@@ -77,7 +77,9 @@ class ReplicaWatcher:
         role, epoch, _, high_watermark, first, _ = replica.state
         self._read(node, replica, began_later=first != before[4])
         if (role, epoch) != before[:2]:
-            self._judge.see(RoleSeen(node.node_id, node.lives, replica.log, epoch, role == LEADER))
+            self._judge.see(
+                RoleSeen(node.node_id, node.lives, replica.log, epoch, role == LEADER, self._cluster.schedule.now_ns)
+            )
             self._judge.see(_fetcher_seen(node, replica.handle, is_settled=False))
         if role == LEADER:
             self._judge.see(_leader_seen(node, replica.handle))

@@ -49,8 +49,8 @@ def follower(end: int, *, in_sync: bool = False, may_join: bool = False, broker:
     return FollowerKnown(broker, end, in_sync, may_join)
 
 
-def acknowledged(written_in: int) -> ProduceAnswered:
-    return ProduceAnswered(7, "t-0", True, True, True, 1, 0, 0, True, written_in)
+def acknowledged(written_in: int, answered_ns: int = 0) -> ProduceAnswered:
+    return ProduceAnswered(7, "t-0", True, True, True, 1, 0, answered_ns, True, written_in)
 
 
 def roles(*seen: tuple[int, bool]) -> list[Any]:
@@ -94,7 +94,7 @@ GOOD: Cases = [
     (leaders.HighWatermarkIsSynced, [SyncedBelow(7, "t-0", 4, 4), SyncedBelow(7, "t-0", 4, 9)]),
     (leaders.AcknowledgedByTheirLeader, [*roles((2, True)), acknowledged(2), acknowledged(-1)]),
     (leaders.AcknowledgedByTheirLeader, [*roles((1, True), (2, True)), acknowledged(1)]),
-    (leaders.AcknowledgedByTheirLeader, [*roles((1, True), (2, False)), acknowledged(1)]),
+    (leaders.AcknowledgedByTheirLeader, [*roles((1, True), (2, False)), acknowledged(1, 900_000_000)]),
 ]
 BAD: Cases = [
     (leaders.FencedLeadersAreSilent, [ProduceAnswered(7, "t-0", False, False, True)]),
@@ -112,6 +112,7 @@ BAD: Cases = [
     (leaders.HighWatermarkIsSynced, [SyncedBelow(7, "t-0", 4, 3)]),
     (leaders.AcknowledgedByTheirLeader, [*roles((2, True)), acknowledged(1)]),
     (leaders.AcknowledgedByTheirLeader, [*roles((1, True), (2, False), (3, True)), acknowledged(2)]),
+    (leaders.AcknowledgedByTheirLeader, [*roles((1, True), (2, False)), acknowledged(1, 1_100_000_000)]),
 ]  # fmt: skip
 
 

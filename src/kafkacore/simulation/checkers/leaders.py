@@ -3,7 +3,7 @@ coordinates a group."""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Final, NamedTuple
 
 from kafkacore.simulation.checkers.observations import (
     CommitAnswered,
@@ -18,6 +18,8 @@ from kafkacore.simulation.checkers.observations import (
     SyncedBelow,
 )
 from kafkacore.simulation.checkers.violation import Checker
+
+SHORTLY_NS: Final = 1_000_000_000
 
 
 class _Newest:
@@ -73,26 +75,40 @@ class FencedLeadersAreSilent(Checker):
     sees: ClassVar = {MayLoseRecords: lossy, ProduceAnswered: answered}
 
 
+class _Leadership(NamedTuple):
+    """The role of a broker: whether it leads, and the epoch and the time in which it began to lead or to follow."""
+
+    leads: bool = False
+    epoch: int = -1
+    at_ns: int = 0
+
+
 class AcknowledgedByTheirLeader(Checker):
     """A broker acknowledges a batch only in the leadership in which it appended the batch. A leadership lasts until the
     broker follows another leader, even if the leader epoch rises meanwhile. Afterwards the batch may be truncated, and
     other records may have its offset."""
 
     def __init__(self) -> None:
-        # For each log and node: whether the node leads, and the epoch in which its last leadership began.
-        self._led_since: dict[tuple[str, int], tuple[bool, int]] = {}
+        self._roles: dict[tuple[str, int], _Leadership] = {}
 
     def role(self, seen: RoleSeen) -> None:
-        led, since = self._led_since.get((seen.log, seen.node), (False, -1))
-        self._led_since[seen.log, seen.node] = seen.leads, since if led and seen.leads else seen.epoch
+        known = self._roles.get((seen.log, seen.node))
+        if known is None or known.leads != seen.leads:
+            self._roles[seen.log, seen.node] = _Leadership(seen.leads, seen.epoch, seen.at_ns)
 
     def answered(self, seen: ProduceAnswered) -> None:
-        leads, since = self._led_since.get((seen.log, seen.node), (False, -1))
-        if seen.accepted and seen.led_then and leads and 0 <= seen.written_in < since:
+        if not seen.accepted or not seen.led_then or seen.written_in < 0:
+            return
+        leads, epoch, at_ns = self._roles.get((seen.log, seen.node), _Leadership())
+        what = f"broker {seen.node} acknowledged records of {seen.log}"
+        if leads and seen.written_in < epoch:
             raise self.broken(
-                f"broker {seen.node} acknowledged records of {seen.log} in the leadership that began in epoch {since}; "
-                f"the records at their offset are of epoch {seen.written_in}"
+                f"{what} in the leadership that began in epoch {epoch}; the records at their offset are of epoch "
+                f"{seen.written_in}"
             )
+        # The broker may have decided to acknowledge them shortly before it began to follow.
+        if not leads and 0 <= seen.epoch < epoch and seen.answered_ns - at_ns > SHORTLY_NS:
+            raise self.broken(f"{what}, although it has followed another leader since epoch {epoch}")
 
     sees: ClassVar = {RoleSeen: role, ProduceAnswered: answered}
 

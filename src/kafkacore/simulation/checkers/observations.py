@@ -200,6 +200,7 @@ class RoleSeen(NamedTuple):
     log: str
     epoch: int
     leads: bool
+    at_ns: int = 0
 
 
 class FetcherSeen(NamedTuple):

@@ -10,11 +10,11 @@ import pytest
 
 from hunts import TIMEOUT_S, hunt_down
 from kafkacore._fast.base.debug_checks import PLANTED
-from kafkacore.simulation.planted import NATIVE, PlantedBug
+from kafkacore.simulation.planted import NATIVE_HUNTED, PlantedBug
 
 
 @pytest.mark.skipif(not PLANTED, reason="only the build of ci/sanitize.sh planted contains bugs of native code")
 @pytest.mark.timeout(TIMEOUT_S)
-@pytest.mark.parametrize("bug", NATIVE, ids=lambda bug: bug.name)
+@pytest.mark.parametrize("bug", NATIVE_HUNTED, ids=lambda bug: bug.name)
 def test_planted_bug_is_found_when_seeds_are_random(bug: PlantedBug) -> None:
     hunt_down(bug)

@@ -18,7 +18,7 @@ import pytest
 
 from hunts import assert_found
 from kafkacore.simulation.judge import Judge
-from kafkacore.simulation.planted import BUGS, BY_NAME, NATIVE, PlantedBug
+from kafkacore.simulation.planted import BUGS, BY_NAME, NATIVE, RARE, PlantedBug
 from kafkacore.simulation.trial import SEED_BITS, hunt, seeds_from, try_seed
 from kafkacore.tools.main import main
 from planted_leftovers import left_behind
@@ -142,3 +142,7 @@ def test_run_fails_when_a_handler_raises_an_error_that_it_should_handle(monkeypa
     verdict = try_seed(SEED, 1, "1c1b")
     assert verdict.invariant == "HandlersAnswer"
     assert "KeyError: 'a defect'" in str(verdict.problem)
+
+
+def test_each_rare_bug_is_a_planted_bug() -> None:
+    assert set(RARE) <= {bug.name for bug in (*BUGS, *NATIVE)}

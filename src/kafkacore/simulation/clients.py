@@ -47,7 +47,7 @@ MAX_PARTITIONS: Final = 2
 LOSSY_SHARE: Final = 0.25
 NEVER: Final = str((1 << 63) - 1)
 PIPELINED_SHARE: Final = 0.3  # the share of writes with two batches in flight
-GIVES_UP_SHARE: Final = 0.1  # how often a producer gives up instead of sending its batches again
+GIVES_UP_SHARE: Final = 0.3  # how often a producer gives up instead of sending its batches again
 PADDINGS: Final = (0, 0, 0, 1_500)  # a batch that is larger than a sector of the disk can be torn by a power cut
 LEADER_ONLY_SHARE: Final = 0.25  # the share of batches with acks=1, whose records may be only on the leader
 RETENTION: Final = "retention.ms"

@@ -14,7 +14,7 @@ from kafkacore._fast.base.debug_checks import PLANTED
 from kafkacore._fast.record.batch import Batches
 from kafkacore.raft.file_log import ANY_EPOCH
 from kafkacore.raft.roles import NOBODY, Leader
-from kafkacore.simulation.checkers import elections, logs, metadata, records, replication
+from kafkacore.simulation.checkers import elections, leaders, logs, metadata, records, replication
 from kafkacore.simulation.checkers.progress import Progress
 from kafkacore.simulation.plant import Patch, PlantedBug, Wrong, one, planted
 from kafkacore.simulation.planted_native import NATIVE_BUGS
@@ -372,7 +372,7 @@ BUGS: Final = (
         "acknowledged-before-the-sync",
         "A broker ignores flush.messages, and acknowledges records that are only in memory.",
         one("kafkacore.storage.log_settings", "LogSettings", _syncs_no_record),
-        (replication.CommittedRecordsAgree, records.AcknowledgedRecordsStay),
+        (leaders.HighWatermarkIsSynced, replication.CommittedRecordsAgree, records.AcknowledgedRecordsStay),
         nodes="3c2b",
     ),
     PlantedBug(

@@ -39,7 +39,8 @@ NATIVE_BUGS: Final = MappingProxyType(
     {
         "lost-sync": NativeBug(
             "an acknowledged record survives a power cut if each append is synced",
-            (replication.CommittedRecordsAgree, records.AcknowledgedRecordsStay), ONE_LOG,
+            (leaders.HighWatermarkIsSynced, replication.CommittedRecordsAgree, records.AcknowledgedRecordsStay),
+            ONE_LOG,
         ),
         "unsynced-high-watermark": NativeBug(
             "nobody reads a record that a power cut can take back",

@@ -203,7 +203,7 @@ REPLICATION_BUGS: Final = (
     _bug(
         "diverging-epoch-overlooked", "A leader does not compare the epoch of the follower's last record.",
         f"{FETCH}:Asker", "read", _overlooks_the_last_epoch,
-        (replication.CommittedRecordsAgree, replication.ReplicasConverge),
+        (replication.CommittedRecordsAgree, replication.ReplicasConverge, records.ProducersWriteInOrder),
     ),
     _bug(
         "log-start-not-propagated", "A leader's answers to Fetch do not contain its log start offset.",
@@ -224,6 +224,6 @@ REPLICATION_BUGS: Final = (
     _bug(
         "truncation-by-high-watermark", "A follower truncates to its high watermark, not by epochs (KIP-101).",
         "kafkacore.replication.fetchers:Fetchers", "follow", _cuts_to_the_high_watermark,
-        (replication.CommittedRecordsAgree,),
+        (replication.CommittedRecordsAgree, records.ProducersGoOn),
     ),
 )  # fmt: skip

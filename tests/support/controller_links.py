@@ -80,6 +80,12 @@ class Links:
             if where == (host, port) and not future.done():
                 future.set_exception(Disconnected("the test ended the connection"))
 
+    def answer_all(self, answer: Any) -> None:
+        """Answers all requests that wait."""
+        for _, future in self._waiting:
+            if not future.done():
+                future.set_result(answer)
+
     async def until_sent(self, count: int) -> None:
         async with asyncio.timeout(10):
             while len(self.sent) < count:

@@ -121,7 +121,8 @@ class ActiveController:
             try:
                 sent = request if call is None else _envelope(call, request)
                 answer = await self._lanes[lane].send(*where, sent)
-                self._learn(self._lanes[lane].learned_versions(*where) or self._versions)
+                if where == self._where():  # a former controller may still answer
+                    self._learn(self._lanes[lane].learned_versions(*where) or self._versions)
                 return answer if call is None else _opened(call, answer, where)
             except UnsupportedVersionError:
                 if call is None:

@@ -229,3 +229,21 @@ def test_versions_of_the_controller_follow_its_answers_and_elections() -> None:
         assert told == [None, older, newer, None], "the active controller is in this process"
 
     run(story)
+
+
+def test_late_answer_of_a_former_controller_tells_no_versions() -> None:
+    async def story() -> None:
+        links = Links()
+        active = active_controller(links, SimpleNamespace())
+        told: list[Any] = []
+        active.watch_versions(told.append)
+        links.elect(OLD)
+        asking = asyncio.create_task(active.ask(FORWARDS, CALL, CreateTopicsRequest(), LIMIT_MS))
+        await links.until_sent(1)
+        links.versions = {ApiKey.CREATE_TOPICS: (2, 5)}
+        active.on_leading(3)
+        links.answer_all(enveloped(topics(ErrorCode.NONE)))
+        await asking
+        assert told == [None]
+
+    run(story)

@@ -253,14 +253,14 @@ def with_controller(ranges: Sequence[ApiRange], controller: NodeVersions | None)
     an API that the broker forwards, these are the versions that both nodes support. With None, returns `ranges`."""
     if controller is None:
         return list(ranges)
-    told = []
-    for each in ranges:
-        if each.api_key in FORWARDABLE:
-            lowest, highest = controller.get(each.api_key, (0, -1))
-            each = ApiRange(each.api_key, max(each.min_version, lowest), min(each.max_version, highest))  # noqa: PLW2901
-        if each.min_version <= each.max_version:
-            told.append(each)
-    return told
+    common = [_common(each, controller) if each.api_key in FORWARDABLE else each for each in ranges]
+    return [each for each in common if each.min_version <= each.max_version]
+
+
+def _common(own: ApiRange, others: NodeVersions) -> ApiRange:
+    """Returns the versions of an API that both nodes support. The range is empty if they have none in common."""
+    lowest, highest = others.get(own.api_key, (0, -1))
+    return ApiRange(own.api_key, max(own.min_version, lowest), min(own.max_version, highest))
 
 
 def decode_request_header(frame: bytes | bytearray | memoryview) -> RequestHeader:

@@ -6,8 +6,9 @@
 Four clusters of two brokers run side by side: for each implementation, one without control.plane.listener.name and one
 with it. The clusters are measured in turns, so that other load on the machine affects all of them. Rounds repeat until
 the time of `--minutes` is used up. `--quick` runs only our brokers, for a minute and a half. The program writes
-results.json and tables.md to `--out`, and three SVGs to `--figures`, by default the same folder. With `--redraw` it
-measures nothing and reads results.json of an earlier run.
+results.json and tables.md to `--out`, and four SVGs to `--figures`, by default the same folder. One of them comes from
+the brokers' request logs, which the plane report of `kafkacore spark` reads (Java 17, PySpark). With `--redraw` the
+program measures nothing and reads results.json of an earlier run.
 """
 
 import argparse
@@ -19,7 +20,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from benchmarks.control_plane import consequences, latency, report, shutdown
+from benchmarks.control_plane import consequences, latency, report, request_logs, shutdown
 from benchmarks.control_plane.pairs import Pair
 from benchmarks.peers.report import conditions
 
@@ -65,6 +66,8 @@ def measure(options):
         now = time.monotonic()
         measure_latency(pairs, results, options, now + LATENCY_SHARE * (until - now))
         say(began, "latencies are measured")
+        measure_logged(pairs, results, options, directory)
+        say(began, "request logs are read")
         measure_consequences(pairs, results, until)
         say(began, "consequences are measured")
     write(results, Path(options.out), Path(options.figures))
@@ -78,6 +81,7 @@ def nothing_yet(options):
         "conditions": conditions(ROUNDS, options.directory or tempfile.gettempdir()).rsplit(",", 1)[0],
         "producers": options.producers, "partitions": options.partitions,
         "latency": {name: {} for name in shown},
+        "logged": {name: {} for name in shown},
         "consequences": {name: {"shared": {}, "apart": {}} for name in shown},
         "storm": {name: {"quiet": [], "storm": [], "AlterPartition/s": []} for name in shown},
         "shutdown": {},
@@ -118,6 +122,27 @@ def measure_latency(pairs, results, options, until):
                     kept["quiet"] += found["quiet"]
                     kept["storm"] += found["storm"]
                     kept["AlterPartition/s"].append(found["AlterPartition/s"])
+
+
+def measure_logged(pairs, results, options, directory):
+    """Records the request logs of the loaded brokers, and lets the plane report read all of them at once."""
+    if not request_logs.is_readable():
+        print("the request logs are left out: ci/spark.sh installs PySpark", file=sys.stderr, flush=True)
+        return
+    paths = []
+    for load in request_logs.LOADS:
+        for pair in pairs:
+            with tolerated(f"request log, {load}, {pair.name}"):
+                paths.append(request_logs.record(pair, load, options.probe_s, Path(directory) / "request-logs"))
+    found = request_logs.distributions(session("control plane"), paths)
+    for kind in options.brokers:
+        results["logged"][SHOWN[kind]] = {load: request_logs.by_way(found, kind, load) for load in request_logs.LOADS}
+
+
+def session(name):
+    from kafkacore.spark.pipelines import commands
+
+    return commands.session(name)
 
 
 def measure_consequences(pairs, results, until):

@@ -25,10 +25,11 @@ from kafkacore.protocol.messages import (
     DeleteTopicsRequest,
     DescribeConfigsRequest,
     ElectLeadersRequest,
+    IncrementalAlterConfigsRequest,
     ListPartitionReassignmentsRequest,
     StopReplicaRequest,
 )
-from processes import wait_until
+from processes import ROOT, wait_until
 from quorums import OURS
 from wire import receive_exactly
 from zookeeper_cluster import ZooKeeperCluster
@@ -52,6 +53,29 @@ SETTINGS = {
 }
 
 
+REQUEST_LOG = "kafka-request.log"
+LOG4J = """
+log4j.logger.kafka.request.logger=WARN, requests
+log4j.additivity.kafka.request.logger=false
+log4j.appender.requests=org.apache.log4j.FileAppender
+log4j.appender.requests.File={path}
+log4j.appender.requests.layout=org.apache.log4j.PatternLayout
+log4j.appender.requests.layout.ConversionPattern=[%d] %p %m (%c)%n
+"""
+
+
+def with_request_log(member):
+    """Gives a broker that has not started yet a request log, which is off. Returns the path of the log."""
+    path = member.directory / REQUEST_LOG
+    if member.ours:
+        with member.properties.open("a") as file:
+            file.write(f"sampled.request.log.file={path}\n")
+    else:
+        member.log4j = member.directory / "log4j.properties"
+        member.log4j.write_text((ROOT / "ci/peers/log4j.properties").read_text() + LOG4J.format(path=path))
+    return path
+
+
 def framed(message, version):
     inside = apis.encode_request(version, 1, CLIENT, message)
     return struct.pack(">i", len(inside)) + inside
@@ -60,6 +84,13 @@ def framed(message, version):
 # The broker epoch is an old one, so the broker refuses the request (KIP-380) and changes nothing. The request reaches
 # the same handlers on the same path as any other controller request.
 STOP_REPLICA = framed(StopReplicaRequest(controller_id=CONTROLLER, controller_epoch=0, broker_epoch=0), 3)
+
+
+_CHANGE = IncrementalAlterConfigsRequest.AlterableConfig(name="log.cleaner.threads", config_operation=0, value="1")
+_RESOURCE = IncrementalAlterConfigsRequest.AlterConfigsResource(
+    resource_type=BROKER, resource_name=str(LOADED), configs=[_CHANGE]
+)
+VALIDATED = framed(IncrementalAlterConfigsRequest(resources=[_RESOURCE], validate_only=True), 1)
 
 
 class Link:
@@ -103,8 +134,9 @@ class Pair:
         self.kind, self.apart = kind, apart
         both = (CONTROLLER, LOADED)
         self.cluster = ZooKeeperCluster(path, dict.fromkeys(both, kind), SETTINGS, control=both if apart else ())
+        self.request_log = with_request_log(self.cluster.brokers[LOADED])
         self.control_address = (self.cluster.control_addresses if apart else self.cluster.addresses)[LOADED]
-        self.backlog_frame = b""
+        self.backlog_frame = self.logged_frame = b""
         self.topics = 0
 
     @property
@@ -158,10 +190,14 @@ class Pair:
             took_ms = statistics.median(latencies_ms(address, framed(self._describe(whole), 4), CALIBRATING, 5.0, 0))
         size = min(max(round(whole * SERVICE_S * 1e3 / took_ms), 1), 10 * whole)
         self.backlog_frame = framed(self._describe(size), 4)
+        # Apache Kafka's request log contains whole responses, and that of a DescribeConfigs has half a megabyte. So its
+        # handlers get a change of a setting that they only validate, which takes long but is short.
+        self.logged_frame = self.backlog_frame if self.kind == OURS else VALIDATED
 
-    def backlog(self, connections=FULL):
-        """Opens connections to the loaded broker. Their requests need a request handler."""
-        return Load(self.addresses[LOADED], connections, [self.backlog_frame])
+    def backlog(self, connections=FULL, *, logged=False):
+        """Opens connections to the loaded broker. Their requests need a request handler. With `logged`, they suit a
+        request log."""
+        return Load(self.addresses[LOADED], connections, [self.logged_frame if logged else self.backlog_frame])
 
     # --- changes, requested from the controller ---
 

@@ -5,7 +5,7 @@ import statistics
 
 OURS, APACHE = "kafkacore", "Apache Kafka 3.9"
 COLOURS = {OURS: "tab:blue", APACHE: "tab:orange"}
-STYLES = {"shared": ":", "lane": "--", "apart": "-", "quiet": ":", "storm": "-"}
+STYLES = {"shared": ":", "lane": "--", "apart": "-", "clients": "-.", "quiet": ":", "storm": "-"}
 LOADS = {
     "idle": "no load",
     "producing": "{producers} connections produce",
@@ -29,7 +29,7 @@ def quantile(values, share):
 
 
 def figures(results, out):
-    """Writes latency.svg, consequences.svg and storm.svg."""
+    """Writes latency.svg, request-log.svg (if there are request logs), consequences.svg and storm.svg."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -45,6 +45,8 @@ def figures(results, out):
         plt.close(figure)
 
     save(latency_figure(plt, results), "latency.svg")
+    if any(results["logged"].values()):
+        save(logged_figure(plt, results["logged"]), "request-log.svg")
     save(consequences_figure(plt, results["consequences"]), "consequences.svg")
     save(storm_figure(plt, results["storm"]), "storm.svg")
 
@@ -70,6 +72,21 @@ def latency_figure(plt, results):
     for panel in panels[:, 0]:
         panel.set_ylabel("share of requests")
     panels[0][0].legend(fontsize=8)
+    return figure
+
+
+def logged_figure(plt, found):
+    """Draws the distributions that the plane report has computed from the request logs."""
+    loads = list(next(iter(found.values())))
+    figure, panels = plt.subplots(1, len(loads), figsize=(10, 3.6), sharex=True, sharey=True)
+    for panel, load in zip(panels, loads, strict=True):
+        for kind, by_load in found.items():
+            for way, values in by_load[load].items():
+                distribution(panel, values, kind, way)
+        panel.set(xscale="log", xlabel="ms inside the broker, by its request log", title=LOADS[load])
+        panel.grid(visible=True, alpha=0.3)
+    panels[0].set_ylabel("share of requests")
+    panels[0].legend(fontsize=8)
     return figure
 
 
@@ -112,10 +129,11 @@ def storm_figure(plt, found):
 
 def tables(results):
     """Returns all tables as Markdown."""
-    return "\n\n".join([
-        latency_table(results), consequences_table(results["consequences"]), storm_table(results["storm"]),
-        shutdown_table(results["shutdown"]),
-    ]) + "\n"  # fmt: skip
+    made = [latency_table(results)]
+    if any(results["logged"].values()):
+        made.append(logged_table(results["logged"]))
+    made += [consequences_table(results["consequences"]), storm_table(results["storm"])]
+    return "\n\n".join([*made, shutdown_table(results["shutdown"])]) + "\n"
 
 
 def table(head, rows):
@@ -137,6 +155,20 @@ def latency_cell(values):
     if not values:
         return ""
     return f"{quantile(values, 0.5):.1f} / {quantile(values, 0.99):.1f} ({len(values)})"
+
+
+def logged_table(found):
+    rows = []
+    for kind, by_load in found.items():
+        ways = dict.fromkeys(way for ways in by_load.values() for way in ways)
+        rows += [[kind, way, *(logged_cell(ways.get(way)) for ways in by_load.values())] for way in ways]
+    loads = [LOADS[load] for load in next(iter(found.values()))]
+    return table(["p50 / p99 inside the broker, ms", "way", *loads], rows)
+
+
+def logged_cell(values):
+    """Shows two of the values at each percentage of the requests."""
+    return f"{values[50]:.1f} / {values[99]:.1f}" if values else ""
 
 
 def consequences_table(found):

@@ -2,12 +2,13 @@
 have a long backlog. One of the clusters has control.plane.listener.name (KIP-291). Each experiment of
 docs/control-plane.md gives its figures, and every table and figure is written."""
 
+import json
 import statistics
 import time
 
 import pytest
 from benchmarks.control_plane import __main__ as command
-from benchmarks.control_plane import consequences, latency, report, shutdown
+from benchmarks.control_plane import consequences, latency, report, request_logs, shutdown
 from benchmarks.control_plane.pairs import Pair
 
 from kafkacore.protocol.errors import ErrorCode
@@ -76,10 +77,29 @@ def test_benchmark_measures_each_experiment_and_writes_its_tables_and_figures_wh
         found = results["consequences"][report.OURS][way]
         assert all(len(found[name]) == 1 for name in report.PANELS)
     assert all(results["storm"][report.OURS].values())
+    results["logged"][report.OURS] = dict.fromkeys(request_logs.LOADS, recorded(clusters, "below", tmp_path))
     command.write(results, tmp_path, tmp_path)
     tables = (tmp_path / "tables.md").read_text()
     assert all(title in tables for title in report.PANELS.values())
-    assert {path.name for path in tmp_path.glob("*.svg")} == {"latency.svg", "consequences.svg", "storm.svg"}
+    assert {path.name for path in tmp_path.glob("*.svg")} == {
+        "latency.svg", "request-log.svg", "consequences.svg", "storm.svg",
+    }  # fmt: skip
+
+
+def recorded(clusters, load, path):
+    """Records the request logs of the loaded brokers. Returns the distributions of the total time, by way, without
+    Spark."""
+    found = {}
+    for pair in clusters:
+        log = request_logs.record(pair, load, 0.1, path)
+        for line in log.read_text().splitlines():
+            entry = json.loads(line[line.index("{") : line.rindex("}") + 1])
+            key = log.parent.name, entry["plane"], entry["requestHeader"]["requestApiKeyName"]
+            found.setdefault(key, []).append(entry["totalTimeMs"])
+    found = {key: [report.quantile(values, share / 100) for share in range(101)] for key, values in found.items()}
+    shown = request_logs.by_way(found, OURS, load)
+    assert shown.keys() == {"shared", "lane", "apart", "clients"}
+    return shown
 
 
 def test_controlled_shutdown_stops_each_replica_once_and_costs_few_round_trips(tmp_path):

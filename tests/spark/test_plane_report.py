@@ -12,7 +12,7 @@ from kafkacore.spark.pipelines import plane_report
 
 MS = 1_000_000
 NOW_MS = 1_790_000_000_000  # the start of a minute, and so of a second
-PRODUCE, LEADER_AND_ISR = 0, 4
+PRODUCE, LEADER_AND_ISR, STOP_REPLICA, ALTER_PARTITION = 0, 4, 5, 56
 LISTENERS = ("PLAINTEXT", "CONTROLLER")
 
 
@@ -104,7 +104,31 @@ def test_distribution_is_that_of_each_plane_and_api(spark, tmp_path):
     data = found["data", "PRODUCE"]
     assert data.requests == 10_000
     assert (data.queue[0], data.queue[50], data.queue[99], data.queue[100]) == (1.0, 50.0, 99.0, 100.0)
-    assert found["PLAINTEXT", "STOP_REPLICA"].queue == [0.5] * len(plane_report.SHARES)
+    assert (data.total[0], data.total[100]) == (2.0, 101.0)
+    stop = found["PLAINTEXT", "STOP_REPLICA"]
+    assert (stop.total, stop.queue) == ([5.5] * len(plane_report.SHARES), [0.5] * len(plane_report.SHARES))
+
+
+def test_benchmark_of_the_control_plane_reads_the_logs_of_both_kinds_of_broker(spark, tmp_path):
+    from benchmarks.control_plane import request_logs
+
+    lines = {
+        "kafkacore-shared-full": [
+            *(ours(api=ALTER_PARTITION, queue_ms=number) for number in range(1, 101)), ours(api=STOP_REPLICA),
+        ],
+        "kafkacore-apart-full": [ours(plane="control", api=STOP_REPLICA, queue_ms=2)],
+        "apache-3.9-shared-full": [of_apache(api="STOP_REPLICA"), of_apache(api="INCREMENTAL_ALTER_CONFIGS")],
+    }  # fmt: skip
+    for name, each in lines.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "kafka-request.log").write_text("".join(each))
+    found = request_logs.distributions(spark, [tmp_path / name / "kafka-request.log" for name in lines])
+    of_ours = request_logs.by_way(found, "kafkacore", "full")
+    assert {way: (total[50], total[99]) for way, total in of_ours.items()} == {
+        "shared": (51.0, 100.0), "lane": (1.0, 1.0), "apart": (3.0, 3.0),
+    }  # fmt: skip
+    assert request_logs.by_way(found, "apache-3.9", "full").keys() == {"shared", "clients"}
+    assert request_logs.by_way(found, "kafkacore", "below") == {}
 
 
 def test_separation_tells_whether_control_work_waits_while_clients_do(entries):

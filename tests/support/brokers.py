@@ -36,23 +36,24 @@ def archive(release):
     return PEERS / f"kafka-{release}.jsa"
 
 
-def java(release, heap, jvm=None):
+def java(release, heap, jvm=None, log4j=None):
     """Returns the beginning of a command that runs a class of Apache Kafka's `release` or of ci/peers/java. The command
-    contains the JVM options in `jvm`, or by default options for a quick start."""
+    contains the JVM options in `jvm`, or by default options for a quick start. `log4j` is the file of a logging
+    configuration."""
     if jvm is not None:
-        return ["java", *jvm, log_configuration(release), "-cp", classpath(release)]
+        return ["java", *jvm, log_configuration(release, log4j), "-cp", classpath(release)]
     return [
         "java", f"-Xmx{heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
         # If the archive is missing, or was made by another version of Java, the program starts anyway, and Java prints
         # no warning.
         f"-XX:SharedArchiveFile={archive(release)}", "-Xshare:auto", "-Xlog:disable", "-Xlog:all=error:stderr",
-        log_configuration(release), "-cp", classpath(release),
+        log_configuration(release, log4j), "-cp", classpath(release),
     ]  # fmt: skip
 
 
-def log_configuration(release):
+def log_configuration(release, file=None):
     old = release.startswith("3.")
-    file = ROOT / "ci" / "peers" / ("log4j.properties" if old else "log4j2.properties")
+    file = file or ROOT / "ci" / "peers" / ("log4j.properties" if old else "log4j2.properties")
     return f"-Dlog4j.configuration=file:{file}" if old else f"-Dlog4j2.configurationFile={file}"
 
 

@@ -47,6 +47,7 @@ class Member:
         settings = {"node.id": node_id, "log.dirs": self.data, **settings}
         self.properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
         self.child, self.overrides = None, {}
+        self.log4j = None  # Apache Kafka's own logging configuration, if it is not that of all brokers
 
     @property
     def ours(self):
@@ -57,7 +58,7 @@ class Member:
         if self.ours:
             overrides = [f"--override={key}={value}" for key, value in self.overrides.items()]
             return [*inside, ROOT / ".venv" / "bin" / "kafkacore", "start", self.properties, *overrides]
-        kafka = [*java(APACHE[self.kind], "256m", self.jvm), "kafka.Kafka", self.properties]
+        kafka = [*java(APACHE[self.kind], "256m", self.jvm, self.log4j), "kafka.Kafka", self.properties]
         # If pytest is killed, the kernel also kills the node.
         return [*inside, "setpriv", "--pdeathsig", "KILL", "--", *kafka]
 

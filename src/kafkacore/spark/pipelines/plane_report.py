@@ -95,10 +95,13 @@ def _quantiles() -> list[Column]:
 
 
 def distribution(entries: DataFrame) -> DataFrame:
-    """Returns the whole distribution of the time in the request queue: log, plane, api, requests, and `queue`, an array
-    of that time at SHARES, in milliseconds."""
-    queue = F.percentile_approx("requestQueueTimeMs", list(SHARES), _ACCURACY).alias("queue")
-    return entries.groupBy("log", "plane", "api").agg(F.sum("weight").alias("requests"), queue)
+    """Returns whole distributions: log, plane, api, requests, and two arrays with the values at SHARES in milliseconds,
+    `total` of the total time and `queue` of the time in the request queue."""
+    columns = {"total": "totalTimeMs", "queue": "requestQueueTimeMs"}
+    return entries.groupBy("log", "plane", "api").agg(
+        F.sum("weight").alias("requests"),
+        *(F.percentile_approx(column, list(SHARES), _ACCURACY).alias(name) for name, column in columns.items()),
+    )
 
 
 def saturation(entries: DataFrame, *, per: str = "1 second", limit_ms: float = 10.0) -> DataFrame:

@@ -10,6 +10,9 @@ source "$(dirname "$0")/common.sh"
 
 ci/build.sh test
 root="$PWD"
+# The tests of `columns` need PyArrow. The extra `spark` would also install PySpark, which has 480 MB.
+.venv/bin/python -c 'import pyarrow' 2>/dev/null ||
+    .venv/bin/python -m pip install -q --disable-pip-version-check 'pyarrow>=18'
 tests=(tests/unit tests/simulation tests/hot tests/differential tests/integration tests/fuzz)
 [ $# -lt 2 ] || tests=("${@:2}")
 

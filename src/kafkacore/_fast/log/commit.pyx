@@ -53,7 +53,7 @@ cdef int64_t log_recovery_point(const Log *log) noexcept nogil:
     cdef int64_t point = log.synced_offset
     cdef int32_t i
     if is_planted(b"recovery-point-ahead"):
-        point = log.end_offset
+        return max(log.end_offset, log.log_start_offset)
     if log.segments == NULL:
         return point
     # Checks all segments, because a load may have rebuilt a segment in the middle whose index was missing.

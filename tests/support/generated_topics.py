@@ -38,7 +38,7 @@ class GeneratedTopic:
     def _config(self):
         config = {"segment.ms": str(SEGMENT_MS)}
         if self.compacted:
-            return config | {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
+            return config | {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"}
         return config | {"message.timestamp.type": self.random.choice(("CreateTime", "LogAppendTime"))}
 
     def _transactional(self):

@@ -45,10 +45,11 @@ class _Replica:
 
 class ReplicaWatcher:
     """Watches the partitions of all brokers. Call `look` after each turn in which a node has sent something, because a
-    change affects other nodes only then."""
+    change affects other nodes only then. With `strays`, a broker may keep replicas that a reassignment has removed."""
 
-    def __init__(self, cluster: SimulatedNodes, judge: Judge) -> None:
-        self._cluster, self._judge = cluster, judge
+    def __init__(self, cluster: SimulatedNodes, judge: Judge, *, strays: bool = False) -> None:
+        self._cluster, self._judge, self._strays = cluster, judge, strays
+        self._assigned: dict[str, frozenset[int]] = {}
         self._replicas: dict[int, dict[PartitionHandle, _Replica]] = {}  # by node id
         self._lives: dict[int, int] = {}
         self._in_sync: dict[str, frozenset[int]] = {}
@@ -117,6 +118,8 @@ class ReplicaWatcher:
         for node in self._cluster.brokers:
             for handle in node.partitions:
                 replica = _Replica(node, handle)
+                if self._strays and node.node_id not in self._assigned.get(replica.log, ()):
+                    continue
                 replica.files.read()
                 first = handle.log_start_offset
                 entries = tuple(each for each in replica.files.entries_from(0) if each.end > first)
@@ -136,6 +139,7 @@ class ReplicaWatcher:
         """Handles a change of the newest committed metadata. `contents` is the new metadata."""
         partitions: Any = contents.get("partitions", {})
         in_sync = {f"{topic}-{index}": frozenset(row[3]) for (topic, index), row in partitions.items()}
+        self._assigned = {f"{topic}-{index}": frozenset(row[2]) for (topic, index), row in partitions.items()}
         before, self._in_sync = self._in_sync, in_sync
         for log, isr in in_sync.items():
             if before.get(log) != isr:

@@ -30,7 +30,8 @@ class ZooKeeperWatcher:
         self._zxid = NOBODY
         self._active: dict[int, int] = {}  # the controller epoch in which each node was seen as active
         self.newest: Contents = {}
-        self._replicas = ReplicaWatcher(cluster, judge)
+        # A controller of ZooKeeper mode asks a broker only once to delete a replica that a reassignment has removed.
+        self._replicas = ReplicaWatcher(cluster, judge, strays=True)
         self.settle = self._replicas.settle
         self._names: dict[str, str] = {}  # the names of all topics, by their ids
         self.tap = WireTap(

@@ -41,7 +41,7 @@ def figures(results, out):
 
     def save(figure, name):
         figure.tight_layout()
-        figure.savefig(out / name, metadata={"Date": None})
+        figure.savefig(out / name, metadata={"Date": None}, bbox_inches="tight")
         plt.close(figure)
 
     save(latency_figure(plt, results), "latency.svg")
@@ -58,6 +58,11 @@ def distribution(panel, values, kind, way):
     panel.step(ordered, shares, where="post", color=COLOURS[kind], linestyle=STYLES[way], label=f"{kind}, {way}")
 
 
+def explain(panel):
+    """Places the legend beside the panel, where it hides no line."""
+    panel.legend(fontsize=8, frameon=False, loc="upper left", bbox_to_anchor=(1.02, 1))
+
+
 def latency_figure(plt, results):
     figure, panels = plt.subplots(2, 2, figsize=(10, 6.5), sharex=True, sharey=True)
     for panel, (load, title) in zip(panels.flat, LOADS.items(), strict=True):
@@ -71,7 +76,7 @@ def latency_figure(plt, results):
         panel.set_xlabel("ms until the controller's request is answered")
     for panel in panels[:, 0]:
         panel.set_ylabel("share of requests")
-    panels[0][0].legend(fontsize=8)
+    explain(panels[0][-1])
     return figure
 
 
@@ -86,7 +91,7 @@ def logged_figure(plt, found):
         panel.set(xscale="log", xlabel="ms inside the broker, by its request log", title=LOADS[load])
         panel.grid(visible=True, alpha=0.3)
     panels[0].set_ylabel("share of requests")
-    panels[0].legend(fontsize=8)
+    explain(panels[-1])
     return figure
 
 
@@ -120,7 +125,7 @@ def storm_figure(plt, found):
                 distribution(panel, ways[way], kind, way)
     panel.set(xscale="log", xlabel="ms until the controller's request is answered", ylabel="share of requests")
     panel.grid(visible=True, alpha=0.3)
-    panel.legend(fontsize=8)
+    explain(panel)
     return figure
 
 

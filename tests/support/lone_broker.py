@@ -55,6 +55,9 @@ class Records:
         self.publisher.apply(records, offset, 1, 1)
         return offset
 
+    def watch_versions(self, watcher: Callable[[None], None]) -> None:
+        watcher(None)
+
     async def send(self, request: Any) -> Any:
         return getattr(self, type(request).__name__)(request)
 

@@ -7,11 +7,11 @@ from typing import Final
 
 from kafkacore.simulation.cluster_faults import Begun, ClusterFaults
 from kafkacore.simulation.faults import Fault
-from kafkacore.simulation.node import State
+from kafkacore.simulation.node import SimulatedNode, State
 from kafkacore.simulation.zookeeper_cluster import ZOOKEEPER_PORT, SimulatedZooKeeperCluster
 from kafkacore.simulation.zookeeper_server import Server, Transaction
 from kafkacore.zookeeper import paths
-from kafkacore.zookeeper.operations import Delete
+from kafkacore.zookeeper.operations import Code, Delete, ZooKeeperError
 
 OF_QUORUMS: Final = (
     "loss of a zone",
@@ -39,6 +39,13 @@ class ZooKeeperFaults(ClusterFaults):
             Fault("ZooKeeper out of reach", 1.5, 100, 15_000, self.hide_zookeeper),
             Fault("loss of connections to ZooKeeper", 2.0, 1, 10, self.cut_connections),
         ]
+
+    def explains(self, node: SimulatedNode) -> bool:
+        """Returns whether a failure of this node is expected. A broker whose session ends while the broker starts gives
+        up, as in Apache Kafka, and is started again."""
+        error = node.error
+        is_over = isinstance(error, ZooKeeperError) and error.code is Code.SESSION_EXPIRED
+        return is_over or super().explains(node)
 
     def _server(self, name: str) -> Server:
         return self._zookeeper_cluster.zookeeper.server(name, ZOOKEEPER_PORT)

@@ -181,6 +181,25 @@ def test_edge_is_reported_when_a_member_fell_behind(node: Node) -> None:
     assert node.known(2) == (-1, False, True)
 
 
+def test_lagging_replica_does_not_join_again_when_the_high_watermark_waits_for_min_isr(node: Node) -> None:
+    """Otherwise the replica would leave and join without end, although it never fetches."""
+    node.lead({2}, min_isr=2)
+    node.log.followed(2, 0, broker_epoch=22)
+    node.append()
+    node.clock.advance_ms(LAG_MS + 1)
+    node.edges.check_lag()
+    assert node.edges.take(8) == [(TOPIC, 0)]
+    assert node.log.commit_isr([1], 1, 2)
+    assert node.log.high_watermark == 0, "one member is fewer than min.insync.replicas"
+    assert node.known(2) == (0, False, True)
+    assert node.edges.take(8) == []
+    node.lead(set(), partition_epoch=3, min_isr=2)
+    assert node.edges.take(8) == []
+    node.log.followed(2, 0, broker_epoch=22)
+    assert node.known(2) == (0, True, True)
+    assert node.edges.take(8) == [(TOPIC, 0)]
+
+
 def test_follower_counts_as_caught_up_when_it_reaches_the_end_of_its_last_fetch(node: Node) -> None:
     node.lead({2})
     node.append()

@@ -18,7 +18,9 @@ from kafkacore._fast.log.partition cimport (
     ROLE_FOLLOWER, ROLE_GONE, ROLE_LEADER, Follower, Partition, partition_advance, partition_follower_error,
     partition_monotonic_ms, partition_take_everybody, partition_wake_rest,
 )
-from kafkacore._fast.log.replicas cimport replicas_find, replicas_merge, replicas_may_join, replicas_some_lag
+from kafkacore._fast.log.replicas cimport (
+    replicas_find, replicas_may_join, replicas_merge, replicas_must_fetch, replicas_some_lag,
+)
 from kafkacore._fast.log.truncate cimport Fence, log_truncate_fully, log_truncate_to
 from kafkacore._fast.wait.park cimport WAKE_GONE, WAKE_READY, Waiter, WakeList, wake_all
 
@@ -232,7 +234,9 @@ cdef void partition_withdraw_isr(Partition *p) noexcept nogil:
 
 cdef bint partition_commit_isr(Partition *p, const int32_t *isr, int32_t count, int32_t leader_epoch,
                                int32_t partition_epoch, bint is_recovering) noexcept nogil:
-    cdef bint commits
+    cdef int64_t now_ms = partition_monotonic_ms(p)
+    cdef Follower *follower
+    cdef bint commits, in_sync
     cdef int32_t i
     mutex_lock(&p.log.lock)
     commits = p.role == ROLE_LEADER and leader_epoch == p.leader_epoch and partition_epoch >= p.partition_epoch
@@ -241,7 +245,10 @@ cdef bint partition_commit_isr(Partition *p, const int32_t *isr, int32_t count, 
         p.partition_epoch = partition_epoch
         p.is_recovering = is_recovering
         for i in range(p.follower_count):
-            p.followers[i].in_sync = is_among(isr, count, p.followers[i].broker_id)
+            follower = &p.followers[i]
+            in_sync = is_among(isr, count, follower.broker_id)
+            follower.must_fetch |= replicas_must_fetch(p, follower, in_sync, now_ms)
+            follower.in_sync = in_sync
         count_in_sync(p)
         report_if_due(p)
     mutex_unlock(&p.log.lock)

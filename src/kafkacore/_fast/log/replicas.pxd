@@ -27,6 +27,9 @@ cdef int replicas_check(const Partition *p, int32_t broker_id, int32_t current_e
 cdef int64_t replicas_low_watermark(const Partition *p) noexcept nogil
 cdef bint replicas_may_join(const Partition *p, const Follower *follower) noexcept nogil
 cdef bint replicas_lags(const Partition *p, const Follower *follower, int64_t now_ms) noexcept nogil
+# Returns whether the follower leaves the ISR now because it lags. `in_sync` says whether it is in the new ISR. In that
+# case it must fetch before it joins again.
+cdef bint replicas_must_fetch(const Partition *p, const Follower *follower, bint in_sync, int64_t now_ms) noexcept nogil
 # Returns whether a member of the ISR last caught up more than replica.lag.time.max.ms ago.
 cdef bint replicas_some_lag(const Partition *p, int64_t now_ms) noexcept nogil
 # Completes `fresh`, in which broker ids and ISR membership are set. Copies the state of the brokers that were followers

@@ -88,6 +88,7 @@ cdef int replicas_note(Partition *p, const FollowerFetch *fetch, int32_t current
     elif follower.end_offset >= 0 and fetch.offset >= follower.leader_end_offset:
         # The follower has all records that this log had at the follower's last fetch.
         follower.caught_up_ms = max(follower.caught_up_ms, follower.fetched_ms)
+    follower.must_fetch = False
     follower.end_offset = fetch.offset
     follower.log_start_offset = fetch.log_start_offset
     follower.leader_end_offset = max(end_offset, follower.leader_end_offset)
@@ -129,14 +130,21 @@ cdef bint is_eligible(const Partition *p, const Follower *follower) noexcept nog
 
 cdef bint replicas_may_join(const Partition *p, const Follower *follower) noexcept nogil:
     """Returns whether the follower may join the ISR. A follower that has not reached the start of the leader epoch
-    might lack records that an earlier leader committed."""
-    return (not follower.in_sync and follower.end_offset >= p.high_watermark
+    might lack records that an earlier leader committed. A follower that has left the ISR because it lagged must fetch
+    before it joins again: below min.insync.replicas the high watermark does not move, so even a follower that no longer
+    fetches stays at it."""
+    return (not follower.in_sync and not follower.must_fetch and follower.end_offset >= p.high_watermark
             and follower.end_offset >= p.epoch_start_offset and is_eligible(p, follower))
 
 
 cdef bint replicas_lags(const Partition *p, const Follower *follower, int64_t now_ms) noexcept nogil:
     cdef int64_t max_lag_ms = load64(&p.edges.max_lag_ms) if p.edges != NULL else 30000
     return follower.end_offset != p.log.end_offset and now_ms - follower.caught_up_ms > max_lag_ms
+
+
+cdef bint replicas_must_fetch(const Partition *p, const Follower *follower, bint in_sync,
+                              int64_t now_ms) noexcept nogil:
+    return follower.in_sync and not in_sync and replicas_lags(p, follower, now_ms)
 
 
 cdef bint replicas_some_lag(const Partition *p, int64_t now_ms) noexcept nogil:
@@ -162,6 +170,7 @@ cdef void replicas_merge(const Partition *p, Follower *fresh, int32_t count, bin
             follower.fetched_ms = before.fetched_ms
             follower.leader_end_offset = before.leader_end_offset
             follower.broker_epoch = before.broker_epoch
+            follower.must_fetch = before.must_fetch or replicas_must_fetch(p, before, follower.in_sync, now_ms)
         else:
             follower.end_offset = follower.log_start_offset = follower.leader_end_offset = -1
             follower.broker_epoch = -1

@@ -104,6 +104,21 @@ class Child:
         finally:
             self.close()
 
+    def pause(self):
+        """Stops the process with SIGSTOP. Returns when every thread has stopped: only one thread receives the signal,
+        and on a busy machine the others go on until that thread gets a core."""
+        os.kill(self.pid, signal.SIGSTOP)
+        wait_until(lambda: set(self.thread_states()) <= {"T", "Z"}, 30, f"all threads of {self.pid} to stop")
+
+    def thread_states(self):
+        """Returns the state of each thread as one letter of `/proc/PID/stat`, such as T for a stopped thread."""
+        for thread in Path(f"/proc/{self.pid}/task").iterdir():
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a thread that has just ended
+                yield (thread / "stat").read_text().rpartition(") ")[2][0]
+
+    def resume(self):
+        os.kill(self.pid, signal.SIGCONT)
+
     def kill(self):
         """Sends SIGKILL to the whole session. Returns the exit status."""
         with contextlib.suppress(ProcessLookupError):

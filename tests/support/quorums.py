@@ -5,7 +5,6 @@ have the same configuration keys. Only the programs that run on their directorie
 """
 
 import os
-import signal
 import subprocess
 from pathlib import Path
 
@@ -92,10 +91,10 @@ class Member:
 
     def pause(self):
         """Sends SIGSTOP. The process keeps its sockets open, but sends nothing."""
-        os.kill(self.child.pid, signal.SIGSTOP)
+        self.child.pause()
 
     def resume(self):
-        os.kill(self.child.pid, signal.SIGCONT)
+        self.child.resume()
 
     def alive(self):
         return self.child is not None and self.child.alive()

@@ -10,8 +10,6 @@ A server does not wait for its disk (`forceSync=no`), because the tests kill pro
 `durable=True`.
 """
 
-import os
-import signal
 import socket
 from pathlib import Path
 
@@ -118,10 +116,10 @@ class ZooKeeperServer:
         return self.child is not None and self.child.alive()
 
     def pause(self):
-        os.kill(self.child.pid, signal.SIGSTOP)
+        self.child.pause()
 
     def resume(self):
-        os.kill(self.child.pid, signal.SIGCONT)
+        self.child.resume()
 
     def kill(self):
         """Sends SIGKILL. A later `start` continues with the same files and port."""

@@ -157,7 +157,7 @@ def test_reassignment_is_slow_until_more_is_allowed_or_it_is_cancelled(cluster, 
         assert_throttled(cluster, 2, filled, began, SLOW_BYTES_S)
         writes.wait_progress()
         assert f"Successfully cancelled partition reassignment for: {filled}-0" in reassign("--cancel")
-        assert throttles() == [{}] * 3
+        cluster.wait(lambda: throttles() == [{}] * 3, "every broker to know that the throttles have ended")
         cluster.wait(lambda: cluster.state(filled).replicas == (1,), "the move's end")
 
         reassign("--execute", "--throttle", SLOW_BYTES_S)
@@ -168,5 +168,5 @@ def test_reassignment_is_slow_until_more_is_allowed_or_it_is_cancelled(cluster, 
         cluster.wait(lambda: cluster.state(filled).replicas == (2,), "the move's end")
         assert_faster(FILLED_BYTES - before, began, SLOW_BYTES_S)
         assert f"Reassignment of partition {filled}-0 is completed." in reassign("--verify")
-        assert throttles() == [{}] * 3
+        cluster.wait(lambda: throttles() == [{}] * 3, "every broker to know that the throttles have ended")
     cluster.assert_whole(writes)

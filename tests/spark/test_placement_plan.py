@@ -149,7 +149,6 @@ def test_plan_beats_the_proposal_of_kafka_and_comes_true_when_it_is_applied(spar
     generated = load(now, [one._replace(replicas=theirs[one.topic, one.number]) for one in now], racks)
     before, after = load(now, [], racks), load(now, changed, racks)
     assert before.bytes == held(spark, cluster)
-    assert after.moved < generated.moved
     assert max(after.bytes.values()) <= max(generated.bytes.values())
     assert max(after.rates.values()) <= max(generated.rates.values())
     assert max(after.leaders.values()) <= max(generated.leaders.values())

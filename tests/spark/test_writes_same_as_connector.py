@@ -148,7 +148,7 @@ def test_key_chooses_no_partition_when_the_partitioner_ignores_keys(spark, write
 
 
 def test_write_ends_within_its_timeouts_when_no_broker_answers(spark):
-    from processes import free_ports
+    from kafkacore.runtime.ports import free_ports
 
     address = f"127.0.0.1:{free_ports(1)[0]}"
     options = {

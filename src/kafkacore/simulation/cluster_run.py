@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -20,7 +20,7 @@ from kafkacore.simulation.checkers.observations import (
     Progressed,
     TimePassed,
 )
-from kafkacore.simulation.checkers.violation import Violation
+from kafkacore.simulation.checkers.violation import Checker, Violation
 from kafkacore.simulation.clients import MIN_ISR, RETENTION, TOPIC, UNCLEAN, SeededClient
 from kafkacore.simulation.cluster import Event, SimulatedCluster, SimulatedNodes, running
 from kafkacore.simulation.cluster_faults import ClusterFaults
@@ -93,9 +93,11 @@ class WholeNodesRun:
     _watcher: Watcher | ZooKeeperWatcher
     _faults: ClusterFaults
 
-    def __init__(self, seed: int, steps: int, brokers: int, expected: Sequence[str]) -> None:
-        """`expected` lists what must happen after the faults."""
-        self.judge = Judge(progress=expected)
+    def __init__(
+        self, seed: int, steps: int, brokers: int, expected: Sequence[str], unpromised: Collection[type[Checker]] = ()
+    ) -> None:
+        """`expected` lists what must happen after the faults. The judge does without the checkers in `unpromised`."""
+        self.judge = Judge(expected, unpromised=unpromised)
         self.steps = steps
         self._seed, self._brokers = seed, brokers
         self._random = Random(f"{seed} run")

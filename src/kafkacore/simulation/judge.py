@@ -4,7 +4,7 @@ violation."""
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final
 
 from kafkacore.simulation.checkers import elections, leaders, logs, metadata, records, replication
@@ -35,9 +35,14 @@ PROGRESS_WITHIN_MS: Final = 120_000
 
 class Judge:
     """Passes each observation to the checkers of its kind. `progress` lists the things that must happen within
-    `progress_ms` after the faults end."""
+    `progress_ms` after the faults end. `unpromised` lists checkers whose invariants the cluster does not promise."""
 
-    def __init__(self, progress: Iterable[str] = (), progress_ms: int = PROGRESS_WITHIN_MS) -> None:
+    def __init__(
+        self,
+        progress: Iterable[str] = (),
+        progress_ms: int = PROGRESS_WITHIN_MS,
+        unpromised: Collection[type[Checker]] = (),
+    ) -> None:
         self.progress = Progress(progress, progress_ms)
         self.checkers: list[Checker] = [
             elections.ElectionSafety(),
@@ -87,7 +92,7 @@ class Judge:
         ]
         self._by_kind: dict[type, list[Checker]] = {}
         for checker in self.checkers:
-            for kind in checker.sees:
+            for kind in checker.sees if type(checker) not in unpromised else ():
                 self._by_kind.setdefault(kind, []).append(checker)
         self.on_event: Callable[[str], None] | None = None
         self.seen: Counter[str] = Counter()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from kafkacore.simulation.checkers.replication import LatestCoversAcknowledged
 from kafkacore.simulation.cluster_run import OF_BROKERS, OFFSETS_PARTITIONS, WholeNodesRun
 from kafkacore.simulation.zookeeper_cluster import SimulatedZooKeeperCluster
 from kafkacore.simulation.zookeeper_faults import ZooKeeperFaults
@@ -28,7 +29,9 @@ class ZooKeeperRun(WholeNodesRun):
     _watcher: ZooKeeperWatcher
 
     def __init__(self, seed: int, steps: int, brokers: int, servers: int) -> None:
-        super().__init__(seed, steps, brokers, EXPECTED)
+        # If a leader restarts while no controller is active, the next controller finds it alive and keeps its epoch, as
+        # with Apache Kafka. Then the leader's high watermark is that of its last checkpoint until its followers fetch.
+        super().__init__(seed, steps, brokers, EXPECTED, unpromised=(LatestCoversAcknowledged,))
         self.cluster = SimulatedZooKeeperCluster(seed, brokers=brokers, servers=servers, configs=self._choose(CONFIGS))
         self._watcher = ZooKeeperWatcher(self.cluster, self.judge, OFFSETS_PARTITIONS)
         # A follower reports its records to the leader before it has synced them. In KRaft mode, a broker that has lost

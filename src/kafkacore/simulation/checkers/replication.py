@@ -188,7 +188,8 @@ class CleanElections(Checker):
 class CommittedRecordsAgree(Checker):
     """Any two replicas hold the same entries below their high watermarks. If an entry was ever below the high watermark
     of any replica, every member of the ISR in the newest metadata has the entry. A log starts above offset 0 only if a
-    client deleted the records below its log start offset."""
+    client deleted the records below its log start offset. The records that a client deleted need not agree: a broker
+    that is killed before it saves its log start offset has some of them again, but no longer knows their epochs."""
 
     def __init__(self) -> None:
         self._logs: dict[tuple[str, int], list[Entry]] = {}
@@ -249,7 +250,7 @@ class CommittedRecordsAgree(Checker):
         """Compares a replica's entries with the known committed entries, and adds the replica's entries below its high
         watermark to them. Returns the offset below which the replica agrees with all others."""
         key = (log, node)
-        first = self._first.get(key, 0)
+        first = max(self._first.get(key, 0), self._deleted.get(log, 0))
         entries, agreed = self._logs.get(key, []), max(self._compared.get(key, 0), first)
         if agreed >= offset:
             return agreed
@@ -274,12 +275,16 @@ class CommittedRecordsAgree(Checker):
 
 class ReplicasConverge(Checker):
     """Some time after the last write, all replicas of a partition have the same high watermark, and any two replicas
-    have equal records at every offset that both have. This also holds after an unclean election. A follower's log never
-    begins before its leader's log. It may begin later than its leader's log if a former leader did not finish a
-    deletion of records."""
+    have equal records at every offset that both have, except the records that a client deleted. This also holds after
+    an unclean election. A follower's log never begins before its leader's log. It may begin later than its leader's log
+    if a former leader did not finish a deletion of records."""
 
     def __init__(self) -> None:
         self._settled: dict[str, list[ReplicaSettled]] = {}
+        self._deleted: dict[str, int] = {}
+
+    def deleted(self, seen: RecordsDeleted) -> None:
+        self._deleted[seen.log] = max(seen.before, self._deleted.get(seen.log, 0))
 
     def settled(self, seen: ReplicaSettled) -> None:
         others = self._settled.setdefault(seen.log, [])
@@ -289,7 +294,7 @@ class ReplicasConverge(Checker):
 
     def _compare(self, seen: ReplicaSettled, other: ReplicaSettled) -> None:
         begins_early = (seen.leads and other.first < seen.first) or (other.leads and seen.first < other.first)
-        first = max(seen.first, other.first)
+        first = max(seen.first, other.first, self._deleted.get(seen.log, 0))
         here, there = (tuple(each for each in one.entries if each.end > first) for one in (seen, other))
         for what, differs, values in (
             ("begin at", begins_early, (seen.first, other.first)),
@@ -302,7 +307,7 @@ class ReplicasConverge(Checker):
                     f"replicas {seen.node} and {other.node} of {seen.log} {what} {values[0]} and {values[1]}"
                 )
 
-    sees: ClassVar = {ReplicaSettled: settled}
+    sees: ClassVar = {ReplicaSettled: settled, RecordsDeleted: deleted}
 
 
 class LatestCoversAcknowledged(Checker):

@@ -92,10 +92,10 @@ class SeededReader:
         log = f"{name}-{index}"
         if name in self._written.lossy:
             self._judge.see(ValuesRead(log, tuple(value for _, value in found)))
-        elif found:
+        elif found and (name, index) in self._written.ends:  # the client may have deleted the topic meanwhile
             # The client may have got no answer to the write of these records, and so may not know that they exist.
             ends = self._written.ends
-            ends[name, index] = max(ends.get((name, index), 0), found[-1][0] + 1)
+            ends[name, index] = max(ends[name, index], found[-1][0] + 1)
         for offset, value in found:
             self._judge.see(RecordRead(log, offset, value))
 

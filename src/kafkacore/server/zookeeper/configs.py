@@ -7,30 +7,28 @@ deletes old notifications. This module runs on the controllers' loop.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 from urllib.parse import unquote
 
 from kafkacore.metadata.image import BROKER, TOPIC, ConfigKey
-from kafkacore.runtime.watched import watch
 from kafkacore.server.zookeeper.session import BrokerSession
+from kafkacore.server.zookeeper.znode_watch import RETRY_S, ZnodeWatch
 from kafkacore.zookeeper import paths, znodes
-from kafkacore.zookeeper.operations import Code, Delete, GetChildren, GetData, WatchEvent
+from kafkacore.zookeeper.operations import Code, Delete, GetChildren, GetData
 
 LOG: Final = logging.getLogger("kafkacore.server")
 _KINDS: Final = {"topics": TOPIC, "brokers": BROKER}
-RETRY_S: Final = 1.0
 EXPIRY_MS: Final = 15 * 60 * 1000  # the age at which Apache Kafka deletes a notification
 
 Settings = Mapping[ConfigKey, Mapping[str, str]]
 
 
-class ConfigWatch:
+class ConfigWatch(ZnodeWatch):
     """Follows the settings in ZooKeeper, and passes them to `apply` after each read. Leaves out the settings of
-    clients, users and IP addresses, because this broker does not enforce quotas. `now_ms` returns the wall-clock time.
-    If the watch cannot go on, it passes the error to `on_fault`."""
+    clients, users and IP addresses, because this broker does not enforce quotas. `now_ms` returns the wall-clock
+    time."""
 
     def __init__(
         self,
@@ -39,32 +37,12 @@ class ConfigWatch:
         now_ms: Callable[[], int],
         on_fault: Callable[[BaseException], None],
     ) -> None:
-        self._session = session
+        super().__init__(session, paths.CONFIG_CHANGES, on_fault)
         self._apply = apply
         self._now_ms = now_ms
-        self._on_fault = on_fault
         self._last = -1  # the sequence number of the last change that was applied
         self._made_ms: dict[str, int] = {}  # when each notification was created, by ZooKeeper's clock
-        self._changed = asyncio.Event()
         self._is_incomplete = False  # whether ZooKeeper has refused to return something
-        self._task: asyncio.Task[None] | None = None
-        session.client.on_watch(self._fired)
-        session.on_new_session.append(self._again)
-
-    async def start(self) -> None:
-        """Reads all settings of topics and brokers. Follows their changes from now on."""
-        self._task = asyncio.create_task(self._follow())
-        watch(self._task, self._on_fault)
-        await self._read_all()
-
-    async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait({self._task})
-
-    def _fired(self, event: WatchEvent) -> None:
-        if event.path == paths.CONFIG_CHANGES:
-            self._changed.set()
 
     async def _again(self) -> None:
         """Reads everything again in a new session, because znodes of changes may have been added and deleted before the
@@ -73,6 +51,7 @@ class ConfigWatch:
         self._changed.set()
 
     async def _read_all(self) -> None:
+        """Reads all settings of topics and brokers."""
         self._is_incomplete = False
         # The watch is set first, so that no change between the two reads is missed.
         await self._new_changes()
@@ -86,22 +65,18 @@ class ConfigWatch:
                 self._refused(f"{paths.CONFIG}/{kind}", result.code)
         await self._read(entities)
 
-    async def _follow(self) -> None:
-        while True:
-            await self._changed.wait()
-            self._changed.clear()
-            if self._is_incomplete:
-                await self._read_all()
-            else:
-                await self._read(await self._new_changes())
+    async def _read_changes(self) -> None:
+        if self._is_incomplete:
+            await self._read_all()
+        else:
+            await self._read(await self._new_changes())
 
     def _refused(self, path: str, code: Code) -> None:
-        """Reads everything again after a while. There may be no other occasion, because a refused request sets no
-        watch."""
+        """Reads everything again after a while."""
         if not self._is_incomplete:
             LOG.warning("%s: %s; the broker reads its settings again in %.0f s", path, code.name, RETRY_S)
             self._is_incomplete = True
-            asyncio.get_running_loop().call_later(RETRY_S, self._changed.set)
+            self._read_later()
 
     async def _new_changes(self) -> list[str]:
         """Returns the entities in `/config/changes` that were added since the last call. Sets the watch again."""

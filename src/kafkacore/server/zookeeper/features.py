@@ -3,28 +3,26 @@ FinalizedFeatureChangeListener). This module runs on the controllers' loop."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from typing import Final
 
 from kafkacore.metadata.records import MetadataError
-from kafkacore.runtime.watched import watch
 from kafkacore.server.zookeeper.session import BrokerSession
+from kafkacore.server.zookeeper.znode_watch import RETRY_S, ZnodeWatch
 from kafkacore.zookeeper import paths, znodes
-from kafkacore.zookeeper.operations import Code, Exists, GetData, WatchEvent
+from kafkacore.zookeeper.operations import Code, Exists, GetData
 
 LOG: Final = logging.getLogger("kafkacore.server")
-RETRY_S: Final = 1.0
 NO_EPOCH: Final = -1
 
 
-class FeatureWatch:
+class FeatureWatch(ZnodeWatch):
     """Follows the finalized features. After each read, passes their levels and their epoch to `apply`. The epoch is the
     version of the znode, or NO_EPOCH if the znode does not exist or is disabled.
 
-    `supported` maps the name of a feature to its lowest and highest supported level. The watch calls `on_fault` if the
-    cluster has finalized another level, or if it cannot go on.
+    `supported` maps the name of a feature to its lowest and highest supported level. The watch also calls `on_fault` if
+    the cluster has finalized another level.
     """
 
     def __init__(
@@ -34,43 +32,17 @@ class FeatureWatch:
         apply: Callable[[Mapping[str, int], int], None],
         on_fault: Callable[[BaseException], None],
     ) -> None:
-        self._session = session
+        super().__init__(session, paths.FEATURE, on_fault)
         self._supported = supported
         self._apply = apply
-        self._on_fault = on_fault
-        self._changed = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
 
-    async def start(self) -> None:
-        """Reads the features, and follows their changes from now on."""
-        self._session.client.on_watch(self._fired)
-        self._session.on_new_session.append(self._read)
-        self._task = asyncio.create_task(self._follow())
-        watch(self._task, self._on_fault)
-        await self._read()
-
-    async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait({self._task})
-
-    def _fired(self, event: WatchEvent) -> None:
-        if event.path == paths.FEATURE:
-            self._changed.set()
-
-    async def _follow(self) -> None:
-        while True:
-            await self._changed.wait()
-            self._changed.clear()
-            await self._read()
-
-    async def _read(self) -> None:
+    async def _read_all(self) -> None:
         # Exists sets the watch even if the znode does not exist. It comes first, so that no change is missed.
         watched, found = await self._session.sure([Exists(paths.FEATURE, watch=True), GetData(paths.FEATURE)])
         for code in (watched.code, found.code):
             if code not in (Code.OK, Code.NO_NODE):
                 LOG.warning("%s: %s; the broker reads it again in %.0f s", paths.FEATURE, code.name, RETRY_S)
-                asyncio.get_running_loop().call_later(RETRY_S, self._changed.set)
+                self._read_later()
                 return
         levels: Mapping[str, int] = {}
         epoch = NO_EPOCH

@@ -161,14 +161,19 @@ def test_broker_registers_again_when_its_first_session_ends_right_after_its_regi
     run_story(story)
 
 
+async def after_a_former_life(world):
+    """Returns the client of a broker's former life, whose session has not ended, the broker, and its registration."""
+    former, broker = await world.client(), Broker(await world.client())
+    await broker.session.make_paths(paths.PERSISTENT)
+    await former.submit([Create(paths.broker(7), b"{}", CreateMode.EPHEMERAL)])
+    registering = asyncio.ensure_future(broker.session.register(lambda: REGISTRATION))
+    await asyncio.sleep(1)
+    return former, broker, registering
+
+
 def test_broker_waits_for_the_session_of_its_former_life():
     async def story(world):
-        former, client = await world.client(), await world.client()
-        broker = Broker(client)
-        await broker.session.make_paths(paths.PERSISTENT)
-        await former.submit([Create(paths.broker(7), b"{}", CreateMode.EPHEMERAL)])
-        registering = asyncio.ensure_future(broker.session.register(lambda: REGISTRATION))
-        await asyncio.sleep(1)
+        former, _, registering = await after_a_former_life(world)
         assert not registering.done()
         world.zookeeper.expire(former.session_id)
         assert await registering == nodes(world)[paths.broker(7)].stat().czxid
@@ -178,19 +183,14 @@ def test_broker_waits_for_the_session_of_its_former_life():
 
 def test_broker_waits_on_for_its_former_life_when_zookeeper_stops_meanwhile():
     async def story(world):
-        former, client = await world.client(), await world.client()
-        broker = Broker(client)
-        await broker.session.make_paths(paths.PERSISTENT)
-        await former.submit([Create(paths.broker(7), b"{}", CreateMode.EPHEMERAL)])
-        registering = asyncio.ensure_future(broker.session.register(lambda: REGISTRATION))
-        await asyncio.sleep(1)
+        former, broker, registering = await after_a_former_life(world)
         for server in world.zookeeper.servers.values():
             server.stop()
         await asyncio.sleep(600)
         assert not registering.done()
         for server in world.zookeeper.servers.values():
             server.start()
-        await until(lambda: client.state is SessionState.CONNECTED)
+        await until(lambda: broker.client.state is SessionState.CONNECTED)
         await asyncio.sleep(1)
         world.zookeeper.expire(former.session_id)
         assert await registering == nodes(world)[paths.broker(7)].stat().czxid

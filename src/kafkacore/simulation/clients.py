@@ -21,6 +21,7 @@ from kafkacore.protocol.messages import (
     OffsetFetchRequest,
 )
 from kafkacore.raft.control import data_batch
+from kafkacore.simulation.actor import Actor
 from kafkacore.simulation.checkers.observations import (
     CommitAcknowledged,
     CommitFetched,
@@ -58,7 +59,7 @@ NS_OF_A_MS: Final = 1_000_000
 PRODUCE, COMMIT, FETCH_COMMIT = 9, 8, 8
 
 
-class SeededClient:
+class SeededClient(Actor):
     """A client with its own topics, groups and values. No other client changes these, so the client knows which of them
     must exist. Its `reader` reads the topics at the same time.
 
@@ -78,7 +79,7 @@ class SeededClient:
         configs: Mapping[str, str],
         lossy: dict[str, None],
     ) -> None:
-        self._client = cluster.client(name)
+        super().__init__(cluster, name)
         self._routes = Routes(cluster, name, random)
         self._cluster, self._judge, self._random, self._name = cluster, judge, random, name
         self._replicas, self._configs, self._lossy = replicas, configs, lossy
@@ -93,23 +94,13 @@ class SeededClient:
         self._commits: dict[tuple[str, str], tuple[int, int]] = {}  # the acknowledged and the highest sent offset
         # The lowest commit without an answer. Its request may still arrive, even after the requests of later commits.
         self._unanswered: dict[tuple[str, str], int] = {}
-        self._is_stopped = False
-        self.task: asyncio.Task[None] | None = None
         self.resources: dict[str, None] = {}  # every resource that this client asked to change
 
-    def start(self) -> None:
-        self.task = self._client.start(self._work())
-
     def check(self) -> None:
-        """Raises the error that ended this client: a Violation that the client noticed, or an answer that it could not
-        read."""
-        for task in (self.task, *self._writes.values()):
-            if task is not None and task.done():
+        super().check()
+        for task in self._writes.values():
+            if task.done():
                 task.result()
-
-    def stop(self) -> None:
-        """Ends the client after its current operations."""
-        self._is_stopped = True
 
     def begin_writing(self) -> asyncio.Task[None]:
         """Starts to write one more record to every partition. Call it after `stop`."""

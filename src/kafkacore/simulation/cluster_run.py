@@ -7,9 +7,10 @@ import asyncio
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from random import Random
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 
 from kafkacore._fast.base.uuid import Uuid
+from kafkacore.simulation.actor import Actor
 from kafkacore.simulation.checkers.observations import (
     BrokerAlive,
     ControllersAlive,
@@ -27,12 +28,9 @@ from kafkacore.simulation.cluster_faults import ClusterFaults
 from kafkacore.simulation.faults import Schedule
 from kafkacore.simulation.judge import Judge
 from kafkacore.simulation.node import State
+from kafkacore.simulation.nodes_watch import NodesWatcher
 from kafkacore.simulation.operators import SeededOperator
-from kafkacore.simulation.reading import SeededReader
 from kafkacore.simulation.watch import Watcher
-
-if TYPE_CHECKING:
-    from kafkacore.simulation.zookeeper_watch import ZooKeeperWatcher
 
 SERVER_LOG: Final = logging.getLogger("kafkacore.server")
 CLIENTS: Final = 3
@@ -86,11 +84,11 @@ class HandlerErrors(logging.Handler):
 
 
 class WholeNodesRun:
-    """A run of whole nodes. `steps` is the number of faults. A subclass makes the cluster with `_make_cluster`, then
-    its watcher and its faults, and calls `_begin`."""
+    """A run of whole nodes. `steps` is the number of faults. A subclass makes the cluster, its watcher and its faults,
+    and then calls `_begin`."""
 
     cluster: SimulatedNodes
-    _watcher: Watcher | ZooKeeperWatcher
+    _watcher: NodesWatcher
     _faults: ClusterFaults
 
     def __init__(
@@ -141,9 +139,7 @@ class WholeNodesRun:
             SeededOperator(self.cluster, self.judge, random, replicas, lossy, directories=directories)
             for _ in range(1 if with_brokers else 0)
         ]
-        self._actors: list[SeededClient | SeededReader | SeededOperator] = [
-            *self._clients, *self._readers, *self._operators,
-        ]  # fmt: skip
+        self._actors: list[Actor] = [*self._clients, *self._readers, *self._operators]
 
     @property
     def virtual_ms(self) -> int:

@@ -18,6 +18,7 @@ from kafkacore.simulation.machine import Machine
 from kafkacore.simulation.world import SimulatedWorld
 
 if TYPE_CHECKING:
+    from kafkacore.server.broker import BrokerServer
     from kafkacore.server.zookeeper.broker import ZooKeeperBroker
     from kafkacore.simulation.cluster import SimulatedNodes
 
@@ -94,7 +95,7 @@ class SimulatedNode:
     @property
     def zookeeper_broker(self) -> ZooKeeperBroker | None:
         """Returns the broker of a running node in ZooKeeper mode."""
-        broker = None if self.server is None else self.server.__dict__["_broker"]
+        broker: Any = self._broker
         return broker if self.config.zookeeper_mode else None
 
     @property
@@ -112,8 +113,11 @@ class SimulatedNode:
     @property
     def partitions(self) -> list[PartitionHandle]:
         """Returns the replicas on this broker that have a role."""
-        broker = None if self.server is None else self.server.__dict__["_broker"]
-        return [] if broker is None else list(broker.replicas.hosted())
+        return [] if self._broker is None else list(self._broker.replicas.hosted())
+
+    @property
+    def _broker(self) -> BrokerServer | None:
+        return None if self.server is None else self.server.__dict__["_broker"]
 
     # --- life ---
 

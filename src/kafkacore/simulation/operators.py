@@ -17,6 +17,7 @@ from kafkacore.protocol.messages import (
     MetadataRequest,
     RemoveRaftVoterRequest,
 )
+from kafkacore.simulation.actor import Actor
 from kafkacore.simulation.checkers.observations import MetadataAcknowledged, MetadataMaybe
 from kafkacore.simulation.clients import MIN_ISR, NS_OF_A_MS, SET, TOPIC, UNCLEAN
 from kafkacore.simulation.cluster import CONTROLLER_PORT, CONTROLLERS, SimulatedNodes
@@ -29,7 +30,7 @@ LEAST_VOTERS: Final = 2
 OPERATOR: Final = "operator"
 
 
-class SeededOperator:
+class SeededOperator(Actor):
     """Changes the topics of all clients, one operation at a time. `lossy` holds the names of the topics for which the
     operator may start an unclean election. `directories` has the ids of the voters' metadata log directories. If it is
     not empty, the operator sometimes removes a voter and later adds it again."""
@@ -44,7 +45,7 @@ class SeededOperator:
         *,
         directories: Mapping[int, Uuid],
     ) -> None:
-        self._client = cluster.client(OPERATOR)
+        super().__init__(cluster, OPERATOR)
         self._cluster, self._judge, self._random = cluster, judge, random
         self._replicas, self._lossy, self._directories = replicas, lossy, directories
         self._brokers = [node.node_id for node in cluster.brokers]
@@ -52,22 +53,8 @@ class SeededOperator:
         self._without: int | None = None  # the controller that is not a voter now
         self._orders = 0
         self._took_ms = 0  # the duration of the last request
-        self._is_stopped = False
-        self.task: asyncio.Task[None] | None = None
         self._unknown: set[str] = set()  # partitions whose final replicas the operator cannot know
         self.resources: dict[str, None] = {}
-
-    def start(self) -> None:
-        self.task = self._client.start(self._work())
-
-    def check(self) -> None:
-        """Raises the error that ended the operator."""
-        if self.task is not None and self.task.done():
-            self.task.result()
-
-    def stop(self) -> None:
-        """Ends the operator after its current operation."""
-        self._is_stopped = True
 
     async def _work(self) -> None:
         while not self._is_stopped:

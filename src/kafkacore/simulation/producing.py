@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 from kafkacore._fast.record.batch import RecordBatchBuilder
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import ProduceRequest
+from kafkacore.simulation.routes import drop_topic
 
 # After these errors a producer cannot continue. They mean that the broker has lost acknowledged records, or confuses
 # this producer with another one.
@@ -80,9 +81,7 @@ class Producer:
 
     def forget(self, name: str) -> None:
         """Drops all batches in flight to a topic, because the topic is deleted."""
-        for known in (self._sequences, self._under_way, self._overtaken, self._acknowledged):
-            for key in [key for key in known if key[0] == name]:
-                del known[key]
+        drop_topic(name, self._sequences, self._under_way, self._overtaken, self._acknowledged)
 
 
 def produce_request(name: str, index: int, data: bytes, timeout_ms: int, acks: int = -1) -> ProduceRequest:

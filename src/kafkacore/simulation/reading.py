@@ -9,11 +9,12 @@ from typing import Final
 
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import FetchRequest, ListOffsetsRequest
+from kafkacore.simulation.actor import Actor
 from kafkacore.simulation.checkers import batches
 from kafkacore.simulation.checkers.observations import LatestListed, LogRead, LogSurvived, RecordRead, ValuesRead
 from kafkacore.simulation.cluster import SimulatedNodes
 from kafkacore.simulation.judge import Judge
-from kafkacore.simulation.routes import Routes
+from kafkacore.simulation.routes import Routes, drop_topic
 
 # The newest versions in which requests contain the topic's name instead of its id.
 FETCH, LIST_OFFSETS = 12, 7
@@ -33,36 +34,21 @@ class Written:
         self.floors: dict[Partition, int] = {}  # the offset below which records may have been deleted
 
     def forget(self, name: str) -> None:
-        for known in (self.ends, self.floors):
-            for key in [key for key in known if key[0] == name]:
-                del known[key]
+        drop_topic(name, self.ends, self.floors)
 
 
-class SeededReader:
+class SeededReader(Actor):
     """Reads the topics of one client."""
 
     def __init__(self, cluster: SimulatedNodes, judge: Judge, name: str, random: Random, written: Written) -> None:
+        super().__init__(cluster, name)
         self._cluster, self._judge, self._random, self._written = cluster, judge, random, written
         self._routes = Routes(cluster, name, random)
         self._positions: dict[Partition, int] = {}
-        self._is_stopped = False
-        self.task: asyncio.Task[None] | None = None
-
-    def start(self) -> None:
-        self.task = self._routes.start(self._work())
-
-    def check(self) -> None:
-        """Raises the error that ended this reader."""
-        if self.task is not None and self.task.done():
-            self.task.result()
-
-    def stop(self) -> None:
-        """Ends the reader after its current operation."""
-        self._is_stopped = True
 
     def begin_reading(self) -> asyncio.Task[None]:
         """Starts to read everything back. Call it after `stop`."""
-        return self._routes.start(self.read_everything())
+        return self._client.start(self.read_everything())
 
     async def _work(self) -> None:
         while not self._is_stopped:

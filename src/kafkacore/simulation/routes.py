@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Coroutine
 from random import Random
 from typing import Any, Final
 
@@ -25,10 +23,6 @@ class Routes:
         self._random = random
         self._brokers = [node.node_id for node in cluster.brokers]
         self._leaders: dict[tuple[str, int], Leader] = {}  # the last metadata answer
-
-    def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Runs a coroutine on the machine of these connections."""
-        return self._client.start(work)
 
     @property
     def wall_ms(self) -> int:
@@ -75,5 +69,11 @@ class Routes:
 
     def forget(self, name: str) -> None:
         """Drops everything about a topic."""
-        for key in [key for key in self._leaders if key[0] == name]:
-            del self._leaders[key]
+        drop_topic(name, self._leaders)
+
+
+def drop_topic(name: str, *known: dict[tuple[str, int], Any]) -> None:
+    """Removes the partitions of a topic from dictionaries whose keys are topic and index."""
+    for each in known:
+        for key in [key for key in each if key[0] == name]:
+            del each[key]

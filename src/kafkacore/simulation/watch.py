@@ -24,14 +24,13 @@ from kafkacore.simulation.checkers.observations import (
     VotersAre,
 )
 from kafkacore.simulation.cluster import DIRECTORY, SimulatedCluster
-from kafkacore.simulation.images import ADDING, REMOVING, contents_of
+from kafkacore.simulation.images import contents_of
 from kafkacore.simulation.judge import Judge
 from kafkacore.simulation.log_files import LogFiles
 from kafkacore.simulation.node import SimulatedNode
-from kafkacore.simulation.replica_watch import ReplicaWatcher
-from kafkacore.simulation.tap import LogEnd, WireTap
+from kafkacore.simulation.nodes_watch import NOBODY, NodesWatcher
+from kafkacore.simulation.tap import LogEnd
 
-NOBODY: Final = -1
 LOG: Final = f"{DIRECTORY}/__cluster_metadata-0"
 
 
@@ -49,25 +48,17 @@ class Watched:
         self.delivered: dict[str, int] = {}  # the offset up to which each state machine has received the records
 
 
-class Watcher:
-    """Watches all nodes of a cluster. Call `look` after each turn of the schedule."""
+class Watcher(NodesWatcher):
+    """Watches all nodes of a cluster in KRaft mode."""
 
     def __init__(self, cluster: SimulatedCluster, judge: Judge, offsets_partitions: int = 50) -> None:
-        self._cluster, self._judge = cluster, judge
-        self._by_name = {node.name: node for node in cluster}
+        super().__init__(cluster, judge, offsets_partitions)
+        self._cluster = cluster
         self._watched: dict[int, Watched] = {}
         self._lives: dict[int, int] = {}
-        self.newest: dict[str, object] = {}  # the contents of the newest metadata image
         self.newest_offset = NOBODY
         self.voters = frozenset(node.node_id for node in cluster.controllers)
         judge.see(VotersAre(self.voters))
-        self._replicas = ReplicaWatcher(cluster, judge)
-        self.settle = self._replicas.settle
-        self._names: dict[str, str] = {}  # the names of all topics, by their ids
-        self.tap = WireTap(
-            cluster.network, judge, self.end_of, self.leads, offsets_partitions, self.registered,
-            lambda topic_id: self._names.get(str(topic_id)), self._replicas.epoch_at,
-        )  # fmt: skip
 
     def look(self) -> None:
         """Observes the node that ran in the last turn, because no other node can have changed."""
@@ -109,30 +100,10 @@ class Watcher:
         self._look_at_disk(watched)
         return watched.files.epoch_before(watched.files.end) or 0, watched.files.end
 
-    def leads(self, node_id: int, topic: str, index: int) -> int:
-        """Returns the leader epoch in which a broker leads a partition according to its own metadata, or -1 if the
-        broker does not lead it."""
-        image = self._cluster[node_id].broker_image
-        found = None if image is None else image.topic(topic)
-        partition = None if image is None or found is None else image.partition(found, index)
-        return partition.leader_epoch if partition is not None and partition.leader == node_id else NOBODY
-
     def registered(self, node_id: int, broker_id: int) -> int:
-        """Returns the epoch of a broker in the current metadata of a controller, or -1 if the metadata does not contain
-        the broker."""
         image = self._cluster[node_id].controller_image
         broker = None if image is None else image.brokers.get(broker_id)
         return NOBODY if broker is None else broker.epoch
-
-    @property
-    def is_in_sync(self) -> bool:
-        """Returns whether in the newest metadata every partition has a leader, all its replicas in the ISR, and no
-        unfinished reassignment."""
-        partitions: Any = self.newest.get("partitions", {})
-        return all(
-            leader >= 0 and set(replicas) == set(isr) and not rest[REMOVING] and not rest[ADDING]
-            for leader, rest, replicas, isr in partitions.values()
-        )
 
     def _look_at_disk(self, watched: Watched) -> None:
         changed = watched.files.read()
@@ -200,10 +171,8 @@ class Watcher:
             contents = contents_of(image)
             judge.see(ImageSeen(node.node_id, how, image.offset, contents))
             if image.offset > self.newest_offset:
-                self.newest_offset, self.newest = image.offset, contents
-                topics: Any = contents["topics"]
-                self._names.update({topic_id: name for name, topic_id in topics.items()})
-                self._replicas.newest(contents)
+                self.newest_offset = image.offset
+                self._take(contents)
         if node.is_active_controller and watched.raft.epoch != watched.active_epoch:
             watched.active_epoch = watched.raft.epoch
             if watched.raft.is_leader:
@@ -225,10 +194,6 @@ class Watcher:
         brokers: Any = self.newest.get("brokers", {})
         alive = frozenset(broker for broker, (_, fenced) in brokers.items() if not fenced)
         self._judge.see(Unfenced(alive, self.now_ms))
-
-    @property
-    def now_ms(self) -> int:
-        return self._cluster.schedule.now_ns // 1_000_000
 
     def _note(self, text: str) -> None:
         self._judge.note(self.now_ms, text)

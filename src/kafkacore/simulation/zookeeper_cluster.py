@@ -10,6 +10,7 @@ from kafkacore.config import BrokerConfig
 from kafkacore.simulation.cluster import CLIENT_PORT, CLIENTS, CONFIGS, DIRECTORY, SimulatedNodes
 from kafkacore.simulation.node import SimulatedNode
 from kafkacore.simulation.zookeeper import SimulatedZooKeeper
+from kafkacore.zookeeper import paths
 
 ZOOKEEPER_PORT: Final = 2181
 TICK_MS: Final = 500
@@ -40,7 +41,7 @@ class SimulatedZooKeeperCluster(SimulatedNodes):
 
     def session_of(self, node: SimulatedNode) -> int:
         """Returns the id of the session in which a broker is registered, or 0."""
-        registration = self.zookeeper.tree.nodes.get(f"/brokers/ids/{node.node_id}")
+        registration = self.zookeeper.tree.nodes.get(paths.broker(node.node_id))
         return 0 if registration is None else registration.owner
 
     def close(self) -> None:

@@ -7,37 +7,26 @@ import json
 from typing import Any, Final
 
 from kafkacore.simulation.checkers.observations import ActiveController, ImageSeen, Progressed
-from kafkacore.simulation.images import ADDING, REMOVING
 from kafkacore.simulation.judge import Judge
-from kafkacore.simulation.replica_watch import ReplicaWatcher
-from kafkacore.simulation.tap import LogEnd, WireTap
+from kafkacore.simulation.nodes_watch import NOBODY, NodesWatcher
 from kafkacore.simulation.zookeeper_cluster import SimulatedZooKeeperCluster
 from kafkacore.simulation.zookeeper_tree import Tree
 from kafkacore.zookeeper import paths
 
-NOBODY: Final = -1
 TOPIC: Final = 2
 SERVICE: Final = "ZooKeeper"
 Contents = dict[str, object]
 
 
-class ZooKeeperWatcher:
-    """Call `look` after each turn of the schedule."""
+class ZooKeeperWatcher(NodesWatcher):
+    """Watches all nodes of a cluster in ZooKeeper mode."""
 
     def __init__(self, cluster: SimulatedZooKeeperCluster, judge: Judge, offsets_partitions: int) -> None:
-        self._cluster, self._judge = cluster, judge
-        self._by_name = {node.name: node for node in cluster}
+        # A controller of ZooKeeper mode asks a broker only once to delete a replica that a reassignment has removed.
+        super().__init__(cluster, judge, offsets_partitions, strays=True)
+        self._cluster = cluster
         self._zxid = NOBODY
         self._active: dict[int, int] = {}  # the controller epoch in which each node was seen as active
-        self.newest: Contents = {}
-        # A controller of ZooKeeper mode asks a broker only once to delete a replica that a reassignment has removed.
-        self._replicas = ReplicaWatcher(cluster, judge, strays=True)
-        self.settle = self._replicas.settle
-        self._names: dict[str, str] = {}  # the names of all topics, by their ids
-        self.tap = WireTap(
-            cluster.network, judge, _no_log, self.leads, offsets_partitions, _no_registration,
-            lambda topic_id: self._names.get(str(topic_id)), self._replicas.epoch_at,
-        )  # fmt: skip
 
     def look(self) -> None:
         """Observes the tree, and the node that ran in the last turn."""
@@ -59,41 +48,8 @@ class ZooKeeperWatcher:
     def _look_at_tree(self, tree: Tree) -> None:
         contents = contents_of_tree(tree)
         if contents != self.newest:
-            self.newest = contents
-            topics: Any = contents["topics"]
-            self._names.update({topic_id: name for name, topic_id in topics.items()})
-            self._replicas.newest(contents)
+            self._take(contents)
             self._judge.see(ImageSeen(NOBODY, SERVICE, tree.zxid, contents))
-
-    def leads(self, node_id: int, topic: str, index: int) -> int:
-        """Returns the leader epoch in which a broker leads a partition according to its own roles, or -1."""
-        image = self._cluster[node_id].broker_image
-        found = None if image is None else image.topic(topic)
-        partition = None if image is None or found is None else image.partition(found, index)
-        return partition.leader_epoch if partition is not None and partition.leader == node_id else NOBODY
-
-    @property
-    def is_in_sync(self) -> bool:
-        """Returns whether every partition has a leader, all its replicas in the ISR, and no unfinished
-        reassignment."""
-        partitions: Any = self.newest["partitions"]
-        return all(
-            leader >= 0 and set(replicas) == set(isr) and not rest[REMOVING] and not rest[ADDING]
-            for leader, rest, replicas, isr in partitions.values()
-        )
-
-    @property
-    def now_ms(self) -> int:
-        return self._cluster.schedule.now_ns // 1_000_000
-
-
-def _no_log(node_id: int) -> LogEnd:
-    """Returns the end of an empty metadata log, because brokers in ZooKeeper mode have none."""
-    return 0, 0
-
-
-def _no_registration(node_id: int, broker_id: int) -> int:
-    return NOBODY
 
 
 def contents_of_tree(tree: Tree) -> Contents:

@@ -220,8 +220,6 @@ class CommittedRecordsAgree(Checker):
         self._deleted[seen.log] = max(seen.before, self._deleted.get(seen.log, 0))
 
     def commits(self, seen: ReplicaCommits) -> None:
-        if seen.offset <= self._deleted.get(seen.log, 0):
-            return  # a high watermark that was raised to the log start offset may lie within a batch
         agreed = self._agree(seen.log, seen.node, seen.offset)
         if agreed < seen.offset:
             raise self.broken(

@@ -182,12 +182,26 @@ class IsrManager:
         for key in [key for key, ahead in self._ahead.items() if self._committed(key) is not ahead]:
             del self._ahead[key]
         for proposal in [each for each in self._proposals.values() if self._is_over(each)]:
+            self._note_if_granted(proposal)
             self._end(proposal.key)
         self._look_later()
 
     def _is_over(self, proposal: Proposal) -> bool:
         now = self._committed(proposal.key)
         return now is None or now.partition_epoch != proposal.was.partition_epoch
+
+    def _note_if_granted(self, proposal: Proposal) -> None:
+        """Notes a change that the metadata shows before the controller's response arrives. Either can come first."""
+        was, now = proposal.was, self._committed(proposal.key)
+        if now is None or proposal.key in self._unsent or now.leader_epoch != was.leader_epoch:
+            return
+        if set(now.isr) == set(proposal.ids):
+            self._note(proposal.led, was, now)
+
+    def _note(self, led: Led, was: Partition, now: Partition) -> None:
+        self.counts.shrinks += bool(set(was.isr) - set(now.isr))
+        self.counts.expands += bool(set(now.isr) - set(was.isr))
+        LOG.info("%s-%d: the ISR is %s, in partition epoch %d", led.topic, led.index, now.isr, now.partition_epoch)
 
     def _end(self, key: Key) -> None:
         del self._proposals[key]
@@ -279,9 +293,7 @@ class IsrManager:
         self._ahead[proposal.key] = now
         self._end(proposal.key)
         led.commit_isr(now.isr, now.leader_epoch, now.partition_epoch, now.recovery_state == RECOVERING)
-        self.counts.shrinks += bool(set(was.isr) - set(now.isr))
-        self.counts.expands += bool(set(now.isr) - set(was.isr))
-        LOG.info("%s-%d: the ISR is %s, in partition epoch %d", led.topic, led.index, now.isr, now.partition_epoch)
+        self._note(led, was, now)
 
     def _refused(self, proposal: Proposal, error: ErrorCode) -> bool:
         """Handles an error code for one partition. Returns True if the next request can be sent without a pause."""

@@ -293,6 +293,25 @@ def test_answer_is_dropped_when_newer_metadata_came_first() -> None:
     assert isr_of(world.asked()[0]) == [(ME, 101), (TWO, 102), (THREE, 103)]
 
 
+def test_change_is_counted_once_when_the_metadata_shows_it_before_the_answer() -> None:
+    world = World(isr=[ME, TWO, THREE])
+    world.log.seen[THREE] = Follower(THREE, 103, may_join=False, lags=True)
+    world.look()
+    world.asked()
+    world.commit(change(isr=[ME, TWO]))
+    assert (world.isrs.counts.expands, world.isrs.counts.shrinks) == (0, 1)
+    world.answer(accepted([ME, TWO]))
+    assert (world.isrs.counts.expands, world.isrs.counts.shrinks, world.isrs.counts.failed) == (0, 1, 0)
+
+
+def test_change_that_the_controller_made_is_not_counted() -> None:
+    world = World(isr=[ME, TWO, THREE])
+    world.log.seen[THREE] = Follower(THREE, 103, may_join=False, lags=True)
+    world.look()
+    world.commit(change(isr=[ME, TWO]))  # before the request is sent
+    assert (world.isrs.counts.expands, world.isrs.counts.shrinks) == (0, 0)
+
+
 def test_next_proposal_starts_from_the_answer_when_the_metadata_is_late() -> None:
     world = World()
     world.log.seen[THREE] = Follower(THREE, 103, may_join=False)

@@ -7,6 +7,8 @@ import shutil
 from processes import PEERS, ROOT, need
 
 MEMORY = "1g"
+# Without its second compiler, the JVM reserves only 48 MB for compiled code, and all Spark tests together need more.
+JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 CONNECT_S = 120  # on a busy machine, a worker needs longer than Spark's default of 15 seconds to start and connect
 
 
@@ -69,7 +71,7 @@ def start(directory, *, cores=2, memory=MEMORY, settings=None):
         .config("spark.sql.warehouse.dir", str(directory / "warehouse"))
         .config("spark.python.authenticate.socketTimeout", f"{CONNECT_S}s")
         .config("spark.local.dir", str(directory / "scratch"))
-        .config("spark.driver.extraJavaOptions", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1")
+        .config("spark.driver.extraJavaOptions", JAVA_OPTIONS)
         .config("spark.jars", ",".join(str(jar) for jar in connector_jars()))
     )
     for key, value in (settings or {}).items():

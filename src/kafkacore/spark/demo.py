@@ -72,8 +72,8 @@ def open_session() -> SparkSession:
     UnsupportedSparkError."""
     need_streams()
     # The JVM's second compiler (C2) saves less time within two minutes than it takes from the brokers on the same
-    # cores.
-    java = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    # cores. Without C2, the JVM reserves only 48 MB for compiled code, and Spark fails when the demo has filled them.
+    java = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
     spark = session("demo", {"spark.driver.extraJavaOptions": java})
     # The demo stops brokers and makes queries fail on purpose, and reports the errors that matter itself.
     spark.sparkContext.setLogLevel("OFF")

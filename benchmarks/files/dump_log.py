@@ -1,7 +1,7 @@
 """`python -m benchmarks.files.dump_log` compares `kafkacore dump-log` with kafka-dump-log on the same files.
 
-Both run in turns, as whole processes with their output to /dev/null. The files are in the page cache before the runs.
-The JVM gets the heap that kafka-run-class.sh sets for tools, and otherwise uses its defaults.
+The two commands run alternately, as whole processes that write to /dev/null. The files are in the page cache before the
+runs. The JVM gets the heap that kafka-run-class.sh sets for tools, and otherwise uses its defaults.
 """
 
 import argparse
@@ -32,7 +32,8 @@ ROWS = {
     "records, 16 KiB batches, lz4": (16 * KIB, 100, "lz4", 0.2, ("--deep-iteration",)),
     "values, 16 KiB batches": (16 * KIB, KIB, "none", 0.2, ("--print-data-log",)),
 }
-HEAD = "| dumped | MB | MB/s, ours | MB/s, Apache Kafka | CPU s, ours | CPU s, Apache Kafka | faster | less CPU |"
+HEAD = "| dumped | MB | MB/s, ours | MB/s, Apache Kafka | CPU s, ours | CPU s, Apache Kafka |"
+HEAD += " times as fast | CPU s, theirs / ours |"
 OURS, THEIRS = "kafkacore", "apache-4.3"
 
 

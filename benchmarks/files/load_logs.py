@@ -1,15 +1,14 @@
-"""`python -m benchmarks.files.load_logs` measures how our node and Apache Kafka's LogManager load logs at start, in
-turns.
+"""`python -m benchmarks.files.load_logs` measures how fast our node and Apache Kafka's LogManager load logs at start.
 
-There are two measurements. The first is the recovery of logs after a crash, which checks every batch and rebuilds every
-index. The second is the load of many partitions after a clean shutdown, for each given number of partitions. Each load
-runs in a separate process. The time covers only the call that loads the logs, without the start of Python or the JVM.
-The JVM has the heap of a broker. CPU seconds cover all threads of the process, including the JVM's compiler and
-collector.
+There are two measurements. In the first, both recover logs after a crash: they check every batch and rebuild every
+index. In the second, both load many partitions after a clean shutdown, once for each number in `--partitions`. Our node
+and Apache Kafka load alternately, each time in a new process. The time covers only the call that loads the logs,
+without the start of Python or the JVM. The JVM's heap is 1 GB, as kafka-server-start.sh sets it for a broker. CPU
+seconds cover all threads of the process, including the JVM's compiler and collector.
 
 The files are in the page cache. To measure more bytes than fit into the page cache, use `--links N`: each log then
-exists N times, as hard links to the same segments. Apache Kafka opens three files for each log. If the limit of the
-process does not allow that, the benchmark measures only our node.
+exists N times, as hard links to the same segments. Apache Kafka opens three files for each log. If this exceeds the
+limit of open files (RLIMIT_NOFILE), the benchmark measures only our node.
 """
 
 import argparse
@@ -43,11 +42,12 @@ LOGS = 4
 THEIR_FILES, SPARE_FILES = 3, 500
 LIMIT_S = 1200
 OURS, THEIRS = "kafkacore", "apache-4.3"
-HEAD = "| work | logs | s, ours | s, Apache Kafka | CPU s, ours | CPU s, Apache Kafka | GB/s a core, ours | less CPU |"
+HEAD = "| work | logs | s, ours | s, Apache Kafka | CPU s, ours | CPU s, Apache Kafka |"
+HEAD += " GB/s per core, ours | CPU s, theirs / ours |"
 
 
 def batch(at):
-    """Returns a batch of one of several idempotent producers."""
+    """Returns batch number `at` of a log. Several idempotent producers write the batches of the log in rotation."""
     builder = RecordBatchBuilder(
         base_offset=at * RECORDS, partition_leader_epoch=0, producer_id=at % PRODUCERS, producer_epoch=0,
         base_sequence=at // PRODUCERS * RECORDS,

@@ -87,7 +87,7 @@ def test_listing_accepts_file_names_of_any_kind(tmp_path: Path) -> None:
         ("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAACg", True),
         ("version: 0\ntopic_id: _-Zz09AAAAAAAAAAAAAACg\n", True),
         ("topic_id: AAAAAAAAAAAAAAAAAAAACg\nversion: 0", False),  # the native code leaves this form to Python
-        ("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAACh", False),  # its unused bits are not zero
+        ("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAACh", False),  # an id leaves 4 of 132 bits unused; one is 1
         ("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA", False),  # the zero id belongs to no topic
         ("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAA+/", False),
         ("version: 1\ntopic_id: AAAAAAAAAAAAAAAAAAAACg", False),
@@ -109,7 +109,7 @@ def test_topic_ids_are_read_as_they_are_written_to_partition_metadata(tmp_path: 
 
 
 def filled(disk: SimulatedDisk, partitions: int = 2, batches: int = 24) -> Uuid:
-    """Makes logs of several segments each, without a clean shutdown."""
+    """Makes logs, each with several segments, and does not write the file that marks a clean shutdown."""
     disk.make_directories("/data")
     manager = LogManager(disk.environment(), ["/data"], lambda topic: SETTINGS, files=disk)
     topic_id = Uuid.random()

@@ -327,5 +327,5 @@ print("zlib_ng" in mapped, reader.name, reader.is_fallback)
 def test_codec_reads_gzip_by_zlib_ng_and_by_zlib_when_zlib_ng_is_missing(tmp_path: Path) -> None:
     assert run_script(GZIP) == "True zlib-ng False\n"
     mapped = {line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "/libz.so" in line}
-    (tmp_path / "libz.so.1").symlink_to(mapped.pop())  # this file is open because Python has imported zlib
+    (tmp_path / "libz.so.1").symlink_to(mapped.pop())  # this process has mapped a libz.so, because it has imported zlib
     assert run_script(GZIP, KAFKACORE_CODEC_LIBS=str(tmp_path)) == "False zlib True\n"

@@ -1,5 +1,5 @@
-"""Inflates and deflates raw snappy blocks on machines without libsnappy. A plain Debian system does not have libsnappy,
-and cramjam would hold the GIL.
+"""Inflates and deflates raw snappy blocks on machines without libsnappy. A plain Debian system does not have libsnappy.
+The Python package cramjam also handles snappy, but its calls hold the GIL.
 
 The file `format_description.txt` of google/snappy describes the format: a varint with the inflated size, then literals
 and copies. A copy has 1 to 64 bytes.
@@ -15,7 +15,8 @@ cdef extern from * nogil:
 
     enum { KC_SNAPPY_HASH_BITS = 14, KC_SNAPPY_FRAGMENT = 65536 };
 
-    /* Returns the inflated size that a block declares, or -1 if the varint is malformed. Moves *at past the varint. */
+    /* Returns the inflated size that a block declares, or -1 if the varint is malformed. Sets `*at` to the byte after
+       the varint. */
     static int64_t kc_snappy_promised(const uint8_t **at, const uint8_t *end) {
         uint64_t size = 0;
         for (int shift = 0; shift < 35 && *at < end; shift += 7) {
@@ -26,8 +27,8 @@ cdef extern from * nogil:
         return -1;
     }
 
-    /* Copies at most 64 bytes from `distance` bytes before `out`. If source and target overlap, the pattern is
-       repeated. */
+    /* Copies `size` bytes (at most 64) to `out`. The source begins `distance` bytes before `out`. If source and target
+       overlap, the copy repeats the bytes between the two. */
     static inline void kc_snappy_copy(uint8_t *out, size_t distance, size_t size, const uint8_t *limit) {
         const uint8_t *from = out - distance;
         if (distance >= 16 && limit - out >= 64) {

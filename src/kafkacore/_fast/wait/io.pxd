@@ -1,14 +1,14 @@
 """The I/O thread pool and the committer threads of a log directory. Only these threads wait for a device.
 
-Processors and event loops submit jobs. A pool thread runs a job, and a mail reports that the job has ended. Each Job is
-embedded in a larger object, and other code bounds the number of these objects. `io_submit` fails only if the directory
-is closed.
+Processors (the threads that serve connections) and event loops submit jobs. A pool thread runs a job, and a mail (a
+message to another thread, see mail.pxd) reports that the job has ended. Each `Job` is part of a larger object, and
+other code bounds the number of these objects. So `io_submit` fails only if the directory is closed.
 
 A committer takes dirty files (files with unsynced bytes) from a queue. A commit syncs a file once and then publishes
 the synced offset, so all requests that wait for an acknowledgement share one fdatasync (group commit). Producers whose
 responses were sent together usually send their next requests together. So before the next commit of a file begins, the
-committer waits until it serves as many requests as the last commit did. It waits at most for a quarter of the last
-commit's duration, counted from the end of that commit. The request of a single producer never waits for others.
+committer waits until as many requests have asked for it as for the last commit. It waits at most for a quarter of the
+last commit's duration, counted from the end of that commit. The request of a single producer never waits for others.
 
 Commits of different files may overlap. A journalling file system merges them, and so does the device's queue of
 flushes. Commits of one file never overlap: if two syncs ran on one file descriptor, the kernel would report a failed
@@ -50,19 +50,19 @@ ctypedef struct Dirty:
     int32_t asked         # atomic: commits requested since the last commit began
     int32_t awaited       # atomic: the committer waits until `asked` reaches this number; 0 if it does not wait
     # Only the committer uses these three fields: how many requests it expects for the next commit, the time at which
-    # the last commit ended, and the duration of that commit.
+    # the last commit ended, and how long that commit took.
     int32_t company
     int64_t ended_ns
     int64_t took_ns
     Condition *arrival    # set while a committer waits for more requests; the pool's lock guards this field
-    void *crew  # the Crew in whose queue the file was last put; the log may have moved to another directory since then
+    void *crew  # the committers in whose queue the file was last put; the log may have changed directories since
     # Runs on a committer thread. Syncs the file, then publishes the synced offset. Returns 0 or -errno. An error takes
     # the directory offline.
     int (*commit)(Dirty *dirty) noexcept nogil
     void (*idle)(Dirty *dirty) noexcept nogil  # releases the reference that `io_dirty` took over
 
-# Reference-counted. A user holds a reference if it may submit jobs to the LogDir, or read its path, after the owner is
-# gone.
+# A log directory: its path and its threads. A `LogDir` is reference-counted. Code that may use it after its owner, the
+# `LogDirectory`, is gone holds a reference.
 ctypedef struct LogDir:
     int32_t refs          # atomic
     char *path
@@ -75,10 +75,10 @@ ctypedef struct LogDir:
     void *pool            # threads, queue and lock; private to io.pyx
     int64_t syncs         # atomic counters for metrics
     int64_t sync_ns
-    # Atomic: the inbox for the truncations that wait for a checkpoint of recovery points. NULL if no thread writes
-    # these checkpoints.
+    # Atomic: the inbox of the thread that writes checkpoints of recovery points; NULL if there is no such thread. A
+    # truncation that waits for a checkpoint posts a mail to this inbox.
     Inbox *cuts
-    void *first_cut       # list of delivered truncations; only the thread that delivers `cuts` uses it
+    void *first_cut       # list of the truncations whose mail was delivered; only the thread of `cuts` uses it
     Mail *on_offline      # posted once, to `on_offline_inbox`
     Inbox *on_offline_inbox
 
@@ -91,15 +91,15 @@ cdef void io_release(LogDir *dir) noexcept nogil
 cdef void io_close(LogDir *dir) noexcept nogil
 cdef int io_submit(LogDir *dir, Job *job) noexcept nogil  # returns 0 or -errno (-ESHUTDOWN if closed)
 # Requests a commit of the file. Any thread may call this function. Returns True if it has queued the file. In that case
-# `dirty.idle` later releases the caller's reference. Returns False if it has merged the request with a commit that has
-# not begun, or if the directory is closed. In that case the caller keeps its reference.
+# `dirty.idle` later releases the caller's reference. Returns False if an earlier request for the same file has not
+# begun, so that one commit serves both, or if the directory is closed. In that case the caller keeps its reference.
 cdef bint io_dirty(LogDir *dir, Dirty *dirty) noexcept nogil
 cdef void io_fail(LogDir *dir, int error) noexcept nogil
 cdef void io_pause(int64_t ns) noexcept nogil  # sleeps in a job or a commit, by the clock of its world
 
 
 cdef class LogDirectory:
-    """The Python handle of a LogDir. Logs hold a reference to the LogDir for as long as they use it."""
+    """Owns a `LogDir` for Python. Each log also holds a reference to the `LogDir`, so it may outlive this object."""
     cdef LogDir *dir
     cdef Inbox inbox      # receives `failure`
     cdef Mail failure

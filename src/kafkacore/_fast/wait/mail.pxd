@@ -1,11 +1,12 @@
-"""`Mail` and `Inbox`: messages between threads. An inbox has many senders and one receiver. It delivers mails in the
-order in which they were posted, and it is never full. Each Mail is embedded in a larger object, and other code bounds
-the number of these objects. So posting a mail allocates nothing and cannot fail.
+"""`Mail` and `Inbox`: messages between threads. A mail carries no text: the receiving thread calls its function
+`deliver`. An inbox has many senders and one receiver. It delivers mails in the order in which they were posted, and it
+is never full. Each `Mail` is part of a larger object, and other code bounds the number of these objects. So posting a
+mail allocates nothing and cannot fail.
 
 A receiver announces that it is about to sleep (`inbox_may_sleep`). Senders write to the eventfd only after this
-announcement. So no wake-up is lost, and sending to a busy receiver needs no system call. Any thread may post. `deliver`
-runs on the receiver's thread. A simulated world runs nodes on one thread, in simulated time. There, a bell (a wake-up
-signal of the world's task queue, its `Agenda`) takes the place of the eventfd.
+announcement. So no wake-up is lost, and sending to a busy receiver needs no system call. Any thread may post. A
+simulated world runs nodes on one thread, in simulated time. There, a bell (a wake-up signal of the world's task queue,
+its `Agenda`) takes the place of the eventfd.
 """
 
 from libc.stdint cimport int32_t
@@ -28,7 +29,7 @@ ctypedef struct Inbox:
 cdef int inbox_init(Inbox *inbox) noexcept nogil  # returns 0 or -errno
 cdef int inbox_init_in(Inbox *inbox, Agenda *agenda) noexcept nogil  # like `inbox_init` if `agenda` is NULL
 cdef void inbox_close(Inbox *inbox) noexcept nogil
-# Returns False if this mail is already in the inbox. In that case one delivery serves both posts.
+# Puts the mail into the inbox. Returns False if it is already there. In that case one delivery serves both posts.
 cdef bint inbox_post(Inbox *inbox, Mail *mail) noexcept nogil
 cdef int inbox_deliver(Inbox *inbox) noexcept nogil  # delivers all waiting mail; returns how many
 # Announces that the receiver is about to sleep. If mail is waiting, returns False and announces nothing.
@@ -36,6 +37,6 @@ cdef bint inbox_may_sleep(Inbox *inbox) noexcept nogil
 cdef void inbox_awake(Inbox *inbox) noexcept nogil  # withdraws the announcement
 # Drains the eventfd. The receiver must call this whenever the eventfd is readable.
 cdef void inbox_silence(Inbox *inbox) noexcept nogil
-# `ring_bell` writes to the eventfd of a ring or a thread. `silence_bell` drains it.
+# `ring_bell` writes to an eventfd, and `silence_bell` drains it. For inboxes, and for queues such as a ring (ring.pxd).
 cdef void ring_bell(int eventfd) noexcept nogil
 cdef void silence_bell(int eventfd) noexcept nogil

@@ -1,23 +1,24 @@
 """Frames (the buffers of requests), and the budget that bounds their memory (queued.max.request.bytes).
 
-When a connection has read the length of a frame, it reserves the frame's memory from the budget of its plane (the data
-plane or the control plane). If the budget has no room, the processor stops reading from the connection until the budget
-has room. Waiting connections get memory in order. Memory for a large frame is reserved in steps, each as large as the
-bytes received so far. So a client cannot take memory from others just by announcing a large size. The buffer is
-allocated as a whole, but the kernel commits its pages only as bytes arrive. Each thread recycles frames by size class,
-so a Produce request of a megabyte usually gets pages that the kernel has already committed.
+When a connection has read the length of a frame, it reserves the frame's memory from the budget of its plane (a group
+of listeners with common limits, see plane.pxd). If the budget has no room, the connection's processor (the thread that
+serves it) stops reading from the connection until the budget has room. Waiting connections get memory in order. Memory
+for a large frame is reserved in steps, each as large as the bytes received so far. So a client cannot take memory from
+others just by announcing a large size. The buffer is allocated as a whole, but the kernel commits its pages only as
+bytes arrive. Each thread recycles frames by size class, so a Produce request of a megabyte usually gets pages that the
+kernel has already committed.
 
 Frames that have begun (that already have some memory) get memory before new frames, because a frame releases its memory
 only after it is complete and handled. One begun frame at a time may overdraw the budget. Otherwise several begun frames
 could wait for each other's bytes forever. This frame gets all the memory that it needs, at most
 socket.request.max.bytes beyond the limit.
 
-A parked request gives its frame back. `budget_park` counts the memory that the request keeps. Clients choose how long
-their requests stay parked, so parked requests may fill at most half of the budget. The other half is reserved for
-frames. If a large Fetch finds no room in this half, it is answered immediately instead of being parked. A small Fetch
-is parked without being counted. A Produce has already appended its records and must wait for acknowledgements, so it is
-counted even beyond this half. No request ever waits for memory in order to be parked, so a full budget cannot cause a
-deadlock.
+A parked request (one that waits for data, acknowledgements or a timeout) gives its frame back. `budget_park` counts the
+memory that the request keeps. Clients choose how long their requests stay parked, so parked requests may fill at most
+half of the budget. The other half is reserved for frames. If a large Fetch finds no room in this half, it is answered
+immediately instead of being parked. A small Fetch is parked without being counted. A Produce has already appended its
+records and must wait for acknowledgements, so it is counted even beyond this half. No request ever waits for memory in
+order to be parked, so a full budget cannot cause a deadlock.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -27,7 +28,7 @@ from kafkacore._fast.base.sync cimport Mutex
 
 # A connection that waits for memory.
 ctypedef struct Reservation:
-    Mail mail             # posted when the bytes are granted
+    Mail mail             # wakes the connection's thread (mail.pxd); posted when the bytes are granted
     Inbox *inbox
     Reservation *next
     int64_t size
@@ -50,7 +51,7 @@ ctypedef struct Budget:
     int64_t parked        # atomic: the part of `used` that parked requests keep
     int64_t parked_limit
     int32_t waiting       # atomic: the number of reservations in the two queues below
-    WaitingLine under_way  # begun frames, which are granted before `new`; `lock` guards this field and those below
+    WaitingLine under_way  # begun frames, which get memory before `new`; `lock` guards this field and those below
     WaitingLine new       # frames that have not begun, in order of arrival
     bint overdrawn        # a frame has overdrawn the budget
 

@@ -1,11 +1,12 @@
-"""Parked requests. A parked request waits for partitions or a timer, and then returns to its processor (like an
-operation in Kafka's purgatory).
+"""Parked requests. A parked request waits for an event in a partition, or for a timer. Then the processor (the thread
+that serves the request's connection) continues it. Kafka's purgatory does the same.
 
 The owning processor parks a request with a timer and with waiters on partitions. An append, a sync, a new high
 watermark or a deleted topic can satisfy a waiter. The thread that causes this event first releases the partition's
-lock, and then calls `park_wake` (KAFKA-6879, KAFKA-13254). `park_wake` posts mail to the owner's inbox, so `resume`
-runs on the owner's thread. `resume` checks the partitions again. Then it either answers the request or leaves it
-parked. Wake-ups are merged: if a request is woken ten times before `resume` runs, `resume` runs once.
+lock, and then calls `park_wake` (KAFKA-6879, KAFKA-13254). `park_wake` posts a mail (a message to another thread, see
+mail.pxd) to the owner's inbox, so `resume` runs on the owner's thread. `resume` checks the partitions again. Then it
+either answers the request or leaves it parked. Wake-ups are merged: if a request is woken ten times before `resume`
+runs, `resume` runs once.
 
 The owner, each waiter in a list, and a posted mail each hold a reference to the parked request.
 """
@@ -21,7 +22,7 @@ cdef enum:
     WAKE_GONE = 4         # a partition was closed or moved, so the waiter's next read may return errors
 
 ctypedef struct Parked:
-    Mail mail             # must be the first field, so that a Mail and its Parked have the same address
+    Mail mail             # must be the first field, so that the `Mail` and its `Parked` have the same address
     Timer timer
     Inbox *inbox          # the inbox of the owning processor, or of a thread of the simulator
     int32_t refs          # atomic
@@ -29,7 +30,8 @@ ctypedef struct Parked:
     void (*resume)(Parked *parked, int why) noexcept nogil  # runs on the owner's thread
     void (*destroy)(Parked *parked) noexcept nogil  # called on any thread when the last reference is released
 
-# An entry in a partition's list of waiters. The waiter is satisfied when the awaited offset reaches `at`.
+# An entry in a partition's list of waiters. `kind` says which offset of the partition the request awaits (a WAIT_
+# constant of partition.pxd). The waiter is satisfied when this offset reaches `at`.
 ctypedef struct Waiter:
     Waiter *next
     Waiter **back         # NULL if in no list; the partition's lock guards `next` and `back`

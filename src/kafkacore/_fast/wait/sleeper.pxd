@@ -1,5 +1,5 @@
-"""A `Sleeper` lets a thread wait for a partition without a processor or an event loop. The thread has its own inbox and
-reads the inbox until the wake-up arrives.
+"""A `Sleeper` lets a thread that has no event loop wait for an event in a partition. The thread has its own inbox, and
+sleeps until a wake-up arrives there as a mail (a message to another thread, see mail.pxd).
 
 A simulated world (mail.pxd) has only one thread. Instead of sleeping, this thread runs the tasks of the sleeper's node
 until one of the tasks wakes the sleeper.
@@ -13,7 +13,7 @@ from kafkacore._fast.wait.park cimport Parked, Waiter
 from kafkacore._fast.world.agenda cimport Agenda
 
 ctypedef struct Sleeper:
-    # Must be the first field, so that it has the address of the Sleeper. `park_release` frees the Sleeper.
+    # Must be the first field, so that it has the address of the `Sleeper`, which `park_release` frees.
     Parked parked
     Inbox inbox
     Waiter waiter         # the Sleeper's only waiter

@@ -1,7 +1,7 @@
 """Lists of waiters: the blocked appends of a log and the parked requests of a partition.
 
-The log's lock guards these lists. A waiter in a list holds a reference to its owner. The function that removes the
-waiter passes this reference to its caller.
+`Log.lock` guards these lists. A waiter in a list holds a reference to its parked request (one that waits for an event
+in a partition, see park.pxd). A function that removes a waiter passes this reference on to its caller.
 """
 
 from kafkacore._fast.wait.park cimport WAKE_BATCH, Waiter, WakeList, park_hold, park_release
@@ -24,8 +24,8 @@ cdef inline void waiter_unlink(Waiter *waiter) noexcept nogil:
     waiter.next = NULL
 
 
-# Moves waiters into `wakes` while it has room. Returns True if some waiters are left; the caller must then call this
-# function again.
+# Moves waiters into `wakes` while `wakes` has room. Returns True if some waiters are left. In that case the caller must
+# wake the requests in `wakes` and call this function again.
 cdef inline bint waiters_take_all(Waiter **list, WakeList *wakes) noexcept nogil:
     cdef Waiter *waiter
     while list[0] != NULL:

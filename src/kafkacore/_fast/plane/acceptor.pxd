@@ -1,8 +1,9 @@
 """An acceptor: a C thread that accepts the connections of its listeners and assigns each connection to a processor.
 
 The acceptor pauses a listener while the listener exceeds max.connections or max.connection.creation.rate. Both the
-listener and its plane can have these limits (KIP-402, KIP-612). Meanwhile, new connections wait in the kernel's
-backlog. If an address exceeds max.connections.per.ip, the acceptor closes further connections from it immediately.
+listener and its plane (a group of listeners with common limits, see plane.pxd) can have these limits (KIP-402,
+KIP-612). Meanwhile, new connections wait in the kernel's backlog. If an address exceeds max.connections.per.ip, the
+acceptor closes further connections from it immediately.
 
 A share of the process's file descriptors, the reserve, is kept for logs and checkpoints. When an acceptor gets a
 descriptor from the reserve, it pauses the listener and logs one line. It accepts connections again when a descriptor
@@ -34,13 +35,13 @@ ctypedef struct Listener:
 ctypedef struct Acceptor:
     Thread thread
     int epoll
-    int bell                  # an eventfd that wakes the thread
+    int bell                  # an eventfd; a write to it wakes the thread
     int32_t stopping          # atomic
     Mutex lock
     Condition left            # signalled when a leaving listener has been removed
     Listener *listeners       # `lock` guards this list
     int64_t accepted          # atomic
-    int64_t short_until_ns    # before this time, it logs no further line about missing descriptors
+    int64_t short_until_ns    # before this time, the acceptor logs no further line about missing descriptors
 
 
 cdef class NativeAcceptor:

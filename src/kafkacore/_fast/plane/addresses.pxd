@@ -10,7 +10,7 @@ from kafkacore._fast.plane.plane cimport AddressCount, Plane
 cdef int address_enter(Plane *plane, const uint8_t *address) noexcept nogil
 cdef void address_leave(Plane *plane, const uint8_t *address) noexcept nogil
 # Returns the entry of the address. The first call for an address creates its entry. Returns NULL if no memory is left.
-# Call this with addresses_lock held.
+# Call this with `plane.addresses_lock` held.
 cdef AddressCount *address_entry(Plane *plane, const uint8_t *address) noexcept nogil
 cdef void addresses_free(Plane *plane) noexcept nogil
 

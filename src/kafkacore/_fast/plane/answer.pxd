@@ -1,8 +1,9 @@
 """An answer is a response in the form in which it is sent: a list of extents, which are sent in order. Each extent is a
 piece of memory or a range of a file.
 
-An Answer belongs to one thread at a time: first to the thread that builds it, then to the connection's processor. A
-file extent holds a reference to its segment until it is sent or dropped.
+An `Answer` belongs to one thread at a time: first to the thread that builds it, then to the connection's processor (the
+thread that serves the connection). An extent of a file holds a reference to its log segment until the extent is sent or
+dropped.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -34,9 +35,9 @@ ctypedef struct Answer:
 
 
 cdef void answer_clear(Answer *a) noexcept nogil  # frees the memory and releases the segments
-# Both functions return 0 or -ENOMEM. If answer_add_file succeeds, it takes over one reference to `segment`. `cuts` is
-# the value that the segment's counter of truncations had when the range was found. If the counter changes later, the
-# range is not sent.
+# Both functions return 0 or -ENOMEM. If `answer_add_file` succeeds, it takes over one reference to `segment`. `cuts` is
+# the value that the segment's counter of truncations had when the range was found. If the counter changes before the
+# range is sent, the processor closes the connection instead of sending the range.
 cdef int answer_add_memory(Answer *a, const uint8_t *data, int64_t size) noexcept nogil
 cdef int answer_add_file(Answer *a, Segment *segment, int32_t cuts, int64_t offset, int64_t size) noexcept nogil
 

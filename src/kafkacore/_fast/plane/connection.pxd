@@ -1,9 +1,11 @@
 """A connection reads bytes, cuts them into frames (size-prefixed requests), serves the requests in order, and sends the
-answers. A reactor is the event loop of a processor thread. Any thread may call `connection_new` and `connections_open`.
-All other functions run on the thread of the connection's reactor.
+answers. A processor is a thread that serves connections, and a reactor is its event loop. A turn is one pass of this
+loop. Any thread may call `connection_new` and `connections_open`. All other functions run on the thread of the
+connection's reactor.
 
-Each of the following holds a reference to the connection: the reactor's list, each Request, and a memory reservation
-whose mail (a message to the reactor, see mail.pxd) may still arrive.
+Each of the following holds a reference to the connection: the reactor's list, each `Request`, and a memory reservation
+whose mail (a message to the reactor, see mail.pxd) may still arrive. plane.pxd defines the plane, its ring, and the hot
+APIs. memory.pxd defines the budget.
 """
 
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
@@ -31,9 +33,9 @@ cdef enum:
 
 # The reasons why a processor does not read a connection or serve its requests.
 cdef enum:
-    STALL_MEMORY = 1          # the connection's frame waits for memory
+    STALL_MEMORY = 1          # the connection's frame waits for memory from the plane's budget
     STALL_ORDER = 2           # the request `waiting` must not start before earlier answers have been sent
-    STALL_RING = 4            # the plane's ring is full
+    STALL_RING = 4            # the plane's ring, the queue of requests for Python, is full
     STALL_MUTED = 8           # the client is throttled until `hold` fires
     STALL_DELAYED = 16        # the gate delays the request `waiting` until `hold` fires
 
@@ -95,7 +97,7 @@ ctypedef struct Connection:
     uint32_t stall            # STALL_ bits
     bint is_ready
     bint is_closed
-    bint doomed               # the code that runs this turn must close the connection
+    bint doomed               # the code that now serves the connection must close it
     bint closing              # the connection closes when its answers have been sent
     bint peer_done            # the peer has sent its last byte
     bint big
@@ -117,7 +119,7 @@ ctypedef struct Connection:
     Request *last
     int32_t queued            # the number of requests in this queue
     int32_t unanswered        # how many of these requests have no complete answer yet
-    int32_t parked  # how many of the unanswered requests have already had their effect (for example an append)
+    int32_t parked  # how many of the unanswered requests have already had their effect, for example an append
     int64_t queued_bytes      # bytes of complete answers that have not been sent
     int64_t active_ms
     int32_t listener
@@ -128,7 +130,7 @@ ctypedef struct Connection:
 cdef int reactor_go_on(Reactor *reactor, int most) noexcept nogil
 cdef void reactor_bury(Reactor *reactor) noexcept nogil  # releases closed connections at the end of a turn
 cdef void reactor_close_all(Reactor *reactor) noexcept nogil
-cdef void reactor_swept(Mail *mail) noexcept nogil  # handles reactor.sweep: closes idle connections of draining planes
+cdef void reactor_swept(Mail *mail) noexcept nogil  # for `reactor.sweep`: closes idle connections of draining planes
 
 # Returns the number of connections of all planes in this process. Any thread may call it.
 cdef int64_t connections_open() noexcept nogil

@@ -1,9 +1,11 @@
-"""A Driven is work that a processor does in addition to serving clients, for example a connection to another node. A
-Driven may have a socket, and the processor can call it in each turn (one pass of the processor's event loop).
+"""A `Driven` is a task that a processor (a thread that serves clients) performs besides, for example a connection to
+another node. The processor calls the functions of a `Driven` when its socket has events, or when other code has asked
+for a call with `driven_make_ready`.
 
-Only the thread of the reactor may use these structs and functions. A Driven is part of a larger object, whose owner
-frees the object after `driven_leave`. The owner may free it only during the delivery of a mail or in `go_on`, never
-while the processor handles the socket events of a turn.
+Only the processor's thread may use these structs and functions. Each `Driven` is part of a larger object. The owner of
+this object first calls `driven_leave` and then frees it. It may free the object in `go_on` or while a mail (a message
+to this thread, see mail.pxd) is delivered. It may not free the object in `event`, because the processor may still have
+to handle further socket events that point to it.
 """
 
 from libc.stdint cimport int32_t, uint32_t, uintptr_t
@@ -14,28 +16,30 @@ ctypedef struct Driven:
     Driven *next_ready
     bint is_ready
     bint has_joined
-    int handle            # a socket that epoll watches; -1 for none
-    void (*event)(Driven *driven, uint32_t events) noexcept nogil
-    void (*go_on)(Driven *driven) noexcept nogil    # called for a turn of the Driven
+    int handle            # a socket that epoll watches; -1 if there is none
+    void (*event)(Driven *driven, uint32_t events) noexcept nogil  # called when epoll reports events of the socket
+    void (*go_on)(Driven *driven) noexcept nogil    # called after `driven_make_ready`
     void (*shut)(Driven *driven) noexcept nogil     # called when the processor ends
 
 ctypedef struct DrivenList:
     Driven *first
-    Driven *ready         # the Drivens that continue in this turn or the next
+    Driven *ready         # those that are ready
     Driven **ready_end
 
 cdef void driven_init(DrivenList *all) noexcept nogil
 cdef void driven_join(DrivenList *all, Driven *driven) noexcept nogil
 cdef void driven_leave(DrivenList *all, Driven *driven) noexcept nogil
+# Makes `driven` ready: the next `driven_go_on` calls its `go_on`.
 cdef void driven_make_ready(DrivenList *all, Driven *driven) noexcept nogil
-# Gives one turn to each Driven that is ready now. A Driven that becomes ready during this call waits for the next call.
+# Calls `go_on` of each `Driven` that is ready now. One that becomes ready meanwhile waits for the next call.
 cdef void driven_go_on(DrivenList *all) noexcept nogil
 cdef void driven_shut_all(DrivenList *all) noexcept nogil
 
-# In the user data of an epoll set, the lowest bit distinguishes a Driven from a Connection.
+# The user data of an epoll event points to a `Driven` or to a `Connection` (connection.pxd). The lowest bit is 1 for a
+# `Driven`.
 cdef inline void *driven_tag(Driven *driven) noexcept nogil:
     return <void *> (<uintptr_t> driven | 1)
 
 cdef inline Driven *driven_of(void *tagged) noexcept nogil:
-    """Returns the Driven, or NULL if the user data belongs to a Connection."""
+    """Returns the `Driven`, or NULL if the user data points to a `Connection`."""
     return <Driven *> (<uintptr_t> tagged & ~<uintptr_t> 1) if <uintptr_t> tagged & 1 else NULL

@@ -1,11 +1,12 @@
 """The gate: an immutable native policy that judges each hot request (a request that native code serves) before the
 processor serves it.
 
-The plane publishes the gate in the same way as the partition table. The verdict is one of: serve the request, answer
-with an error, close the connection, or punt the request to the plane's handler loop. A rule can also delay the request,
-or mute the connection after the answer. The handler loop must give the same answers as a processor, because both use
-the same native append and read. Tests compare the answers of processors with the answers behind a gate that always
-punts.
+A plane (the limits and state that a group of listeners shares, see plane.pxd) publishes its gate in the same way as its
+partition table. The verdict is one of: serve the request, answer with an error, close the connection, or punt the
+request (pass it to the plane's handler loop in Python). A rule can also delay the request, or mute the connection after
+the answer. The handler loop must give the same answers as a processor (a native thread that serves connections),
+because both use the same native append and read. Tests compare both: they also send the requests through a gate that
+always punts.
 """
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint64_t

@@ -1,4 +1,6 @@
-"""Requests that Python handles. Python takes a request from the plane's ring and answers it once."""
+"""Requests that Python handles. Python takes each request from its plane's ring (the queue of requests for Python, see
+plane.pxd) and answers it once.
+"""
 
 from kafkacore._fast.plane.plane cimport NativePlane, Request
 

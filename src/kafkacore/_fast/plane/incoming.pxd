@@ -1,9 +1,10 @@
 """Reads the bytes of a connection, cuts them into frames, and reads the header of a frame. These functions never close
-a connection. They set `conn.doomed`, and the code that runs the turn then closes the connection.
+a connection. They set `conn.doomed`, and their caller in connection.pyx then closes the connection.
 
-Small frames are cut out of the reactor's scratch buffer, so an idle connection owns no buffer. If a stalled connection
-leaves bytes in the scratch buffer, they are copied to `rest`. After a big frame, the connection first reads only the
-next size prefix, and then reads the body directly into its final place.
+All connections of a reactor (the event loop of a thread that serves connections) read small frames into the reactor's
+scratch buffer, so an idle connection owns no buffer. If a stalled connection leaves bytes in the scratch buffer, they
+are copied to `conn.rest`. After a big frame, the connection first reads only the next size prefix, and then reads the
+body directly into its final place.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -12,7 +13,7 @@ from kafkacore._fast.plane.connection cimport Connection
 from kafkacore._fast.wait.memory cimport Frame
 from kafkacore._fast.plane.plane cimport Plane, Request
 
-# The state of one connection during one turn.
+# The state of one connection during one turn (one pass of the reactor's loop).
 ctypedef struct Turn:
     const uint8_t *at          # bytes that have been read but not cut into frames, in the scratch buffer or in `rest`
     const uint8_t *end

@@ -1,5 +1,5 @@
-"""Sends the answers that are complete and next in order, with as few system calls as possible. Records how long each
-stage of the requests took.
+"""Sends the answers that are complete and next in order, with as few system calls as possible. Also records how long
+each stage of a request took.
 """
 
 from libc.stdint cimport int64_t
@@ -14,5 +14,5 @@ from kafkacore._fast.plane.samples cimport Sampler
 cdef int send_answers(Env *env, int handle, Request *first, int64_t now_ns, bint *want_write) noexcept nogil
 cdef bint answer_sent(Request *request) noexcept nogil
 cdef void note_stages(ApiMetrics *metrics, Request *request, int64_t sent_ns) noexcept nogil
-# Completes the request's sample, and puts it into the sampler's ring.
+# Completes the request's sample (samples.pxd), and puts it into the sampler's ring.
 cdef void keep_sample(Sampler *sampler, Request *request, int64_t sent_ns) noexcept nogil

@@ -1,12 +1,15 @@
-"""A plane: the limits, memory, ring, gate, hot APIs and metrics that the connections of a listener group share. A hot
-API is an API that native code serves. A node has one native Plane for each group of listeners (data, controller,
-control). The package `network` creates a Plane and keeps it until its last connection has closed.
+"""A plane: the limits, memory budget, ring, gate, hot APIs and metrics that the connections of a listener group share.
+The ring is the queue of requests for Python. The gate judges requests before they are served (gate.pxd). A hot API is
+an API that native code serves. A processor is a native thread that serves connections. A handler is the Python code
+that serves all other requests. A node has one native `Plane` for each group of listeners (data, controller, control).
+The package `network` creates a `Plane` and keeps it until its last connection has closed.
 
-A Request belongs to its connection's processor. While the request is on the ring, and until the mail with its answer
-arrives, the handler owns the request. Published values (gate, partition table, ApiVersions answers, endpoints) are
-immutable and are replaced as a whole. A processor uses a published value only within one turn (one pass of its event
-loop). The plane frees an old value when each processor has ended the turn in which it could have read the value. Each
-processor counts the beginnings and ends of its turns, so its count is odd during a turn.
+A `Request` belongs to its connection's processor. While the request is on the ring, and until the mail with its answer
+(a message to the processor, see mail.pxd) arrives, the handler owns the request. Published values (gate, partition
+table, ApiVersions answers, endpoints) are immutable and are replaced as a whole. A processor uses a published value
+only within one turn (one pass of its event loop). The plane frees an old value when each processor has ended the turn
+in which it could have read the value. Each processor counts the beginnings and ends of its turns, so its count is odd
+during a turn.
 """
 
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t
@@ -42,7 +45,7 @@ ctypedef struct Request:
     Request *next         # next in the connection's queue
     Inbox *inbox          # the inbox of the connection's processor
     Wheel *wheel          # the timing wheel of this processor
-    void (*settled)(Request *request, bint complete) noexcept nogil  # see request_answered, request_unblocked
+    void (*settled)(Request *request, bint complete) noexcept nogil  # see `request_answered` and `request_unblocked`
     int32_t listener      # the number of the listener that accepted the connection
     uint8_t address[16]   # the peer's IPv6 address, or its IPv4 address mapped into IPv6
     int32_t port
@@ -88,13 +91,13 @@ cdef enum:
     SERVED_PUNT = 3       # nothing was done; the request goes onto the ring
     SERVED_CLOSE = 4      # the request is malformed: log one line and close the connection
 
-# Serves a request of a hot API. `verdict` comes from the gate. A Serve function runs on the connection's processor, and
-# may modify the bytes of the frame. For a parked request, the API must later call `request_answered` on the same
-# processor, but never from within the Serve function.
+# Serves a request of a hot API. `verdict` comes from the gate. A `Serve` function runs on the connection's processor,
+# and may modify the bytes of the frame. For a parked request, the API must later call `request_answered` on the same
+# processor, but never from within the `Serve` function.
 ctypedef int (*Serve)(void *state, Request *request, const Verdict *verdict) noexcept nogil
 
 ctypedef struct StageHistogram:
-    int64_t buckets[STAGE_BUCKETS]  # one for each power of two of microseconds
+    int64_t buckets[STAGE_BUCKETS]  # one for each power of two in microseconds
     int64_t count
     int64_t sum_us
 
@@ -187,24 +190,24 @@ cdef void plane_hold(Plane *plane) noexcept nogil
 cdef void plane_release(Plane *plane) noexcept nogil
 
 
-# Call this on the thread of the connection's processor, when request.answer is complete.
+# Call this on the thread of the connection's processor, when `request.answer` is complete.
 cdef void request_answered(Request *request) noexcept nogil
-# Call this on the processor's thread, when a request that was SERVED_BLOCKED has had its effect and becomes
-# SERVED_PARKED.
+# Call this on the processor's thread, when a request that was SERVED_BLOCKED has had its effect, and now waits as a
+# SERVED_PARKED request does.
 cdef void request_unblocked(Request *request) noexcept nogil
-# Gives the frame's memory back to the plane. Only the thread that owns the request now may call this: the thread of the
-# processor or of the handler. After the call, nothing may point into the frame.
+# Gives the frame's memory back to the plane's budget. Only the current owner of the request may call this: the
+# processor or the handler. After the call, nothing may point into the frame.
 cdef void request_release_frame(Request *request) noexcept nogil
 # Sends a request that was taken from the ring back to its processor, with its answer. Any thread may call this.
 cdef void request_post_answer(Request *request) noexcept nogil
-cdef Inbox *request_inbox(Request *request) noexcept nogil  # the processor's inbox, for Parked.inbox
+cdef Inbox *request_inbox(Request *request) noexcept nogil  # the processor's inbox, for `Parked.inbox`
 # The processor's timing wheel, for deadlines. Only the processor's thread may use it.
 cdef Wheel *request_wheel(Request *request) noexcept nogil
-cdef PartitionTable *request_table(Request *request) noexcept nogil  # valid until the Serve or resume function returns
+cdef PartitionTable *request_table(Request *request) noexcept nogil  # valid until `Serve` or `resume` returns
 
 
 cdef class HotApi:
-    """A Serve function and its state, for NativePlane.install. `keep` owns the state."""
+    """A `Serve` function and its state, for `NativePlane.install`. `keep` owns the state."""
     cdef Serve serve
     cdef void *state
     cdef object keep
@@ -218,7 +221,7 @@ cdef enum:
 
 
 cdef class NativePlane:
-    """Owns one reference to a Plane."""
+    """Owns one reference to a `Plane`."""
     cdef Plane *plane
     cdef readonly Environment environment
     cdef readonly object name

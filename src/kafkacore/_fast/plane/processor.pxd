@@ -1,9 +1,9 @@
-"""A processor: a C thread with an epoll set that serves connections (connection.pxd). Any number of planes can share a
-processor.
+"""A processor: a C thread with an epoll set that serves connections (connection.pxd). Any number of planes (groups of
+listeners, see plane.pxd) can share a processor.
 
-A processor without work may spin for some tens of microseconds before it sleeps, if its recent pauses were short. At
-most one thread of the process spins at a time. If the kernel preempts a spinning thread, this thread does not spin
-again for a while.
+A processor without work may spin for some tens of microseconds before it sleeps, if its recent pauses between two
+pieces of work were short. At most one thread of the process spins at a time. If the kernel preempts a spinning thread,
+this thread does not spin again for a while.
 """
 
 from libc.stdint cimport int32_t, int64_t
@@ -26,7 +26,7 @@ ctypedef struct Processor:
     int64_t gap_ns            # moving average of the time without work
     int64_t shy_until_ns      # the processor does not spin before this time
     int64_t shy_ns
-    int64_t looked_ns         # when the processor last polled its sockets while mail waited
+    int64_t looked_ns         # when it last polled its sockets while mail (messages from threads, mail.pxd) waited
     bint trimmed
     int64_t idle_ns           # idle time since the start; only the processor writes it, any thread may read it
     int64_t waiting_since_ns  # 0 while the processor works; only the processor writes it

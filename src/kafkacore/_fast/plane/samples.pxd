@@ -1,11 +1,11 @@
-"""Samples of requests for the sampled request log. About one of every N requests is sampled, with the times of its
-stages.
+"""Samples of requests for the sampled request log. About one of every N requests is sampled: a sample says how long
+each stage of the request took.
 
-A processor has a sampler for each plane that it serves. The sampler chooses requests as they arrive, because a request
-can release its frame, which holds the client id, before it is answered. When the answer has been sent, the processor
-copies the sample into a ring. The ring has one writer, which is its processor, and one reader at a time, which holds
-the GIL. Neither of them waits for the other. While the ring is full, samples are dropped and counted. A ring belongs to
-its plane and is freed with it.
+A processor (a thread that serves connections) has a sampler for each plane (a group of listeners, see plane.pxd) that
+it serves. The sampler chooses requests as they arrive, because a request can release its bytes, which contain the
+client id, before it is answered. When the answer has been sent, the processor copies the sample into a ring. The ring
+has one writer, which is its processor, and one reader at a time, which holds the GIL. The two never wait for each
+other. While the ring is full, samples are dropped and counted. A ring belongs to its plane and is freed with it.
 """
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint64_t
@@ -40,10 +40,10 @@ ctypedef struct SampleRing:
     int64_t dropped            # samples dropped since the last sample was written; only the processor uses it
     Sample slots[SAMPLE_SLOTS]
 
-# Chooses requests of one plane on one processor. Only this processor uses the Sampler.
+# Chooses requests of one plane on one processor. Only this processor uses the `Sampler`.
 ctypedef struct Sampler:
     SampleRing *ring           # created for the first sample
-    int32_t every              # the rate with which `left` was drawn
+    int32_t every              # the argument `every` with which `left` was drawn
     int32_t left               # requests until the next sample
     uint64_t random
 
@@ -55,5 +55,5 @@ cdef Sample *sample_new(int32_t every, const uint8_t *client_id, int32_t client_
 # `rings`. Returns False if the sample is dropped, because there is no room or no memory.
 cdef bint sampler_keep(Sampler *sampler, SampleRing **rings, const Sample *sample) noexcept nogil
 cdef void rings_free(SampleRing *first) noexcept nogil
-# Removes and returns at most `most` samples from the rings. NativePlane.take_samples describes the tuples.
+# Removes and returns at most `most` samples from the rings. `NativePlane.take_samples` describes the tuples.
 cdef list samples_taken(SampleRing *first, int64_t now_ns, int64_t most)

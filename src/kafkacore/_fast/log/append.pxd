@@ -1,5 +1,6 @@
-"""Appends to a log. An append first validates the batch without the lock. Then, under the lock, it checks the batch
-against the producer's state, assigns its offsets, writes it, and updates the producer's state."""
+"""Appends to a log. An append first validates the batch without the lock (`Log.lock`). Then, under the lock, it checks
+the batch against the producer's state, assigns the batch's offsets, writes the batch, and updates the producer's state.
+"""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stddef cimport size_t
@@ -25,7 +26,7 @@ ctypedef struct Prepared:
     uint8_t *data
     size_t size
     int origin                           # an AppendOrigin of validate.pxd
-    # Whether the batch has a producer id and is checked against the producer's state.
+    # Whether the batch has a producer id. If so, the append checks the batch against the producer's state.
     bint idempotent
     Writer rewritten
 
@@ -38,16 +39,17 @@ cdef int log_prepare(const LogConfig *config, int64_t now_ms, uint8_t *records, 
                      AppendInfo *info) noexcept nogil
 cdef void prepared_free(Prepared *prepared) noexcept nogil
 
-# Appends a batch that log_prepare has accepted. Call this with the lock held. Returns 0, a Kafka error code, or
-# LOG_BLOCKED. In the last case `blocked` is queued, unless it is NULL. Call this again when `blocked` is woken.
+# Appends a batch that `log_prepare` has accepted. Call this with the lock held. Returns 0, a Kafka error code, or
+# LOG_BLOCKED if the log is being opened or rolled. In the last case the log has queued the waiter `blocked`, unless it
+# is NULL. Call this again when `blocked` is woken.
 cdef int log_append_prepared(Log *log, Prepared *prepared, int32_t leader_epoch, Waiter *blocked,
                              AppendInfo *info) noexcept nogil
-# Appends whole batches that already have their offsets and leader epochs, for a follower or a log that is replicated
-# with Raft. `checked` comes from check_batches.
+# Appends whole batches that already have their offsets and leader epochs: the batches of a follower, or of a log that
+# Raft replicates. `checked` comes from `check_batches` (validate.pxd).
 cdef int log_append_checked(Log *log, const uint8_t *records, const BatchesResult *checked, Waiter *blocked,
                             AppendInfo *info) noexcept nogil
 
-# Updates producers, transactions and leader epochs for a batch that is in the log. Appends and recovery call this.
-# Returns 0 or -ENOMEM. Sets `ended` to the transaction that the batch ended; `ended.last_offset` is -1 if the batch
-# ended none.
+# Updates the log's producers, transactions and leader epochs for a batch that is in the log. Appends and recovery call
+# this. Returns 0 or -ENOMEM. Sets `ended` to the transaction that the batch ended; `ended.last_offset` is -1 if the
+# batch ended none.
 cdef int log_note_state(Log *log, const uint8_t *batch, size_t size, EndedTransaction *ended) noexcept nogil

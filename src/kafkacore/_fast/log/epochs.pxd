@@ -1,9 +1,10 @@
-"""The start offset of each leader epoch of a log (KIP-101, KIP-279, KIP-320; LeaderEpochFileCache). The log's lock
-guards these entries.
+"""The start offset of each leader epoch of a log (KIP-101, KIP-279, KIP-320; LeaderEpochFileCache). `Log.lock` guards
+these entries.
 
-Each change of the entries sets `epochs_dirty`. Then epochs_checkpoint writes the `leader-epoch-checkpoint` file on a
-pool thread. If a log has no appends and the file lacks only epochs without records, the file is not written. This saves
-many writes, because each restart adds two such epochs to every partition.
+Each change of the entries sets `Log.epochs_dirty`. Then a thread of the I/O pool writes the file
+`leader-epoch-checkpoint` (epochs_checkpoint.pxd). The file is not written while it lacks only epochs without records
+and no append has happened since the load. This saves many writes, because each restart adds two such epochs to every
+partition.
 """
 
 from libc.stdint cimport int32_t, int64_t
@@ -15,7 +16,7 @@ from kafkacore._fast.log.log cimport Log
 # -ENOMEM.
 cdef int epochs_assign(Log *log, int32_t epoch, int64_t start_offset) noexcept nogil
 cdef void epochs_truncate_end(Log *log, int64_t end_offset) noexcept nogil
-# Drops the entries that start at or above `end_offset`, which is the log end offset. They have no records. Only a load
+# Drops the entries that start at or above `end_offset`, the log end offset. Such entries have no records. Only a load
 # calls this.
 cdef void epochs_drop_empty(Log *log, int64_t end_offset) noexcept nogil
 cdef void epochs_truncate_start(Log *log, int64_t start_offset) noexcept nogil

@@ -1,6 +1,6 @@
 """The small files in a log's directory, next to its segments. A writer writes a whole new file under a temporary name
-and then renames it, so that a reader finds either the old file or the new one. The functions block, so call them on
-pool threads only. All of them return 0 or -errno.
+and then renames it, so that a reader finds either the old file or the new one. The functions block, so call them only
+on threads of the I/O pool (io.pxd). Unless their comment says otherwise, they return 0 or -errno.
 """
 
 from libc.stdint cimport int64_t, uint8_t
@@ -16,8 +16,8 @@ cdef int write_small_file(const Disk *disk, const char *directory, const char *n
 # Reads the whole file into a malloc'ed block. Returns its size, or -errno. Rejects files over 64 MiB with -EFBIG.
 cdef int64_t read_small_file(const Disk *disk, const char *directory, const char *name, uint8_t **data) noexcept nogil
 
-# The steps of write_small_file, for callers that write many files at once: write the temporary file, sync it, rename
-# it. The caller syncs the directory.
+# The steps of `write_small_file`, for callers that write many files at once: write the temporary file, sync it, rename
+# it. The caller then syncs the directory.
 cdef int begin_small_file(const Disk *disk, const char *directory, const char *name, const void *data,
                           size_t size) noexcept nogil
 cdef int sync_small_file(const Disk *disk, const char *directory, const char *name) noexcept nogil
@@ -26,10 +26,10 @@ cdef int name_small_file(const Disk *disk, const char *directory, const char *na
 cdef int begin_partition_metadata(const Disk *disk, const char *directory, const uint8_t *topic_id) noexcept nogil
 cdef int begin_epochs(Log *log, const char *directory) noexcept nogil
 cdef int write_partition_metadata(const Disk *disk, const char *directory, const uint8_t *topic_id) noexcept nogil
-# Copies the leader epochs under the lock, and writes the copy without the lock.
+# Copies the leader epochs under `Log.lock`, and writes the copy without the lock.
 cdef int write_epochs(Log *log, const char *directory, bint synced) noexcept nogil
-# Writes the producer state below `offset` as the producer snapshot of that offset. The second function first copies the
-# log's producer state under the lock.
+# Both functions write a snapshot file with the state that the producers had at `offset`. The second function first
+# copies this state from the log, under `Log.lock`.
 cdef int write_producers(const Disk *disk, const char *directory, const Producers *producers, int64_t offset,
                          bint synced) noexcept nogil
 cdef int write_producer_snapshot(Log *log, const char *directory, int64_t offset, bint synced) noexcept nogil

@@ -1,13 +1,14 @@
 """A partition's log: its segments, producers, leader epochs and checkpointed offsets, on one log directory.
 
-`lock` guards every field, except those commented "atomic". Threads hold the lock for work in memory and for the pwrite
+`lock` guards every field, except those commented "atomic". Threads hold this lock for work in memory and for the pwrite
 of an append. They never hold it during a sync, a roll, an index look-up on disk or a call into Python. No thread waits
 for the lock while it holds the GIL.
 
-A log has no files before its first append. The first append changes `state` from LAZY to OPENING. Then a pool job
-creates the directory, partition.metadata and the first segment, syncs them, and changes `state` to OPEN. If the state
-is LAZY, OPENING or ROLLING, an append writes nothing. Instead, it puts the caller's waiter on the list `blocked` and
-returns LOG_BLOCKED. The caller tries again when its waiter is woken.
+A log has no files before its first append. The first append changes `state` from LAZY to OPENING. Then a job on a pool
+thread (a thread of the log directory's I/O pool, see io.pxd) creates the directory, partition.metadata and the first
+segment, syncs them, and changes `state` to OPEN. If the state is LAZY, OPENING or ROLLING, an append writes nothing.
+Instead, it puts the caller's waiter (an entry of a request that waits, see park.pxd) on the list `blocked` and returns
+LOG_BLOCKED. The caller tries again when its waiter is woken.
 
 Modules: log (life cycle, list of segments, waiters), epochs, append, read, open, roll, commit, truncate, delete, shut,
 recovery, move.
@@ -42,8 +43,8 @@ cdef enum:
 cdef enum:
     LOG_BLOCKED = -2000   # nothing has changed; the waiter is queued and will be woken
 
-# A topic's configuration in the form that its logs use. It is immutable and reference-counted. When the configuration
-# changes, a new LogConfig replaces it.
+# A topic's configuration in the form that its logs use. A `LogConfig` is immutable and reference-counted. When the
+# configuration changes, a new `LogConfig` replaces the old one.
 ctypedef struct LogConfig:
     int32_t refs
     ValidateRules rules                  # compression, timestamps, max.message.bytes, compacted, inflation limits
@@ -62,8 +63,8 @@ ctypedef struct LogConfig:
     bint preallocate
     int32_t producer_id_expiration_ms
 
-# The segments in order of their offsets. The list is immutable. A change replaces the whole list, and readers hold a
-# reference to the list that they use.
+# A log's segments in order of their offsets. The list is immutable. A change replaces the whole list, and readers hold
+# a reference to the list that they use.
 ctypedef struct SegmentList:
     int32_t refs
     int32_t count
@@ -73,7 +74,8 @@ ctypedef struct EpochEntry:
     int32_t epoch
     int64_t start_offset
 
-# The positions of recent batches. With them, a consumer at the end of the log needs neither an index nor the disk.
+# The log keeps the positions of recent batches. So a consumer at the end of the log needs neither an index nor the
+# disk.
 cdef enum:
     RECENT_BATCHES = 64
 
@@ -92,18 +94,18 @@ ctypedef struct Log:
     int32_t state
     LogDir *dir                          # changes when the log moves; without the lock, read it with `log_dir`
     const Clock *clock
-    # The names of the partition to which the log belongs, and the functions that change the partition's reference
-    # count.
+    # The topic and the index of the partition to which the log belongs, and the functions that change the partition's
+    # reference count.
     const char *topic
     int32_t topic_size
     int32_t index
     const uint8_t *topic_id              # NULL if no partition.metadata is written (the metadata log)
     void (*hold)(Log *log) noexcept nogil
     void (*release)(Log *log) noexcept nogil
-    # Runs with the lock held after synced_offset has changed or `state` has become FAILED. Collects the waiters to
-    # wake. Returns True if it must be called again.
+    # Runs with the lock held after `synced_offset` has changed or `state` has become FAILED. Collects the waiters to
+    # wake. Returns True if it must be called again, because `wakes` is full.
     bint (*on_change)(Log *log, WakeList *wakes) noexcept nogil
-    char *suffix                         # the suffix of the directory's name; NULL unless this is a future log
+    char *suffix                         # of the directory's name; NULL unless this is a future log (move.pxd)
     char *path                           # the path of the log's directory, which the first append creates
     LogConfig *config
     SegmentList *segments
@@ -111,14 +113,14 @@ ctypedef struct Log:
     int64_t log_start_offset
     int64_t local_log_start_offset
     int64_t end_offset                   # the offset of the next record
-    # Counts removals of files. If this changes during a look-up, the result of the look-up may be invalid.
+    # Counts removals of files. If this count changes during a look-up, the result of the look-up may be invalid.
     int64_t cuts
     int64_t truncations                  # counts truncations and moves
     int64_t rewinds                      # counts truncations only; after one, other records may get the same offsets
     bint swapping                        # a compaction is replacing segments now; see compact/swap.pxd
     int64_t synced_offset                # all records below this offset survive a power loss
     int64_t checkpointed_offset          # the greatest recovery point that the checkpoint file may contain
-    int64_t commit_offset                # the next commit syncs the records below this offset
+    int64_t commit_offset                # the next sync by a committer covers the records below this offset
     int64_t unflushed_since_ns           # monotonic; -1 if all records are synced
     int64_t first_unstable_offset        # the first offset of the oldest open transaction; -1 if there is none
     int64_t last_aborted_offset          # atomic; no aborted transaction ends after this offset; -1 if there is none
@@ -138,7 +140,8 @@ ctypedef struct Log:
     int64_t roll_offset                  # the base offset of the segment that the current roll creates
     Job epochs_job
     bint epochs_job_queued
-    # For a truncation that waits until the recovery point is checkpointed (log/cuts.pyi).
+    # For a truncation that waits until the recovery point is checkpointed (log/cuts.pyi). `cut_mail` is a message to
+    # the thread that writes the checkpoint (mail.pxd).
     Mail cut_mail
     Log *next_cut
     bint awaits_checkpoint
@@ -163,7 +166,7 @@ cdef void log_block(Log *log, Waiter *waiter) noexcept nogil  # does nothing if 
 cdef Segment *log_segment_at(const Log *log, int64_t offset) noexcept nogil
 cdef void recent_clear(Log *log) noexcept nogil
 cdef void recent_add(Log *log, int64_t base_offset, int64_t position) noexcept nogil
-# Replaces the list by `items`, whose references it takes over, and sets total_bytes. Returns 0 or -ENOMEM.
+# Replaces the list by `items`, whose references it takes over, and sets `total_bytes`. Returns 0 or -ENOMEM.
 cdef int log_set_segments(Log *log, Segment **items, int32_t count) noexcept nogil
 
 # --- call these without the lock ---
@@ -172,10 +175,10 @@ cdef LogConfig *log_hold_config(Log *log) noexcept nogil
 cdef SegmentList *log_hold_segments(Log *log) noexcept nogil  # NULL if the log is lazy
 cdef void segments_release(SegmentList *list) noexcept nogil
 cdef void log_wake_blocked(Log *log, int why) noexcept nogil
-cdef void log_wake_changed(Log *log, int why) noexcept nogil  # calls on_change until it has no more waiters to wake
+cdef void log_wake_changed(Log *log, int why) noexcept nogil  # calls `on_change` until no waiters are left to wake
 cdef LogDir *log_dir(const Log *log) noexcept nogil
 # Call this after an error of the directory. Takes the directory offline and wakes the waiters of this log.
 cdef void log_fail(Log *log, int error) noexcept nogil
-# Like log_fail, for work that began when the log was in `dir`. If the log has been closed or moved to another directory
-# since then, only `dir` goes offline. If in addition `error` is ENOENT, not even `dir` goes offline.
+# Like `log_fail`, for work that began when the log was in `dir`. If the log has been closed or moved to another
+# directory since then, only `dir` goes offline, and if `error` is ENOENT, not even `dir` does.
 cdef void log_fail_in(Log *log, LogDir *dir, int error) noexcept nogil

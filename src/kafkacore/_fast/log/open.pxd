@@ -1,20 +1,20 @@
 """Prepares a log for appends: creates its first files, or opens its last segment, which a load left closed.
 
-A log has no files before its first append. A pool thread opens up to 64 logs together: it creates their files, and
-syncs the log directory once for all of them. This makes the partition's directory, partition.metadata,
-leader-epoch-checkpoint and the name of the first segment durable, before the first append is acknowledged.
+A log has no files before its first append. A thread of the I/O pool (io.pxd) opens up to 64 logs together: it creates
+their files, and syncs the log directory once for all of them. So the partition's directory, partition.metadata,
+leader-epoch-checkpoint and the name of the first segment are durable before the first append is acknowledged.
 
-Call all functions with the lock held.
+Call all functions with `Log.lock` held.
 """
 
 from kafkacore._fast.log.log cimport Log
 from kafkacore._fast.wait.park cimport Waiter
 
-# Changes the state from LAZY to OPENING. Returns LOG_BLOCKED with `blocked` queued, or an error that clients retry.
-# After an error nothing has changed.
+# Changes the state from LAZY to OPENING. Queues the waiter `blocked` and returns LOG_BLOCKED, or changes nothing and
+# returns an error that clients retry.
 cdef int log_start_open(Log *log, Waiter *blocked) noexcept nogil
 # Changes the state from OPEN to ROLLING, and submits a job that opens the last segment, which a load left closed.
-# Returns the same values as log_start_open.
+# Returns the same values as `log_start_open`.
 cdef int log_start_wake(Log *log, Waiter *blocked) noexcept nogil
 # Starts one of these two changes if the next append would have to wait for it. A request with many partitions first
 # calls this for all of them, so that their logs are opened together.

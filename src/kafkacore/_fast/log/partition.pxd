@@ -1,11 +1,12 @@
-"""A partition in the data plane (the native code that serves Produce and Fetch): its log, its role and epochs, high
-watermark, followers and waiters.
+"""A partition in the data plane (the native code that serves Produce and Fetch): its log, its role and epochs, its high
+watermark, its followers, and its waiters. A waiter is an entry of a request that waits for an event in the partition
+(park.pxd).
 
-A partition is reference-counted. A Python handle holds one reference. `log.lock` guards every field, except those
-commented "atomic". Python decides which broker leads and which replicas are in the ISR, and publishes both with
-`partition_lead` and `partition_follow` (partition_role). Native code records the followers' fetches (replicas) and
-advances the high watermark. Each change of a partition names the epoch to which it belongs. Under the lock, the
-partition rejects a change that belongs to any other epoch.
+A partition is reference-counted. A Python handle holds one reference. `log.lock`, called "the lock" below, guards every
+field, except those commented "atomic". Python decides which broker leads and which replicas are in the ISR, and
+publishes both with `partition_lead` and `partition_follow` (partition_role.pxd). Native code records the followers'
+fetches (replicas.pxd) and advances the high watermark. Each change of a partition names the epoch to which it belongs.
+Under the lock, the partition rejects a change that belongs to any other epoch.
 """
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
@@ -27,6 +28,7 @@ cdef enum:
     ROLE_FOLLOWER = 2
     ROLE_GONE = 3         # deleted: waiters are woken, and later requests get UNKNOWN_TOPIC_OR_PARTITION
 
+# The kinds of waiters. `at` is the offset in the waiter.
 cdef enum:
     WAIT_FETCH = 0        # satisfied when the high watermark passes `at`
     WAIT_FOLLOWER = 1     # satisfied when the log end passes `at`
@@ -47,12 +49,12 @@ cdef enum:
     NO_EPOCH = -1         # a request without an epoch
     NEVER_MS = -0x7FFFFFFF  # earlier than any time of this process's clocks
 
-# Another replica, as its leader knows it. At the start of a leader epoch, no positions are known. Only a Fetch in this
-# epoch sets a follower's position.
+# Another replica, as the leader knows it. At the start of a leader epoch, the leader knows no positions. Only a Fetch
+# in this epoch sets a follower's position.
 ctypedef struct Follower:
     int32_t broker_id
     bint in_sync              # in the committed ISR
-    bint is_joining           # only in the proposed ISR, and so also in the maximal ISR (KIP-497)
+    bint is_joining           # only in the proposed ISR; so it is in the maximal ISR, which is both together (KIP-497)
     bint must_fetch           # has left the ISR because it lagged, and has not fetched since
     int64_t broker_epoch      # the broker epoch that its last fetch named; -1 if none
     int64_t end_offset        # the end of its log; -1 if it has not fetched yet
@@ -69,8 +71,7 @@ ctypedef struct Told:
     int64_t log_start_offset
 
 ctypedef struct Partition:
-    # Must be the first field, so that a pointer to the Log is also a pointer to its Partition. log.lock is the
-    # partition's lock.
+    # Must be the first field, so that a pointer to the `Log` is also a pointer to its `Partition`.
     Log log
     int32_t refs          # atomic
     int32_t index
@@ -85,14 +86,14 @@ ctypedef struct Partition:
     # `generation` counts the leaderships of this node. A leadership ends when the node applies another role, and also
     # when the log is truncated. Records can be acknowledged only in the leadership in which they were appended.
     int64_t generation
-    int64_t rewinds       # the value of the log's field `rewinds` when `generation` was last advanced
+    int64_t rewinds       # the value of `log.rewinds` when `generation` was last advanced
     bint wakes_everybody  # set after a truncation, until all waiters have been woken
     int64_t epoch_start_offset  # the offset at which this leader's epoch begins
     # Whether this leader was elected uncleanly. In that case, the next AlterPartition names the leader recovery state
     # RECOVERED (KIP-704).
     int32_t is_recovering
     int32_t is_proposing  # an AlterPartition has been sent and has no answer yet
-    int32_t in_sync_count  # the number of members of the committed ISR, this node included
+    int32_t in_sync_count  # how many members the committed ISR has, this node included
     int64_t high_watermark
     int64_t last_stable_offset
     Follower *followers
@@ -102,7 +103,7 @@ ctypedef struct Partition:
     Waiter *waiting[WAIT_KINDS]
     LinkedList readers    # fetch sessions that learn of each change (readers.pxd)
     Told told
-    bint role_changed     # the role or the ISR has changed, and the readers do not know it yet
+    bint role_changed     # the role or the ISR has changed, and `readers` do not know it yet
     int32_t throttled     # atomic: bits of replication_quota.pxd
     int32_t *adding       # the brokers that a reassignment adds: their number, then their ids; NULL for none
     bint is_added         # this broker is one of `adding`
@@ -111,8 +112,8 @@ ctypedef struct Partition:
     int64_t fetch_lag
     Traffic traffic
 
-# Creates a partition with one reference, a lazy log and ROLE_NONE. Returns NULL if memory runs out. `named` is true if
-# the log writes partition.metadata. All logs except the metadata log do so.
+# Creates a partition with one reference, a log without files, and ROLE_NONE. Returns NULL if memory runs out. `named`
+# is true if the log writes partition.metadata. All logs except the metadata log do so.
 cdef Partition *partition_new(LogDir *dir, const Clock *clock, LogConfig *config, const char *topic, int32_t topic_size,
                               const uint8_t *topic_id, int32_t index, bint named) noexcept nogil
 cdef void partition_hold(Partition *p) noexcept nogil
@@ -124,21 +125,21 @@ cdef void partition_close(Partition *p, int role) noexcept nogil
 # Makes the fetch sessions that watch the partition check it once more and then release it. The caller must hold a
 # reference.
 cdef void partition_dismiss_readers(Partition *p) noexcept nogil
-# Call this when the directory failed; wakes all waiters.
+# Call this when the log directory has failed. Wakes all waiters.
 cdef void partition_fail(Partition *p, int error) noexcept nogil
 
-# The condition for an acknowledgement: the offset `at` that must be reached, and a WAIT_ kind. `at` is -1 if there is
-# nothing to wait for. `generation` is the leadership in which the records were appended.
+# The condition for an acknowledgement: `kind` is a WAIT_ constant, and `at` is the offset that must be reached, or -1
+# if there is nothing to wait for. `generation` is the leadership in which the records were appended.
 ctypedef struct Acknowledgement:
     int64_t at
     int64_t generation
     int32_t kind
 
 # Performs a Produce for one partition. `acks` is the value in the request. `origin` is an AppendOrigin of validate.pxd.
-# Returns 0, a Kafka error code, or LOG_BLOCKED with `blocked` queued. Sets `ack` to the condition for the answer. If
-# `acks` is -1, the condition is that all replicas in the ISR have the records. Unless `acks` is 0, the condition also
-# includes a flush if flush.messages requires one after this append, because UnifiedLog.append flushes before it
-# returns. Adds satisfied waiters to `wakes`; the caller wakes them without holding a lock.
+# Returns 0, a Kafka error code, or LOG_BLOCKED (log.pxd) with the waiter `blocked` queued. Sets `ack` to the condition
+# for the answer. If `acks` is -1, the condition is that all replicas in the ISR have the records. Unless `acks` is 0,
+# the condition also includes a flush if flush.messages requires one after this append, because UnifiedLog.append
+# flushes before it returns. Adds satisfied waiters to `wakes`; the caller wakes them without holding a lock.
 cdef int partition_append(Partition *p, uint8_t *records, size_t size, int acks, int origin, Waiter *blocked,
                           AppendInfo *info, Acknowledgement *ack, WakeList *wakes) noexcept nogil
 # Appends whole batches that already have their offsets, and that the leader of `leader_epoch` sent. Returns
@@ -151,7 +152,7 @@ cdef int partition_append_replicated(Partition *p, const uint8_t *records, size_
                                      Waiter *blocked, AppendInfo *info, WakeList *wakes) noexcept nogil
 
 # Starts to open a leader's log if the next append would have to wait for that. A request with many partitions calls
-# this for all of them before its appends.
+# this for all of them before it appends to the first one.
 cdef void partition_open_ahead(Partition *p) noexcept nogil
 
 ctypedef struct FetchView:
@@ -164,7 +165,8 @@ ctypedef struct FetchView:
     int64_t diverging_end_offset   # -1 unless the client's last fetched epoch diverges (KIP-595)
     int32_t diverging_epoch
     bint is_in_sync       # the requesting follower is in the committed ISR
-    # Nothing was read, because the follower is not in the ISR, the partition is throttled and the quota is exceeded.
+    # Nothing was read, for three reasons together: the follower is not in the ISR, the partition is throttled, and the
+    # replication quota is exceeded.
     bint is_held_back
     bint is_added         # a reassignment adds the requesting follower
 
@@ -186,18 +188,18 @@ ctypedef struct ReadAsked:
     bint slowly                   # the read may read an index on disk
     bint from_any_replica         # a follower may answer the request too (KIP-392)
     const FollowerFetch *follower  # the follower that sent the request; for READ_LOG_END
-    bint notes                    # the first attempt of a follower's fetch: the read records the follower's position
-    bint counts                   # the first attempt of this fetch: the read counts for TotalFetchRequestsPerSec
+    bint notes                    # the first attempt of a follower's fetch: the read also records its position
+    bint counts                   # the first attempt of any fetch: the read counts for TotalFetchRequestsPerSec
     # The leader's quota is exceeded, so throttled partitions give no records to replicas outside the ISR (KIP-73).
     bint over_quota
-    ListLink *reader              # NULL, or the `in_readers` of a Change that is marked at each change after this read
+    ListLink *reader              # `in_readers` of a `Change`, to be marked at each change after this read; or NULL
 
-# Sets the three given fields. All other fields become zero, except the epochs, which become NO_EPOCH.
+# Sets the three given fields. Sets the epochs to NO_EPOCH, and all other fields to zero.
 cdef void read_asked_init(ReadAsked *asked, int64_t offset, int64_t max_bytes, int isolation) noexcept nogil
 # Performs a Fetch for one partition. Returns 0, a Kafka error code, or LOG_BLOCKED if an index on disk must be read. In
-# the last case, read again on the I/O pool with `slowly`. Returns FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH if
-# `current_epoch` is not the partition's leader epoch. Records a follower's fetch before the read, so that the answer
-# has the high watermark that this fetch advanced. Adds satisfied waiters to `wakes`.
+# the last case, call this again with `slowly` on a thread of the I/O pool. Returns FENCED_LEADER_EPOCH or
+# UNKNOWN_LEADER_EPOCH if `current_epoch` is not the partition's leader epoch. Records a follower's fetch before the
+# read. So if this fetch advances the high watermark, the answer has the new value. Adds satisfied waiters to `wakes`.
 cdef int partition_read(Partition *p, const ReadAsked *asked, ReadResult *out, FetchView *view,
                         WakeList *wakes) noexcept nogil
 # Records a follower's fetch without a read. Returns 0, or the error code that `partition_read` would return.
@@ -206,12 +208,12 @@ cdef int partition_followed(Partition *p, const FollowerFetch *fetch, int32_t cu
 
 # Checks role and epoch for ListOffsets, OffsetForLeaderEpoch or DeleteRecords. Returns 0 or a Kafka error code.
 cdef int partition_check_leader(Partition *p, int32_t current_epoch) noexcept nogil
-# Like partition_check_leader, for a request that any replica can answer.
+# Like `partition_check_leader`, for a request that any replica can answer.
 cdef int partition_check_replica(Partition *p, int32_t current_epoch) noexcept nogil
 cdef void partition_view(Partition *p, FetchView *view) noexcept nogil
-# Returns whether the high watermark of a leader is still below the start of its epoch. In that case no client may get
-# the end of the log, because it could be below the end that an earlier leader has reported (KIP-207). Call this with
-# the lock held.
+# Returns whether the high watermark of a leader is still below the start of the leader's epoch. In that case the node
+# must not report the end of the log to a client, because an earlier leader may have reported a higher end (KIP-207).
+# Call this with the lock held.
 cdef bint partition_is_behind(const Partition *p) noexcept nogil
 cdef int64_t partition_high_watermark(Partition *p) noexcept nogil
 cdef bint partition_satisfies(Partition *p, int kind, int64_t at) noexcept nogil  # whether a waiter would be satisfied
@@ -219,7 +221,7 @@ cdef bint partition_satisfies(Partition *p, int kind, int64_t at) noexcept nogil
 # results.
 cdef void partition_epoch_end(Partition *p, int32_t epoch, int32_t *found_epoch, int64_t *end_offset) noexcept nogil
 
-# Queues `waiter`, whose kind and offset are set, unless its condition is already satisfied. Returns True if it queued
+# Queues `waiter`, whose `kind` and `at` are set, unless its condition is already satisfied. Returns True if it queued
 # the waiter.
 cdef bint partition_wait(Partition *p, Waiter *waiter) noexcept nogil
 # Returns 0 if the records are acknowledged, and LOG_BLOCKED if they are not yet. Returns NOT_LEADER_OR_FOLLOWER if the
@@ -230,14 +232,14 @@ cdef int partition_acknowledged(Partition *p, const Acknowledgement *ack) noexce
 cdef bint partition_wait_for_ack(Partition *p, const Acknowledgement *ack, Waiter *waiter) noexcept nogil
 cdef void partition_unwait(Partition *p, Waiter *waiter) noexcept nogil  # does nothing if the waiter is in no list
 
-# Call this with the lock held. Returns 0 if this node leads in `current_epoch`, or, with `any_replica`, leads or
-# follows in it. Otherwise returns an error code.
+# Call this with the lock held. Returns 0 if this node leads in `current_epoch`. With `any_replica`, returns 0 also if
+# this node follows in `current_epoch`. Otherwise returns an error code.
 cdef int partition_role_error(const Partition *p, int32_t current_epoch, bint any_replica) noexcept nogil
 # Call this with the lock held. Returns 0 if this node now follows the leader of `leader_epoch`, else an error code.
 cdef int partition_follower_error(const Partition *p, int32_t leader_epoch) noexcept nogil
 # Call this with the lock held. Collects all waiters. Returns True if it must be called again for more waiters.
 cdef bint partition_take_everybody(Partition *p, WakeList *wakes) noexcept nogil
-# Call this without the lock when more waiters are satisfied than one WakeList can hold. Wakes one full list after
+# Call this without the lock when more waiters are satisfied than one `WakeList` can hold. Wakes one full list after
 # another, until the remaining waiters fit into one list.
 cdef void partition_wake_rest(Partition *p, WakeList *wakes) noexcept nogil
 cdef Partition *partition_of_link(IsrLink *link) noexcept nogil
@@ -247,7 +249,7 @@ cdef int64_t partition_monotonic_ms(const Partition *p) noexcept nogil
 # replicated. Returns True if it must be called again for more waiters.
 cdef bint partition_advance(Partition *p, WakeList *wakes) noexcept nogil
 
-# Restores the high watermark of an earlier run, limited to the offsets of the log.
+# Restores the high watermark that an earlier run saved, limited to the offsets of the log.
 cdef void partition_restore(Partition *p, int64_t high_watermark) noexcept nogil
 # Performs DeleteRecords: removes all records below `offset` on this node. -1 stands for the high watermark. Returns 0
 # or a Kafka error code; may block. Sets `low_watermark` to the lowest log start offset of all live replicas. Sets
@@ -256,7 +258,7 @@ cdef int partition_delete_records(Partition *p, int64_t offset, int64_t *low_wat
                                   Acknowledgement *deleted) noexcept nogil
 cdef int64_t partition_low_watermark(Partition *p) noexcept nogil
 cdef int partition_expire_producers(Partition *p) noexcept nogil  # returns the number of expired producers
-# Writes partition.metadata for a log that has no topic id. Such a log is older than topic ids, or a crash interrupted
-# its creation. Returns 0, LOG_BLOCKED with `blocked` queued, or -errno; may block. No fetcher may know the partition,
-# because fetchers find partitions by their topic ids.
+# Writes partition.metadata for a log that has no topic id. Such a log was created before topic ids existed, or a crash
+# interrupted its creation. Returns 0, LOG_BLOCKED with `blocked` queued, or -errno; may block. Call this only while no
+# fetcher knows the partition, because fetchers find partitions by their topic ids.
 cdef int partition_assign_topic_id(Partition *p, const uint8_t *topic_id, Waiter *blocked) noexcept nogil

@@ -12,7 +12,7 @@ from kafkacore._fast.log.partition cimport Partition
 
 
 cdef class PartitionHandle:
-    """Holds one reference to a Partition."""
+    """Holds one reference to a `Partition`."""
     cdef Partition *partition
     cdef readonly LogDirectory directory
     cdef readonly LogSettings settings  # the settings of the last `configure`

@@ -1,7 +1,7 @@
 """The role of a partition: its leader, the replicas in its ISR, and, on a follower, the offsets that the leader
 reports.
 
-Each change names the epochs to which it belongs. Under its lock, the partition rejects a change that belongs to older
+Each change names the epochs to which it belongs. Under `Log.lock`, the partition rejects a change that belongs to older
 epochs.
 """
 
@@ -24,8 +24,8 @@ ctypedef struct LeaderRole:
 
 # Makes this node the leader. If it already leads, sets another ISR, other replicas or a newer epoch. A new leader epoch
 # begins at the log end. Within a leader epoch, a follower that the partition already had keeps its position. A newer
-# partition epoch ends a proposal. Returns False for an older leader epoch or partition epoch, if the partition was
-# closed, or if memory runs out (then `error` is -ENOMEM).
+# partition epoch ends a proposal (`partition_propose_isr`). Returns False for an older leader epoch or partition epoch,
+# if the partition was closed, or if memory runs out (then `error` is -ENOMEM).
 cdef bint partition_lead(Partition *p, const LeaderRole *role, int *error) noexcept nogil
 # Makes this node follow `leader_id` (-1: there is no leader). Returns False for an older epoch, or if the partition was
 # closed.
@@ -35,12 +35,13 @@ cdef bint partition_follow(Partition *p, int32_t leader_id, int32_t leader_epoch
 # next `partition_lead`. Call this once, before the partition has a role.
 cdef void partition_report_to(Partition *p, IsrEdges *edges) noexcept nogil
 
-# Records that an AlterPartition with this ISR is being sent, so that the maximal ISR includes its members. Returns
-# False if this node does not lead, if the partition epoch differs, or if another proposal has no answer yet.
+# Records that the node proposes this ISR: it sends an AlterPartition with it. From now on, the maximal ISR (the
+# committed ISR and the proposed one, KIP-497) includes its members. Returns False if this node does not lead, if the
+# partition epoch differs, or if another proposal has no answer yet.
 cdef bint partition_propose_isr(Partition *p, const int32_t *isr, int32_t count,
                                 int32_t partition_epoch) noexcept nogil
-# Ends a proposal that the controller has rejected. Call this only after errors that prove that the controller has not
-# applied the proposal (KIP-497).
+# Ends a proposal that the controller has rejected. Call this only after an error which proves that the controller has
+# not applied the proposal.
 cdef void partition_withdraw_isr(Partition *p) noexcept nogil
 # Applies the response to AlterPartition. Returns False if this node does not lead in this leader epoch, or if the
 # partition epoch is older.
@@ -50,17 +51,17 @@ cdef bint partition_commit_isr(Partition *p, const int32_t *isr, int32_t count, 
 cdef void partition_check_lag(Partition *p) noexcept nogil
 
 # The next two functions act on behalf of the leader of `leader_epoch`. The first one truncates the log to `offset`. The
-# second one begins the log again at `offset`. Both can block, so call them on a pool thread or on another thread that
-# may block. They return 0, LOG_BLOCKED with `blocked` queued, or a Kafka error code. They reject the same leader epochs
-# as partition_append_as_follower.
+# second one begins the log again at `offset`. Both can block, so call them on a thread of the I/O pool (io.pxd) or on
+# another thread that may block. They return 0, LOG_BLOCKED (log.pxd) with the waiter `blocked` queued, or a Kafka error
+# code. They reject the same leader epochs as `partition_append_as_follower`.
 cdef int partition_truncate_as_follower(Partition *p, int64_t offset, int32_t leader_epoch,
                                         Waiter *blocked) noexcept nogil
 cdef int partition_restart_as_follower(Partition *p, int64_t offset, int32_t leader_epoch,
                                        Waiter *blocked) noexcept nogil
 # Adopts the high watermark and the log start offset from the leader's response to a Fetch. The high watermark is
 # limited to the log end. Does not wait for the disk. Sets `start_is_behind` if the leader has deleted records that this
-# log still had. In that case, the log already starts at the new offset. Call `partition_delete_as_follower` on a thread
-# that can block, to delete the segments below it.
+# log still had. In that case, this function has already moved the log's start to the leader's. Then call
+# `partition_delete_as_follower` on a thread that may block, to delete the segments below the new start.
 cdef int partition_note_leader(Partition *p, int32_t leader_epoch, int64_t high_watermark, int64_t log_start_offset,
                                bint *start_is_behind, WakeList *wakes) noexcept nogil
 cdef int partition_delete_as_follower(Partition *p, int64_t log_start_offset, int32_t leader_epoch) noexcept nogil

@@ -1,11 +1,11 @@
-"""The partition table maps a topic id or name, and an index, to a Partition. A table is immutable and
-reference-counted. The thread that publishes metadata creates a new table and sends it to each network processor in a
-message. When all processors use the new table, the old one is freed. So processors look up partitions without a lock or
-a reference.
+"""The partition table maps a topic id or name, and a partition index, to a `Partition`. A table is immutable and
+reference-counted. When metadata changes, Python creates a new table and publishes it in place of the old one
+(`NativePlane.publish_table` in plane.pxd). The plane frees the old table when no processor (a thread that serves
+connections) can still be reading it. So processors look up partitions without a lock or a reference.
 
-Each topic has its own reference count, and so has each shard of the two indexes. A new table shares with the old one
-every topic and every shard that did not change. To add or remove a topic, the publisher copies two shards, and the
-pointers to all other shards.
+A table has two hash indexes, by topic id and by name, and each index consists of shards. Each topic has its own
+reference count, and so has each shard. A new table shares with the old one every topic and every shard that did not
+change. To add or remove a topic, Python copies one shard of each index, and the pointers to all other shards.
 """
 
 from libc.stdint cimport int32_t, uint8_t
@@ -20,7 +20,7 @@ ctypedef struct Topic:
     int32_t count         # the number of `partitions`, which are ordered by partition index
     Partition **partitions  # holds a reference to each; NULL where this node has no replica
 
-# A hash table with open addressing, for a few dozen topics.
+# A part of an index: a hash table with open addressing, for a few dozen topics.
 ctypedef struct Shard:
     int32_t refs          # atomic
     int32_t mask          # the number of places, less one; at least half of the places are free

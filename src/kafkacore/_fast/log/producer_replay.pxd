@@ -1,5 +1,5 @@
-"""The state of a load of a log, and the replay of snapshots and batches, which rebuilds the log's producer state
-(ProducerStateManager's truncateAndReload, UnifiedLog.rebuildProducerState).
+"""Rebuilds the state of a log's producers (producers.pxd) while the log is loaded: reads a snapshot file of this state,
+and replays the batches after it (ProducerStateManager's truncateAndReload, UnifiedLog.rebuildProducerState).
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -16,11 +16,11 @@ ctypedef struct Load:
     char *path
     const int64_t *snapshots         # the offsets of the producer snapshots on disk, ascending
     int32_t snapshot_count
-    int64_t snapshots_end            # snapshots above this offset are not trusted
+    int64_t snapshots_end            # snapshots above this offset may be wrong and are not used
     int64_t log_start_offset         # the checkpointed log start offset
     Segment **segments
     int32_t count
-    bint *recovered                  # for each segment, whether its indexes were rebuilt; NULL if this is false for all
+    bint *recovered                  # for each segment, whether its indexes were rebuilt; NULL if no segment's were
     Producers *producers
     int64_t state_offset             # `producers` has the state below this offset; -1 if there is none yet
     int64_t snapshot_offset          # the offset of the newest snapshot that was read or written; -1 if there is none
@@ -39,8 +39,9 @@ cdef int64_t load_start(const Load *load) noexcept nogil
 # transaction index.
 cdef int replay_batch(Load *load, int32_t i, const uint8_t *batch, const BatchHeader *header) noexcept nogil
 
-# Restores the producers as of `offset`, from the newest readable snapshot at or below it and from the batches after
-# that snapshot. Removes unreadable snapshots. Returns 0 or -errno; -EILSEQ if some bytes are not a batch.
+# Restores the state that the producers had at `offset`, from the newest readable snapshot at or below `offset` and from
+# the batches after that snapshot. Removes unreadable snapshots. Returns 0 or -errno; -EILSEQ if some bytes are not a
+# batch.
 cdef int replay_to(Load *load, int64_t offset) noexcept nogil
 
 # Saves the state as the snapshot of the segment that begins at `state_offset`.
@@ -49,10 +50,10 @@ cdef int replay_save(Load *load) noexcept nogil
 # Removes a snapshot if it exists. Returns 0 or -errno.
 cdef int drop_snapshot(const Disk *disk, const char *directory, int64_t offset) noexcept nogil
 
-# Removes snapshots that belong to no segment, except the newest snapshot of a clean shutdown. Also removes snapshots
-# outside the log, because other records may get the truncated offsets (removeStraySnapshots).
+# Removes snapshots that belong to no segment, except the newest snapshot of a clean shutdown. Also removes snapshots at
+# offsets outside the log, because new records may get these offsets (removeStraySnapshots).
 cdef int replay_drop_strays(Load *load, int64_t end_offset) noexcept nogil
 
-# Rebuilds the producer state as of `end_offset`, which is now the end of the log, from the remaining snapshots and the
+# Rebuilds the producer state at `end_offset`, which is now the end of the log, from the remaining snapshots and the
 # batches after them. No append may run at the same time. Returns 0 or -errno.
 cdef int log_replay_producers(Log *log, int64_t end_offset) noexcept nogil

@@ -1,5 +1,6 @@
-"""Copies the state of a log's producers. Any thread may call the Python functions. They hold the log's lock while they
-copy, but not the GIL."""
+"""Copies the state of a log's producers. Any thread may call the Python functions. They hold `Log.lock` while they
+copy, but not the GIL.
+"""
 
 from kafkacore._fast.log.producers cimport Producer
 

@@ -1,6 +1,6 @@
 """The state of a log's producers: the last five batches of each producer, by which a retry is recognised (KIP-98), and
-the open transactions. The log's lock guards this state. `.snapshot` files store it on disk, in the format of
-ProducerStateManager.
+the open transactions. `Log.lock` guards this state. `.snapshot` files store it on disk, in the format of
+ProducerStateManager. A marker is the control batch with which a coordinator ends a transaction.
 """
 
 from libc.stddef cimport size_t
@@ -11,7 +11,7 @@ from kafkacore._fast.record.record cimport BatchHeader
 
 cdef enum:
     PRODUCER_BATCHES = 5
-    PRODUCER_DUPLICATE = -1       # producers_check: the log already has this batch
+    PRODUCER_DUPLICATE = -1       # a result of `producers_check`: the log already has this batch
 
 ctypedef struct ProducerBatch:
     int32_t first_sequence
@@ -22,7 +22,7 @@ ctypedef struct ProducerBatch:
 
 ctypedef struct Producer:
     Producer *chain                      # the next one in its bucket
-    Producer *next                       # the next one in the order of their first batches in the log
+    Producer *next                       # the producer whose first batch in the log came next
     int64_t producer_id
     int16_t producer_epoch               # -1 if the place is only reserved
     int32_t coordinator_epoch
@@ -31,13 +31,13 @@ ctypedef struct Producer:
     int32_t batch_count                  # the number of `batches`, which are ordered from the oldest
     ProducerBatch batches[PRODUCER_BATCHES]
 
-# A transaction that is open, or that ended above the high watermark. Both kinds hold back the last stable offset.
+# A transaction that is open, or whose marker is above the high watermark. Both hold back the last stable offset.
 ctypedef struct Transaction:
     int64_t producer_id
     int64_t first_offset
     int64_t last_offset                  # the offset of its marker; -1 while it is open
 
-ctypedef struct EndedTransaction:        # the effect of a marker, for the transaction index
+ctypedef struct EndedTransaction:        # a transaction that a marker has ended, for the transaction index
     int64_t producer_id
     int64_t first_offset
     int64_t last_offset
@@ -62,26 +62,26 @@ cdef void producers_free(Producers *producers) noexcept nogil
 cdef void producers_clear(Producers *producers) noexcept nogil
 cdef Producer *producers_find(Producers *producers, int64_t producer_id) noexcept nogil
 
-# Checks whether a client's batch may be appended. Returns 0, or PRODUCER_DUPLICATE with `duplicate` set. Returns
-# OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH or INVALID_TXN_STATE (for a non-transactional batch while a
-# transaction is open). `sequences` is False for coordinators, whose batches have a producer epoch but no sequence
-# number.
+# Checks whether a client's batch may be appended. Returns 0 if it may, or PRODUCER_DUPLICATE with `duplicate` set to
+# the batch in the log. Otherwise returns OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, or INVALID_TXN_STATE for
+# a non-transactional batch while a transaction is open. `sequences` is False for coordinators, whose batches have a
+# producer epoch but no sequence number.
 cdef int producers_check(Producers *producers, const BatchHeader *header, bint sequences,
                          ProducerBatch *duplicate) noexcept nogil
 # Checks whether a coordinator's marker may be appended. Returns 0, INVALID_PRODUCER_EPOCH or
 # TRANSACTION_COORDINATOR_FENCED. With `bumped` (transaction.version 2), the epoch of the marker must be above the
-# producer's epoch. A marker that is sent again is an exception (KIP-1228).
+# producer's epoch, except if the coordinator sends the marker again (KIP-1228).
 cdef int producers_check_marker(Producers *producers, const uint8_t *batch, size_t size, const BatchHeader *header,
                                 bint bumped) noexcept nogil
-# Reserves a place for the batch's producer, so that producers_note_batch cannot fail. Returns 0 or -ENOMEM.
+# Reserves a place for the batch's producer, so that `producers_note_batch` cannot fail. Returns 0 or -ENOMEM.
 cdef int producers_reserve(Producers *producers, const BatchHeader *header) noexcept nogil
-# Notes a whole batch of magic 2 that is in the log: the sequence numbers of its producer, or the transaction that its
-# marker ends. Sets `ended` to that transaction; its last_offset stays -1 if the marker ended none. Returns 0, or
+# Notes a whole batch of magic 2 that is in the log: its sequence numbers, or, if the batch is a marker, the end of a
+# transaction. Sets `ended` to that transaction; `ended.last_offset` stays -1 if no transaction has ended. Returns 0, or
 # -ENOMEM if no place was reserved.
 cdef int producers_note_batch(Producers *producers, const uint8_t *batch, size_t size,
                               EndedTransaction *ended) noexcept nogil
-# Adds a batch from before a snapshot to the window of its producer (its last five batches), because the snapshot has
-# only the last batch. Call this for the oldest batch first.
+# Adds a batch to the last five batches of its producer. A snapshot has only the last batch of a producer, so a load
+# calls this for the batches before the snapshot, the oldest first.
 cdef void producers_recall(Producers *producers, const BatchHeader *header) noexcept nogil
 cdef int64_t producers_first_unstable(const Producers *producers) noexcept nogil  # -1 if no transaction is left
 # Removes the transactions that ended below the high watermark, so that the last stable offset can advance.
@@ -89,8 +89,8 @@ cdef void producers_replicated(Producers *producers, int64_t high_watermark) noe
 # Removes the producers that were silent for producer.id.expiration.ms, except those with an open transaction. Returns
 # the number of removed producers.
 cdef int producers_expire(Producers *producers, int64_t now_ms, int64_t expiration_ms) noexcept nogil
-# Copies the producers that have written, and sets `count`. The caller frees the copies. Returns NULL if there are none
-# (then `count` is 0), or if memory runs out.
+# Copies the producers that have written a batch, and sets `count`. The caller frees the copies. Returns NULL if there
+# are none (then `count` is 0), or if memory runs out.
 cdef Producer *producers_copy(const Producers *producers, int32_t *count) noexcept nogil
 
 # Writes the bytes of a snapshot file, with the checksum. Sets `out.bad` if memory runs out.

@@ -20,14 +20,14 @@ ctypedef struct LoadPlan:
     int32_t snapshot_count
     int64_t log_start_offset         # the checkpointed log start offset; 0 if there is none
     int64_t recovery_point           # the checkpointed recovery point; 0 if there is none
-    # Records below this offset were committed; if they are damaged, the load fails and removes none.
+    # Records below this offset were committed. If they are damaged, the load fails and removes no record.
     int64_t trusted_until
     int64_t gaps_until               # compaction may have left gaps between the offsets below this one
     bint clean                       # the node was shut down cleanly
-    bint at_rest                     # the load, even with a recovery, leaves no file open before the first append
+    bint at_rest                     # even after a recovery, all files stay closed until the first append
     int64_t *progress                # atomic: the number of bytes checked so far
     int64_t *segments_done           # atomic: the number of segments checked so far
-    int64_t *segments_left           # atomic: the number of segments of this log that must still be checked
+    int64_t *segments_left           # atomic: the number of segments of this log that are not checked yet
 
 ctypedef struct LoadReport:
     int64_t recovered_bytes
@@ -38,7 +38,8 @@ ctypedef struct LoadReport:
     int64_t damaged_segment          # the base offset of the damaged segment,
     int64_t damaged_at               # and the position of the damage in that segment
 
-# Loads a LAZY log, which becomes OPEN. With an empty plan, the log stays LAZY and begins at the log start offset.
-# Returns 0 or -errno. -EINVAL: the leader-epoch-checkpoint is malformed. -EOVERFLOW: a segment has an offset that its
-# index cannot hold (KAFKA-6264). -EUCLEAN: the log is damaged below `trusted_until`, and no record was removed.
+# Loads a log in state LAZY (log.pxd), which becomes OPEN. If `plan` has no segments, the log stays LAZY and begins at
+# `plan.log_start_offset`. Returns 0 or -errno. -EINVAL: the leader-epoch-checkpoint is malformed. -EOVERFLOW: a segment
+# has an offset that its index cannot hold (KAFKA-6264). -EUCLEAN: the log is damaged below `trusted_until`, and no
+# record was removed.
 cdef int log_load(Log *log, const LoadPlan *plan, LoadReport *report) noexcept nogil

@@ -1,24 +1,24 @@
 """The quota of a broker for the replication of throttled partitions (KIP-73, Kafka's ReplicationQuotaManager).
 
-A Quota has no clock; callers pass the monotonic time. A broker has one quota for the records that it sends to
-followers, and one for the records that it fetches. If a quota is exceeded, the broker delays throttled partitions, but
-only for replicas outside the ISR. The traffic of all throttled partitions counts against the quota.
-`Partition.throttled` says whether a partition is throttled.
+A `Quota` has no clock; callers pass the monotonic time. A broker has one quota for the records that it sends to
+followers, and one for the records that it fetches. While a quota is exceeded, the broker delays the replication of
+throttled partitions, but only to replicas outside the ISR. The traffic of all throttled partitions counts against the
+quota. `Partition.throttled` says whether a partition is throttled.
 
-`lock` guards all fields, except those commented "atomic". A thread that holds it takes no other lock.
+`lock` guards all fields, except those commented "atomic". A thread that holds `lock` takes no other lock.
 """
 
 from libc.stdint cimport int32_t, int64_t
 
 from kafkacore._fast.base.sync cimport Mutex
 
-# The bits of Partition.throttled.
+# The bits of `Partition.throttled`.
 cdef enum:
     THROTTLED_LEADER = 1      # leader.replication.throttled.replicas names this broker's replica
     THROTTLED_FOLLOWER = 2    # follower.replication.throttled.replicas names this broker's replica
 
 cdef enum:
-    MOST_SAMPLES = 3600       # a window has at most this many samples, even if a broker asks for more
+    MOST_SAMPLES = 3600       # a window has at most this many samples, even if replication.quota.window.num is greater
 
 ctypedef struct QuotaSample:
     int64_t started_ms
@@ -41,5 +41,5 @@ cdef double quota_rate(Quota *quota, int64_t now_ms) noexcept nogil  # in bytes 
 
 
 cdef class ReplicationQuota:
-    """Owns a Quota. Keep it for as long as native code uses the Quota."""
+    """Owns a `Quota`. Keep this object for as long as native code uses the `Quota`."""
     cdef Quota quota

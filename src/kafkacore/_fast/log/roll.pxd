@@ -1,13 +1,14 @@
-"""Rolls a log: seals the active segment and creates a new one for the appends. Call the first two functions with the
-lock held. A job on a pool thread does the work."""
+"""Rolls a log: seals the active segment and creates a new one for the appends. A job on a thread of the I/O pool
+(io.pxd) does the work. Call the first two functions with `Log.lock` held.
+"""
 
 from libc.stdint cimport int64_t
 
 from kafkacore._fast.log.log cimport Log
 from kafkacore._fast.wait.park cimport Waiter
 
-# Changes the state from OPEN to ROLLING. The new segment begins at `base_offset`. Returns LOG_BLOCKED with `blocked`
-# queued, or an error that clients retry.
+# Changes the state from OPEN to ROLLING. The new segment begins at `base_offset`. Returns LOG_BLOCKED with the waiter
+# `blocked` queued, or an error that clients retry.
 cdef int log_start_roll(Log *log, int64_t base_offset, Waiter *blocked) noexcept nogil
 # Submits a job that reserves disk blocks for the future bytes of a large active segment.
 cdef void log_reserve_ahead(Log *log) noexcept nogil

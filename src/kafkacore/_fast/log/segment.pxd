@@ -1,13 +1,14 @@
 """A segment: one .log file with its offset index, time index and transaction index (Kafka's LogSegment). This module
-has the life cycle and the files of a segment. segment_index has the indexes, and segment_find finds batches.
+has the life cycle and the files of a segment. segment_index.pxd has the indexes, and segment_find.pxd finds batches.
+The active segment is the last one of its log and takes the appends. Every other segment is sealed.
 
 A segment is reference-counted. When it is dropped, its files are unlinked at once, and they are closed when the last
 reference is released. The indexes of the active segment are in memory. They are written to their files in blocks, at
-the latest when the segment is sealed or the log is closed. After a crash, the next load rebuilds them anyway, as Kafka
-does. Readers search the indexes of a sealed segment in its files. No file is memory-mapped.
+the latest when the segment is sealed or the log is closed. After a crash, the next load rebuilds them, as Kafka does.
+Readers search the index files of a sealed segment. No file is memory-mapped.
 
-The log's lock guards every field of an active segment, except those commented "atomic". A sealed segment does not
-change, but its first reader opens its files.
+`Log.lock` guards every field of an active segment, except those commented "atomic". A sealed segment does not change,
+except that its first reader opens its files.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -21,8 +22,9 @@ cdef enum:
     ABORTED_ENTRY_BYTES = 34
     LAST_RELATIVE_OFFSET = 0x7FFFFFFF
 
-# The entries of the indexes. On disk, as in Kafka, they have 8 bytes (relative offset, position) and 12 bytes
-# (timestamp, relative offset), big-endian. In memory, they are in host order.
+# The entries of the two indexes. On disk, as in Kafka, an entry of the offset index has 8 bytes (relative offset,
+# position), and an entry of the time index has 12 bytes (timestamp, relative offset), big-endian. In memory, entries
+# are in host order.
 ctypedef struct OffsetEntry:
     int32_t relative_offset
     int32_t position
@@ -41,13 +43,13 @@ ctypedef struct Segment:
     int32_t offset_index_file  # atomic: the open .index; -1 until it is opened
     int32_t time_index_file    # atomic: the open .timeindex; -1 until it is opened
     bint entry_synced     # the file names are on disk: the directory was synced after the files were created
-    # Disk blocks are reserved up to this position; at least `size` once the segment has grown large.
+    # Disk blocks are reserved up to this position. Once the segment is large, this is at least `size`.
     int64_t reserved
     bint preallocated     # the file is longer than `size` until the segment is sealed
     int64_t base_offset
     int64_t size          # the bytes of the .log; atomic for readers without the lock
     int64_t synced_size   # atomic: the bytes that a sync has covered
-    int32_t wholly_synced  # atomic: sealed, and its indexes and the producer snapshot after it are synced
+    int32_t wholly_synced  # atomic: the segment is sealed, and its indexes and the next producer snapshot are synced
     int64_t max_timestamp_ms        # the greatest timestamp so far; -1 without records
     int64_t offset_of_max_timestamp  # the last offset of the first batch that has this timestamp
     int64_t created_ms
@@ -63,8 +65,8 @@ ctypedef struct Segment:
     int32_t time_count
     int32_t time_capacity
     int32_t time_written
-    # The content of .txnindex, until a temporary file with that content is renamed to .txnindex. Out of date once
-    # `aborted_stale` is set.
+    # The content of .txnindex, until a temporary file with that content is renamed to .txnindex. After `aborted_stale`
+    # is set, this content is outdated.
     uint8_t *aborted
     int64_t aborted_bytes
     int32_t aborted_stale           # atomic
@@ -79,10 +81,10 @@ cdef void segment_release(Segment *segment) noexcept nogil
 
 # Unless their comment says otherwise, the functions below can block, and return 0 or -errno.
 
-# Returns NULL if memory runs out.
+# Creates the struct, but no files. Returns NULL if memory runs out.
 cdef Segment *segment_new(const Disk *disk, const char *directory, int64_t base_offset) noexcept nogil
-# Creates empty files and opens the .log for appends. With `first`, the log is new, and an existing .log with bytes in
-# it is an error (-EEXIST). With `preallocated_bytes`, the .log has that size until the segment is sealed.
+# Creates empty files and opens the .log for appends. `first` says that the log is new; then a .log that already has
+# bytes is an error (-EEXIST). With `preallocated_bytes`, the .log has that size until the segment is sealed.
 cdef int segment_create(Segment *segment, int64_t now_ms, bint first, int64_t preallocated_bytes) noexcept nogil
 # Removes the files of a segment that never became part of its log.
 cdef void segment_discard(Segment *segment) noexcept nogil
@@ -98,15 +100,15 @@ cdef inline int32_t file_of(const Segment *segment) noexcept nogil:
 cdef void segment_close(Segment *segment) noexcept nogil  # closes its files; no other thread may use it now
 # Opens a file of the segment. Returns a file handle, or -errno.
 cdef int segment_open_part(Segment *segment, const char *suffix, int flags) noexcept nogil
-# Stores a handle in `file`. If another thread has stored one before, closes the handle instead. If `handle` is a
-# negative errno, only returns it.
+# Stores `handle` in `file`. If another thread has stored a handle there before, closes `handle` instead. If `handle` is
+# a negative errno, only returns it.
 cdef int segment_keep_file(Segment *segment, int32_t *file, int handle) noexcept nogil
 cdef int segment_truncate(Segment *segment, int64_t size) noexcept nogil  # truncates only the .log
 cdef int segment_sync(Segment *segment, bint indexes) noexcept nogil  # syncs .log; with `indexes`, also the indexes
-cdef int segment_sync_names(const Segment *segment) noexcept nogil  # syncs the directory, if that still exists
+cdef int segment_sync_names(const Segment *segment) noexcept nogil  # syncs the directory if it still exists
 # Unlinks the segment's files and its producer snapshot. The files are closed when the last reference is released.
 cdef int segment_unlink(Segment *segment) noexcept nogil
-# Does the same for a segment that is already marked as dropped.
+# Does the same for a segment whose `dropped` is already set.
 cdef int segment_unlink_files(Segment *segment) noexcept nogil
 # Unlinks one file of the segment. Returns 0 even if the file does not exist.
 cdef int segment_unlink_part(Segment *segment, const char *suffix) noexcept nogil

@@ -12,9 +12,9 @@ ctypedef struct Position:
 cdef enum:
     SEGMENT_END = 1       # there is no such batch, because the offset is after the last batch
 
-# Finds the batch that holds `offset`, or the first batch after it. Searches from byte `floor` up to byte `end`. `floor`
-# comes from segment_floor, or is 0. Returns 0, SEGMENT_END or -errno; -EILSEQ if some bytes are not a batch. With
-# `cached`, returns -EAGAIN instead of waiting for the disk.
+# Finds the batch that contains `offset`, or the first batch after it. Searches from byte `floor` up to byte `end`.
+# `floor` comes from `segment_floor` (segment_index.pxd), or is 0. Returns 0, SEGMENT_END or -errno; -EILSEQ if some
+# bytes are not a batch. With `cached`, returns -EAGAIN instead of waiting for the disk.
 cdef int segment_find(Segment *segment, int64_t offset, int64_t floor, int64_t end, bint cached,
                       Position *found) noexcept nogil
 # Finds the greatest timestamp of an active segment, and the last offset of the first batch that has it

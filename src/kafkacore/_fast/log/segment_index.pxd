@@ -1,5 +1,6 @@
-"""The offset index and the time index of a segment. They are in memory while the segment is active, and in their files
-once it is sealed. (In Kafka: OffsetIndex and TimeIndex for the formats, LogSegment for the rules.)
+"""The offset index and the time index of a segment. They are in memory while the segment is active (the last one of its
+log, which takes the appends), and in their files once it is sealed. (In Kafka: OffsetIndex and TimeIndex for the
+formats, LogSegment for the rules.)
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -20,41 +21,41 @@ cdef inline void read_time_entry(const uint8_t *raw, TimeEntry *entry) noexcept 
 
 # --- files; all of these may block, and return 0 or -errno ---
 cdef int segment_open_indexes(Segment *segment) noexcept nogil
-# Returns a handle of an index file for a short use: the open handle, or a new one that `segment_give_back` closes.
-# `held` is the segment's field for the handle. A handle in this field stays open until the segment closes its files.
+# Returns a handle of an index file for a short use: the handle in `held`, or a new one that `segment_give_back` closes.
+# `held` is the segment's field for this file. A handle in this field stays open until the segment closes its files.
 cdef int segment_borrow(Segment *segment, const int32_t *held, const char *suffix) noexcept nogil
 cdef void segment_give_back(Segment *segment, const int32_t *held, int file) noexcept nogil
 cdef int segment_load_indexes(Segment *segment) noexcept nogil  # reads them from the files; -EINVAL if they are corrupt
 cdef int segment_write_indexes(Segment *segment) noexcept nogil  # writes the entries that are only in memory
-# Adds the greatest timestamp, with which the time index of a closed segment ends. Call this under the lock, before
-# segment_seal. Returns 0 or -ENOMEM.
+# Adds the greatest timestamp, with which the time index of a closed segment ends. Call this under `Log.lock`, before
+# `segment_seal`. Returns 0 or -ENOMEM.
 cdef int segment_end_times(Segment *segment) noexcept nogil
 cdef int segment_seal(Segment *segment) noexcept nogil  # writes the indexes; no append may follow
 cdef int segment_reset_indexes(Segment *segment) noexcept nogil  # empties the indexes, as before the first append
 cdef void segment_forget_indexes(Segment *segment) noexcept nogil  # frees the memory; the files have all entries
-# For a truncation, once `size` is the new end of the .log. The first function removes the entries at or after `offset`
-# from memory; call it under the lock. The second function removes them from the files; call it without the lock,
-# because it may block.
+# For a truncation. Call both functions after `size` has become the new end of the .log. The first one removes the
+# entries at or after `offset` from memory; call it under `Log.lock`. The second one removes them from the files; call
+# it without the lock, because it may block.
 cdef void segment_cut_entries(Segment *segment, int64_t offset) noexcept nogil
 cdef int segment_cut_files(Segment *segment) noexcept nogil
 
-# --- the active segment, under the log's lock ---
+# --- the active segment, under `Log.lock` ---
 # Reserves room for the index entries of one more batch. Returns 0 or -ENOMEM. Call this before the bytes are written,
 # so that nothing can fail after the write.
 cdef int segment_reserve(Segment *segment) noexcept nogil
-# Notes that a batch at `position` that ends with `last_offset` is in the file. Updates the greatest timestamp, and adds
-# the index entries that are due.
+# Notes that the file has a batch at `position`, and that the batch ends with `last_offset`. Updates the greatest
+# timestamp, and adds the index entries that are due.
 cdef void segment_note_batch(Segment *segment, int64_t position, int64_t size, int64_t last_offset,
                              int64_t max_timestamp_ms,
                              int32_t interval_bytes) noexcept nogil
 
 # --- look-ups; with `cached`, they return -EAGAIN instead of waiting for the disk ---
-# Returns a position at or before the batch that holds `offset`, from the index in memory. Call this under the lock.
+# Returns a position at or before the batch that contains `offset`, from the index in memory. Call this under the lock.
 cdef int64_t segment_floor(Segment *segment, int64_t offset) noexcept nogil
 # Returns such a position from the index file of a sealed segment, or -errno.
 cdef int64_t segment_floor_on_disk(Segment *segment, int64_t offset, bint cached) noexcept nogil
-# Returns the last position in the index of a sealed segment that is at or below `position`. Returns 0 if there is none,
-# or -errno.
+# Searches the offset index of a sealed segment for the last position at or below `position`. Returns that position, 0
+# if there is none, or -errno.
 cdef int64_t segment_floor_of_position(Segment *segment, int64_t position) noexcept nogil
 # The two functions below find the last entry of the time index with a timestamp at or below `timestamp_ms`. If there is
 # none, the result is the timestamp -1 with the base offset. The first function uses the index in memory; call it under

@@ -1,5 +1,6 @@
-"""A topic's configuration in the form that its logs use. Native code reads a reference-counted struct that the logs
-share."""
+"""A topic's configuration in the form that its logs use. All logs of the topic share one `LogConfig`, which native code
+reads.
+"""
 
 from libc.stdint cimport int64_t
 

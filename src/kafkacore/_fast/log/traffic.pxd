@@ -1,9 +1,9 @@
 """Counts the records and requests that a partition receives, and the bytes that it sends, for the metrics of Kafka's
 BrokerTopicMetrics.
 
-Each partition has its own counts, so network processors contend for them no more than for the partition's log. Appends
-are counted under `Log.lock`, which an append holds anyway. Responses are counted in atomic fields, without the lock.
-When metrics are read, traffic_counts sums the counts by topic.
+Each partition has its own counts, so processors (the threads that serve connections) contend for them no more than for
+the partition's log. Appends are counted under `Log.lock`, which an append holds anyway. Responses are counted in atomic
+fields, without the lock. When metrics are read, the module traffic_counts adds up the counts of each topic.
 """
 
 from libc.stdint cimport int32_t, int64_t
@@ -12,7 +12,7 @@ from kafkacore._fast.record.validate cimport ValidateResult
 
 # Each field is named after its metric.
 ctypedef struct Traffic:
-    int64_t produces            # the fields up to `fetches` are guarded by the lock
+    int64_t produces            # `Log.lock` guards the fields up to `fetches`
     int64_t failed_produces
     int64_t messages_in
     int64_t bytes_in
@@ -35,6 +35,6 @@ cdef void traffic_produced(Traffic *traffic, int error, int64_t size_bytes, int6
                            const ValidateResult *validated) noexcept nogil
 # Call this without the lock, when a Fetch has failed with `error`.
 cdef void traffic_failed(Traffic *traffic, int error) noexcept nogil
-# Call this without the lock, when a response sends these bytes to a client or to a follower. `to_added`: a reassignment
-# is adding that follower.
+# Call this without the lock, when a response sends bytes of records to a client or to a follower. `to_added`: a
+# reassignment is adding that follower.
 cdef void traffic_sent(Traffic *traffic, int64_t size_bytes, bint to_follower, bint to_added) noexcept nogil

@@ -1,8 +1,8 @@
 """Truncation: removes records from the end of a log.
 
-log_truncate_to and log_truncate_fully can block, so call them on a pool thread or on another thread that may block. If
-the log is being opened or rolled, they queue `blocked` and return LOG_BLOCKED. The caller calls them again when
-`blocked` is woken.
+`log_truncate_to` and `log_truncate_fully` can block, so call them on a thread of the I/O pool (io.pxd) or on another
+thread that may block. If the log is being opened or rolled, they queue the waiter `blocked` and return LOG_BLOCKED.
+Call them again when `blocked` is woken. "The lock" is `Log.lock`.
 """
 
 from libc.stdint cimport int32_t, int64_t
@@ -11,8 +11,8 @@ from kafkacore._fast.log.log cimport Log
 from kafkacore._fast.log.segment cimport Segment
 from kafkacore._fast.wait.park cimport Waiter
 
-# Decides whether a truncation may happen. The truncation calls `may` under the lock when it begins, and again before it
-# removes the first record. `may` returns 0, or the error code with which the truncation must fail.
+# Decides whether a truncation may happen. The truncation calls `may(log, epoch)` under the lock when it begins, and
+# again before it removes the first record. `may` returns 0, or the error code with which the truncation must fail.
 ctypedef struct Fence:
     int (*may)(Log *log, int32_t epoch) noexcept nogil
     int32_t epoch
@@ -24,17 +24,17 @@ cdef int log_truncate_to(Log *log, int64_t offset, const Fence *fence, Waiter *b
 # end of its own log.
 cdef int log_truncate_fully(Log *log, int64_t offset, const Fence *fence, Waiter *blocked) noexcept nogil
 
-# Call this without the lock, when the checkpoint file has the new recovery point of a log that was truncated below its
-# old recovery point. If a thread has declared that it writes that file (`LogDir.cuts`), such a log stays ROLLING until
-# this call. Releases a reference to the log.
+# For a log that was truncated below its recovery point. If a thread has declared that it checkpoints recovery points
+# (`LogDir.cuts`), such a log stays ROLLING, and appends wait, until this call. The thread calls this without the lock,
+# when the checkpoint file has the new recovery point. Releases a reference to the log.
 cdef void log_checkpointed(Log *log) noexcept nogil
 
 # Call this with the lock held. In state OPEN, stops appends and rolls until `log_end_change`. Returns 0, LOG_BLOCKED or
 # KAFKA_STORAGE_ERROR.
 cdef int log_begin_change(Log *log, Waiter *blocked) noexcept nogil
-# Ends a change that log_begin_change began. Call this without the lock. A negative `result` takes the directory
+# Ends a change that `log_begin_change` began. Call this without the lock. A negative `result` takes the directory
 # offline. Returns `result`, or KAFKA_STORAGE_ERROR.
 cdef int log_end_change(Log *log, int result) noexcept nogil
-# Call this with the lock held. Reduces the list of segments to its items [first, end), and adds `extra`, whose
-# reference it takes over. `extra` may be NULL. Returns 0 or -ENOMEM.
+# Call this with the lock held. Reduces the list of segments to its items [first, end), and adds `extra`, unless it is
+# NULL. Takes over the reference to `extra`. Returns 0 or -ENOMEM.
 cdef int log_keep_segments(Log *log, int32_t first, int32_t end, Segment *extra) noexcept nogil
